@@ -1,0 +1,1 @@
+"""Submarine's compute engine: what a job is, and where it runs."""

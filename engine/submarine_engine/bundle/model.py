@@ -1,0 +1,216 @@
+"""What a bundle is made from, and what it is: plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+MANIFEST_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """A line of a cell that has no place in a script (``%matplotlib inline``)."""
+
+    line: int
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A cell as it was executed.
+
+    Parameters
+    ----------
+    number
+        The execution count, as in ``In [3]``; None for a cell that was not executed (a part).
+    source
+        Plain Python: IPython's syntax is already translated, line for line.
+    raw
+        What the user typed.
+    id
+        The notebook's cell id, where the front end tells it.
+    executed
+        How many lines took effect: all of them (None), or those above the line that raised.
+    dropped
+        Lines of `raw` that the translation left out.
+    file
+        For code that comes from a file, not from a notebook: its path.
+    """
+
+    number: int | None
+    source: str
+    raw: str = ""
+    id: str | None = None
+    executed: int | None = None
+    dropped: tuple[Dropped, ...] = ()
+    file: str | None = None
+
+    @property
+    def label(self) -> str:
+        """How people call it: ``In [3]``, the file, or ``this cell``."""
+        if self.file:
+            return self.file
+        return f"In [{self.number}]" if self.number is not None else "this cell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineSpan:
+    """`count` lines of a file of the bundle that come from a cell, line for line.
+
+    Lines are counted from 1.
+    """
+
+    file: str
+    line: int
+    count: int
+    cell: str
+    cell_id: str | None
+    cell_number: int | None
+    cell_line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedValue:
+    """A value that travels with the job.
+
+    Parameters
+    ----------
+    cell
+        Label of the cell that bound it last; empty where unknown.
+    type
+        The type's qualified name.
+    size
+        Bytes in the bundle.
+    how
+        ``literal`` (written into the script) or ``pickle`` (a file under ``values/``).
+    """
+
+    name: str
+    cell: str
+    type: str
+    size: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What is in a bundle and where it came from."""
+
+    entry: str
+    python: str
+    lines: tuple[LineSpan, ...] = ()
+    values: tuple[CapturedValue, ...] = ()
+    dropped: tuple[tuple[str, Dropped], ...] = ()
+    modules: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form, with ``"version"``."""
+        return {
+            "version": MANIFEST_VERSION,
+            "entry": self.entry,
+            "python": self.python,
+            "lines": [_fields(span) for span in self.lines],
+            "values": [_fields(value) for value in self.values],
+            "dropped": [{"cell": cell, **_fields(line)} for cell, line in self.dropped],
+            "modules": list(self.modules),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Manifest:
+        """Build from what `to_json` returned.
+
+        Raises
+        ------
+        ValueError
+            The version is unknown.
+        """
+        if data.get("version") != MANIFEST_VERSION:
+            raise ValueError(f"a manifest of version {data.get('version')!r} cannot be read")
+        dropped = []
+        for line in data["dropped"]:
+            rest = {key: value for key, value in line.items() if key != "cell"}
+            dropped.append((line["cell"], Dropped(**rest)))
+        return cls(
+            entry=data["entry"],
+            python=data["python"],
+            lines=tuple(LineSpan(**span) for span in data["lines"]),
+            values=tuple(CapturedValue(**value) for value in data["values"]),
+            dropped=tuple(dropped),
+            modules=tuple(data["modules"]),
+        )
+
+    def origin(self, file: str, line: int) -> tuple[LineSpan, int] | None:
+        """Return the span that holds `line` of `file`, and the line in its cell; None if ours."""
+        for span in self.lines:
+            if span.file == file and span.line <= line < span.line + span.count:
+                return span, span.cell_line + line - span.line
+        return None
+
+
+def _fields(data: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the dataclasses above
+    return {name: getattr(data, name) for name in data.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """One training script with everything that travels with it.
+
+    Parameters
+    ----------
+    files
+        Content by POSIX path relative to the bundle's folder; the entry script is one of them.
+    """
+
+    files: Mapping[str, bytes]
+    manifest: Manifest
+    _hash: list[str] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def script(self) -> str:
+        """The entry script's text."""
+        return self.files[self.manifest.entry].decode()
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over all files and the manifest, in hexadecimal: same input, same hash."""
+        if not self._hash:
+            digest = hashlib.sha256()
+            for path in sorted(self.files):
+                content = self.files[path]
+                digest.update(f"{path}\0{len(content)}\0".encode())
+                digest.update(content)
+            digest.update(json.dumps(self.manifest.to_json(), sort_keys=True).encode())
+            self._hash.append(digest.hexdigest())
+        return self._hash[0]
+
+    def write(self, folder: Path) -> None:
+        """Write all files and ``manifest.json`` into `folder`, for the owner alone.
+
+        Raises
+        ------
+        OSError
+            The disk is full or `folder` cannot be written.
+        ValueError
+            A path would lead out of `folder`.
+        """
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name, content in self.files.items():
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or not path.parts:
+                raise ValueError(f"{name!r} is no path inside a bundle")
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _write_private(target, content)
+        manifest = json.dumps(self.manifest.to_json(), indent=1, ensure_ascii=False)
+        _write_private(folder / "manifest.json", manifest.encode())
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(content)

@@ -1,0 +1,145 @@
+"""The seam between what to run and where it runs.
+
+A front end never knows which cluster it is on. To add a cluster, subclass `Cluster` and name it in
+the entry point group ``submarine.clusters``.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from submarine_engine.bundle import Bundle
+    from submarine_engine.events import Event, LogChunk
+    from submarine_engine.job import JobSpec
+    from submarine_engine.lifecycle import JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a reader has come in a job's stream; the default is the very beginning.
+
+    Parameters
+    ----------
+    events
+        Position in the job's events, of the cluster's own making (local: bytes of the file).
+    logs
+        Bytes read of each log, by ``TASK/STREAM``.
+    """
+
+    events: int = 0
+    logs: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the text form, for a card or a URL."""
+        return json.dumps({"events": self.events, "logs": dict(self.logs)}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Cursor:
+        """Build from what `to_json` returned.
+
+        Raises
+        ------
+        ValueError
+            `text` is no cursor.
+        """
+        try:
+            data = json.loads(text)
+            logs = {str(key): int(value) for key, value in data["logs"].items()}
+            events = int(data["events"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"no cursor: {text!r}") from error
+        if events < 0 or any(offset < 0 for offset in logs.values()):
+            raise ValueError(f"no cursor: {text!r}")
+        return cls(events, logs)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a job's stream holds after a cursor.
+
+    Parameters
+    ----------
+    items
+        Events and log chunks, in the order to show them.
+    cursor
+        Where to go on reading.
+    ended
+        The job is over and everything of it has been read.
+    """
+
+    items: Sequence[Event | LogChunk]
+    cursor: Cursor
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU as the cluster accounts it; `job_id` holds it, None where it is free."""
+
+    id: str
+    name: str
+    host: str
+    memory: int | None = None
+    job_id: str | None = None
+
+
+class Cluster(ABC):
+    """Where jobs run."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def check(self, spec: JobSpec) -> JobSpec:
+        """Refuse what this cluster cannot do, and fill in what was left to it.
+
+        Returns
+        -------
+        JobSpec
+            `spec` with every role's ``resources.gpus`` a number.
+
+        Raises
+        ------
+        UnsupportedError, ResourcesError, ClusterError
+            Before anything is asked for.
+        """
+
+    @abstractmethod
+    def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:
+        """Put the job on record and in the queue; return its id.
+
+        `workdir` is where the user's relative paths begin (the notebook's folder). Calls `check`.
+        """
+
+    @abstractmethod
+    def read(self, job_id: str, cursor: Cursor, *, limit: int = 1 << 20) -> Batch:
+        """Return at once what is new after `cursor`: at most `limit` bytes of logs."""
+
+    @abstractmethod
+    def status(self, job_id: str) -> JobStatus:
+        """Return the job as it stands."""
+
+    @abstractmethod
+    def cancel(self, job_id: str, reason: str = "") -> None:
+        """Ask the job to end: SIGTERM, grace, SIGKILL. Returns at once; no-op when it is over."""
+
+    @abstractmethod
+    def kill(self, job_id: str) -> None:
+        """End the job's processes at once (SIGKILL)."""
+
+    @abstractmethod
+    def results(self, job_id: str) -> Path:
+        """Return a local folder with the first task's ``outcome.json`` and ``results/``."""
+
+    @abstractmethod
+    def gpus(self) -> list[Gpu]:
+        """Return the cluster's GPUs and who holds each."""
+
+    @abstractmethod
+    def log_url(self, job_id: str) -> str | None:
+        """Return the web address of the job's log; None where the cluster has no such page."""

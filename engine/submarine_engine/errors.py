@@ -1,0 +1,140 @@
+"""Every error that Submarine raises on purpose.
+
+::
+
+    SubmarineError                  all of ours; says what, where, and what to do next
+    ├── CommandError (ValueError)   a command line or option that does not parse
+    ├── ConfigError (ValueError)    a configuration value that cannot be used
+    ├── BundleError                 the cells cannot become a script (nothing was asked of a cluster)
+    │   ├── CellSyntaxError         a cell does not parse
+    │   ├── UndefinedNameError      a name that the job needs is defined nowhere
+    │   ├── CannotTravelError       a value that cannot leave the notebook's process
+    │   └── CaptureTooLargeError    the captured values exceed the size budget
+    ├── SubmissionError             the cluster refuses the job (nothing runs)
+    │   ├── UnsupportedError        the job asks for what this cluster cannot do
+    │   └── ResourcesError          the job asks for more than the cluster has
+    ├── JobError                    about a job that was submitted
+    │   ├── JobNotFoundError (LookupError)
+    │   ├── JobFailedError          the job's code raised, exited or was killed
+    │   ├── JobCancelledError       somebody cancelled the job
+    │   ├── JobLostError            the job's supervisor vanished
+    │   └── ResultError             the job succeeded, its result cannot be loaded here
+    └── ClusterError                the cluster does not answer
+
+Errors carry data: ``what`` happened, ``where`` (cell, line, job, host) and the ``fix``; they pickle.
+"""
+
+from __future__ import annotations
+
+
+class SubmarineError(Exception):
+    """Base of all of Submarine's errors.
+
+    Parameters
+    ----------
+    what
+        What happened, one sentence.
+    where
+        The cell and line, job or host it happened at; empty where there is no such place.
+    fix
+        What to do next; empty only where nothing can be done.
+    """
+
+    def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.fix = fix
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text}\n→ {self.fix}" if self.fix else text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exception's own __reduce__ would drop the keyword-only arguments.
+        return _rebuild, (type(self), self.what, self.__dict__)
+
+
+def _rebuild(kind: type[SubmarineError], what: str, state: dict[str, object]) -> SubmarineError:
+    error = kind.__new__(kind, what)
+    error.args = (what,)
+    error.__dict__.update(state)
+    return error
+
+
+class CommandError(SubmarineError, ValueError):
+    """A command line, an option or its value does not parse."""
+
+
+class ConfigError(SubmarineError, ValueError):
+    """A configuration file or environment variable holds a value that cannot be used."""
+
+
+class BundleError(SubmarineError):
+    """The cells cannot become a training script; nothing was asked of a cluster."""
+
+
+class CellSyntaxError(BundleError):
+    """A cell does not parse as Python, or holds syntax that a script cannot hold."""
+
+
+class UndefinedNameError(BundleError):
+    """The job needs a name that neither a cell nor the notebook's kernel defines."""
+
+
+class CannotTravelError(BundleError):
+    """A value that the job needs cannot leave the notebook's process (open file, lock, …)."""
+
+
+class CaptureTooLargeError(BundleError):
+    """The values captured for the job exceed the size budget; the message lists the largest."""
+
+
+class SubmissionError(SubmarineError):
+    """The cluster refuses the job; nothing runs and nothing is held."""
+
+
+class UnsupportedError(SubmissionError):
+    """The job asks for something that this cluster cannot do."""
+
+
+class ResourcesError(SubmissionError):
+    """The job asks for more than this cluster has in all."""
+
+
+class JobError(SubmarineError):
+    """Something about a job that was submitted.
+
+    Parameters
+    ----------
+    job_id
+        The job it is about.
+    """
+
+    def __init__(self, what: str, *, job_id: str = "", where: str = "", fix: str = "") -> None:
+        super().__init__(what, where=where or (f"job {job_id}" if job_id else ""), fix=fix)
+        self.job_id = job_id
+
+
+class JobNotFoundError(JobError, LookupError):
+    """No job of that id or name is on record."""
+
+
+class JobFailedError(JobError):
+    """The job's code raised, exited with a code that is not 0, or was killed."""
+
+
+class JobCancelledError(JobError):
+    """The job was cancelled."""
+
+
+class JobLostError(JobError):
+    """The job's supervisor vanished without a last word (killed, or the machine went down)."""
+
+
+class ResultError(JobError):
+    """The job succeeded, but its result cannot be loaded in this process."""
+
+
+class ClusterError(SubmarineError):
+    """The cluster does not answer, or answers nonsense."""

@@ -1,0 +1,184 @@
+"""What happens to a job, as plain data: the one stream that every front end renders.
+
+A cluster writes `Event` objects; `submarine_engine.lifecycle` folds them into a status. Log bytes
+travel in the same stream as `LogChunk`, but are never stored twice: they are read from the task's
+log files at the cursor's offset.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from submarine_engine.job import JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time, told twice.
+
+    Parameters
+    ----------
+    wall
+        Seconds since the Unix epoch: for people. The clock may jump.
+    mono
+        Seconds of the host's monotonic clock: for durations. Comparable between processes of one
+        host since its start (Linux ``CLOCK_MONOTONIC``), not between hosts.
+    """
+
+    wall: float
+    mono: float
+
+    @classmethod
+    def now(cls) -> Moment:
+        """Read both clocks."""
+        return cls(time.time(), time.monotonic())
+
+    def until(self, later: Moment) -> float:
+        """Return the seconds from this moment to `later`, never negative."""
+        return max(0.0, later.mono - self.mono)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to a job, and when."""
+
+    at: Moment = field(default_factory=Moment.now)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form: the fields, and ``"event"``: the class's name."""
+        data = asdict(self)
+        data["at"] = [self.at.wall, self.at.mono]
+        return {"event": type(self).__name__, **data}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted(Event):
+    """The job is on record; `gpus` are asked for in all."""
+
+    gpus: int
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting(Event):
+    """The job waits in the queue; `ahead` jobs are before it; `reason` in the cluster's words."""
+
+    ahead: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted(Event):
+    """A container with `gpus` (their ids) is the task's: from now on they are held."""
+
+    task: str
+    host: str
+    container: str
+    gpus: tuple[str, ...] = ()
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(Event):
+    """The task's code runs: from now on its GPUs are busy."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progressed(Event):
+    """The task says how far it is: `fraction` from 0 to 1."""
+
+    task: str
+    fraction: float
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returned(Event):
+    """The task's function returned or raised; its result is written."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exited(Event):
+    """The task's last process is gone; `exit_code` is negative for a signal (as in `subprocess`)."""
+
+    task: str
+    exit_code: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released(Event):
+    """The cluster counts the task's GPUs as free again."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested(Event):
+    """Somebody wants the job to end."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished(Event):
+    """The job is over; `state` is final, `reason` says why in words."""
+
+    state: JobState
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogChunk:
+    """Bytes of one log of one task, exactly as they were written.
+
+    Parameters
+    ----------
+    task
+        For example ``worker-0``.
+    stream
+        ``stdout`` or ``stderr``.
+    offset
+        Where in that log `data` begins, in bytes.
+    """
+
+    task: str
+    stream: str
+    offset: int
+    data: bytes
+
+
+EVENTS: Mapping[str, type[Event]] = {
+    kind.__name__: kind
+    for kind in (
+        Submitted, Waiting, Granted, Started, Progressed, Returned, Exited, Released,
+        CancelRequested, Finished,
+    )
+}  # fmt: skip
+
+
+def event_from_json(data: Mapping[str, Any]) -> Event:
+    """Build the event that `Event.to_json` wrote; fields of a later release are left aside.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        `data` is no event.
+    """
+    kind = EVENTS[data["event"]]
+    known = {f.name for f in fields(kind)}
+    values = {key: value for key, value in data.items() if key in known}
+    values["at"] = Moment(*values["at"])
+    for key, value in values.items():
+        if isinstance(value, list):
+            values[key] = tuple(value)
+    if "state" in values:
+        values["state"] = JobState(values["state"])
+    return kind(**values)

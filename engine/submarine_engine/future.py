@@ -1,0 +1,154 @@
+"""A submitted job in the hand: acts like a Future, opened by id from any process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.clusters.base import Cluster, Cursor
+from submarine_engine.errors import JobCancelledError
+from submarine_engine.job import JobState
+from submarine_engine.results import Results, load_results
+
+if TYPE_CHECKING:
+    from submarine_engine.events import Event, LogChunk
+    from submarine_engine.lifecycle import JobStatus
+
+_QUICKEST = 0.01
+_SLOWEST = 0.1
+
+
+class Job:
+    """A job on a cluster.
+
+    Parameters
+    ----------
+    cluster
+        Where it runs.
+    job_id
+        Its id there.
+    """
+
+    def __init__(self, cluster: Cluster, job_id: str) -> None:
+        self.cluster = cluster
+        self.id = job_id
+        self._results: Results | None = None
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} on {self.cluster.name}: {self.status().state.value}>"
+
+    def status(self) -> JobStatus:
+        """Return the job as it stands."""
+        return self.cluster.status(self.id)
+
+    def done(self) -> bool:
+        """Return whether the job is over, however it ended."""
+        return self.status().state.final
+
+    def running(self) -> bool:
+        """Return whether the job's code runs now."""
+        return self.status().state is JobState.RUNNING
+
+    def cancelled(self) -> bool:
+        """Return whether the job ended by being cancelled."""
+        return self.status().state is JobState.CANCELLED
+
+    def cancel(self, reason: str = "") -> bool:
+        """Ask the job to end (SIGTERM, grace, SIGKILL); False where it was over already."""
+        if self.done():
+            return False
+        self.cluster.cancel(self.id, reason)
+        return True
+
+    def kill(self) -> None:
+        """End the job's processes at once."""
+        self.cluster.kill(self.id)
+
+    def stream(
+        self, cursor: Cursor | None = None, *, idle: float | None = None
+    ) -> Iterator[tuple[Event | LogChunk | None, Cursor]]:
+        """Yield everything from `cursor` (default: the beginning) to the job's end.
+
+        Parameters
+        ----------
+        cursor
+            Where to begin; each item comes with the cursor to go on after its batch.
+        idle
+            Yield ``(None, cursor)`` at least every `idle` seconds while nothing happens.
+        """
+        cursor = cursor or Cursor()
+        delay = _QUICKEST
+        quiet_since = time.monotonic()
+        while True:
+            batch = self.cluster.read(self.id, cursor)
+            for item in batch.items:
+                yield item, batch.cursor
+            cursor = batch.cursor
+            if batch.ended:
+                return
+            if batch.items:
+                delay, quiet_since = _QUICKEST, time.monotonic()
+            elif idle is not None and time.monotonic() - quiet_since >= idle:
+                quiet_since = time.monotonic()
+                yield None, cursor
+            time.sleep(delay)
+            delay = min(_SLOWEST, delay * 1.5)
+
+    def wait(self, timeout: float | None = None) -> JobStatus:
+        """Block until the job is over.
+
+        Raises
+        ------
+        TimeoutError
+            It is not over after `timeout` seconds; the job goes on.
+        """
+        limit = None if timeout is None else time.monotonic() + timeout
+        delay = _QUICKEST
+        while True:
+            status = self.status()
+            if status.state.final:
+                return status
+            if limit is not None and time.monotonic() >= limit:
+                raise TimeoutError(f"job {self.id} is not over after {timeout} s")
+            time.sleep(delay)
+            delay = min(_SLOWEST, delay * 1.5)
+
+    def results(self, timeout: float | None = None) -> Results:
+        """Wait, and return the result with the variables that were brought back.
+
+        Raises
+        ------
+        JobFailedError, JobCancelledError, JobLostError
+            The job did not succeed. `JobFailedError` holds the frames in the user's cells.
+        ResultError
+            The job succeeded, but what it returned cannot be loaded here.
+        TimeoutError
+            The job is not over after `timeout` seconds; it goes on.
+        """
+        status = self.wait(timeout)
+        if self._results is None:
+            self._results = load_results(self.cluster, self.id, status)
+        return self._results
+
+    def result(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - the user's own type
+        """Wait, and return what the training function returned; raises as `results` does."""
+        return self.results(timeout).value
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait, and return the error that `result` would raise; None where it would not.
+
+        Raises
+        ------
+        JobCancelledError
+            The job was cancelled (as `concurrent.futures.Future.exception` does).
+        TimeoutError
+            The job is not over after `timeout` seconds.
+        """
+        try:
+            self.results(timeout)
+        except (JobCancelledError, TimeoutError):
+            raise
+        except Exception as error:  # noqa: BLE001 - handed to the caller
+            return error
+        return None

@@ -1,0 +1,181 @@
+"""Job records: every file of a job, named once.
+
+A job's folder is its record: whoever may read it can explain, follow and stop the job, from any
+process. Folders are the owner's alone (0700) and files too (0600). A file that is replaced is
+written aside and renamed, so that a reader never sees half of one; ``events.jsonl`` and the logs
+are only ever appended to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from submarine_engine.errors import JobNotFoundError
+
+RECORD_VERSION = 1
+
+_JOB_ID = re.compile(r"\d{8}-\d{6}-[a-z2-7]{5}")
+_TASK_ID = re.compile(r"[a-z]{1,16}-\d{1,6}")
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+def default_home() -> Path:
+    """Return where jobs are kept: ``$SUBMARINE_HOME``, else ``submarine`` in the XDG data folder."""
+    if home := os.environ.get("SUBMARINE_HOME"):
+        return Path(home).expanduser().absolute()
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(data).expanduser().absolute() / "submarine"
+
+
+def new_job_id() -> str:
+    """Make a job id: UTC date, time and five random letters, so that ids sort by age."""
+    tail = "".join(secrets.choice(_ALPHABET) for _ in range(5))
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + tail
+
+
+class TaskPaths:
+    """The files of one task, written by the runtime inside its container.
+
+    Parameters
+    ----------
+    root
+        The task's folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.plan = root / "task.json"
+        self.stdout = root / "stdout"
+        self.stderr = root / "stderr"
+        self.progress = root / "progress.json"
+        self.outcome = root / "outcome.json"
+        self.results = root / "results"
+
+    def log(self, stream: str) -> Path:
+        """Return the path of ``stdout`` or ``stderr``."""
+        if stream not in ("stdout", "stderr"):
+            raise ValueError(stream)
+        return self.root / stream
+
+
+class JobPaths:
+    """The files of one job.
+
+    Parameters
+    ----------
+    home
+        Where all jobs are kept, see `default_home`.
+    job_id
+        Checked to be one: a job id never leads out of `home`.
+
+    Raises
+    ------
+    JobNotFoundError
+        `job_id` is not of the form of a job id.
+    """
+
+    def __init__(self, home: Path, job_id: str) -> None:
+        if not _JOB_ID.fullmatch(job_id):
+            raise JobNotFoundError(f"{job_id!r} is not a job id", fix="see `submarine job list`")
+        self.job_id = job_id
+        self.root = home / "jobs" / job_id
+        self.record = self.root / "record.json"
+        self.status = self.root / "status.json"
+        self.events = self.root / "events.jsonl"
+        self.bundle = self.root / "bundle"
+        self.cancel = self.root / "cancel.json"
+        self.lock = self.root / "supervisor.lock"
+        self.supervisor_log = self.root / "supervisor.log"
+
+    def task(self, task_id: str) -> TaskPaths:
+        """Return the files of the task ``ROLE-NUMBER``."""
+        if not _TASK_ID.fullmatch(task_id):
+            raise ValueError(task_id)
+        return TaskPaths(self.root / "tasks" / task_id)
+
+
+def write_aside(path: Path, data: bytes) -> None:
+    """Write `data` to `path` under a temporary name, owner-only, then rename it into place.
+
+    Raises
+    ------
+    OSError
+        The disk is full or the folder is gone; nothing of a former `path` is lost then.
+    """
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
+            file.write(data)
+        Path(temporary).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(temporary).unlink()
+        raise
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write `data` as JSON by `write_aside`."""
+    write_aside(path, json.dumps(data, ensure_ascii=False).encode())
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; None where the file is not there."""
+    try:
+        data: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    return data
+
+
+def make_private(path: Path) -> Path:
+    """Make the folder `path` and its parents, `path` itself for the owner alone."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.mkdir(exist_ok=True, mode=0o700)
+    return path
+
+
+def job_ids(home: Path) -> Iterator[str]:
+    """Yield the ids of all jobs on record, newest first."""
+    try:
+        names = sorted(os.listdir(home / "jobs"), reverse=True)  # noqa: PTH208 - 10,000 names
+    except FileNotFoundError:
+        return
+    yield from (name for name in names if _JOB_ID.fullmatch(name))
+
+
+def find_job(home: Path, wanted: str) -> JobPaths:
+    """Find a job by id, by the end of its id, or by name (the newest of that name).
+
+    Raises
+    ------
+    JobNotFoundError
+        No job, or several by that ending.
+    """
+    ids = list(job_ids(home))
+    if wanted in ids:
+        return JobPaths(home, wanted)
+    ending = [job_id for job_id in ids if wanted and job_id.endswith(wanted)]
+    if len(ending) == 1:
+        return JobPaths(home, ending[0])
+    if len(ending) > 1:
+        raise JobNotFoundError(
+            f"{len(ending)} jobs have an id that ends in {wanted!r}",
+            fix=f"say more of it: {', '.join(ending[:5])}",
+        )
+    for job_id in ids:
+        paths = JobPaths(home, job_id)
+        record = read_json(paths.record)
+        if record and record["spec"]["name"] == wanted:
+            return paths
+    raise JobNotFoundError(
+        f"no job {wanted!r} is on record in {home}", fix="see `submarine job list`"
+    )

@@ -1,0 +1,288 @@
+"""The vocabulary: what a job is, as plain validated data.
+
+Every class here is immutable, knows nothing of clusters or front ends, and round-trips through
+JSON by ``to_json`` / ``from_json``. The JSON carries ``"version"``; a reader refuses versions that
+it does not know instead of guessing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from submarine_engine.errors import CommandError
+
+SPEC_VERSION = 1
+
+ROLE_NAMES = ("chief", "worker", "ps", "evaluator", "tensorboard")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+
+
+class JobState(str, Enum):
+    """Where a job is in its life; the last four are final."""
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+    @property
+    def final(self) -> bool:
+        """Whether a job in this state will never change again."""
+        return self in _FINAL_JOB_STATES
+
+
+_FINAL_JOB_STATES = frozenset(
+    {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.LOST}
+)
+
+
+class TaskState(str, Enum):
+    """Where one task (a numbered member of a role) is in its life."""
+
+    PENDING = "pending"
+    STARTING = "starting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    KILLED = "killed"
+
+    @property
+    def final(self) -> bool:
+        """Whether a task in this state will never change again."""
+        return self in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.KILLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What one container gets.
+
+    Parameters
+    ----------
+    gpus
+        Number of GPUs; None leaves the choice to the cluster (one where there is one, else none).
+    memory
+        Mebibytes; None leaves the choice to the cluster.
+    vcores
+        Virtual cores; None leaves the choice to the cluster.
+
+    Raises
+    ------
+    CommandError
+        A number is negative, or memory or vcores is zero.
+    """
+
+    gpus: int | None = None
+    memory: int | None = None
+    vcores: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("gpus", 0), ("memory", 1), ("vcores", 1)):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise CommandError(
+                    f"{name}={value!r} is not possible: it must be a whole number, {least} or more",
+                    fix=f"leave {name} out for the cluster's default",
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form: ``{"gpus", "memory", "vcores"}``, null where left open."""
+        return {"gpus": self.gpus, "memory": self.memory, "vcores": self.vcores}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Resources:
+        """Build from what `to_json` returned."""
+        return cls(gpus=data["gpus"], memory=data["memory"], vcores=data["vcores"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """A set of like tasks: their count, the resources of each, and what they run.
+
+    Parameters
+    ----------
+    name
+        One of `ROLE_NAMES`.
+    count
+        Number of tasks, 1 or more.
+    command
+        A shell command line to run in the bundle's folder; None runs the bundle's entry script.
+    """
+
+    name: str = "worker"
+    count: int = 1
+    resources: Resources = field(default_factory=Resources)
+    command: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in ROLE_NAMES:
+            raise CommandError(
+                f"there is no role {self.name!r}", fix=f"roles are {', '.join(ROLE_NAMES)}"
+            )
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
+            raise CommandError(
+                f"role {self.name} cannot have {self.count!r} tasks", fix="ask for 1 or more"
+            )
+        if self.command is not None and not self.command.strip():
+            raise CommandError(
+                f"the launch command of role {self.name} is empty",
+                fix="leave it out to run the script",
+            )
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The ids of this role's tasks: ``worker-0``, ``worker-1``, …."""
+        return tuple(f"{self.name}-{index}" for index in range(self.count))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "name": self.name,
+            "count": self.count,
+            "resources": self.resources.to_json(),
+            "command": self.command,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Role:
+        """Build from what `to_json` returned."""
+        return cls(
+            name=data["name"],
+            count=data["count"],
+            resources=Resources.from_json(data["resources"]),
+            command=data["command"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What to run, with which GPUs; says nothing of where.
+
+    Parameters
+    ----------
+    name
+        For people: letters, digits, ``.``, ``_`` and ``-``, 64 at most. Need not be unique.
+    roles
+        At least one; each role name once.
+    queue, docker_image
+        The cluster's queue and container image; None for the cluster's default.
+    input_path, checkpoint_path
+        Where data is read from and checkpoints are kept; the training code reads them from
+        ``SUBMARINE_INPUT_PATH`` and ``SUBMARINE_CHECKPOINT_PATH``.
+    tensorboard
+        Whether to run TensorBoard beside the job.
+    quicklinks
+        Links that the job card shows, ``(label, url)``.
+    env
+        Environment variables of every task.
+    outputs
+        Names of variables of the script to bring back besides the result.
+    notebook
+        The notebook that the job was submitted from, for people.
+
+    Raises
+    ------
+    CommandError
+        A field is not valid; the message names it and the way out.
+    """
+
+    name: str = "job"
+    roles: tuple[Role, ...] = (Role(),)
+    queue: str | None = None
+    docker_image: str | None = None
+    input_path: str | None = None
+    checkpoint_path: str | None = None
+    tensorboard: bool = False
+    quicklinks: tuple[tuple[str, str], ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
+    notebook: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise CommandError(
+                f"{self.name!r} cannot name a job",
+                fix="use letters, digits, '.', '_' and '-', 64 at most, a letter or digit first",
+            )
+        names = [role.name for role in self.roles]
+        if not names or len(set(names)) != len(names):
+            raise CommandError(
+                f"a job needs each role once, not {names}", fix="name each role once"
+            )
+        for key in self.env:
+            if not _ENV_KEY.fullmatch(key):
+                raise CommandError(
+                    f"{key!r} cannot name an environment variable", fix="write --env KEY=VALUE"
+                )
+        for output in self.outputs:
+            if not _IDENTIFIER.fullmatch(output):
+                raise CommandError(f"{output!r} cannot name a variable", fix="write -o NAME")
+        for label, url in self.quicklinks:
+            if not label or not url.startswith(("http://", "https://")):
+                raise CommandError(
+                    f"quicklink {label}={url} is not a web address",
+                    fix="write --quicklink NAME=https://…",
+                )
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The ids of all tasks, role by role."""
+        return tuple(task for role in self.roles for task in role.tasks)
+
+    @property
+    def gpus(self) -> int | None:
+        """GPUs of all tasks together; None while any role leaves it open."""
+        total = 0
+        for role in self.roles:
+            if role.resources.gpus is None:
+                return None
+            total += role.count * role.resources.gpus
+        return total
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form, with ``"version"``."""
+        return {
+            "version": SPEC_VERSION,
+            "name": self.name,
+            "roles": [role.to_json() for role in self.roles],
+            "queue": self.queue,
+            "docker_image": self.docker_image,
+            "input_path": self.input_path,
+            "checkpoint_path": self.checkpoint_path,
+            "tensorboard": self.tensorboard,
+            "quicklinks": [list(link) for link in self.quicklinks],
+            "env": dict(self.env),
+            "outputs": list(self.outputs),
+            "notebook": self.notebook,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JobSpec:
+        """Build from what `to_json` returned.
+
+        Raises
+        ------
+        CommandError
+            The version is unknown, or a field is not valid.
+        """
+        if data.get("version") != SPEC_VERSION:
+            raise CommandError(
+                f"a job spec of version {data.get('version')!r} cannot be read",
+                fix=f"this release reads version {SPEC_VERSION}: upgrade submarine-notebook",
+            )
+        fields = {key: value for key, value in data.items() if key != "version"}
+        fields["roles"] = tuple(Role.from_json(role) for role in fields["roles"])
+        fields["quicklinks"] = tuple((label, url) for label, url in fields["quicklinks"])
+        fields["outputs"] = tuple(fields["outputs"])
+        return cls(**fields)

@@ -1,0 +1,292 @@
+"""The life of a job as a pure state machine: events in, new status and GPU ledger out.
+
+No I/O and no clock: time comes with the events. Every cluster feeds it, every front end reads it.
+
+The ledger of a task, from its events::
+
+    Submitted ── queued ── Granted ── held ── Started ── busy ── Returned ── … ── Released
+                                                                     └ released_after ┘
+
+An event that comes too late (after the job's end, or for a task that is through) changes nothing:
+streams are read again from old cursors, and clusters repeat themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import singledispatch
+
+from submarine_engine.events import (
+    CancelRequested,
+    Event,
+    Exited,
+    Finished,
+    Granted,
+    Moment,
+    Progressed,
+    Released,
+    Returned,
+    Started,
+    Submitted,
+    Waiting,
+)
+from submarine_engine.job import JobState, TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStatus:
+    """One task as it stands; its moments are its part of the GPU ledger.
+
+    Parameters
+    ----------
+    gpus
+        Ids of the GPUs granted.
+    queued, held, busy, returned, exited, released
+        When each stage began; None where it was not reached.
+    progress
+        From 0 to 1; None where the task never said.
+    exit_code
+        Negative for a signal, as in `subprocess`.
+    """
+
+    task: str
+    state: TaskState = TaskState.PENDING
+    attempt: int = 1
+    host: str = ""
+    container: str = ""
+    gpus: tuple[str, ...] = ()
+    queued: Moment | None = None
+    held: Moment | None = None
+    busy: Moment | None = None
+    returned: Moment | None = None
+    exited: Moment | None = None
+    released: Moment | None = None
+    progress: float | None = None
+    message: str = ""
+    exit_code: int | None = None
+    reason: str = ""
+
+    @property
+    def role(self) -> str:
+        """The role that the task is a member of."""
+        return self.task.rpartition("-")[0]
+
+    @property
+    def released_after(self) -> float | None:
+        """Seconds from the function's return (else the last process's end) to the GPUs' release."""
+        start = self.returned or self.exited
+        return start.until(self.released) if start and self.released else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """A job as it stands after the events so far."""
+
+    state: JobState = JobState.QUEUED
+    reason: str = ""
+    asked_gpus: int = 0
+    ahead: int | None = None
+    waiting_reason: str = ""
+    submitted: Moment | None = None
+    started: Moment | None = None
+    finished: Moment | None = None
+    cancelling: bool = False
+    tasks: tuple[TaskStatus, ...] = ()
+
+    def task(self, task_id: str) -> TaskStatus | None:
+        """Return the task of that id, None where the job has none such."""
+        return next((task for task in self.tasks if task.task == task_id), None)
+
+    @property
+    def progress(self) -> float | None:
+        """Mean progress of the tasks that report any, from 0 to 1; 1 for a job that succeeded."""
+        if self.state is JobState.SUCCEEDED:
+            return 1.0
+        known = [task.progress for task in self.tasks if task.progress is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def ledger(self) -> Ledger:
+        """The GPU ledger of all tasks together."""
+        return Ledger(self)
+
+
+class Ledger:
+    """GPU time of a job: queued, held, busy, released.
+
+    A view on a `JobStatus`; stages that still run are counted up to `now`.
+    """
+
+    def __init__(self, status: JobStatus) -> None:
+        self._status = status
+
+    @property
+    def gpus(self) -> int:
+        """GPUs granted at most, all tasks together; those asked for while none is granted."""
+        return sum(len(task.gpus) for task in self._status.tasks) or self._status.asked_gpus
+
+    @property
+    def held_now(self) -> int:
+        """GPUs that the cluster counts as this job's at this moment."""
+        return sum(len(task.gpus) for task in self._status.tasks if task.held and not task.released)
+
+    def seconds(self, now: Moment) -> dict[str, float]:
+        """Return seconds spent ``queued``, ``held`` (granted, code not yet running) and ``busy``.
+
+        Each is the longest of any task, so that the three add up to the job's own elapsed time.
+        """
+        status = self._status
+        end = status.finished or now
+        queued = held = busy = 0.0
+        for task in status.tasks:
+            if task.queued:
+                queued = max(queued, task.queued.until(task.held or task.exited or end))
+            if task.held:
+                held = max(held, task.held.until(task.busy or task.exited or end))
+            if task.busy:
+                busy = max(busy, task.busy.until(task.returned or task.exited or end))
+        return {"queued": queued, "held": held, "busy": busy}
+
+    @property
+    def released_after(self) -> float | None:
+        """Seconds from return to release, the slowest task's; None until all are released."""
+        waits = [task.released_after for task in self._status.tasks if task.held]
+        known = [wait for wait in waits if wait is not None]
+        return max(known) if known and len(known) == len(waits) else None
+
+
+def fold(events: Iterable[Event], status: JobStatus | None = None) -> JobStatus:
+    """Apply `events` in order to `status` (a new job's where None)."""
+    status = status or JobStatus()
+    for event in events:
+        status = apply(status, event)
+    return status
+
+
+def apply(status: JobStatus, event: Event) -> JobStatus:
+    """Return the status after `event`; the same one where the event comes too late to matter."""
+    if status.state.final and not isinstance(event, Released):
+        return status
+    return _apply(event, status)
+
+
+@singledispatch
+def _apply(event: Event, status: JobStatus) -> JobStatus:  # noqa: ARG001 - the fall-back
+    return status
+
+
+@_apply.register
+def _(event: Submitted, status: JobStatus) -> JobStatus:
+    if status.submitted:
+        return status
+    tasks = tuple(TaskStatus(task=task, queued=event.at) for task in event.tasks)
+    return replace(status, submitted=event.at, asked_gpus=event.gpus, tasks=tasks)
+
+
+@_apply.register
+def _(event: Waiting, status: JobStatus) -> JobStatus:
+    if status.state is not JobState.QUEUED:
+        return status
+    return replace(status, ahead=event.ahead, waiting_reason=event.reason)
+
+
+@_apply.register
+def _(event: Granted, status: JobStatus) -> JobStatus:
+    task = status.task(event.task)
+    if task is None or (task.held and event.attempt <= task.attempt):
+        return status
+    granted = TaskStatus(
+        task=task.task,
+        state=TaskState.STARTING,
+        attempt=event.attempt,
+        host=event.host,
+        container=event.container,
+        gpus=event.gpus,
+        queued=task.queued,
+        held=event.at,
+    )
+    state = JobState.STARTING if status.state is JobState.QUEUED else status.state
+    return replace(_with(status, granted), state=state, ahead=None, waiting_reason="")
+
+
+@_apply.register
+def _(event: Started, status: JobStatus) -> JobStatus:
+    task = status.task(event.task)
+    if task is None or task.state is not TaskState.STARTING:
+        return status
+    running = replace(task, state=TaskState.RUNNING, busy=event.at)
+    return replace(
+        _with(status, running), state=JobState.RUNNING, started=status.started or event.at
+    )
+
+
+@_apply.register
+def _(event: Progressed, status: JobStatus) -> JobStatus:
+    task = status.task(event.task)
+    if task is None or task.state is not TaskState.RUNNING:
+        return status
+    fraction = min(1.0, max(0.0, event.fraction))
+    return _with(status, replace(task, progress=fraction, message=event.message))
+
+
+@_apply.register
+def _(event: Returned, status: JobStatus) -> JobStatus:
+    task = status.task(event.task)
+    if task is None or task.state is not TaskState.RUNNING or task.returned:
+        return status
+    return _with(status, replace(task, returned=event.at))
+
+
+@_apply.register
+def _(event: Exited, status: JobStatus) -> JobStatus:
+    task = status.task(event.task)
+    if task is None or task.state.final:
+        return status
+    if status.cancelling and event.exit_code != 0:
+        state = TaskState.KILLED
+    else:
+        state = TaskState.SUCCEEDED if event.exit_code == 0 else TaskState.FAILED
+    through = replace(
+        task, state=state, exited=event.at, exit_code=event.exit_code, reason=event.reason
+    )
+    return _with(status, through)
+
+
+@_apply.register
+def _(event: Released, status: JobStatus) -> JobStatus:
+    task = status.task(event.task)
+    if task is None or task.held is None or task.released:
+        return status
+    return _with(status, replace(task, released=event.at))
+
+
+@_apply.register
+def _(event: CancelRequested, status: JobStatus) -> JobStatus:
+    return replace(status, cancelling=True, reason=event.reason)
+
+
+@_apply.register
+def _(event: Finished, status: JobStatus) -> JobStatus:
+    if not event.state.final:
+        return status
+    tasks = tuple(
+        task
+        if task.state.final
+        else replace(task, state=TaskState.KILLED, exited=task.exited or event.at)
+        for task in status.tasks
+    )
+    return replace(
+        status,
+        state=event.state,
+        reason=event.reason,
+        finished=event.at,
+        ahead=None,
+        waiting_reason="",
+        tasks=tasks,
+    )
+
+
+def _with(status: JobStatus, changed: TaskStatus) -> JobStatus:
+    tasks = tuple(changed if task.task == changed.task else task for task in status.tasks)
+    return replace(status, tasks=tasks)

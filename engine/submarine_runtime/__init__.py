@@ -1,0 +1,1 @@
+"""The code that runs inside a job's container: standard library only."""

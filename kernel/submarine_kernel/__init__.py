@@ -1,0 +1,1 @@
+"""The "Submarine (Python)" kernel."""

@@ -1,0 +1,1 @@
+"""``%%submarine`` and its kin for IPython, with the job card."""
