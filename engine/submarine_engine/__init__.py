@@ -1,1 +1,116 @@
-"""Submarine's compute engine: what a job is, and where it runs."""
+"""Submarine's compute engine: jobs with GPUs from plain Python. Knows no notebook.
+
+>>> from submarine_engine import launch
+>>> accuracy = launch(train, epochs=10, gpus=2)  # doctest: +SKIP
+
+Names are loaded when they are first used, so that ``import submarine_engine`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from submarine_engine.api import launch, submit
+    from submarine_engine.bundle import Bundle, Cell, Manifest
+    from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu
+    from submarine_engine.errors import (
+        BundleError,
+        CannotTravelError,
+        CaptureTooLargeError,
+        CellSyntaxError,
+        ClusterError,
+        CommandError,
+        ConfigError,
+        JobCancelledError,
+        JobError,
+        JobFailedError,
+        JobLostError,
+        JobNotFoundError,
+        ResourcesError,
+        ResultError,
+        SubmarineError,
+        SubmissionError,
+        UndefinedNameError,
+        UnsupportedError,
+    )
+    from submarine_engine.events import Event, LogChunk, Moment
+    from submarine_engine.future import Job
+    from submarine_engine.history import list_jobs, open_job
+    from submarine_engine.job import JobSpec, JobState, Resources, Role, TaskState
+    from submarine_engine.lifecycle import JobStatus, Ledger, TaskStatus
+
+__version__ = "0.1.0"
+
+_MEMBERS = {
+    "api": "launch submit",
+    "bundle": "Bundle Cell Manifest",
+    "clusters.base": "Batch Cluster Cursor Gpu",
+    "errors": (
+        "BundleError CannotTravelError CaptureTooLargeError CellSyntaxError ClusterError "
+        "CommandError ConfigError JobCancelledError JobError JobFailedError JobLostError "
+        "JobNotFoundError ResourcesError ResultError SubmarineError SubmissionError "
+        "UndefinedNameError UnsupportedError"
+    ),
+    "events": "Event LogChunk Moment",
+    "future": "Job",
+    "history": "list_jobs open_job",
+    "job": "JobSpec JobState Resources Role TaskState",
+    "lifecycle": "JobStatus Ledger TaskStatus",
+}
+_HOMES = {name: module for module, names in _MEMBERS.items() for name in names.split()}
+
+__all__ = [
+    "Batch",
+    "Bundle",
+    "BundleError",
+    "CannotTravelError",
+    "CaptureTooLargeError",
+    "Cell",
+    "CellSyntaxError",
+    "Cluster",
+    "ClusterError",
+    "CommandError",
+    "ConfigError",
+    "Cursor",
+    "Event",
+    "Gpu",
+    "Job",
+    "JobCancelledError",
+    "JobError",
+    "JobFailedError",
+    "JobLostError",
+    "JobNotFoundError",
+    "JobSpec",
+    "JobState",
+    "JobStatus",
+    "Ledger",
+    "LogChunk",
+    "Manifest",
+    "Moment",
+    "Resources",
+    "ResourcesError",
+    "ResultError",
+    "Role",
+    "SubmarineError",
+    "SubmissionError",
+    "TaskState",
+    "TaskStatus",
+    "UndefinedNameError",
+    "UnsupportedError",
+    "launch",
+    "list_jobs",
+    "open_job",
+    "submit",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

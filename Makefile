@@ -1,0 +1,52 @@
+# What a person or a machine does with this project, by name; `make help` lists it.
+#
+#   PYTHON=python3.12   another interpreter (it gets an environment of its own)
+#   ARGS='-k queue'     more arguments for pytest
+
+PYTHON ?= python3
+VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
+BIN := $(VENV)/bin
+ARGS ?=
+REQUIREMENTS := pyproject.toml constraints.txt scripts/install
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench examples constraints clean
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo ## set up, then run examples/quickstart.ipynb as a notebook runs: logs, card, result
+	$(BIN)/python scripts/demo.py examples/quickstart.ipynb
+
+test: $(VENV)/.dev lint ## set up, then run every test (chromium is installed where it is missing)
+	scripts/require chromium
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+
+lint: $(VENV)/.dev ## format, style and strict types; changes nothing
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## format the code and mend what can be mended by rule
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: $(VENV)/.dev ## measure against plain Python and submitit, in one run; print one table
+	$(BIN)/python -m bench
+
+examples: $(VENV)/.dev ## run the examples and keep their outputs in the notebooks
+	$(BIN)/python scripts/run_examples.py examples/*.ipynb
+
+constraints: $(VENV)/.dev ## pin the newest versions that go together
+	scripts/constraints $(BIN)
+
+clean: ## remove environments, builds and caches
+	rm -rf .venv .venv-* dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/.demo: $(REQUIREMENTS)
+	scripts/install $(VENV) $(PYTHON) demo
+	touch $@
+
+$(VENV)/.dev: $(REQUIREMENTS)
+	scripts/install $(VENV) $(PYTHON) demo test lint bench
+	touch $@

@@ -1,0 +1,50 @@
+"""What every test gets: an environment in which nothing of the user's own is seen or touched."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SUPPORTED = ("3.10", "3.11", "3.12", "3.13", "3.14")
+
+
+@cache
+def supported_pythons() -> dict[str, str]:
+    """Return the supported interpreters of this machine, path by version, on PATH or pyenv's."""
+    found = {}
+    for version in SUPPORTED:
+        pyenv = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python3"))
+        for path in (shutil.which(f"python{version}"), *map(str, pyenv)):
+            # A shim of pyenv may be there without an interpreter behind it.
+            if path and subprocess.run([path, "--version"], capture_output=True).returncode == 0:
+                found[version] = path
+                break
+    return found
+
+
+def pytest_report_header() -> str:
+    found = ", ".join(supported_pythons())
+    return f"this Python: {platform.python_version()}; the engine is also tried on: {found}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "each_python" in metafunc.fixturenames:
+        found = supported_pythons()
+        metafunc.parametrize("each_python", found.values(), ids=found.keys())
+
+
+@pytest.fixture(autouse=True)
+def own_environment(tmp_path, monkeypatch):
+    """Give the test its own job folder, configuration and IPython profile."""
+    for name in list(os.environ):
+        if name.startswith("SUBMARINE_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))

@@ -1,0 +1,66 @@
+"""Which room may import which: the walls of the house."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {
+    "submarine_engine": ROOT / "engine/submarine_engine",
+    "submarine_runtime": ROOT / "engine/submarine_runtime",
+    "submarine_magics": ROOT / "magics/submarine_magics",
+    "submarine_kernel": ROOT / "kernel/submarine_kernel",
+}
+FRONT_ENDS = {"submarine_magics", "submarine_kernel"}
+# Of others' packages, the engine may use these, each where the user has it.
+ENGINE_EXTRAS = {"tomli", "pynvml"}
+FRONT_END_EXTRAS = {
+    "IPython", "anywidget", "ipykernel", "ipywidgets", "jupyter_client", "jupyter_core", "traitlets",
+}  # fmt: skip
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and name of what the file imports, wherever it does."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            yield node.lineno, node.module or ""
+
+
+def foreign_imports(package: str, allowed: set[str]) -> list[str]:
+    """Return the imports of `package` beyond the standard library, itself and `allowed`."""
+    known = allowed | {package} | set(sys.stdlib_module_names)
+    return [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in sorted(PACKAGES[package].rglob("*.py"))
+        for line, name in imports(path)
+        if name.partition(".")[0] not in known
+    ]
+
+
+def test_the_runtime_imports_the_standard_library_only():
+    assert foreign_imports("submarine_runtime", set()) == []
+
+
+def test_the_engine_imports_no_front_end():
+    assert foreign_imports("submarine_engine", {"submarine_runtime", *ENGINE_EXTRAS}) == []
+
+
+@pytest.mark.parametrize("package", sorted(FRONT_ENDS))
+def test_front_ends_stand_on_the_engine(package):
+    allowed = {"submarine_engine", *FRONT_ENDS, *FRONT_END_EXTRAS}
+    assert foreign_imports(package, allowed) == []
+
+
+def test_a_forbidden_import_would_be_found(tmp_path, monkeypatch):
+    (tmp_path / "bad.py").write_text("def f():\n    from IPython.display import HTML\n")
+    monkeypatch.setitem(PACKAGES, "submarine_engine", tmp_path)
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    assert foreign_imports("submarine_engine", set()) == ["bad.py:2 imports IPython.display"]
