@@ -22,7 +22,7 @@ def supported_pythons() -> dict[str, str]:
         pyenv = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python3"))
         for path in (shutil.which(f"python{version}"), *map(str, pyenv)):
             # A shim of pyenv may be there without an interpreter behind it.
-            if path and subprocess.run([path, "--version"], capture_output=True).returncode == 0:
+            if path and subprocess.call([path, "-c", ""], stderr=subprocess.DEVNULL) == 0:
                 found[version] = path
                 break
     return found

@@ -3,7 +3,7 @@
 >>> from submarine_engine import launch
 >>> accuracy = launch(train, epochs=10, gpus=2)  # doctest: +SKIP
 
-Names are loaded when they are first used, so that ``import submarine_engine`` costs next to nothing.
+Names are loaded when they are first used: ``import submarine_engine`` costs next to nothing.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from submarine_engine.errors import JobNotFoundError
 
 RECORD_VERSION = 1
 
-_JOB_ID = re.compile(r"\d{8}-\d{6}-[a-z2-7]{5}")
-_TASK_ID = re.compile(r"[a-z]{1,16}-\d{1,6}")
+_JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[a-z2-7]{5}")
+_TASK_ID = re.compile(r"[a-z]{1,16}-[0-9]{1,6}")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 

@@ -19,9 +19,7 @@ PACKAGES = {
 FRONT_ENDS = {"submarine_magics", "submarine_kernel"}
 # Of others' packages, the engine may use these, each where the user has it.
 ENGINE_EXTRAS = {"tomli", "pynvml"}
-FRONT_END_EXTRAS = {
-    "IPython", "anywidget", "ipykernel", "ipywidgets", "jupyter_client", "jupyter_core", "traitlets",
-}  # fmt: skip
+FRONT_END_EXTRAS = {"IPython", "anywidget", "ipykernel", "ipywidgets", "traitlets"}
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:

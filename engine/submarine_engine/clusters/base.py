@@ -52,7 +52,7 @@ class Cursor:
             data = json.loads(text)
             logs = {str(key): int(value) for key, value in data["logs"].items()}
             events = int(data["events"])
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"no cursor: {text!r}") from error
         if events < 0 or any(offset < 0 for offset in logs.values()):
             raise ValueError(f"no cursor: {text!r}")

@@ -1,0 +1,134 @@
+"""The vocabulary: valid by construction, and the same after a trip through JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from submarine_engine.errors import CommandError
+from submarine_engine.job import ROLE_NAMES, JobSpec, JobState, Resources, Role, TaskState
+
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
+TEXTS = st.none() | st.text(min_size=1)
+
+RESOURCES = st.builds(
+    Resources,
+    gpus=st.none() | st.integers(0, 64),
+    memory=st.none() | st.integers(1, 1 << 40),
+    vcores=st.none() | st.integers(1, 1024),
+)
+ROLES = st.lists(
+    st.builds(
+        Role,
+        name=st.sampled_from(ROLE_NAMES),
+        count=st.integers(1, 100),
+        resources=RESOURCES,
+        command=st.none() | st.text(min_size=1).filter(str.strip),
+    ),
+    min_size=1,
+    unique_by=lambda role: role.name,
+).map(tuple)
+SPECS = st.builds(
+    JobSpec,
+    name=NAMES,
+    roles=ROLES,
+    queue=TEXTS,
+    docker_image=TEXTS,
+    input_path=TEXTS,
+    checkpoint_path=TEXTS,
+    tensorboard=st.booleans(),
+    quicklinks=st.lists(st.tuples(st.text(min_size=1), st.just("https://h/ü?a=b"))).map(tuple),
+    env=st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True), st.text()),
+    outputs=st.lists(st.sampled_from(["history", "größe", "_x1"])).map(tuple),
+    notebook=TEXTS,
+)
+
+
+@given(SPECS)
+def test_a_spec_survives_json(spec):
+    assert JobSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+
+
+@given(SPECS)
+def test_tasks_are_numbered_members_of_their_roles(spec):
+    assert len(set(spec.tasks)) == len(spec.tasks) == sum(role.count for role in spec.roles)
+    for role in spec.roles:
+        assert role.tasks[0] == f"{role.name}-0"
+        assert role.tasks[-1] == f"{role.name}-{role.count - 1}"
+
+
+@given(SPECS)
+def test_gpus_are_those_of_all_tasks_or_open(spec):
+    each = [role.resources.gpus for role in spec.roles]
+    if None in each:
+        assert spec.gpus is None
+    else:
+        assert spec.gpus == sum(
+            gpus * role.count for gpus, role in zip(each, spec.roles, strict=True)
+        )
+
+
+@pytest.mark.parametrize("version", [None, 0, 2, "1"])
+def test_an_unknown_version_is_refused(version):
+    data = {**JobSpec().to_json(), "version": version}
+    with pytest.raises(CommandError, match=f"of version {version!r} cannot be read") as caught:
+        JobSpec.from_json(data)
+    assert "upgrade submarine-notebook" in caught.value.fix
+
+
+def test_every_field_travels():
+    fields = {field.name for field in dataclasses.fields(JobSpec)}
+    assert fields | {"version"} == set(JobSpec().to_json())
+
+
+def test_a_spec_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        JobSpec().name = "other"
+
+
+@pytest.mark.parametrize(
+    ("build", "what"),
+    [
+        (lambda: Resources(gpus=-1), "gpus=-1 is not possible"),
+        (lambda: Resources(gpus=1.5), "gpus=1.5 is not possible"),
+        (lambda: Resources(gpus=True), "gpus=True is not possible"),
+        (lambda: Resources(gpus="2"), "gpus='2' is not possible"),
+        (lambda: Resources(memory=0), "memory=0 is not possible"),
+        (lambda: Resources(vcores=0), "vcores=0 is not possible"),
+        (lambda: Role(name="boss"), "there is no role 'boss'"),
+        (lambda: Role(count=0), "role worker cannot have 0 tasks"),
+        (lambda: Role(count=True), "role worker cannot have True tasks"),
+        (lambda: Role(command="  "), "launch command of role worker is empty"),
+        (lambda: JobSpec(name=""), "'' cannot name a job"),
+        (lambda: JobSpec(name="../etc"), "'../etc' cannot name a job"),
+        (lambda: JobSpec(name="mnist\n"), r"'mnist\n' cannot name a job"),
+        (lambda: JobSpec(name="x" * 65), "cannot name a job"),
+        (lambda: JobSpec(name="<script>"), "'<script>' cannot name a job"),
+        (lambda: JobSpec(roles=()), "a job needs each role once"),
+        (lambda: JobSpec(roles=(Role(), Role())), "a job needs each role once"),
+        (lambda: JobSpec(env={"A=B": "1"}), "'A=B' cannot name an environment variable"),
+        (lambda: JobSpec(env={"": "1"}), "'' cannot name an environment variable"),
+        (lambda: JobSpec(outputs=("a.b",)), "'a.b' cannot name a variable"),
+        (lambda: JobSpec(outputs=("1a",)), "'1a' cannot name a variable"),
+        (lambda: JobSpec(quicklinks=(("ui", "javascript:alert(1)"),)), "is not a web address"),
+        (lambda: JobSpec(quicklinks=(("", "https://h"),)), "is not a web address"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_way_out(build, what):
+    with pytest.raises(CommandError) as caught:
+        build()
+    assert what in caught.value.what
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_final_job_states(state):
+    assert state.final == (state in {"succeeded", "failed", "cancelled", "lost"})
+
+
+@pytest.mark.parametrize("state", TaskState)
+def test_final_task_states(state):
+    assert state.final == (state in {"succeeded", "failed", "killed"})
