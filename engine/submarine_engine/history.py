@@ -29,7 +29,7 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 def default_home() -> Path:
-    """Return where jobs are kept: ``$SUBMARINE_HOME``, else ``submarine`` in the XDG data folder."""
+    """Return where jobs are kept: ``$SUBMARINE_HOME``, else the XDG data folder's ``submarine``."""
     if home := os.environ.get("SUBMARINE_HOME"):
         return Path(home).expanduser().absolute()
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"

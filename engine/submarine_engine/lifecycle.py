@@ -194,7 +194,9 @@ def _(event: Waiting, status: JobStatus) -> JobStatus:
 @_apply.register
 def _(event: Granted, status: JobStatus) -> JobStatus:
     task = status.task(event.task)
-    if task is None or (task.held and event.attempt <= task.attempt):
+    if task is None:
+        return status
+    if (task.held or task.state.final) and event.attempt <= task.attempt:
         return status
     granted = TaskStatus(
         task=task.task,
