@@ -1,0 +1,184 @@
+"""From the bytes of a job's logs to text for people: decode, fold progress bars, follow.
+
+The files keep every byte as it was written; what happens here is for showing only. `follow` is the
+one loop behind the cell, the terminal and `launch`: a front end is a `Renderer` and nothing more.
+"""
+
+from __future__ import annotations
+
+import codecs
+import time
+from typing import TYPE_CHECKING
+
+from submarine_engine.clusters.base import Cursor
+from submarine_engine.errors import SubmarineError
+from submarine_engine.events import Event, LogChunk
+from submarine_engine.lifecycle import JobStatus, apply
+
+if TYPE_CHECKING:
+    from submarine_engine.future import Job
+
+_MOST_GATHERED = 1 << 20
+"""Bytes gathered before the renderer is called early, so that memory stays flat."""
+
+
+class TextDecoder:
+    """UTF-8 in pieces: a character may be split over chunks, an invalid byte becomes U+FFFD."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, data: bytes, final: bool = False) -> str:  # noqa: FBT001, FBT002 - as in codecs
+        """Return the text of `data`; `final` also gives up waiting for a split character."""
+        return self._decoder.decode(data, final)
+
+
+class BarFolder:
+    r"""Folds progress bars: of a line that rewrites itself only the last state goes on.
+
+    A bar that began in an earlier piece goes on as ``\r`` and its last state, so that the front
+    end overwrites what it shows. ``\r\n`` is a newline. A ``\r`` at the end of a piece waits for
+    the next one: what follows decides what it means.
+    """
+
+    def __init__(self) -> None:
+        self._waiting = ""
+
+    def feed(self, text: str) -> str:
+        """Return what is to be shown for `text`, the next piece of a log."""
+        text = self._waiting + text
+        self._waiting = "\r" if text.endswith("\r") else ""
+        if "\r" not in text:
+            return text
+        text = text.removesuffix("\r").replace("\r\n", "\n")
+        first, *rest = text.split("\n")
+        folded = [_last_state(line) for line in rest]
+        return "\n".join([f"\r{_last_state(first)}" if "\r" in first else first, *folded])
+
+
+def _last_state(line: str) -> str:
+    states = line.split("\r")
+    return next((state for state in reversed(states) if state), "")
+
+
+class Renderer:
+    """What shows a job to a person; this one shows nothing.
+
+    `follow` calls `status` and `text` as the job goes on, `tick` all the while, and `end` once.
+    """
+
+    def status(self, status: JobStatus) -> None:
+        """Take the job as it stands, after a change."""
+
+    def text(self, task: str, stream: str, text: str) -> None:
+        """Take the next text of ``stdout`` or ``stderr`` of `task`."""
+
+    def tick(self) -> None:
+        """Take a chance to do what is due; comes at least about every 0.1 s."""
+
+    def end(self, status: JobStatus) -> None:
+        """Take the last word: the job is over, all its text has been given."""
+
+
+def follow(
+    job: Job, renderer: Renderer, cursor: Cursor | None = None, *, interval: float = 0.1
+) -> JobStatus:
+    r"""Show a job until it is over.
+
+    Text is gathered and given to `renderer` at most every `interval` seconds a log (earlier only
+    where a job floods its log, so that memory stays flat), with progress bars folded. The last
+    text and the final status always arrive.
+
+    Parameters
+    ----------
+    cursor
+        Where to begin in the logs (default: byte 0). Events are read from the beginning always, so
+        that the status is whole.
+    interval
+        Seconds.
+
+    Returns
+    -------
+    JobStatus
+        As the job ended.
+
+    Raises
+    ------
+    JobNotFoundError, ClusterError
+        The job cannot be read any more; what had been read was given to `renderer`.
+    KeyboardInterrupt
+        Passes through; the job goes on.
+    """
+    show = _Show(renderer, interval)
+    start = Cursor(0, cursor.logs if cursor else {})
+    try:
+        for item, _ in job.stream(start, idle=interval / 4):
+            show.take(item)
+    except SubmarineError:
+        show.deliver()
+        raise
+    show.finish()
+    status = show.status if show.status.state.final else job.status()
+    renderer.end(status)
+    return status
+
+
+class _Log:
+    """One log of one task on its way to the renderer."""
+
+    def __init__(self) -> None:
+        self._decoder = TextDecoder()
+        self._folder = BarFolder()
+        self._gathered: list[bytes] = []
+
+    def gather(self, data: bytes) -> None:
+        self._gathered.append(data)
+
+    def text(self, *, final: bool = False) -> str:
+        data, self._gathered = b"".join(self._gathered), []
+        return self._folder.feed(self._decoder.feed(data, final))
+
+
+class _Show:
+    """Gathers what comes and hands it on when it is due."""
+
+    def __init__(self, renderer: Renderer, interval: float) -> None:
+        self.status = JobStatus()
+        self._shown: JobStatus | None = None
+        self._renderer = renderer
+        self._interval = interval
+        self._logs: dict[tuple[str, str], _Log] = {}
+        self._fresh: dict[tuple[str, str], None] = {}  # a set that keeps the order of arrival
+        self._size = 0
+        self._due = 0.0
+
+    def take(self, item: Event | LogChunk | None) -> None:
+        if isinstance(item, LogChunk):
+            key = (item.task, item.stream)
+            self._logs.setdefault(key, _Log()).gather(item.data)
+            self._fresh[key] = None
+            self._size += len(item.data)
+        elif item is not None:
+            self.status = apply(self.status, item)
+        if time.monotonic() >= self._due or self._size >= _MOST_GATHERED:
+            self.deliver()
+
+    def deliver(self) -> None:
+        # A final status is for `end`: text may still follow it.
+        if self.status is not self._shown and not self.status.state.final:
+            self._shown = self.status
+            self._renderer.status(self.status)
+        fresh, self._fresh, self._size = self._fresh, {}, 0
+        for key in fresh:
+            self._give(key, self._logs[key].text())
+        self._renderer.tick()
+        self._due = time.monotonic() + self._interval
+
+    def finish(self) -> None:
+        self.deliver()
+        for key, log in self._logs.items():
+            self._give(key, log.text(final=True))
+
+    def _give(self, key: tuple[str, str], text: str) -> None:
+        if text:
+            self._renderer.text(*key, text)
