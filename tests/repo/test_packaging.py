@@ -1,0 +1,106 @@
+"""What users install: the wheel is whole, and the engine alone needs nothing of Jupyter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = (
+    "engine/submarine_engine",
+    "engine/submarine_runtime",
+    "kernel/submarine_kernel",
+    "magics/submarine_magics",
+)
+ENGINE_ONLY = """
+import sys
+import submarine_engine
+for name in submarine_engine.__all__:
+    getattr(submarine_engine, name)
+jupyter = {"IPython", "ipykernel", "ipywidgets", "anywidget", "traitlets", "jupyter_client"}
+print(*sorted(jupyter & set(sys.modules)))
+"""
+PLAIN_PROGRAM = """
+from submarine_engine import launch, submit
+
+def train(epochs, rate=0.1):
+    print(f"{epochs} epochs")
+    return {"epochs": epochs, "rate": rate}
+
+if __name__ == "__main__":
+    assert launch(train, 2) == {"epochs": 2, "rate": 0.1}
+    assert submit(train, 3, rate=1.5).result(timeout=120) == {"epochs": 3, "rate": 1.5}
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def contents(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def installed(wheel: Path, python: str, folder: Path) -> Path:
+    """Install the wheel alone into a fresh virtual environment; return its programs' folder."""
+    subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python"), "install"]
+    constraints = ["--quiet", "--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([*pip, *constraints, str(wheel)], check=True)
+    return folder / "bin"
+
+
+def run(*command, cwd):
+    done = subprocess.run(command, cwd=cwd, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_wheel_holds_every_file_of_the_package(wheel, package):
+    folder = ROOT / package
+    files = {
+        str(path.relative_to(folder.parent))
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert f"{folder.name}/py.typed" in files
+    assert files <= contents(wheel)
+
+
+def test_the_wheel_holds_nothing_else(wheel):
+    tops = {name.partition("/")[0] for name in contents(wheel)}
+    assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {
+        Path(package).name for package in PACKAGES
+    }
+
+
+def test_the_wheel_brings_the_kernel_the_command_and_the_card(wheel):
+    names = contents(wheel)
+    assert any(name.endswith("share/jupyter/kernels/submarine/kernel.json") for name in names)
+    assert {Path(name).suffix for name in names if "/card/" in name} >= {".py", ".js", ".css"}
+    with zipfile.ZipFile(wheel) as archive:
+        (entry_points,) = [name for name in names if name.endswith("entry_points.txt")]
+        text = archive.read(entry_points).decode()
+    assert "submarine = submarine_engine.cli:main" in text
+    assert "local = submarine_engine.clusters.local:LocalCluster" in text
+
+
+def test_the_engine_alone_runs_jobs_on_each_python(wheel, each_python, tmp_path):
+    programs = installed(wheel, each_python, tmp_path / "venv")
+    python = programs / "python"
+    assert run(python, "-c", ENGINE_ONLY, cwd=tmp_path).split() == []
+    (tmp_path / "train.py").write_text(PLAIN_PROGRAM)
+    assert "2 epochs" in run(python, "train.py", cwd=tmp_path)
+    assert "job run" in run(programs / "submarine", "--help", cwd=tmp_path)
+    assert "train" in run(programs / "submarine", "job", "list", cwd=tmp_path)
