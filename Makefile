@@ -16,7 +16,7 @@ help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo ## set up, then run examples/quickstart.ipynb as a notebook runs: logs, card, result
-	$(BIN)/python scripts/demo.py examples/quickstart.ipynb
+	$(BIN)/python scripts/run_notebook.py examples/quickstart.ipynb
 
 test: $(VENV)/.dev lint ## set up, then run every test (chromium is installed where it is missing)
 	scripts/require chromium
@@ -35,7 +35,7 @@ bench: $(VENV)/.dev ## measure against plain Python and submitit, in one run; pr
 	$(BIN)/python -m bench
 
 examples: $(VENV)/.dev ## run the examples and keep their outputs in the notebooks
-	$(BIN)/python scripts/run_examples.py examples/*.ipynb
+	$(BIN)/python scripts/run_notebook.py --save examples/*.ipynb
 
 constraints: $(VENV)/.dev ## pin the newest versions that go together
 	scripts/constraints $(BIN)

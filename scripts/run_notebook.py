@@ -1,0 +1,97 @@
+"""Run notebooks as a front end does and show in the terminal what a user would see.
+
+A real kernel runs the cells; log lines are shown when they come, then the job card and the values.
+With ``--save``, the outputs are kept in the notebooks. Jobs go to a folder of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+LIMIT = 300
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+class ShownClient(NotebookClient):
+    """A client that shows each log line at once, and the rest of a cell's outputs at its end."""
+
+    def output(
+        self, outs: list[Any], msg: dict[str, Any], display_id: str | None, cell_index: int
+    ) -> Any:  # noqa: ANN401 - as in nbclient
+        """Keep an output; show it now if it is a piece of a log."""
+        if msg["msg_type"] == "stream":
+            sys.stdout.write(msg["content"]["text"])
+            sys.stdout.flush()
+        return super().output(outs, msg, display_id, cell_index)
+
+
+def show_source(cell: Any, **_: object) -> None:  # noqa: ANN401 - a notebook's node
+    """Show what is about to run."""
+    if cell.cell_type == "code":
+        print("\n" + "\n".join(f"  │ {line}" for line in cell.source.splitlines()), flush=True)
+
+
+def show_results(cell: Any, **_: object) -> None:  # noqa: ANN401 - a notebook's node
+    """Show what the cell left besides its log: values, and the job card in its last state."""
+    for output in cell.outputs:
+        if output.output_type in ("display_data", "execute_result"):
+            print(output.data.get("text/plain", ""), flush=True)
+        elif output.output_type == "error":
+            print("\n".join(output.traceback), flush=True)
+
+
+def run(path: Path) -> nbformat.NotebookNode:
+    """Run the notebook from its first cell to its last and return it with the outputs."""
+    notebook = nbformat.read(path, as_version=4)
+    ShownClient(
+        notebook,
+        timeout=LIMIT,
+        resources={"metadata": {"path": str(path.parent)}},
+        record_timing=False,
+        store_widget_state=False,
+        on_cell_start=show_source,
+        on_cell_executed=show_results,
+    ).execute()
+    return notebook
+
+
+def save(notebook: nbformat.NotebookNode, path: Path) -> None:
+    """Write the notebook with the outputs that can be shown without its kernel."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(WIDGET, None)
+    notebook.metadata.pop("language_info", None)
+    nbformat.write(notebook, path)
+
+
+def main() -> int:
+    """Run the notebooks named on the command line; 1 where a cell failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--save", action="store_true", help="keep the outputs in the notebooks")
+    parser.add_argument("notebooks", nargs="+", type=Path, metavar="NOTEBOOK")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="submarine-") as home:
+        os.environ["SUBMARINE_HOME"] = home
+        for path in options.notebooks:
+            print(f"\n━━ {path} ━━")
+            try:
+                notebook = run(path)
+            except CellExecutionError as error:
+                print(f"{path} stopped: {error}", file=sys.stderr)
+                return 1
+            if options.save:
+                save(notebook, path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
