@@ -1,0 +1,58 @@
+"""Which notebook this kernel belongs to: best effort, by what the front ends tell."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def notebook_path(namespace: Mapping[str, object]) -> Path | None:
+    """Return the notebook's file, None where nobody tells.
+
+    Told by, in this order: ``SUBMARINE_NOTEBOOK``; VS Code, which sets ``__vsc_ipynb_file__`` in
+    the kernel's namespace; Jupyter's server, which sets ``JPY_SESSION_NAME`` for the kernel; the
+    command line of the process that started the kernel (``papermill in.ipynb out.ipynb``,
+    ``jupyter execute``, ``pytest --nbval``), where it names exactly one notebook that exists first.
+
+    Parameters
+    ----------
+    namespace
+        The kernel's user namespace.
+    """
+    told = (
+        os.environ.get("SUBMARINE_NOTEBOOK"),
+        namespace.get("__vsc_ipynb_file__"),
+        os.environ.get("JPY_SESSION_NAME"),
+    )
+    for path in told:
+        if isinstance(path, str) and path.endswith(".ipynb"):
+            return Path(path).absolute()
+    return _from_parent()
+
+
+def job_name(path: Path | None) -> str:
+    """Return a job name made from the notebook's name, ``job`` where there is none."""
+    name = _NOT_IN_A_NAME.sub("-", path.stem if path else "").strip("-._")
+    return name[:64] or "job"
+
+
+def _from_parent() -> Path | None:
+    """Look at the parent's arguments, by Linux's ``/proc``."""
+    if not sys.platform.startswith("linux"):
+        return None
+    parent = Path("/proc", str(os.getppid()))
+    try:
+        words = parent.joinpath("cmdline").read_bytes().split(b"\0")
+        folder = parent.joinpath("cwd").readlink()
+    except OSError:
+        return None
+    for word in words:
+        name = os.fsdecode(word).partition("::")[0]  # pytest's FILE::CELL
+        if name.endswith(".ipynb") and (folder / name).is_file():
+            return folder / name
+    return None

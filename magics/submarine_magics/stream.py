@@ -1,0 +1,127 @@
+"""A job's logs as a cell's output: a head as it comes, then a rolling tail in one display.
+
+stdout and stderr are the cell's own streams. A notebook that stored all of a long log would not
+open again, so a cell keeps about `limit` bytes: once the head is spent, one display shows the last
+part, and ends with the number of lines left out and where the full log is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import uuid
+from typing import Any
+
+from IPython import get_ipython
+from IPython.display import display, update_display
+from submarine_engine.logs import Renderer
+
+from submarine_magics import pace
+from submarine_magics.tail import Tail
+
+_UPDATE_EVERY = 0.2
+_LIVE_SIZE = 8_000
+"""Characters of the tail while the job runs: five updates a second stay a trickle."""
+
+
+class CellOutput(Renderer):
+    """Writes a job's text to the cell that runs now; only ever used from the cell's own thread.
+
+    Parameters
+    ----------
+    full_log
+        Where the whole log is, in words.
+    limit
+        Bytes that the cell keeps, about; None keeps all (a terminal's scroll-back is its own).
+    """
+
+    def __init__(self, full_log: str, limit: int | None) -> None:
+        self._full_log = full_log
+        self._limit = limit
+        self._head = None if limit is None else limit // 2
+        self._tail: Tail | None = None
+        self._display_id = ""
+        self._due = 0.0
+        self._stale = False
+
+    def text(self, task: str, stream: str, text: str) -> None:  # noqa: ARG002 - one task so far
+        """Take the next text of a log: to the stream while the head lasts, then to the tail."""
+        if self._tail is None:
+            head, text = self._split(text)
+            if head:
+                pace.shared.take(_stored(head) if self._limit else 0)
+                _write(stream, head)
+        if text:
+            if self._tail is None:
+                self._tail = Tail((self._limit or 0) // 3)
+            self._tail.add(text)
+            self._stale = True
+
+    def tick(self) -> None:
+        """Show the tail where it changed, a few times a second."""
+        if self._stale and time.monotonic() >= self._due:
+            self._show_tail(_LIVE_SIZE, "so far")
+
+    def flush(self) -> None:
+        """Show what is still to be shown; the last part in full."""
+        if self._tail is not None:
+            self._show_tail(None, "")
+
+    def _split(self, text: str) -> tuple[str, str]:
+        """Return what still goes into the head, ending with a line, and what is past it."""
+        if self._head is None:
+            return text, ""
+        size = _stored(text)
+        if size <= self._head:
+            self._head -= size
+            return text, ""
+        # Cut by the text's own mean, so that characters that take more room count as such.
+        most = len(text) * self._head // size
+        self._head = 0
+        most = text.rfind("\n", 0, most) + 1 or most
+        return text[:most], text[most:]
+
+    def _show_tail(self, size: int | None, so_far: str) -> None:
+        if self._tail is None:
+            return
+        elided, last = self._tail.last(size)
+        lines = f"{elided:,} line{'' if elided == 1 else 's'} elided"
+        text = f"… {lines}{so_far and ' ' + so_far}, full log: {self._full_log}\n\n{last}"
+        bundle = {"text/plain": text}
+        pace.shared.take(_stored(text))
+        _flush()
+        if self._display_id:
+            _raw(update_display, bundle, self._display_id)
+        else:
+            self._display_id = uuid.uuid4().hex
+            _raw(display, bundle, self._display_id)
+        self._stale = False
+        self._due = time.monotonic() + _UPDATE_EVERY
+
+
+def in_notebook() -> bool:
+    """Return whether output goes to a front end by a kernel, and not to a terminal."""
+    return getattr(get_ipython(), "kernel", None) is not None
+
+
+def _raw(show: Any, bundle: dict[str, str], display_id: str) -> None:  # noqa: ANN401 - IPython's
+    show(bundle, raw=True, display_id=display_id)
+
+
+def _stored(text: str) -> int:
+    """Return the bytes that `text` takes in a notebook file."""
+    return len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def _write(stream: str, text: str) -> None:
+    """Write and flush, the other stream first: the order on screen is the order of the calls."""
+    first, own = (sys.stdout, sys.stderr) if stream == "stderr" else (sys.stderr, sys.stdout)
+    first.flush()
+    own.write(text)
+    own.flush()
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
