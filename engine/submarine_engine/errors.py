@@ -5,7 +5,7 @@
     SubmarineError                  all of ours; says what, where, and what to do next
     ├── CommandError (ValueError)   a command line or option that does not parse
     ├── ConfigError (ValueError)    a configuration value that cannot be used
-    ├── BundleError                 the cells cannot become a script (nothing was asked of a cluster)
+    ├── BundleError                 the cells cannot become a script (nothing was asked for yet)
     │   ├── CellSyntaxError         a cell does not parse
     │   ├── UndefinedNameError      a name that the job needs is defined nowhere
     │   ├── CannotTravelError       a value that cannot leave the notebook's process
@@ -21,7 +21,7 @@
     │   └── ResultError             the job succeeded, its result cannot be loaded here
     └── ClusterError                the cluster does not answer
 
-Errors carry data: ``what`` happened, ``where`` (cell, line, job, host) and the ``fix``; they pickle.
+Errors carry data: ``what`` happened, ``where`` (cell, line, job, host), the ``fix``; they pickle.
 """
 
 from __future__ import annotations

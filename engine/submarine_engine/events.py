@@ -106,7 +106,7 @@ class Returned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exited(Event):
-    """The task's last process is gone; `exit_code` is negative for a signal (as in `subprocess`)."""
+    """The task's last process is gone; `exit_code` is negative for a signal, as in `subprocess`."""
 
     task: str
     exit_code: int
