@@ -1,0 +1,226 @@
+"""The values that a job takes along: written into the script, or pickled beside it.
+
+Only the standard pickle is used, so that the job needs no package for it: functions and classes of
+the notebook travel as source in the script, and values refer to them by name.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from submarine_engine.bundle.literals import literal
+from submarine_engine.bundle.model import CapturedValue, Cell
+from submarine_engine.bundle.pickling import Packed, Watch, pack
+from submarine_engine.bundle.refusals import refuse, said, type_name
+from submarine_engine.errors import CannotTravelError, CaptureTooLargeError
+
+LIMIT = 64 * 1024 * 1024
+"""Bytes that all values of a job together may take, unless configured otherwise."""
+
+_LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A file of pickled values, and the variables that it fills.
+
+    Parameters
+    ----------
+    path
+        Relative to the bundle's folder: ``values/model.pkl``.
+    names
+        One name: the file holds its value. Several: the file holds the tuple of their values, which
+        have objects in common (an optimizer has its model's parameters) that must stay one.
+    definitions
+        Functions and classes of the notebook that must be defined before the file is loaded.
+    """
+
+    path: str
+    names: tuple[str, ...]
+    definitions: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """Everything that was captured.
+
+    Parameters
+    ----------
+    files
+        Content by path; one file for each of `loads`.
+    values
+        For the manifest, in the order in which they were added.
+    literals
+        Source of an expression by name, laid out to follow ``NAME = ``.
+    loads
+        What fills which names; names with a literal are in none.
+    modules
+        Modules that the pickles refer to; those beside the notebook have to travel.
+    """
+
+    files: dict[str, bytes]
+    values: list[CapturedValue]
+    literals: dict[str, str]
+    loads: tuple[Load, ...] = ()
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Entry:
+    name: str
+    value: object
+    cell: str
+    source: str | None
+    packed: Packed
+    watch: Watch
+    group: list[str] = field(default_factory=list)
+
+
+class Capture:
+    """Collects the values of one job.
+
+    Parameters
+    ----------
+    limit
+        Bytes that all values together may take in the bundle.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._room = limit
+        self._entries: dict[str, _Entry] = {}
+        self._owners: dict[int, str] = {}
+
+    def add(self, name: str, value: object, cell: Cell | str = "") -> frozenset[str]:
+        """Take the value of the variable `name` as it is now; `cell` bound it last.
+
+        Returns
+        -------
+        frozenset of str
+            Functions and classes of the notebook that the value refers to by name.
+
+        Raises
+        ------
+        CannotTravelError
+            It cannot leave this process; the error says where in the value, and the way out.
+        """
+        if name not in self._entries:
+            label = cell.label if isinstance(cell, Cell) else cell
+            packed, watch = self._pack(name, value, label)
+            source = literal(value, f"{name} = ")
+            entry = _Entry(name, value, label, source, packed, watch, [name])
+            self._entries[name] = entry
+            self._join(entry)
+        return frozenset(self._entries[name].watch.names)
+
+    def finish(self) -> Captured:
+        """Return what was captured.
+
+        Raises
+        ------
+        CaptureTooLargeError
+            It exceeds the limit; the error lists the values, largest first.
+        """
+        files: dict[str, bytes] = {}
+        literals: dict[str, str] = {}
+        loads: list[Load] = []
+        size = 0
+        for entry in self._entries.values():
+            if entry.group[0] != entry.name:
+                continue
+            if entry.source is not None and len(entry.group) == 1:
+                literals[entry.name] = entry.source
+                continue
+            packed = self._pack_group(entry)
+            size += packed.size
+            if packed.data is None or size > self._limit:
+                self._refuse_size()
+            load = Load(f"values/{entry.name}.pkl", tuple(entry.group), self._names(entry.group))
+            files[load.path] = packed.data
+            loads.append(load)
+        used = {name for load in loads for name in load.names}
+        modules = set().union(*(self._entries[name].watch.modules for name in used))
+        values = [_summary(entry, literals) for entry in self._entries.values()]
+        return Captured(files, values, literals, tuple(loads), tuple(sorted(modules)))
+
+    def _names(self, group: Iterable[str]) -> frozenset[str]:
+        return frozenset().union(*(self._entries[name].watch.names for name in group))
+
+    def _pack(self, name: str, value: object, cell: str) -> tuple[Packed, Watch]:
+        watch = Watch()
+        try:
+            packed = pack(value, self._limit, watch)
+        except Exception as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
+            refuse(name, value, cell, watch.last, error)
+        if packed.data is not None:
+            try:
+                pickle.loads(packed.data)  # noqa: S301 - made right above, from this process's own
+            except Exception as error:
+                raise CannotTravelError(
+                    f"`{name}` ({type_name(value)}) can be packed but not unpacked again: "
+                    f"{said(error)}",
+                    where=cell,
+                    fix="make it inside the job, or give its class a __reduce__ that works",
+                ) from error
+            if packed.size > self._room:
+                packed = Packed(None, packed.size, exact=True)
+            else:
+                self._room -= packed.size
+        return packed, watch
+
+    def _join(self, entry: _Entry) -> None:
+        """Put `entry` into one group with every value that it has an object in common with."""
+        for key in entry.watch.objects:
+            owner = self._entries[self._owners.setdefault(key, entry.name)]
+            if owner.group is not entry.group:
+                order = [*owner.group, *entry.group]
+                merged = [name for name in self._entries if name in order]
+                for name in merged:
+                    self._entries[name].group = merged
+
+    def _pack_group(self, entry: _Entry) -> Packed:
+        if len(entry.group) == 1 and (
+            entry.packed.data is not None or entry.packed.size > self._limit
+        ):
+            return entry.packed
+        members = tuple(self._entries[name].value for name in entry.group)
+        return pack(members if len(members) > 1 else members[0], self._limit, Watch())
+
+    def _refuse_size(self) -> NoReturn:
+        large = sorted(self._entries.values(), key=lambda entry: -entry.packed.size)
+        sizes = [human(entry.packed.size) for entry in large]
+        total = human(sum(entry.packed.size for entry in large))
+        lines = [
+            f"  {entry.name}: {'' if entry.packed.exact else 'more than '}{size}, "
+            f"{type_name(entry.value)}{', ' + entry.cell if entry.cell else ''}"
+            for entry, size in zip(large[:_LISTED], sizes[:_LISTED], strict=True)
+        ]
+        if len(large) > _LISTED:
+            lines.append(f"  and {len(large) - _LISTED} smaller ones")
+        raise CaptureTooLargeError(
+            f"the values that the job takes along need {total}, "
+            f"and {human(self._limit)} may travel:\n" + "\n".join(lines),
+            fix="load the data inside the job, from --input_path; or raise the limit: "
+            "capture_limit in config.toml, or SUBMARINE_CAPTURE_LIMIT",
+        )
+
+
+def human(size: int) -> str:
+    """Return a size in bytes for people: ``64 MiB``."""
+    power = min(3, max(0, size.bit_length() - 1) // 10)
+    unit = ("bytes", "KiB", "MiB", "GiB")[power]
+    return f"{size / 1024**power:,.1f}".removesuffix(".0") + f" {unit}"
+
+
+def _summary(entry: _Entry, literals: dict[str, str]) -> CapturedValue:
+    source = literals.get(entry.name)
+    return CapturedValue(
+        name=entry.name,
+        cell=entry.cell,
+        type=type_name(entry.value),
+        size=entry.packed.size if source is None else len(source.encode()),
+        how="pickle" if source is None else "literal",
+    )
