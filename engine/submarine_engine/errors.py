@@ -50,6 +50,13 @@ class SubmarineError(Exception):
         text = f"{self.where}: {self.what}" if self.where else self.what
         return f"{text}\n→ {self.fix}" if self.fix else text
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows in place of a traceback: our frames would tell nobody a thing.
+
+        The hook is IPython's (``InteractiveShell.showtraceback``); the error stays a real one.
+        """
+        return [f"\x1b[31m{type(self).__name__}\x1b[0m: {self}"]
+
     def __reduce__(self) -> tuple[object, ...]:
         # Exception's own __reduce__ would drop the keyword-only arguments.
         return _rebuild, (type(self), self.what, self.__dict__)
