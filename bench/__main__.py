@@ -1,0 +1,51 @@
+"""``python -m bench [FIGURE...]``: measure, and print one table of ratios."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+from bench import latency, scale, streams, training
+from bench.table import Figure, markdown
+
+FIGURES: dict[str, Callable[[Path], Figure]] = {
+    "first-line": latency.first_lines,
+    "result": latency.results,
+    "lease": latency.leases,
+    "training": training.loops,
+    "throughput": streams.throughput,
+    "lag": streams.lag,
+    "bundle": scale.bundling,
+    "queue": scale.queue,
+    "list": scale.listing,
+    "memory": scale.memory,
+}
+
+
+def main() -> int:
+    """Measure the figures named on the command line, or all."""
+    names = sys.argv[1:] or list(FIGURES)
+    if unknown := set(names) - set(FIGURES):
+        print(f"no figure {', '.join(sorted(unknown))}; there are {', '.join(FIGURES)}")
+        return 2
+    figures = []
+    for name in names:
+        print(f"measuring {name} …", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
+            figures.append(FIGURES[name](Path(folder)))
+    print(
+        f"Python {platform.python_version()}, submitit {version('submitit')}, "
+        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}. "
+        "Ratios are ours to theirs, round by round.\n"
+    )
+    print(markdown(figures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""The same work, three ways: as a job of ours, as submitit's, and as plain ``python script.py``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import submitit
+from submarine_engine import Cell, Job, JobSpec, LogChunk, Resources, Role
+from submarine_engine.bundle import build
+from submarine_engine.clusters import open_cluster
+
+FIRST_LINE = 'print("first line", flush=True)\n'
+
+
+@contextmanager
+def own_home(folder: Path, gpus: int = 0) -> Iterator[Path]:
+    """Keep jobs in `folder` while measuring, on a machine with `gpus` declared GPUs."""
+    before = dict(os.environ)
+    os.environ.update(SUBMARINE_HOME=str(folder), SUBMARINE_LOCAL_GPUS=str(gpus))
+    try:
+        yield folder
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def submit(source: str, *, gpus: int = 0, name: str = "bench") -> Job:
+    """Submit the source as a cell would be."""
+    cluster = open_cluster()
+    bundle = build(Cell(number=1, source=source), [], {})
+    spec = JobSpec(name=name, roles=(Role(resources=Resources(gpus=gpus)),))
+    return Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
+
+
+def first_line(job: Job) -> float:
+    """Return when the job's first line was seen, on the monotonic clock."""
+    for item, _ in job.stream():
+        if isinstance(item, LogChunk):
+            return time.monotonic()
+    raise RuntimeError(f"job {job.id} wrote nothing: {job.status().reason}")
+
+
+def submitit_job(folder: Path, function: Any, *args: Any) -> submitit.Job[Any]:  # noqa: ANN401
+    """Submit the function to submitit's local executor."""
+    executor = submitit.LocalExecutor(folder=folder)
+    executor.update_parameters(timeout_min=10)
+    return executor.submit(function, *args)
+
+
+def plain(script: Path, source: str, **options: Any) -> subprocess.Popen[str]:  # noqa: ANN401
+    """Start ``python -u script.py``."""
+    script.write_text(source)
+    return subprocess.Popen([sys.executable, "-u", str(script)], text=True, **options)
