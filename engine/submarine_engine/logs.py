@@ -52,8 +52,10 @@ class BarFolder:
             return text
         text = text.removesuffix("\r").replace("\r\n", "\n")
         first, *rest = text.split("\n")
-        folded = [_last_state(line) for line in rest]
-        return "\n".join([f"\r{_last_state(first)}" if "\r" in first else first, *folded])
+        goes_on, _, states = first.partition("\r")
+        # What comes before the first \r goes on with what is shown; a state after it replaces that.
+        first = f"\r{state}" if (state := _last_state(states)) else goes_on
+        return "\n".join([first, *map(_last_state, rest)])
 
 
 def _last_state(line: str) -> str:
@@ -144,13 +146,13 @@ class _Show:
 
     def __init__(self, renderer: Renderer, interval: float) -> None:
         self.status = JobStatus()
-        self._shown: JobStatus | None = None
+        self._shown = self.status
         self._renderer = renderer
         self._interval = interval
         self._logs: dict[tuple[str, str], _Log] = {}
         self._fresh: dict[tuple[str, str], None] = {}  # a set that keeps the order of arrival
         self._size = 0
-        self._due = 0.0
+        self._due = 0.0  # the first text goes on at once
 
     def take(self, item: Event | LogChunk | None) -> None:
         if isinstance(item, LogChunk):
@@ -160,24 +162,30 @@ class _Show:
             self._size += len(item.data)
         elif item is not None:
             self.status = apply(self.status, item)
-        if time.monotonic() >= self._due or self._size >= _MOST_GATHERED:
+            if self.status.state is not self._shown.state:
+                self._show_status()
+        if self._size >= _MOST_GATHERED or time.monotonic() >= self._due:
             self.deliver()
 
     def deliver(self) -> None:
-        # A final status is for `end`: text may still follow it.
-        if self.status is not self._shown and not self.status.state.final:
-            self._shown = self.status
-            self._renderer.status(self.status)
+        if self._fresh or self.status is not self._shown:
+            self._due = time.monotonic() + self._interval
+        self._show_status()
         fresh, self._fresh, self._size = self._fresh, {}, 0
         for key in fresh:
             self._give(key, self._logs[key].text())
         self._renderer.tick()
-        self._due = time.monotonic() + self._interval
 
     def finish(self) -> None:
         self.deliver()
         for key, log in self._logs.items():
             self._give(key, log.text(final=True))
+
+    def _show_status(self) -> None:
+        # A final status is for `end`: text may still follow it.
+        if self.status is not self._shown and not self.status.state.final:
+            self._shown = self.status
+            self._renderer.status(self.status)
 
     def _give(self, key: tuple[str, str], text: str) -> None:
         if text:

@@ -1,0 +1,200 @@
+"""The one loop behind cell, terminal and launch: everything arrives, in order, in flat memory."""
+
+# ruff: noqa: ARG002 - a double takes all that the seam gives
+
+import tracemalloc
+
+import pytest
+from submarine_engine.clusters.base import Batch, Cluster, Cursor
+from submarine_engine.errors import JobNotFoundError
+from submarine_engine.events import (
+    Exited,
+    Finished,
+    Granted,
+    LogChunk,
+    Progressed,
+    Started,
+    Submitted,
+)
+from submarine_engine.future import Job
+from submarine_engine.job import JobState
+from submarine_engine.lifecycle import fold
+from submarine_engine.logs import Renderer, follow
+
+BEGIN = [
+    Submitted(gpus=1, tasks=("worker-0",)),
+    Granted(task="worker-0", host="here", container="c", gpus=("0",)),
+    Started(task="worker-0"),
+]
+END = [Exited(task="worker-0", exit_code=0), Finished(state=JobState.SUCCEEDED)]
+
+
+class RecordedCluster(Cluster):
+    """Gives a recorded stream, a batch a read; speaks the seam's own protocol."""
+
+    name = "recorded"
+
+    def __init__(self, batches):
+        self.batches = batches
+        self.cursors = []
+
+    def read(self, job_id, cursor, *, limit=1 << 20):
+        self.cursors.append(cursor)
+        number = len(self.cursors) - 1
+        items = self.batches[number]
+        if isinstance(items, Exception):
+            raise items
+        ended = number == len(self.batches) - 1
+        return Batch(tuple(items), Cursor(number + 1, cursor.logs), ended)
+
+    def status(self, job_id):
+        return fold(item for batch in self.batches for item in batch if not is_log(item))
+
+    def check(self, spec):
+        raise NotImplementedError
+
+    def submit(self, spec, bundle, *, workdir):
+        raise NotImplementedError
+
+    def cancel(self, job_id, reason=""):
+        raise NotImplementedError
+
+    def kill(self, job_id):
+        raise NotImplementedError
+
+    def results(self, job_id):
+        raise NotImplementedError
+
+    def gpus(self):
+        raise NotImplementedError
+
+    def log_url(self, job_id):
+        return None
+
+
+def is_log(item):
+    return isinstance(item, LogChunk)
+
+
+class Recorder(Renderer):
+    """Keeps what it is given, in order."""
+
+    def __init__(self):
+        self.calls = []
+
+    def status(self, status):
+        self.calls.append(("status", status.state))
+
+    def text(self, task, stream, text):
+        self.calls.append((stream, text))
+
+    def end(self, status):
+        self.calls.append(("end", status.state))
+
+    def of(self, name):
+        return [value for key, value in self.calls if key == name]
+
+
+def out(data, offset=0, stream="stdout"):
+    return LogChunk(task="worker-0", stream=stream, offset=offset, data=data)
+
+
+def run(batches, **options):
+    recorder = Recorder()
+    status = follow(Job(RecordedCluster(batches), "x"), recorder, **options)
+    return recorder, status
+
+
+def test_all_text_arrives_before_the_end_and_the_end_once():
+    recorder, status = run([BEGIN, [out(b"a\n")], [out(b"b\n", 2), *END]])
+    assert "".join(recorder.of("stdout")) == "a\nb\n"
+    assert recorder.calls[-1] == ("end", JobState.SUCCEEDED)
+    assert recorder.of("end") == [JobState.SUCCEEDED]
+    assert status.state is JobState.SUCCEEDED
+    assert JobState.RUNNING in recorder.of("status")
+
+
+def test_text_that_comes_with_the_end_is_not_lost():
+    recorder, _ = run([[*BEGIN, *END, out(b"last words")]], interval=1000)
+    assert recorder.calls[-2:] == [("stdout", "last words"), ("end", JobState.SUCCEEDED)]
+
+
+def test_streams_stay_apart_and_a_character_split_between_them_is_whole():
+    batches = [
+        [*BEGIN, out(b"caf\xc3"), out(b"warn", stream="stderr")],
+        [out(b"\xa9\n", 4), out(b"ing\n", 4, "stderr"), *END],
+    ]
+    recorder, _ = run(batches)
+    assert "".join(recorder.of("stdout")) == "café\n"
+    assert "".join(recorder.of("stderr")) == "warning\n"
+
+
+def test_half_a_character_at_the_end_is_shown_as_replaced():
+    recorder, _ = run([[*BEGIN, out(b"caf\xc3"), *END]])
+    assert "".join(recorder.of("stdout")) == "caf\ufffd"
+
+
+def test_many_small_chunks_become_few_texts():
+    batches = [[out(b"x\n", 2 * i)] for i in range(50)]
+    recorder, _ = run([BEGIN, *batches, END], interval=1000)
+    assert "".join(recorder.of("stdout")) == "x\n" * 50
+    assert len(recorder.of("stdout")) <= 2
+
+
+def test_much_progress_is_few_statuses_but_each_state_is_told():
+    progress = [Progressed(task="worker-0", fraction=i / 1000) for i in range(1000)]
+    recorder, status = run([BEGIN, progress, END], interval=1000)
+    assert recorder.of("status")[:3] == [JobState.QUEUED, JobState.STARTING, JobState.RUNNING]
+    assert len(recorder.of("status")) <= 5
+    assert status.task("worker-0").progress == 0.999
+
+
+def test_a_cursor_begins_in_the_logs_but_reads_all_events():
+    cluster = RecordedCluster([[*BEGIN, out(b"b\n", 2), *END]])
+    status = follow(Job(cluster, "x"), Recorder(), Cursor(7, {"worker-0/stdout": 2}))
+    assert cluster.cursors == [Cursor(0, {"worker-0/stdout": 2})]
+    assert status.started
+
+
+def test_what_was_read_is_shown_when_the_job_cannot_be_read_any_more():
+    recorder = Recorder()
+    gone = JobNotFoundError("its folder is gone", fix="submit it again")
+    job = Job(RecordedCluster([[*BEGIN, out(b"a\n")], [out(b"b\n", 2)], gone]), "x")
+    with pytest.raises(JobNotFoundError):
+        follow(job, recorder, interval=1000)
+    assert "".join(recorder.of("stdout")) == "a\nb\n"
+    assert not recorder.of("end")
+
+
+class FloodCluster(RecordedCluster):
+    """Makes its chunks while it is read, so that nobody holds them all."""
+
+    def __init__(self, chunks):
+        super().__init__([BEGIN])
+        self.chunks = chunks
+
+    def read(self, job_id, cursor, *, limit=1 << 20):
+        number = cursor.events
+        data = b"%07d\n" % number * (1 << 17)
+        ended = number == self.chunks
+        items = END if ended else ([*BEGIN] if number == 0 else []) + [out(data, number << 20)]
+        return Batch(items, Cursor(number + 1), ended)
+
+
+class Counter(Renderer):
+    """Counts only."""
+
+    size = 0
+
+    def text(self, task, stream, text):
+        self.size += len(text)
+
+
+def test_memory_stays_flat_over_a_flood():
+    counter = Counter()
+    tracemalloc.start()
+    follow(Job(FloodCluster(100), "x"), counter, interval=1000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert counter.size == 100 << 20
+    assert peak < 16 << 20
