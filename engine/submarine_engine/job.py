@@ -118,12 +118,15 @@ class Role:
         Number of tasks, 1 or more.
     command
         A shell command line to run in the bundle's folder; None runs the bundle's entry script.
+    args
+        Arguments of the entry script (its ``sys.argv[1:]``); none go with a command.
     """
 
     name: str = "worker"
     count: int = 1
     resources: Resources = field(default_factory=Resources)
     command: str | None = None
+    args: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.name not in ROLE_NAMES:
@@ -139,6 +142,12 @@ class Role:
                 f"the launch command of role {self.name} is empty",
                 fix="leave it out to run the script",
             )
+        if self.command is not None and self.args:
+            raise CommandError(
+                f"the launch command of role {self.name} runs in place of the script, which the "
+                "arguments are for",
+                fix="write them into the command",
+            )
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -152,6 +161,7 @@ class Role:
             "count": self.count,
             "resources": self.resources.to_json(),
             "command": self.command,
+            "args": list(self.args),
         }
 
     @classmethod
@@ -162,6 +172,7 @@ class Role:
             count=data["count"],
             resources=Resources.from_json(data["resources"]),
             command=data["command"],
+            args=tuple(data.get("args", ())),
         )
 
 

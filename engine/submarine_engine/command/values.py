@@ -1,0 +1,192 @@
+"""Kinds of values: how the text of an option becomes what it means.
+
+Memory is Hadoop's: ``G`` and ``M`` are binary units, a bare number is mebibytes.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from submarine_engine.command.model import Kind
+from submarine_engine.errors import CommandError
+from submarine_engine.job import Resources
+
+_NUMBER = re.compile(r"[0-9]{1,12}")
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?) *([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
+_SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) *(s|m|h)?", re.ASCII)
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_PERIODS = {"": 1, "s": 1, "m": 60, "h": 3600}
+# How Hadoop and people spell the three; "yarn.io/gpu" is YARN's own resource type.
+_RESOURCES = {
+    "memory": "memory", "memory-mb": "memory", "vcores": "vcores", "cpu": "vcores",
+    "cpus": "vcores", "gpu": "gpus", "gpus": "gpus", "yarn.io/gpu": "gpus",
+}  # fmt: skip
+
+
+def read_count(text: str) -> int:
+    """Return a whole number, 0 or more.
+
+    Raises
+    ------
+    CommandError
+        It is none.
+    """
+    if not _NUMBER.fullmatch(text):
+        raise CommandError(f"{text!r} is not possible", fix="give a whole number, 0 or more")
+    return int(text)
+
+
+def read_size(text: str, *, default_unit: str = "") -> int:
+    """Return bytes: ``64M``, ``1.5G``, ``1GiB``; units are binary.
+
+    Raises
+    ------
+    CommandError
+        It is no size, or not a whole number of bytes.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if not found:
+        raise CommandError(f"{text!r} is not a size", fix="write a number and K, M, G or T: 8G")
+    size = Fraction(found[1]) * _UNITS.get(found[2].upper() or default_unit, 1)
+    if size.denominator != 1:
+        raise CommandError(f"{text!r} is not a whole number of bytes", fix="write fewer digits")
+    return int(size)
+
+
+def format_size(size: int) -> str:
+    """Return bytes as `read_size` reads them, with the largest unit that keeps them exact."""
+    for unit in ("T", "G", "M", "K"):
+        if size and size % _UNITS[unit] == 0:
+            return f"{size // _UNITS[unit]}{unit}"
+    return str(size)
+
+
+def read_memory(text: str) -> int:
+    """Return mebibytes: ``8G``, ``8GB``, ``8192M``, ``8192``, ``1.5G``.
+
+    Raises
+    ------
+    CommandError
+        It is no amount of memory, or less than, or no whole number of, mebibytes.
+    """
+    fix = "write for example 8G, 512M, or a number of mebibytes"
+    try:
+        size = read_size(text, default_unit="M")
+    except CommandError as error:
+        raise CommandError(f"memory={text} is not an amount of memory", fix=fix) from error
+    if size < _UNITS["M"] or size % _UNITS["M"]:
+        raise CommandError(f"memory={text} is not a whole number of mebibytes", fix=fix)
+    return size // _UNITS["M"]
+
+
+def format_memory(mebibytes: int) -> str:
+    """Return mebibytes as `read_memory` reads them."""
+    return format_size(mebibytes * _UNITS["M"])
+
+
+def read_resources(text: str) -> Resources:
+    """Return what one container gets: ``memory=8G,vcores=2,gpu=2``.
+
+    Hadoop's other spellings are known too: ``memory-mb=8192,vcores=2,yarn.io/gpu=2``.
+
+    Raises
+    ------
+    CommandError
+        A resource is unknown, given twice, or its amount is not possible.
+    """
+    found: dict[str, int] = {}
+    for part in text.strip().removeprefix("[").removesuffix("]").split(","):
+        key, equals, amount = (piece.strip() for piece in part.partition("="))
+        name = _RESOURCES.get(key.lower())
+        if name is None or not equals:
+            raise CommandError(
+                f"{part.strip()!r} is not a resource", fix="write memory=8G,vcores=2,gpu=2"
+            )
+        if name in found:
+            raise CommandError(f"{key} is given twice", fix="give each resource once")
+        found[name] = read_memory(amount) if name == "memory" else _amount(name, key, amount)
+    return Resources(**found)
+
+
+def _amount(name: str, key: str, text: str) -> int:
+    least = 0 if name == "gpus" else 1
+    if not _NUMBER.fullmatch(text) or int(text) < least:
+        raise CommandError(
+            f"{key}={text} is not possible", fix=f"give a whole number, {least} or more"
+        )
+    return int(text)
+
+
+def format_resources(resources: Resources) -> str:
+    """Return resources as `read_resources` reads them; empty where all is left to the cluster."""
+    parts = []
+    if resources.memory is not None:
+        parts.append(f"memory={format_memory(resources.memory)}")
+    if resources.vcores is not None:
+        parts.append(f"vcores={resources.vcores}")
+    if resources.gpus is not None:
+        parts.append(f"gpu={resources.gpus}")
+    return ",".join(parts)
+
+
+def read_seconds(text: str) -> float:
+    """Return seconds: ``90``, ``1.5s``, ``10m``, ``2h``.
+
+    Raises
+    ------
+    CommandError
+        It is no length of time.
+    """
+    found = _SECONDS.fullmatch(text.strip())
+    if not found:
+        raise CommandError(
+            f"{text!r} is not a length of time", fix="write seconds, or for example 10m or 2h"
+        )
+    return float(found[1]) * _PERIODS[found[2] or ""]
+
+
+def read_pair(text: str) -> tuple[str, str]:
+    """Return ``NAME=VALUE`` as a pair.
+
+    Raises
+    ------
+    CommandError
+        There is no ``=``, or nothing before it.
+    """
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise CommandError(f"{text!r} is not of the form NAME=VALUE", fix="write NAME=VALUE")
+    return name, value
+
+
+def read_text(text: str) -> str:
+    """Return the text itself.
+
+    Raises
+    ------
+    CommandError
+        It is blank.
+    """
+    if not text.strip():
+        raise CommandError("the value is empty", fix="leave the option out, or give it a value")
+    return text
+
+
+NAME = Kind(metavar="NAME", read=read_text)
+TEXT = Kind(metavar="TEXT", read=read_text)
+PATH = Kind(metavar="PATH", read=read_text)
+COMMAND = Kind(metavar="COMMAND", read=read_text)
+COUNT = Kind(metavar="N", read=read_count)
+BYTES = Kind(metavar="BYTES", read=read_count)
+SIZE = Kind(metavar="SIZE", read=read_size)
+SECONDS = Kind(metavar="SECONDS", read=read_seconds)
+MEMORY = Kind(metavar="SIZE", read=read_memory)
+RESOURCES = Kind(metavar="LIST", read=read_resources)
+SETTING = Kind(metavar="KEY=VALUE", read=read_pair)
+LINK = Kind(metavar="NAME=URL", read=read_pair)
+CLUSTER = Kind(metavar="CLUSTER", read=read_text)
+JOB = Kind(metavar="JOB", read=read_text)
+TASK = Kind(metavar="TASK", read=read_text)
+SCRIPT = Kind(metavar="SCRIPT", read=read_text)
+VERB = Kind(metavar="VERB", read=read_text)
