@@ -49,6 +49,10 @@ class Pace:
         if self._left < 0:
             self._sleep(-self._left / self._rate)
 
+    def tight(self) -> bool:
+        """Return whether so much went lately that a server might have dropped messages."""
+        return self._left + (self._clock() - self._at) * self._rate < self._burst / 2
+
 
 shared = Pace()
 """One budget for the whole kernel: the server counts all of its cells together."""

@@ -1,0 +1,60 @@
+"""The card as static HTML: self-contained, no script, readable even where its style is taken away.
+
+GitHub and untrusted notebooks strip ``<style>`` and most attributes: what is left are lines of text
+in a sensible order, a table and two foldable parts.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from html import escape
+from importlib.resources import files
+
+from submarine_magics.card.model import CardView, web_address
+from submarine_magics.card.tree import Node, card_tree, footer_tree, script_tree
+
+TAGS = frozenset(
+    "a button caption code details div li pre span summary table tbody td th thead tr ul".split()  # noqa: SIM905 - words are easier to read
+)
+ATTRIBUTES = frozenset(
+    "class title href target rel role scope open tabindex type disabled".split()  # noqa: SIM905 - likewise
+)
+
+
+def to_html(card: CardView, note: str = "") -> str:
+    """Return the card with its style, script and where its log is; `note` is for the reader."""
+    root = card_tree(card)
+    script = script_tree(card.script, card.log_path or "the job's folder") if card.script else None
+    last = Node("div", {"class": "smc-foot"}, (note,)) if note else None
+    whole = Node(root.tag, root.attributes, (*root.children, script, footer_tree(card), last))
+    return f"<style>{style()}</style>{serialise(whole)}"
+
+
+@cache
+def style() -> str:
+    """Return the card's style sheet, the same for the static card and the live one."""
+    return files(__package__).joinpath("card.css").read_text("utf-8")
+
+
+def serialise(part: Node | str | None) -> str:
+    """Return `part` as HTML, less the tags, attributes and addresses that no card has."""
+    if part is None:
+        return ""
+    if isinstance(part, str):
+        return escape(part.encode("utf-8", "replace").decode(), quote=False)
+    tag = part.tag if part.tag in TAGS else "span"
+    inside = "".join(map(serialise, part.children))
+    return f"<{tag}{_attributes(part)}>{inside}</{tag}>"
+
+
+def _attributes(part: Node) -> str:
+    styles = {"grow": "flex-grow", "width": "width"}
+    found = []
+    for name, value in part.attributes.items():
+        if name in styles:
+            found.append(("style", f"{styles[name]}:{value}"))
+        elif name == "href":
+            found += [("href", value)] if web_address(value) else []
+        elif name in ATTRIBUTES or name.startswith(("aria-", "data-")):
+            found.append((name, value))
+    return "".join(f' {name}="{escape(value)}"' if value else f" {name}" for name, value in found)

@@ -1,0 +1,122 @@
+"""The GPU ledger of a job as the card shows it: stages with their times, and one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from submarine_engine.events import Moment
+from submarine_engine.job import JobState
+from submarine_engine.lifecycle import JobStatus
+
+from submarine_magics.card.record import Record
+from submarine_magics.card.words import clock, count, duration, visible
+
+_MEANING = {
+    "queued": "waiting for GPUs",
+    "held": "GPUs granted, code not yet running",
+    "busy": "code running on the GPUs",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of the ledger: ``queued``, ``held`` or ``busy``.
+
+    Parameters
+    ----------
+    text
+        How long, in words.
+    meaning
+        What the stage is, for who does not know the word.
+    ticking
+        Whether it goes on now.
+    """
+
+    name: str
+    seconds: float
+    text: str
+    meaning: str
+    ticking: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerView:
+    """The ledger in words and numbers.
+
+    Parameters
+    ----------
+    gpus
+        How many, in words: ``2 GPUs: 0, 1``; or why there are none.
+    stages
+        Those reached, in order; none for a job without GPUs.
+    released
+        ``released 38 ms after return``; empty while they are not, and without GPUs.
+    """
+
+    gpus: str
+    stages: tuple[Stage, ...]
+    released: str
+
+
+def view_ledger(record: Record, status: JobStatus, now: Moment) -> LedgerView:
+    """Return the ledger of a job at the moment `now`."""
+    number = status.ledger.gpus
+    if not number:
+        return LedgerView(gpus=_without(record), stages=(), released="")
+    ids = [visible(gpu, 20) for task in status.tasks for gpu in task.gpus]
+    named = f": {', '.join(ids)}" if 0 < len(ids) <= 8 else ""  # noqa: PLR2004 - one line
+    return LedgerView(
+        gpus=f"{count(number, 'GPU')}{named}",
+        stages=_stages(status, now),
+        released=_released(status),
+    )
+
+
+def _without(record: Record) -> str:
+    if record.machine_gpus == 0:
+        return "no GPU asked for: this machine has none"
+    return "no GPU asked for"
+
+
+def _stages(status: JobStatus, now: Moment) -> tuple[Stage, ...]:
+    seconds = status.ledger.seconds(now)
+    reached = {
+        "queued": status.submitted is not None,
+        "held": any(task.held for task in status.tasks),
+        "busy": any(task.busy for task in status.tasks),
+    }
+    current = _current(status)
+    return tuple(
+        Stage(
+            name=name,
+            seconds=seconds[name],
+            text=clock(seconds[name]) if name == current else duration(seconds[name]),
+            meaning=meaning,
+            ticking=name == current,
+        )
+        for name, meaning in _MEANING.items()
+        if reached[name]
+    )
+
+
+def _current(status: JobStatus) -> str | None:
+    """Return the stage that goes on now: the first one that any task is in."""
+    if status.state.final:
+        return None
+    for task in status.tasks:
+        if task.returned or task.exited:
+            continue
+        return "busy" if task.busy else "held" if task.held else "queued"
+    return None
+
+
+def _released(status: JobStatus) -> str:
+    after = status.ledger.released_after
+    if after is not None:
+        returned = all(task.returned for task in status.tasks if task.held)
+        return f"released {duration(after)} after {'return' if returned else 'exit'}"
+    held = status.ledger.held_now
+    if not held:
+        return "never held" if status.state.final else ""
+    over = status.state is not JobState.RUNNING and status.state.final
+    return f"{count(held, 'GPU')} still held" if over else ""

@@ -1,0 +1,132 @@
+"""What a card shows of a job besides its status: read once, from the job's record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from submarine_engine.errors import SubmarineError
+from submarine_engine.history import JobPaths, default_home, read_json
+from submarine_engine.job import JobSpec
+
+if TYPE_CHECKING:
+    from submarine_engine.future import Job
+
+SCRIPT_LIMIT = 64 << 10
+"""Bytes of a script that a card reads; the whole one is in the job's folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The unchanging part of a job.
+
+    Parameters
+    ----------
+    title
+        What the job is called.
+    origin
+        Where it was submitted, in words (``In [3]``); empty where nobody knows.
+    machine_gpus
+        GPUs of the whole cluster, asked only for a job without any; None where nobody knows.
+    folder
+        The job's folder, where it is on this machine.
+    log_url
+        The page of the job's log.
+    script, script_name, script_size
+        The entry script's beginning, at most `SCRIPT_LIMIT` bytes; its name; all its bytes.
+    """
+
+    job_id: str
+    cluster: str
+    spec: JobSpec
+    title: str = ""
+    origin: str = ""
+    host: str = ""
+    machine_gpus: int | None = None
+    folder: Path | None = None
+    log_url: str | None = None
+    bundle_hash: str = ""
+    script: str = ""
+    script_name: str = ""
+    script_size: int = 0
+
+
+def read_record(job: Job, *, title: str | None = None, origin: str = "") -> Record:
+    """Read what a card shows of `job`; what cannot be read is left out, a card never fails a job.
+
+    Parameters
+    ----------
+    title, origin
+        As in `Record`; the title is the job's name where None.
+    """
+    paths = job_paths(job)
+    data = _json(paths.record) if paths else {}
+    spec = _spec(data)
+    name, script, size = _script(paths.bundle) if paths else ("", "", 0)
+    return Record(
+        job_id=job.id,
+        cluster=job.cluster.name,
+        spec=spec,
+        title=title or spec.name,
+        origin=origin,
+        host=str(data.get("host", "")),
+        machine_gpus=_machine_gpus(job) if spec.gpus == 0 else None,
+        folder=paths.root if paths else None,
+        log_url=_log_url(job),
+        bundle_hash=str(data.get("bundle_hash", "")),
+        script=script,
+        script_name=name,
+        script_size=size,
+    )
+
+
+def job_paths(job: Job) -> JobPaths | None:
+    """Return the files of `job`; None where its record is not on this machine."""
+    try:
+        paths = JobPaths(getattr(job.cluster, "home", None) or default_home(), job.id)
+    except SubmarineError:
+        return None
+    return paths if paths.root.is_dir() else None
+
+
+def _json(path: Path) -> dict[str, object]:
+    try:
+        data: object = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _spec(data: dict[str, object]) -> JobSpec:
+    try:
+        return JobSpec.from_json(data["spec"])  # type: ignore[arg-type]  # whatever is there
+    except (SubmarineError, AttributeError, KeyError, TypeError, ValueError):
+        return JobSpec()
+
+
+def _script(bundle: Path) -> tuple[str, str, int]:
+    """Return the entry script's name, its first part, and its size in bytes."""
+    name = str(_json(bundle / "manifest.json").get("entry", "script.py"))
+    path = bundle / name
+    try:
+        if not path.resolve().is_relative_to(bundle.resolve()):
+            return "", "", 0
+        with path.open("rb") as file:
+            return name, file.read(SCRIPT_LIMIT).decode("utf-8", "replace"), path.stat().st_size
+    except (OSError, ValueError):
+        return "", "", 0
+
+
+def _machine_gpus(job: Job) -> int | None:
+    try:
+        return len(job.cluster.gpus())
+    except (SubmarineError, OSError):
+        return None
+
+
+def _log_url(job: Job) -> str | None:
+    try:
+        return job.cluster.log_url(job.id)
+    except SubmarineError:
+        return None

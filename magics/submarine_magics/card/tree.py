@@ -1,0 +1,195 @@
+"""The card as a tree of elements: one structure, for the static HTML and for the live widget.
+
+A tree holds elements, a few attributes and text, never markup: `html` escapes it into HTML, and
+``card.js`` builds it from text nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from submarine_magics.card.ledger import Stage
+from submarine_magics.card.model import CardView, ScriptView, TaskView
+from submarine_magics.card.text import ledger_words, percent
+from submarine_magics.card.words import UNKNOWN
+
+_FEW_TASKS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An element.
+
+    Parameters
+    ----------
+    attributes
+        ``data-ticks`` holds the seconds that a running time shows, ``grow`` and ``width`` become
+        style, the others are HTML's.
+    children
+        Elements and text; None keeps the place of an element that is not there now.
+    """
+
+    tag: str
+    attributes: dict[str, str] = field(default_factory=dict)
+    children: tuple[Node | str | None, ...] = ()
+
+    def to_json(self) -> list[Any]:
+        """Return ``[tag, attributes, [child, …]]``, the form that ``card.js`` reads."""
+        children = [
+            child.to_json() if isinstance(child, Node) else child or "" for child in self.children
+        ]
+        return [self.tag, self.attributes, children]
+
+
+def node(tag: str, style: str, *children: Node | str | None, **attributes: str) -> Node:
+    """Make an element with the class ``smc-STYLE``; ``_`` in attributes' names stands for ``-``."""
+    named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()}
+    return Node(tag, {"class": f"smc-{style}", **named} if style else named, children)
+
+
+def card_tree(card: CardView, *, live: bool = False) -> Node:
+    """Return the whole card without its script; `live` adds the button that cancels."""
+    return Node(
+        "div",
+        {
+            "class": "submarine-card",
+            "data-state": card.state,
+            "role": "group",
+            "aria-label": f"Submarine job {card.title}",
+        },
+        (
+            _head(card, live=live),
+            node("div", "facts", " · ".join(card.facts)),
+            _sentence(card),
+            _progress(card),
+            _ledger(card),
+            _tasks(card),
+        ),
+    )
+
+
+def script_tree(script: ScriptView, where: str) -> Node:
+    """Return the script, folded in; `where` says how to see the whole of it."""
+    summary = node(
+        "summary", "",
+        node("span", "label", "Script"), " ",
+        node("span", "quiet", f"{script.name} · {script.lines} · "),
+        node("code", "quiet", script.hash[:12], title=f"sha256 of the bundle: {script.hash}"),
+    )  # fmt: skip
+    left_out = node("div", "quiet", f"{script.left_out}: {where}") if script.left_out else None
+    code = node("pre", "code", node("code", "", script.text), tabindex="0")
+    return node("details", "script", summary, code, left_out)
+
+
+def footer_tree(card: CardView) -> Node:
+    """Return where the log is when its page is gone."""
+    path = node("span", "path", f" · {card.log_path}") if card.log_path else None
+    return node("div", "foot", "log: ", node("code", "", card.log_command), path)
+
+
+def _head(card: CardView, *, live: bool) -> Node:
+    word = f" {card.state}{'…' if card.state == 'cancelling' else ''}"
+    glyph = node("span", "glyph", card.glyph, aria_hidden="true")
+    state = node("span", "state", glyph, word, role="status")
+    elapsed = node("span", "elapsed", card.elapsed_text, title="since submission", **_ticks(card))
+    links = [_link("log", "YARN LOG", card.log_url, card.log_command)] if card.log_url else []
+    links += [_link("link", label, url, url) for label, url in card.quicklinks]
+    spaced = [part for link in links for part in (link, " ")]
+    actions = node("span", "actions", *spaced, _cancel(card) if live else None)
+    return node(
+        "div", "head", state, " ", node("span", "title", card.title), " ", elapsed, " ", actions
+    )
+
+
+def _ticks(part: CardView | Stage) -> dict[str, str]:
+    seconds = part.elapsed if isinstance(part, CardView) else part.seconds
+    return {"data_ticks": f"{seconds:.3f}"} if part.ticking else {}
+
+
+def _link(style: str, label: str, url: str, title: str) -> Node:
+    return node(
+        "a", style, label, href=url, title=title, target="_blank", rel="noopener noreferrer"
+    )
+
+
+def _cancel(card: CardView) -> Node | None:
+    if card.final:
+        return None
+    if card.state == "cancelling":
+        return node("button", "cancel", "Cancelling…", type_="button", disabled="")
+    label = f"Cancel job {card.title}"
+    return node(
+        "button", "cancel", "Cancel", type_="button", data_action="cancel", aria_label=label
+    )
+
+
+def _sentence(card: CardView) -> Node | None:
+    if not card.sentence:
+        return None
+    return node("div", "error" if card.error else "sentence", card.sentence)
+
+
+def _progress(card: CardView) -> Node | None:
+    if card.progress is None or card.final:
+        return None
+    words = " ".join((percent(card.progress), card.message)).strip()
+    fill = node("span", "fill", width=f"{card.progress:.1%}")
+    track = node(
+        "span", "track", fill, role="progressbar", aria_label="progress", aria_valuemin="0",
+        aria_valuemax="100", aria_valuenow=f"{card.progress * 100:.0f}", aria_valuetext=words,
+    )  # fmt: skip
+    return node("div", "progress", track, " ", node("span", "words", words))
+
+
+def _ledger(card: CardView) -> Node:
+    ledger = card.ledger
+    label = node("div", "line", node("span", "label", "GPU ledger"), " ",
+                 node("span", "quiet", ledger.gpus))  # fmt: skip
+    if not ledger.stages:
+        return node("div", "ledger", label)
+    segments = [
+        node("span", f"segment smc-{stage.name}", grow=f"{stage.seconds:.3f}", **_ticks(stage))
+        for stage in ledger.stages
+    ]
+    freed = ledger.released.startswith("released")
+    end = node("span", "segment smc-released") if freed else None
+    stack = node("div", "stack", *segments, end, role="img", aria_label=ledger_words(card))
+    last = node("li", "released" if freed else "note", ledger.released) if ledger.released else None
+    return node(
+        "div", "ledger", label, stack, node("ul", "stages", *map(_stage, ledger.stages), last)
+    )
+
+
+def _stage(stage: Stage) -> Node:
+    time = node("span", "time", stage.text, **_ticks(stage))
+    return node("li", stage.name, f"{stage.name} ", time, title=stage.meaning)
+
+
+def _tasks(card: CardView) -> Node | None:
+    if not card.tasks:
+        return None
+    summary = node("summary", "", node("span", "label", "Tasks"), " ",
+                   node("span", "quiet", _tasks_words(card)))  # fmt: skip
+    head = node("tr", "", *(node("th", "", title, scope="col") for title in _COLUMNS))
+    table = node(
+        "table", "table", node("thead", "", head), node("tbody", "", *map(_row, card.tasks))
+    )
+    more = node("div", "quiet", f"… {card.tasks_left_out:,} more") if card.tasks_left_out else None
+    opened = {"open": ""} if len(card.tasks) <= _FEW_TASKS else {}
+    return node("details", "tasks", summary, node("div", "scroll", table), more, **opened)
+
+
+_COLUMNS = ("Role", "Id", "Host", "State", "Start", "Finish", "Progress")
+
+
+def _tasks_words(card: CardView) -> str:
+    states = [task.state for task in card.tasks]
+    return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+
+
+def _row(task: TaskView) -> Node:
+    state = f"{task.state} ({task.detail})" if task.detail else task.state
+    progress = UNKNOWN if task.progress is None else percent(task.progress)
+    cells = (task.role, task.task, task.host, state, task.started, task.finished, progress)
+    return node("tr", "", *(node("td", "", cell) for cell in cells), data_state=task.state)

@@ -1,0 +1,82 @@
+"""The live card: an anywidget view that Python feeds by traits and that asks to cancel.
+
+Only imported where anywidget is installed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import anywidget
+import traitlets
+from ipykernel.connect import get_connection_file
+
+from submarine_magics.card.html import style
+from submarine_magics.card.model import CardView
+from submarine_magics.card.tree import card_tree, footer_tree, script_tree
+
+# What a Jupyter server calls the kernel's connection file; its kernel id is in the name.
+_CONNECTION_FILE = re.compile(r"kernel-([0-9a-f-]{36})\.json$")
+
+
+class CardWidget(anywidget.AnyWidget):
+    """The live view of one job.
+
+    Parameters
+    ----------
+    card
+        What to show first.
+    blocking
+        Whether the cell that runs now waits for this job: then the kernel's interrupt cancels it.
+    on_cancel
+        Called when the reader asks to cancel and the kernel hears the message.
+    """
+
+    _esm = files(__package__).joinpath("card.js").read_text("utf-8")
+    _css = style()
+
+    tree: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    rest: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    at = traitlets.Float().tag(sync=True)
+    kernel = traitlets.Unicode().tag(sync=True)
+    blocking = traitlets.Bool().tag(sync=True)
+    heard = traitlets.Bool().tag(sync=True)
+
+    def __init__(
+        self, card: CardView, at: float, *, blocking: bool, on_cancel: Callable[[], object]
+    ) -> None:
+        where = card.log_path or "the job's folder"
+        script = [script_tree(card.script, where)] if card.script else []
+        super().__init__(
+            tree=card_tree(card, live=True).to_json(),
+            rest=[part.to_json() for part in (*script, footer_tree(card))],
+            at=at,
+            kernel=kernel_id(),
+            blocking=blocking,
+        )
+        self._on_cancel = on_cancel
+        self.on_msg(self._take)
+
+    def show(self, card: CardView, at: float, *, blocking: bool) -> None:
+        """Show `card` as it was at the time `at` (seconds since the epoch), in one message."""
+        with self.hold_sync():
+            self.tree = card_tree(card, live=True).to_json()
+            self.blocking = blocking
+            self.at = at
+
+    def _take(self, _: object, content: Any, __: object) -> None:  # noqa: ANN401 - from outside
+        if isinstance(content, dict) and content.get("cancel") is True:
+            self.heard = True
+            self._on_cancel()
+
+
+def kernel_id() -> str:
+    """Return the id by which a Jupyter server knows this kernel; empty where there is none."""
+    try:
+        found = _CONNECTION_FILE.search(get_connection_file())
+    except RuntimeError:  # this process is no kernel
+        return ""
+    return found[1] if found else ""

@@ -1,0 +1,177 @@
+"""The three renderers: hostile text stays text, and what is shown can be read everywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from html.parser import HTMLParser
+
+import pytest
+from submarine_magics.card import view
+from submarine_magics.card.display import JOB_TYPE, static_bundle
+from submarine_magics.card.html import ATTRIBUTES, TAGS, serialise, style, to_html
+from submarine_magics.card.text import bar, percent, to_text
+from submarine_magics.card.tree import Node, card_tree, script_tree
+
+HOSTILE = '</code></script><script>alert(1)</script><img src=x onerror="alert(1)">\u202e\x1b[0m"\'&'
+EVERY_STATE = [
+    "queued", "starting", "running", "cancelling", "succeeded", "failed", "cancelled", "lost",
+    "cpu", "team",
+]  # fmt: skip
+
+
+class Elements(HTMLParser):
+    """Parses a card and keeps its elements and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict]] = []
+        self.text: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open[-1] != "style":
+            self.text.append(data)
+
+    def words(self) -> str:
+        return " ".join("".join(self.text).split())
+
+
+@pytest.fixture
+def card(stage):
+    def card(name="running", **changes):
+        return view(stage.record(**changes), stage.statuses[name], stage.at(14))
+
+    return card
+
+
+@pytest.fixture
+def hostile(stage):
+    status = stage.statuses["failed"]
+    task = dataclasses.replace(status.tasks[0], host=HOSTILE, reason=HOSTILE, gpus=(HOSTILE,))
+    record = stage.record(
+        title=HOSTILE, origin=HOSTILE, cluster=HOSTILE, bundle_hash=HOSTILE, script=HOSTILE,
+        script_name=HOSTILE, log_url=f"javascript:{HOSTILE}",
+    )  # fmt: skip
+    return view(record, dataclasses.replace(status, reason=HOSTILE, tasks=(task,)), stage.at(14))
+
+
+@pytest.mark.parametrize("name", EVERY_STATE)
+def test_html_is_whole_and_its_text_reads_well_without_style(card, name):
+    elements = Elements(to_html(card(name)))
+    assert elements.open == []
+    assert elements.elements[0][0] == "style"
+    assert elements.words().startswith(f"{card(name).glyph} {card(name).state}")
+    assert f"mnist {card(name).elapsed_text} YARN LOG" in elements.words()
+    assert "GPU ledger" in elements.words()
+    assert f"log: submarine job logs {card(name).job_id}" in elements.words()
+
+
+@pytest.mark.parametrize("name", EVERY_STATE)
+def test_html_has_no_script_and_no_button(card, name):
+    tags = {tag for tag, _ in Elements(to_html(card(name))).elements}
+    assert tags <= TAGS | {"style"}
+    assert "button" not in tags
+
+
+def test_hostile_text_is_text_in_html(hostile):
+    elements = Elements(to_html(hostile))
+    assert {tag for tag, _ in elements.elements} <= TAGS | {"style"}
+    names = {name for _, attributes in elements.elements for name in attributes}
+    assert all(name in ATTRIBUTES | {"style"} or name[:5] in ("aria-", "data-") for name in names)
+    assert "<script>alert(1)</script>" in elements.words()
+    assert not any("javascript" in attrs.get("href", "") for _, attrs in elements.elements)
+
+
+@pytest.mark.parametrize(
+    "render", [to_html, to_text, lambda card: json.dumps(card_tree(card).to_json())]
+)
+def test_nothing_unseen_is_left_in_any_form(hostile, render):
+    shown = render(hostile)
+    assert not {"\u202e", "\x1b"} & set(shown)
+    shown.encode()
+
+
+def test_the_tree_refuses_what_a_card_has_no_place_for():
+    bad = Node("script", {"onclick": "x()", "href": "javascript:x()", "style": "x"}, ("1 < 2",))
+    assert serialise(bad) == "<span>1 &lt; 2</span>"
+
+
+def test_a_script_that_ends_its_element_stays_inside(card):
+    shown = card(script="</code></pre><script>x</script>")
+    text = serialise(script_tree(shown.script, ""))
+    assert "&lt;/code&gt;&lt;/pre&gt;&lt;script&gt;" in text
+    assert "<script" not in text
+
+
+def test_states_are_told_by_words_and_to_screen_readers(card):
+    elements = Elements(to_html(card("running"))).elements
+    roles = {attributes["role"]: attributes for _, attributes in elements if "role" in attributes}
+    assert roles["group"]["aria-label"] == "Submarine job mnist"
+    assert roles["progressbar"]["aria-valuenow"] == "72"
+    assert roles["img"]["aria-label"] == "2 GPUs: 0, 1, queued 3.0 s, held 1.0 s, busy 10 s"
+    assert "status" in roles
+    assert sum(attributes.get("scope") == "col" for _, attributes in elements) == 7
+
+
+def test_the_style_knows_light_dark_and_stillness():
+    for words in (
+        "prefers-color-scheme: dark",
+        "prefers-reduced-motion",
+        "var(--jp-",
+        "vscode-dark",
+    ):
+        assert words in style()
+    assert "url(" not in style()
+    assert "@import" not in style()
+
+
+def test_text_tells_the_same(card):
+    text = to_text(card("succeeded"))
+    assert text.splitlines()[0].startswith("✓ mnist: succeeded, 16 s")
+    assert "busy 12 s, released 38 ms after return" in text
+    assert "█" not in text
+    assert "██████████████░░░░░░ 72 % epoch 72/100" in to_text(card("running"))
+    assert "ValueError: shapes" in to_text(card("failed"))
+    assert "no GPU asked for" in to_text(card("cpu"))
+
+
+def test_percent_is_full_only_at_the_end():
+    assert [percent(part) for part in (0.29, 0.999, 1.0)] == ["29 %", "99 %", "100 %"]
+    assert bar(0.999, 3) == "██░"
+
+
+def test_the_bundle_is_plain_data_and_says_whose_it_is(card, stage):
+    bundle = json.loads(json.dumps(static_bundle(card("running"), note="a note")))
+    assert set(bundle) == {JOB_TYPE, "text/html", "text/plain"}
+    assert bundle[JOB_TYPE] == {
+        "version": 1, "job_id": stage.job_id, "cluster": "local", "name": "mnist",
+        "state": "running",
+    }  # fmt: skip
+    assert "a note" in bundle["text/html"]
+
+
+def test_the_live_tree_can_be_cancelled_until_the_end(card):
+    def button(name):
+        return [
+            element for element in Elements(serialise(card_tree(card(name), live=True))).elements
+            if element[0] == "button"
+        ]  # fmt: skip
+
+    assert button("running")[0][1]["aria-label"] == "Cancel job mnist"
+    assert "disabled" in button("cancelling")[0][1]
+    assert button("succeeded") == []
+
+
+def test_places_in_the_live_tree_never_move(card):
+    shapes = {len(card_tree(card(name), live=True).children) for name in EVERY_STATE}
+    assert len(shapes) == 1

@@ -1,0 +1,179 @@
+"""The view model: what the card says in each state, and what it makes of hostile text."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from submarine_engine.job import JobSpec, JobState, Resources, Role
+from submarine_engine.lifecycle import JobStatus
+from submarine_magics.card import view
+from submarine_magics.card.model import SCRIPT_SHOWN, web_address
+from submarine_magics.card.words import clock, duration, ordinal, visible, visible_lines
+
+
+@pytest.fixture
+def show(stage):
+    def show(name, second=14, **changes):
+        return view(stage.record(**changes), stage.statuses[name], stage.at(second))
+
+    return show
+
+
+def test_a_queued_job_tells_its_place_and_what_it_waits_for(show):
+    card = show("queued")
+    assert (card.state, card.sentence) == (
+        "queued",
+        "2nd in the queue, waits for 2 GPUs, 1 is free",
+    )
+    assert [(stage.name, stage.text) for stage in card.ledger.stages] == [("queued", "14 s")]
+    assert card.progress is None
+
+
+def test_a_running_job_ticks(show):
+    card = show("running", second=70)
+    assert (card.elapsed_text, card.ticking) == ("1 min 10 s", True)
+    assert (card.progress, card.message) == (0.72, "epoch 72/100")
+    assert [stage.ticking for stage in card.ledger.stages] == [False, False, True]
+    assert card.ledger.gpus == "2 GPUs: 0, 1"
+
+
+def test_a_job_that_succeeded_stands_still(show):
+    card, later = show("succeeded"), show("succeeded", second=4000)
+    assert card == later
+    assert (card.state, card.final, card.ticking, card.progress) == ("succeeded", True, False, 1.0)
+    assert card.ledger.released == "released 38 ms after return"
+    assert [stage.seconds for stage in card.ledger.stages] == [3, 1, 12]
+    assert card.tasks[0].progress == 1.0
+
+
+def test_a_failed_job_says_why(show):
+    card = show("failed")
+    assert (card.error, card.sentence) == (True, "ValueError: shapes (64,) and (10,)")
+    assert (card.tasks[0].state, card.tasks[0].detail) == ("failed", "exit code 1")
+
+
+def test_a_cancelled_job_counts_from_its_exit(show):
+    assert show("cancelling").state == "cancelling"
+    card = show("cancelled")
+    assert (card.state, card.error) == ("cancelled", False)
+    assert card.ledger.released == "released 200 ms after exit"
+    assert card.tasks[0].detail == "signal 15"
+
+
+def test_a_lost_job_says_what_it_still_holds(show):
+    assert show("lost").ledger.released == "2 GPUs still held"
+
+
+def test_no_gpu_is_said_with_its_reason(show):
+    spec = JobSpec(roles=(Role(resources=Resources(gpus=0)),))
+    without = show("cpu", spec=spec, machine_gpus=0).ledger
+    assert without.gpus == "no GPU asked for: this machine has none"
+    assert (without.stages, without.released) == ((), "")
+    assert show("cpu", spec=spec, machine_gpus=4).ledger.gpus == "no GPU asked for"
+
+
+def test_every_task_has_a_row(show):
+    rows = show("team").tasks
+    assert [row.task for row in rows] == ["worker-0", "worker-1", "worker-2"]
+    assert {row.role for row in rows} == {"worker"}
+
+
+def test_of_many_tasks_the_first_are_shown(stage):
+    status = stage.statuses["team"]
+    many = dataclasses.replace(status, tasks=status.tasks * 100)
+    card = view(stage.record(), many, stage.at(14))
+    assert len(card.tasks) + card.tasks_left_out == 300
+    assert len(card.tasks) == 64
+
+
+def test_a_job_of_which_nothing_is_known_can_be_shown(stage):
+    card = view(stage.record(script_name="", log_url=None), JobStatus(), stage.at(0))
+    assert (card.state, card.elapsed_text, card.ticking) == ("queued", "0 ms", False)
+    assert (card.tasks, card.script, card.log_url) == ((), None, None)
+
+
+def test_a_time_that_is_none_is_a_dash(stage):
+    status = stage.statuses["succeeded"]
+    broken = dataclasses.replace(
+        status.tasks[0], busy=dataclasses.replace(stage.at(0), wall=math.inf)
+    )
+    card = view(stage.record(), dataclasses.replace(status, tasks=(broken,)), stage.at(20))
+    assert card.tasks[0].started == "—"
+
+
+def test_a_long_script_is_cut_and_says_so(show):
+    card = show("running", script="x = 1\n" * 10_000, script_size=60_000)
+    assert len(card.script.text) == SCRIPT_SHOWN
+    assert card.script.left_out == "… 44,000 bytes more"
+    assert card.script.lines.endswith("lines+")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "javascript:alert(1)", "JavaScript:alert(1)", " http://x", "data:text/html,x", "", None, 3,
+        "http://x/\u202e", "http://x/\n", "http://x y", "//x", "http://" + "x" * 3000,
+    ],
+)  # fmt: skip
+def test_what_is_no_web_address_is_no_link(url):
+    assert web_address(url) is None
+
+
+def test_web_addresses_are_links():
+    assert web_address("https://example.org/a?b=c&d") == "https://example.org/a?b=c&d"
+
+
+def test_hostile_quicklinks_are_left_out(stage):
+    spec = JobSpec(quicklinks=(("good", "https://example.org"),))
+    # A record can be written by anything: the spec's own check is not what the card relies on.
+    object.__setattr__(spec, "quicklinks", (*spec.quicklinks, ("bad", "javascript:alert(1)")))
+    card = view(stage.record(spec=spec), stage.statuses["running"], stage.at(14))
+    assert card.quicklinks == (("good", "https://example.org"),)
+
+
+def test_unseen_characters_become_visible():
+    assert visible("a\u202eb\x1b[31m\x00\x7f\u200b") == "a[U+202E]b␛[31m␀␡[U+200B]"
+    assert visible("two\nlines") == "two␊lines"
+    assert visible("\ud800") == "[U+D800]"
+    assert visible("Zoë 你好 می‌خواهم 👩‍🔬") == "Zoë 你好 می‌خواهم 👩‍🔬"
+    assert visible_lines("a\r\n\tb\r\x1b", 100) == "a\n\tb␍␛"
+
+
+@given(st.text(), st.integers(5, 50))
+def test_visible_text_is_one_short_line_that_utf8_can_hold(text, limit):
+    shown = visible(text, limit)
+    assert shown.encode() is not None
+    assert len(shown.splitlines()) <= 1
+    assert visible(shown, len(shown)) == shown
+    assert len(shown) <= 10 * (limit + 3)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 ms"), (0.0384, "38 ms"), (0.9996, "1.0 s"), (9.94, "9.9 s"), (9.96, "10 s"),
+        (59.4, "59 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (7380, "2 h 03 min"),
+        (90_000, "1 d 1 h"), (-1, "0 ms"), (math.nan, "—"), (math.inf, "—"),
+    ],
+)  # fmt: skip
+def test_durations(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_a_clock_shows_whole_seconds():
+    assert [clock(second) for second in (-3, 0.9, 61.5)] == ["0 s", "0 s", "1 min 01 s"]
+
+
+def test_ordinals():
+    numbers = (1, 2, 3, 4, 11, 12, 13, 21, 102, 111)
+    assert " ".join(map(ordinal, numbers)) == "1st 2nd 3rd 4th 11th 12th 13th 21st 102nd 111th"
+
+
+@pytest.mark.parametrize("state", list(JobState))
+def test_every_state_has_a_sign_of_its_own(stage, state):
+    cards = {s: view(stage.record(), JobStatus(state=s), stage.at(0)).glyph for s in JobState}
+    assert list(cards.values()).count(cards[state]) == 1
