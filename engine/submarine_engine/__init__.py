@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     )
     from submarine_engine.events import Event, LogChunk, Moment
     from submarine_engine.future import Job
-    from submarine_engine.history import list_jobs, open_job
     from submarine_engine.job import JobSpec, JobState, Resources, Role, TaskState
     from submarine_engine.lifecycle import JobStatus, Ledger, TaskStatus
+    from submarine_engine.records import list_jobs, open_job
 
 __version__ = "0.1.0"
 
@@ -55,9 +55,9 @@ _MEMBERS = {
     ),
     "events": "Event LogChunk Moment",
     "future": "Job",
-    "history": "list_jobs open_job",
     "job": "JobSpec JobState Resources Role TaskState",
     "lifecycle": "JobStatus Ledger TaskStatus",
+    "records": "list_jobs open_job",
 }
 _HOMES = {name: module for module, names in _MEMBERS.items() for name in names.split()}
 

@@ -29,11 +29,18 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 def default_home() -> Path:
-    """Return where jobs are kept: ``$SUBMARINE_HOME``, else the XDG data folder's ``submarine``."""
+    """Return where jobs are kept: the setting `home`, of which ``$SUBMARINE_HOME`` comes first.
+
+    Raises
+    ------
+    ConfigError
+        The configuration's file cannot be used.
+    """
     if home := os.environ.get("SUBMARINE_HOME"):
         return Path(home).expanduser().absolute()
-    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(data).expanduser().absolute() / "submarine"
+    from submarine_engine.config import load_config  # noqa: PLC0415 - a job's processes need none
+
+    return Path(load_config().value("home"))
 
 
 def new_job_id() -> str:

@@ -24,8 +24,7 @@ REASONS = {
     "insecure": _KERBEROS,
     "localization": (
         "files are not copied into containers in this release",
-        "Python files that the code imports travel by themselves; say where data is by "
-        "--input_path",
+        "Python files that the code imports travel by themselves; data: --input_path",
     ),
     "worker_docker_image": _IMAGE,
     "ps_docker_image": _IMAGE,

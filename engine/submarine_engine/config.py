@@ -1,0 +1,145 @@
+"""The configuration: a file, the environment above it, options above both.
+
+``~/.config/submarine/config.toml`` (below ``$XDG_CONFIG_HOME`` where that is set; another file
+where ``$SUBMARINE_CONFIG`` names one) holds one setting a line. Every value remembers where it came
+from.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from submarine_engine.command.nearest import did_you_mean
+from submarine_engine.errors import CommandError, ConfigError
+from submarine_engine.settings import KEYS, Key
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DEFAULT = "default"
+OPTION = "option"
+
+
+class Config:
+    """Every setting with its value and its origin.
+
+    Parameters
+    ----------
+    values
+        By key: the value, and where it came from: ``default``, the path of the file, the name of
+        the environment variable, or ``option``.
+    path
+        The file that was read, or would be if it were there.
+    """
+
+    def __init__(self, values: Mapping[str, tuple[Any, str]], path: Path) -> None:
+        self._values = dict(values)
+        self.path = path
+
+    def value(self, key: str) -> Any:  # noqa: ANN401 - as the key says
+        """Return the value of a setting; `KeyError` where there is no such key."""
+        return self._values[key][0]
+
+    def origin(self, key: str) -> str:
+        """Return where the value came from."""
+        return self._values[key][1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+
+def config_path(environment: Mapping[str, str] | None = None) -> Path:
+    """Return the path of the configuration's file, whether it is there or not."""
+    environment = os.environ if environment is None else environment
+    if named := environment.get("SUBMARINE_CONFIG"):
+        return Path(named).expanduser().absolute()
+    folder = environment.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(folder).expanduser().absolute() / "submarine" / "config.toml"
+
+
+def load_config(overrides: Mapping[str, object] | None = None) -> Config:
+    """Read the configuration as it is now.
+
+    Parameters
+    ----------
+    overrides
+        Values given by options, by key; None leaves a key to the environment and the file.
+
+    Raises
+    ------
+    ConfigError
+        The file does not parse, a key is unknown, or a value is not possible.
+    """
+    path = config_path()
+    values: dict[str, tuple[Any, str]] = {
+        key.name: (key.default(), DEFAULT) for key in KEYS.values()
+    }
+    for name, (raw, line) in _read_file(path).items():
+        where = f"{path}, line {line}" if line else str(path)
+        values[name] = _checked(_known(name, where), raw, where), str(path)
+    for key in KEYS.values():
+        if text := os.environ.get(key.variable):
+            value = _checked(key, text, f"environment variable {key.variable}")
+            values[key.name] = value, key.variable
+    for name, raw in (overrides or {}).items():
+        if raw is not None:
+            values[name] = _checked(_known(name, OPTION), raw, f"option {name}"), OPTION
+    return Config(values, path)
+
+
+def _known(name: str, where: str) -> Key:
+    if name not in KEYS:
+        raise ConfigError(
+            f"there is no setting {name!r}",
+            where=where,
+            fix=f"{did_you_mean(name, KEYS.keys())}settings are {', '.join(KEYS)}",
+        )
+    return KEYS[name]
+
+
+def _checked(key: Key, raw: object, where: str) -> Any:  # noqa: ANN401 - as the key says
+    if isinstance(raw, Path):
+        raw = str(raw)
+    try:
+        return key.read(raw)
+    except (CommandError, ValueError) as error:
+        why = error.what if isinstance(error, CommandError) else str(error)
+        raise ConfigError(
+            f"{key.name} cannot be {raw!r}: {why}",
+            where=where,
+            fix=f"for example {key.name} = {key.example}",
+        ) from error
+
+
+def _read_file(path: Path) -> dict[str, tuple[object, int]]:
+    """Return the file's settings: value and line by key; none where there is no file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text)
+    except FileNotFoundError:
+        if os.environ.get("SUBMARINE_CONFIG"):
+            raise ConfigError(
+                "there is no such file", where=str(path), fix="make it, or unset SUBMARINE_CONFIG"
+            ) from None
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(
+            f"the configuration cannot be read: {why}",
+            where=str(path),
+            fix="write lines like: grace = 5",
+        ) from error
+    return {name: (value, _line_of(name, text)) for name, value in data.items()}
+
+
+def _line_of(name: str, text: str) -> int:
+    """Return the line that sets `name`, 0 where it cannot be told."""
+    found = re.search(rf"""^[ \t]*\[?[ \t]*["']?{re.escape(name)}\b""", text, re.MULTILINE)
+    return text.count("\n", 0, found.start()) + 1 if found else 0

@@ -1,0 +1,170 @@
+"""Jobs on record: the list of them, and one of them opened from any process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.errors import SubmarineError
+from submarine_engine.events import Moment
+from submarine_engine.history import JobPaths, default_home, find_job, job_ids, read_json
+from submarine_engine.job import JobState
+
+if TYPE_CHECKING:
+    from submarine_engine.future import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSummary:
+    """One line about a job.
+
+    Parameters
+    ----------
+    gpus
+        How many the job asked for.
+    created, finished
+        None where that is not known, or not yet.
+    """
+
+    id: str
+    name: str
+    cluster: str
+    state: JobState
+    reason: str = ""
+    gpus: int = 0
+    created: Moment | None = None
+    finished: Moment | None = None
+
+    def elapsed(self, now: Moment) -> float | None:
+        """Return seconds from submission to the job's end, or to `now`."""
+        return self.created.until(self.finished or now) if self.created else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form: the fields; moments as ``[wall, mono]``."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "cluster": self.cluster,
+            "state": self.state.value,
+            "reason": self.reason,
+            "gpus": self.gpus,
+            "created": _pair(self.created),
+            "finished": _pair(self.finished),
+        }
+
+
+def _pair(moment: Moment | None) -> list[float] | None:
+    return [moment.wall, moment.mono] if moment else None
+
+
+def list_jobs(home: Path | None = None, limit: int | None = None) -> list[JobSummary]:
+    """Return the jobs on record, newest first.
+
+    Only what is returned is read, and each from its summary; a job that is not over is asked of
+    its cluster, so that one whose supervisor has vanished is not said to run.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept; see `default_home`.
+    limit
+        The most to return; None for all.
+    """
+    found: list[JobSummary] = []
+    for summary in iter_jobs(home or default_home()):
+        if limit is not None and len(found) >= limit:
+            break
+        found.append(_as_it_stands(summary))
+    return found
+
+
+def iter_jobs(home: Path) -> Iterator[JobSummary]:
+    """Yield the summaries on record, newest first; a folder that holds none is passed over."""
+    for job_id in job_ids(home):
+        summary = _read(home, job_id)
+        if summary is not None:
+            yield summary
+
+
+def _read(home: Path, job_id: str) -> JobSummary | None:
+    try:
+        # Ten thousand of them: no JobPaths for each, and no second file.
+        with open(f"{home}/jobs/{job_id}/status.json", "rb") as file:  # noqa: PTH123 - likewise
+            data = json.loads(file.read())
+        return JobSummary(
+            id=job_id,
+            name=str(data["name"]),
+            cluster=str(data["cluster"]),
+            state=JobState(data["state"]),
+            reason=str(data["reason"]),
+            gpus=int(data["gpus"] or 0),
+            created=_moment(data["created"]),
+            finished=_moment(data["finished"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # being made, being deleted, or of a later release
+
+
+def _moment(data: list[float] | None) -> Moment | None:
+    return Moment(float(data[0]), float(data[1])) if data else None
+
+
+def _as_it_stands(summary: JobSummary) -> JobSummary:
+    if summary.state.final:
+        return summary
+    from submarine_engine.clusters import open_cluster  # noqa: PLC0415 - mostly all are over
+
+    try:
+        status = open_cluster(summary.cluster).status(summary.id)
+    except SubmarineError:
+        return summary
+    if status.state is summary.state:
+        return summary
+    return JobSummary(
+        id=summary.id,
+        name=summary.name,
+        cluster=summary.cluster,
+        state=status.state,
+        reason=status.reason,
+        gpus=summary.gpus,
+        created=summary.created,
+        finished=status.finished,
+    )
+
+
+def job_words(limit: int = 50) -> list[str]:
+    """Return what may name a job, for completion: ids of the newest jobs, then their names."""
+    home = default_home()
+    newest = []
+    for summary in iter_jobs(home):
+        newest.append(summary)
+        if len(newest) == limit:
+            break
+    return list(dict.fromkeys([s.id for s in newest] + [s.name for s in newest]))
+
+
+def open_job(wanted: str) -> Job:
+    """Open a job by id, by the end of its id, or by name (the newest of that name).
+
+    Raises
+    ------
+    JobNotFoundError
+        There is none, or several by that ending.
+    ConfigError
+        The job is of a cluster that is not installed here.
+    """
+    from submarine_engine.clusters import open_cluster  # noqa: PLC0415 - entry points are slow
+    from submarine_engine.future import Job  # noqa: PLC0415 - likewise
+
+    paths = find_job(default_home(), wanted)
+    record = read_json(paths.record) or {}
+    return Job(open_cluster(str(record.get("cluster", "local"))), paths.job_id)
+
+
+def record_of(job_id: str) -> dict[str, Any]:
+    """Return a job's ``record.json``; empty where it is not there."""
+    paths = JobPaths(default_home(), job_id)
+    return read_json(paths.record) or {}
