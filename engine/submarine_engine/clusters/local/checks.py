@@ -1,0 +1,143 @@
+"""What the local cluster can do, checked before anything is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from submarine_engine.clusters.local import machine
+from submarine_engine.clusters.local.environment import refuse_reserved
+from submarine_engine.clusters.local.gpus import DECLARATION, Inventory
+from submarine_engine.errors import ResourcesError, SubmissionError, UnsupportedError
+from submarine_engine.job import JobSpec, Resources
+
+_WHERE = "local cluster"
+
+
+def check_spec(spec: JobSpec, found: Inventory) -> JobSpec:
+    """Refuse what this machine cannot do; return `spec` with its number of GPUs.
+
+    Raises
+    ------
+    UnsupportedError, ResourcesError
+        As `Cluster.check` says.
+    """
+    _check_kind(spec)
+    refuse_reserved(spec.env)
+    for label, path in (("input", spec.input_path), ("checkpoint", spec.checkpoint_path)):
+        if path is not None:
+            local_path(path, f"--{label}_path")
+    role = spec.roles[0]
+    _check_resources(role.resources, found)
+    gpus = role.resources.gpus
+    if gpus is None:
+        gpus = min(1, len(found.devices))
+    return replace(spec, roles=(replace(role, resources=replace(role.resources, gpus=gpus)),))
+
+
+def _check_kind(spec: JobSpec) -> None:
+    if spec.docker_image is not None:
+        raise UnsupportedError(
+            f"the local cluster runs no containers: docker image {spec.docker_image!r}",
+            where="--docker_image",
+            fix="leave it out: the job runs in this notebook's own Python environment",
+        )
+    if spec.queue not in (None, "default"):
+        raise UnsupportedError(
+            f"the local cluster has one queue, no {spec.queue!r}",
+            where="--queue",
+            fix="leave it out, or write --queue default",
+        )
+    if spec.tensorboard:
+        raise UnsupportedError(
+            "the local cluster of this release starts no TensorBoard",
+            where="--tensorboard",
+            fix="leave it out, and run `tensorboard --logdir` yourself",
+        )
+    if len(spec.tasks) != 1 or spec.roles[0].name != "worker":
+        asked = " and ".join(f"{role.count} {role.name}" for role in spec.roles)
+        raise UnsupportedError(
+            f"the local cluster of this release runs one worker; the job asks for {asked}",
+            where=_WHERE,
+            fix="leave out --num_workers, --num_ps and the other roles",
+        )
+
+
+def _check_resources(asked: Resources, found: Inventory) -> None:
+    there = len(found.devices)
+    if asked.gpus is not None and asked.gpus > there:
+        has = f"this machine has {there}" if there else "this machine has none"
+        raise ResourcesError(
+            f"the job asks for {_some(asked.gpus)}, {has}"
+            + (f" ({found.problem})" if found.problem else ""),
+            where=_WHERE,
+            fix=f"ask for fewer: --gpus {there}; or declare GPUs that cannot be found: "
+            f"set {DECLARATION}={asked.gpus} before the notebook starts",
+        )
+    for name, amount, unit, total in (
+        ("memory", asked.memory, " MiB", machine.memory()),
+        ("vcores", asked.vcores, "", machine.vcores()),
+    ):
+        if amount is not None and amount > total:
+            raise ResourcesError(
+                f"the job asks for {name}={amount}{unit}, this machine has {total}{unit}",
+                where=_WHERE,
+                fix=f"ask for {total}{unit} or less, or leave {name} out",
+            )
+
+
+def _some(gpus: int) -> str:
+    return f"{gpus} GPU" if gpus == 1 else f"{gpus} GPUs"
+
+
+def local_path(path: str, option: str) -> Path:
+    """Return the path that an option names, which may be a ``file:`` address.
+
+    Raises
+    ------
+    UnsupportedError
+        It is an address of another kind, for example ``hdfs://``.
+    """
+    parts = urlsplit(path)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return Path(unquote(parts.path))
+    if "://" in path:
+        raise UnsupportedError(
+            f"the local cluster reads and writes files of this machine, not {path}",
+            where=option,
+            fix="give a path of this machine, or choose a cluster that has that storage",
+        )
+    return Path(path).expanduser()
+
+
+def resolve_paths(spec: JobSpec, workdir: Path) -> tuple[Path | None, Path | None]:
+    """Return the input and checkpoint paths; relative ones begin at `workdir`.
+
+    Raises
+    ------
+    SubmissionError
+        `workdir` or the input is not there, or the checkpoint's folder cannot be made.
+    """
+    if not workdir.is_dir():
+        raise SubmissionError(f"there is no folder {workdir}", where="workdir", fix="make it")
+    source = target = None
+    if spec.input_path is not None:
+        source = workdir / local_path(spec.input_path, "--input_path")
+        if not source.exists():
+            raise SubmissionError(
+                f"there is no file or folder {source}",
+                where="--input_path",
+                fix=f"relative paths begin at {workdir}",
+            )
+    if spec.checkpoint_path is not None:
+        target = workdir / local_path(spec.checkpoint_path, "--checkpoint_path")
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SubmissionError(
+                f"the folder {target} cannot be made: {error.strerror}",
+                where="--checkpoint_path",
+                fix="give a folder that you may write",
+            ) from error
+    return source, target

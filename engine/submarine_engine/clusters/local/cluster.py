@@ -1,0 +1,225 @@
+"""The local cluster: the seam `Cluster`, over files, locks and processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu
+from submarine_engine.clusters.local import cancelling, launch, locks, machine
+from submarine_engine.clusters.local.checks import check_spec
+from submarine_engine.clusters.local.folded import Folded
+from submarine_engine.clusters.local.gpus import inventory
+from submarine_engine.clusters.local.reader import read_batch
+from submarine_engine.clusters.local.settle import settle
+from submarine_engine.clusters.local.staging import put_on_record
+from submarine_engine.clusters.local.tickets import Queue, Ticket
+from submarine_engine.clusters.local.waiting import tell_waiting
+from submarine_engine.errors import (
+    ClusterError,
+    JobError,
+    JobNotFoundError,
+    SubmarineError,
+    SubmissionError,
+)
+from submarine_engine.history import JobPaths, default_home
+from submarine_engine.lifecycle import JobStatus
+
+if TYPE_CHECKING:
+    from submarine_engine.bundle import Bundle
+    from submarine_engine.job import JobSpec
+
+_GRACE = 5.0
+_CARE = 0.5
+_MOST_LOOKED = 1000
+
+
+class LocalCluster(Cluster):
+    """Jobs on this machine, one queue for all notebooks of the user, no daemon.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept, see `default_home`.
+    grace
+        Seconds between SIGTERM and SIGKILL for jobs submitted here; None takes the configured.
+    log_page
+        Gives the web address of a job's log by its id, where a front end serves one.
+    """
+
+    name: ClassVar[str] = "local"
+
+    def __init__(
+        self,
+        home: Path | None = None,
+        *,
+        grace: float | None = None,
+        log_page: Callable[[str], str | None] | None = None,
+    ) -> None:
+        self.home = home or default_home()
+        self._grace = _GRACE if grace is None else grace
+        self._log_page = log_page
+        self._queue = Queue(self.home)
+        self._folded = Folded()
+        self._looked: dict[str, float] = {}
+
+    def check(self, spec: JobSpec) -> JobSpec:
+        """Refuse what this machine cannot do, and choose the number of GPUs where it is open."""
+        return check_spec(spec, inventory())
+
+    def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:
+        """Put the job on record and in the queue; return its id.
+
+        Raises
+        ------
+        SubmissionError
+            As `check` says; or a path is missing, or the disk is full. Nothing is left behind.
+        ClusterError
+            The queue is locked by a process that is stopped.
+        """
+        found = inventory()
+        spec = check_spec(spec, found)
+        paths, lock = put_on_record(self.home, spec, bundle, workdir.absolute(), grace=self._grace)
+        if not spec.gpus:
+            launch.start(paths, {}, lock)
+            return paths.job_id
+        pool = tuple(device.id for device in found.devices)
+        self._enqueue(paths, Ticket(paths.job_id, spec.gpus, pool, spec.name), lock)
+        return paths.job_id
+
+    def _enqueue(self, paths: JobPaths, ticket: Ticket, lock: int) -> None:
+        try:
+            self._queue.add(ticket)
+        except BaseException as error:
+            shutil.rmtree(paths.root, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise SubmissionError(
+                    f"the queue cannot be written: {error.strerror or error}",
+                    where=str(self.home),
+                    fix="make room there, or let SUBMARINE_HOME name a folder with room",
+                ) from error
+            raise
+        finally:
+            os.close(lock)
+        try:
+            if self._queue.grant():
+                tell_waiting(paths, self._queue, JobStatus())
+        except (OSError, ClusterError):  # it is in the queue: whoever looks next sees to it
+            return
+        except KeyboardInterrupt:
+            with suppress(SubmarineError):
+                self.cancel(paths.job_id, "interrupted while it was submitted")
+            raise
+
+    def read(self, job_id: str, cursor: Cursor, *, limit: int = 1 << 20) -> Batch:
+        """Return at once what is new after `cursor`: at most `limit` bytes of logs.
+
+        Raises
+        ------
+        JobNotFoundError
+            There is no such job, or its folder was deleted.
+        JobError
+            `cursor` is no place in this job's stream.
+        """
+        with self._job(job_id) as paths:
+            tasks = [task.task for task in self._folded.status(paths).tasks]
+            batch = read_batch(paths, tasks, cursor, limit)
+            if not batch.items and not batch.ended and self._attend(paths):
+                batch = read_batch(paths, tasks, cursor, limit)
+            return batch
+
+    def status(self, job_id: str) -> JobStatus:
+        """Return the job as it stands; raises as `read` does."""
+        with self._job(job_id) as paths:
+            status = self._folded.status(paths)
+            if not status.state.final and self._attend(paths):
+                status = self._folded.status(paths)
+            return status
+
+    def cancel(self, job_id: str, reason: str = "") -> None:
+        """Ask the job to end: SIGTERM, grace, SIGKILL. Returns at once; no-op when it is over."""
+        self._ask_to_end(job_id, reason, kill=False)
+
+    def kill(self, job_id: str) -> None:
+        """End the job's processes at once (SIGKILL)."""
+        self._ask_to_end(job_id, "killed", kill=True)
+
+    def results(self, job_id: str) -> Path:
+        """Return the folder of the job's first task."""
+        with self._job(job_id) as paths:
+            return paths.task(self._folded.status(paths).tasks[0].task).root
+
+    def gpus(self) -> list[Gpu]:
+        """Return this machine's GPUs and who holds each; `Gpu.memory` in mebibytes.
+
+        Raises
+        ------
+        ConfigError
+            ``SUBMARINE_LOCAL_GPUS`` is no number.
+        """
+        devices = inventory().devices
+        holders = self._queue.holders([device.id for device in devices])
+        return [
+            Gpu(
+                id=device.id,
+                name=device.name,
+                host=machine.host(),
+                memory=device.memory and device.memory >> 20,
+                job_id=(holder := holders[device.id]) and (holder.job_id or None),
+            )
+            for device in devices
+        ]
+
+    def log_url(self, job_id: str) -> str | None:
+        """Return the web address of the job's log; None where no front end serves one."""
+        return self._log_page(job_id) if self._log_page else None
+
+    def _ask_to_end(self, job_id: str, reason: str, *, kill: bool) -> None:
+        with self._job(job_id) as paths:
+            if self._folded.status(paths).state.final:
+                return
+            cancelling.ask(paths, reason, kill=kill)
+            self._queue.cancel(job_id, reason)
+            if locks.is_free(paths.lock):
+                settle(paths, self._queue)
+
+    def _attend(self, paths: JobPaths) -> bool:
+        """See to a job that stands still; whether it has come on."""
+        if not locks.is_free(paths.lock):
+            return False
+        if self._queue.ahead(paths.job_id) is None:
+            return settle(paths, self._queue)
+        now = time.monotonic()
+        if now - self._looked.get(paths.job_id, 0.0) < _CARE:
+            return False
+        if len(self._looked) > _MOST_LOOKED:
+            self._looked.clear()
+        self._looked[paths.job_id] = now
+        with suppress(OSError, ClusterError):
+            self._queue.grant()
+            return tell_waiting(paths, self._queue, self._folded.status(paths))
+        return False
+
+    @contextmanager
+    def _job(self, job_id: str) -> Iterator[JobPaths]:
+        """Give a job's files; turn what goes wrong with them into our words."""
+        paths = JobPaths(self.home, job_id)
+        try:
+            yield paths
+        except OSError as error:
+            if not paths.root.exists():
+                raise JobNotFoundError(
+                    f"the job is not on record: there is no folder {paths.root} (deleted?)",
+                    job_id=job_id,
+                    fix="see `submarine job list`",
+                ) from error
+            raise JobError(
+                f"the job's folder cannot be used: {error}",
+                job_id=job_id,
+                fix=f"see whether {paths.root} is yours and its disk has room",
+            ) from error

@@ -1,0 +1,110 @@
+"""How a task ended, in words: exit status and ``outcome.json`` in, state and reason out."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from submarine_engine.events import Moment
+from submarine_engine.history import TaskPaths, read_json
+from submarine_engine.job import JobState
+
+_LONGEST_MESSAGE = 300
+_LITTLE_ROOM = 1 << 20
+_CANNOT_RUN = 127
+
+_SIGNALS = {
+    signal.SIGSEGV: "it touched memory that is not its own (segmentation fault)",
+    signal.SIGABRT: "it gave up by abort()",
+    signal.SIGBUS: "memory that it had mapped is gone (a full disk or /dev/shm, most likely)",
+    signal.SIGILL: "it ran an instruction that this processor does not have",
+    signal.SIGFPE: "an arithmetic error in native code",
+    signal.SIGTERM: "somebody asked it to end",
+    signal.SIGKILL: "somebody killed it from outside",
+}
+
+
+class Ending(NamedTuple):
+    """What a task leaves behind; `outcome` is empty where the runtime wrote none."""
+
+    exit_code: int
+    outcome: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """The outcome's kind, empty where there is none."""
+        return str(self.outcome.get("kind", ""))
+
+    def returned_at(self, started: Moment, ended: Moment) -> Moment | None:
+        """Return when the function returned or raised, within the task's life; None if never."""
+        if self.kind not in ("returned", "raised"):
+            return None
+        try:
+            wall, mono = map(float, self.outcome["returned_at"])
+        except (KeyError, TypeError, ValueError):
+            return ended
+        return Moment(wall, min(max(mono, started.mono), ended.mono))
+
+
+def read_outcome(task: TaskPaths) -> Mapping[str, Any]:
+    """Return ``outcome.json``, empty where there is none that can be read."""
+    try:
+        outcome = read_json(task.outcome)
+    except (OSError, ValueError):
+        return {}
+    return outcome if isinstance(outcome, dict) else {}
+
+
+def judge(ending: Ending, folder: Path, *, oom_killed: bool) -> tuple[JobState, str]:
+    """Return the job's final state and why, for a task that nobody ended on purpose.
+
+    Parameters
+    ----------
+    folder
+        The job's folder: a full disk explains much.
+    oom_killed
+        Whether the kernel has ended a process for lack of memory meanwhile.
+    """
+    code = ending.exit_code
+    if code == 0 and ending.kind in ("returned", "exited"):
+        return JobState.SUCCEEDED, ""
+    if ending.kind == "raised":
+        return JobState.FAILED, _raised(ending.outcome)
+    return JobState.FAILED, _in_words(code, ending.kind, oom_killed=oom_killed) + _disk(folder)
+
+
+def _raised(outcome: Mapping[str, Any]) -> str:
+    error = outcome.get("error")
+    if not isinstance(error, dict):
+        return "the job's code raised an error"
+    message = str(error.get("message") or "").strip().partition("\n")[0]
+    text = f"{error.get('type')}: {message}" if message else str(error.get("type"))
+    return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
+
+
+def _in_words(code: int, kind: str, *, oom_killed: bool) -> str:
+    if code >= 0:
+        if code == _CANNOT_RUN and not kind:
+            return "the job's program could not be run; its log says why"
+        how = "" if kind else ", without a last word from Python (os._exit?)"
+        return f"exited with code {code}{how}"
+    try:
+        number = signal.Signals(-code)
+    except ValueError:
+        return f"ended by signal {-code}"
+    why = _SIGNALS.get(number, "")
+    if number is signal.SIGKILL and oom_killed:
+        why = "the kernel ended it: the machine had no memory left"
+    return f"ended by {number.name}" + (f": {why}" if why else "")
+
+
+def _disk(folder: Path) -> str:
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return ""
+    full = room.f_bavail * room.f_frsize < _LITTLE_ROOM
+    return f"; the disk that holds {folder} is full" if full else ""

@@ -1,0 +1,137 @@
+"""The GPUs of this machine: found through NVML, or declared by ``SUBMARINE_LOCAL_GPUS``."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from submarine_engine.errors import ConfigError
+
+DECLARATION = "SUBMARINE_LOCAL_GPUS"
+
+_MOST = 1024
+_FRESH = 60.0
+_INSTALL = "pip install 'submarine-notebook[gpu]'"
+_found: tuple[float, Inventory] | None = None
+
+
+class Device(NamedTuple):
+    """One GPU, or one slice of a GPU (MIG); `memory` in bytes, None where it is not known."""
+
+    id: str
+    name: str
+    memory: int | None = None
+
+
+class Inventory(NamedTuple):
+    """The GPUs that may be used; `problem` says in words why there may be more."""
+
+    devices: tuple[Device, ...]
+    problem: str = ""
+
+
+def inventory(environment: Mapping[str, str] = os.environ) -> Inventory:
+    """Return the GPUs that this process may give to jobs.
+
+    A declaration wins: its GPUs are called ``0``, ``1``, …. Else NVML tells, asked once a minute
+    at most, and an outer ``CUDA_VISIBLE_DEVICES`` is honoured.
+
+    Raises
+    ------
+    ConfigError
+        ``SUBMARINE_LOCAL_GPUS`` is no number.
+    """
+    declared = environment.get(DECLARATION, "").strip()
+    if declared:
+        return Inventory(tuple(Device(str(i), "declared GPU") for i in range(_count(declared))))
+    found = _ask_once()
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return found
+    return found._replace(devices=_visible(found.devices, visible))
+
+
+def _count(declared: str) -> int:
+    if not (declared.isascii() and declared.isdecimal()) or int(declared[:6]) > _MOST:
+        raise ConfigError(
+            f"{declared!r} is no number of GPUs",
+            where=f"environment variable {DECLARATION}",
+            fix=f"set it to a whole number from 0 to {_MOST}, or unset it",
+        )
+    return int(declared)
+
+
+def _visible(devices: Sequence[Device], visible: str) -> tuple[Device, ...]:
+    """Choose as CUDA does: by index or start of the UUID, up to the first that is not there."""
+    chosen: list[Device] = []
+    for word in filter(None, (word.strip() for word in visible.split(","))):
+        if word.isdecimal():
+            matches = list(devices[int(word) : int(word) + 1])
+        else:
+            matches = [device for device in devices if device.id.startswith(word)]
+        if len(matches) != 1 or matches[0] in chosen:
+            break
+        chosen += matches
+    return tuple(chosen)
+
+
+def _ask_once() -> Inventory:
+    global _found  # noqa: PLW0603 - starting NVML takes up to a second
+    if _found is None or time.monotonic() - _found[0] > _FRESH:
+        _found = time.monotonic(), _ask()
+    return _found[1]
+
+
+def _ask() -> Inventory:
+    try:
+        import pynvml  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        if Path("/dev/nvidiactl").exists():
+            return Inventory((), f"this machine has NVIDIA GPUs, but NVML is missing: {_INSTALL}")
+        return Inventory(())
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+        if error.value in absent and not Path("/dev/nvidiactl").exists():
+            return Inventory(())  # a machine without GPUs
+        return Inventory((), f"NVML does not start: {error}")
+    try:
+        return Inventory(tuple(_devices(pynvml)))
+    except pynvml.NVMLError as error:
+        return Inventory((), f"NVML does not answer: {error}")
+    finally:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def _devices(nvml: Any) -> Iterator[Device]:  # noqa: ANN401 - a module without types
+    for index in range(nvml.nvmlDeviceGetCount()):
+        whole = nvml.nvmlDeviceGetHandleByIndex(index)
+        name = _text(nvml.nvmlDeviceGetName(whole))
+        for handle in list(_slices(nvml, whole)) or [whole]:
+            memory = None
+            with suppress(nvml.NVMLError):  # GPUs that share the machine's memory have none to tell
+                memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+            yield Device(_text(nvml.nvmlDeviceGetUUID(handle)), name, memory)
+
+
+def _slices(nvml: Any, whole: Any) -> Iterator[Any]:  # noqa: ANN401 - likewise
+    """Yield the MIG devices of a GPU that is divided, nothing for one that is not."""
+    try:
+        divided, _ = nvml.nvmlDeviceGetMigMode(whole)
+    except nvml.NVMLError:  # a GPU that cannot be divided
+        return
+    if divided != nvml.NVML_DEVICE_MIG_ENABLE:
+        return
+    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(whole)):
+        with suppress(nvml.NVMLError):  # not every place holds a device
+            yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole, index)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

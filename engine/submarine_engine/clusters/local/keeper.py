@@ -1,0 +1,47 @@
+"""The keeper: grants leases while tickets wait, and ends when none is left.
+
+What a supervisor gives back it grants at once by itself. The keeper is there for everything else:
+a holder that was killed, a GPU that a leftover process held, a job whose supervisor is gone.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from submarine_engine.clusters.local.processes import reap
+from submarine_engine.clusters.local.settle import settle
+from submarine_engine.clusters.local.tickets import Queue
+from submarine_engine.errors import JobNotFoundError
+from submarine_engine.history import JobPaths
+
+_INTERVAL = 0.2
+_CARE = 10
+
+
+def main(arguments: list[str]) -> None:
+    """Run a keeper: the home of all jobs, and the descriptor that holds the keeper's lock."""
+    home = Path(arguments[0])
+    lock = int(arguments[1])
+    queue = Queue(home)
+    turn = 0
+    while True:
+        if not queue.grant(keep=False) and queue.leave_if_empty(lock):
+            return
+        if turn % _CARE == 0:
+            _settle_holders(home, queue)
+        turn += 1
+        time.sleep(_INTERVAL)
+        reap()
+
+
+def _settle_holders(home: Path, queue: Queue) -> None:
+    """End what is left of jobs that hold GPUs and have lost their supervisor."""
+    first = queue.tickets()[:1]
+    for holder in queue.holders(first[0].pool).values() if first else ():
+        if holder is None:
+            continue
+        try:
+            settle(JobPaths(home, holder.job_id), queue)
+        except (JobNotFoundError, OSError):
+            continue

@@ -1,0 +1,149 @@
+"""From a job on record to a supervisor that runs it.
+
+``launch.json`` holds what the supervisor needs, the user's environment with it. It is there from
+submission until the task runs, and no longer: so it also tells whether the job has begun.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from submarine_engine.clusters.local import cancelling, locks, machine
+from submarine_engine.clusters.local.environment import gpu_environment
+from submarine_engine.clusters.local.journal import Journal, read_events
+from submarine_engine.clusters.local.processes import spawn
+from submarine_engine.events import CancelRequested, Event, Finished, Granted
+from submarine_engine.history import JobPaths, read_json
+from submarine_engine.job import JobState
+
+MAIN = Path(__file__).with_name("__main__.py")
+
+_PATIENCE = 1.0
+
+
+def launch_file(paths: JobPaths) -> Path:
+    """Return the path of the job's ``launch.json``."""
+    return paths.root / "launch.json"
+
+
+def driver_command(python: str) -> list[str]:
+    """Return the words that start this folder's ``__main__`` lean, see there."""
+    return [python, "-I", "-S", str(MAIN)]
+
+
+def start(paths: JobPaths, leases: Mapping[str, int], lock: int | None = None) -> None:
+    """Grant a job its GPUs and start its supervisor; nothing where it has begun or is gone.
+
+    Whatever stands in the way becomes the job's end, said in words.
+
+    Parameters
+    ----------
+    leases
+        Locked descriptors by GPU id.
+    lock
+        The supervisor's lock of the job, where the caller holds it; closed here.
+    """
+    if lock is None:
+        try:
+            lock = locks.take(paths.lock, wait=_PATIENCE)
+        except OSError:  # the folder is gone
+            return
+    if lock is None:  # its supervisor lives
+        return
+    try:
+        launch = read_json(launch_file(paths))
+        record = read_json(paths.record)
+        if launch and record:
+            _start(paths, record, launch, leases, lock)
+    except (OSError, ValueError) as error:
+        _give_up(paths, f"the job could not be started: {error}")
+    finally:
+        os.close(lock)
+
+
+def _start(
+    paths: JobPaths,
+    record: Mapping[str, Any],
+    launch: Mapping[str, Any],
+    leases: Mapping[str, int],
+    lock: int,
+) -> None:
+    if (wanted := cancelling.wanted(paths)) is not None:
+        end_unstarted(paths, wanted.reason)
+        return
+    task = launch["task"]
+    files = paths.task(task)
+    journal = Journal(paths, record)
+    try:
+        attempt = 1 + sum(isinstance(event, Granted) for event, _ in read_events(paths.events)[0])
+        journal.append(
+            Granted(
+                task=task,
+                host=machine.host(),
+                container=f"{paths.job_id[-5:]}-{attempt}",
+                gpus=tuple(leases),
+                attempt=attempt,
+            )
+        )
+    finally:
+        journal.close()
+    logs = [
+        os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        for path in (files.stdout, files.stderr)
+    ]
+    try:
+        held = list(leases.values())
+        # The order of `supervisor.main`.
+        arguments = [
+            str(paths.root.parents[1]),
+            paths.job_id,
+            task,
+            str(launch["grace"]),
+            *(str(descriptor) for descriptor in (lock, *logs)),
+            ",".join(map(str, held)),
+            *launch["command"],
+        ]
+        environment = {**launch["environment"], **gpu_environment(tuple(leases))}
+        spawn(
+            [*driver_command(launch["python"]), "supervise", *arguments],
+            environment,
+            log=paths.supervisor_log,
+            keep=[lock, *logs, *held],
+        )
+    finally:
+        for descriptor in logs:
+            os.close(descriptor)
+
+
+def _give_up(paths: JobPaths, reason: str) -> None:
+    # Where even this fails, a reader finds the job without a supervisor and says that it is lost.
+    with suppress(OSError, ValueError):
+        _finish(paths, Finished(state=JobState.FAILED, reason=reason))
+
+
+def end_unstarted(paths: JobPaths, reason: str) -> None:
+    """Write that a job was cancelled before it began; the caller holds the supervisor's lock.
+
+    Raises
+    ------
+    OSError
+        The disk is full or the folder is gone.
+    """
+    finished = Finished(state=JobState.CANCELLED, reason=reason or "cancelled in the queue")
+    _finish(paths, CancelRequested(reason=reason), finished)
+
+
+def _finish(paths: JobPaths, *events: Event) -> None:
+    record = read_json(paths.record)
+    if record is None:
+        return
+    journal = Journal(paths, record)
+    try:
+        journal.append_last(*events)
+    finally:
+        journal.close()
+    launch_file(paths).unlink(missing_ok=True)

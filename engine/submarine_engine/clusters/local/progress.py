@@ -1,0 +1,88 @@
+"""A task's progress: what it says itself, else what its log shows."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from submarine_engine.events import Progressed
+from submarine_engine.history import TaskPaths, read_json
+
+_TAIL = 4096
+_SHORTEST = 0.5
+_SHARE = 1000
+_LONGEST_MESSAGE = 200
+
+
+class Progress:
+    """Looks at a task now and then, and tells what is new.
+
+    The longer a job runs the rarer: a thousandth of its age apart, so that a week of progress is
+    some thousand events.
+
+    Parameters
+    ----------
+    task
+        The task's files.
+    """
+
+    def __init__(self, task: TaskPaths) -> None:
+        self._task = task
+        self._began = self._told_at = time.monotonic()
+        self._seen: dict[Path, tuple[int, int]] = {}
+        self._told: tuple[float, str] | None = None
+        self._explicit = False
+
+    def look(self) -> Progressed | None:
+        """Return the task's progress where it is new and time to tell it."""
+        now = time.monotonic()
+        if now - self._told_at < max(_SHORTEST, (now - self._began) / _SHARE):
+            return None
+        found = self._said() or (None if self._explicit else self._shown())
+        if found is None or found == self._told:
+            return None
+        self._told, self._told_at = found, now
+        fraction, message = found
+        return Progressed(task=self._task.root.name, fraction=fraction, message=message)
+
+    def _said(self) -> tuple[float, str] | None:
+        if not self._changed(self._task.progress):
+            return None
+        try:
+            data = read_json(self._task.progress) or {}
+            fraction, message = float(data["fraction"]), str(data.get("message") or "")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        if not 0 <= fraction <= 1:  # NaN too
+            return None
+        self._explicit = True
+        return fraction, message[:_LONGEST_MESSAGE]
+
+    def _shown(self) -> tuple[float, str] | None:
+        from submarine_runtime.recognise import recognise  # noqa: PLC0415 - few jobs come here
+
+        for log in (self._task.stderr, self._task.stdout):
+            if self._changed(log) and (found := recognise(_tail(log))):
+                return found[0], found[1][:_LONGEST_MESSAGE]
+        return None
+
+    def _changed(self, path: Path) -> bool:
+        try:
+            status = path.stat()
+        except OSError:
+            return False
+        version = (status.st_mtime_ns, status.st_size)
+        if self._seen.get(path) == version:
+            return False
+        self._seen[path] = version
+        return True
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            return file.read(_TAIL).decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,110 @@
+"""The last word of a job whose supervisor could not say it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from submarine_engine.clusters.local import locks, machine
+from submarine_engine.clusters.local.ending import Ending, read_outcome
+from submarine_engine.clusters.local.journal import Journal, read_events
+from submarine_engine.clusters.local.launch import launch_file
+from submarine_engine.clusters.local.processes import end_leftovers
+from submarine_engine.clusters.local.tickets import Queue
+from submarine_engine.events import Event, Exited, Finished, Moment, Released, Returned
+from submarine_engine.history import JobPaths, read_json
+from submarine_engine.job import JobState
+from submarine_engine.lifecycle import JobStatus, TaskStatus, fold
+
+_LOST = "its supervisor vanished without a last word (killed, or out of memory)"
+_REBOOT = "the machine was started anew while the job was on"
+_NEVER_BEGUN = "the process that submitted it was killed before the job was in the queue"
+_PATIENCE = 2.0
+
+
+def settle(paths: JobPaths, queue: Queue) -> bool:
+    """End a job that nobody watches any more, and say so in its events.
+
+    What is left of its processes is killed. A job whose function had returned has its result, and
+    counts as succeeded; any other is lost.
+
+    Returns
+    -------
+    bool
+        Whether the job was without a supervisor and is settled now.
+
+    Raises
+    ------
+    OSError
+        The job's folder cannot be read or written.
+    """
+    if queue.ahead(paths.job_id) is not None:
+        return False
+    signature = _signature(paths)
+    lock = locks.take(paths.lock)
+    if lock is None:
+        return False
+    try:
+        record = read_json(paths.record)
+        # The queue once more: until a moment ago the submitter may have held the lock.
+        if record is None or record["host"] != machine.host() or queue.ahead(paths.job_id):
+            return False
+        status = fold(event for event, _ in read_events(paths.events)[0])
+        if status.state.final:
+            return False
+        rebooted = record.get("boot") != machine.boot_id()
+        if not rebooted:
+            _end_leftovers(paths, signature)
+        journal = Journal(paths, record)
+        try:
+            journal.append_last(*_last_events(paths, status, rebooted=rebooted))
+        finally:
+            journal.close()
+        launch_file(paths).unlink(missing_ok=True)
+    finally:
+        os.close(lock)
+    return True
+
+
+def _signature(paths: JobPaths) -> Mapping[str, Any]:
+    with suppress(OSError, ValueError):
+        signature = read_json(paths.lock)
+        if isinstance(signature, dict):
+            return signature
+    return {}
+
+
+def _end_leftovers(paths: JobPaths, signature: Mapping[str, Any]) -> None:
+    session, began = signature.get("session"), signature.get("session_start")
+    limit = time.monotonic() + _PATIENCE
+    while end_leftovers(paths.job_id, session, began) and time.monotonic() < limit:
+        time.sleep(0.01)
+
+
+def _last_events(paths: JobPaths, status: JobStatus, *, rebooted: bool) -> list[Event]:
+    reason = _REBOOT if rebooted else _LOST
+    if not any(task.held for task in status.tasks):
+        reason = _REBOOT if rebooted else _NEVER_BEGUN
+    state = JobState.CANCELLED if status.cancelling else JobState.LOST
+    events: list[Event] = []
+    for task in status.tasks:
+        if task.held is None:
+            continue
+        ending = Ending(0, read_outcome(paths.task(task.task)))
+        if ending.kind == "returned":
+            state, reason = JobState.SUCCEEDED, f"returned, but {_LOST}"
+        events += _last_of_task(task, ending, reason)
+    return [*events, Finished(state=state, reason=reason)]
+
+
+def _last_of_task(task: TaskStatus, ending: Ending, reason: str) -> list[Event]:
+    now = Moment.now()
+    returned = ending.returned_at(task.busy or now, now)
+    code = 0 if ending.kind == "returned" else -9
+    events: list[Event] = [Returned(task=task.task, at=returned)] if returned else []
+    if not task.state.final:
+        events.append(Exited(task=task.task, exit_code=code, reason=reason))
+    return [*events, Released(task=task.task)]

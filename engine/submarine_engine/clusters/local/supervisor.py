@@ -1,0 +1,69 @@
+"""The first half of a supervisor: it starts the task, before anything heavy is imported.
+
+A job's first line waits for nothing but this; the second half, `watch`, is imported while the
+task's Python comes up.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+
+TYPE_CHECKING = False  # `typing` is not worth its time here
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_SIGKILL = 9
+_CANNOT_RUN = 127
+
+
+def main(arguments: list[str]) -> None:
+    """Run a supervisor; `launch` says the order of the arguments."""
+    home, job_id, task, grace, lock, out, error, leases, *command = arguments
+    logs = (int(out), int(error))
+    held = [int(descriptor) for descriptor in leases.split(",") if descriptor]
+    for descriptor in (int(lock), *logs, *held):
+        os.set_inheritable(descriptor, False)  # the task alone gets what is its own
+    # Whatever loses its parent becomes this process's child, so that nothing outlives the job.
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    started = (time.time(), time.monotonic())
+    supervisor = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become_task(command, logs, held, prctl, supervisor)
+    for descriptor in logs:
+        os.close(descriptor)
+    # imported late: see above
+    from submarine_engine.clusters.local.watch import watch  # noqa: PLC0415
+
+    watch(home, job_id, task, pid, started=started, leases=held, grace=float(grace))
+
+
+def _become_task(
+    command: list[str],
+    logs: tuple[int, int],
+    held: list[int],
+    prctl: Callable[..., int],
+    supervisor: int,
+) -> None:
+    """Turn this forked process into the task, in a session of its own."""
+    try:
+        os.setsid()
+        prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+        if os.getppid() != supervisor:  # it went before the line above
+            os._exit(_CANNOT_RUN)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(logs[0], 1)
+        os.dup2(logs[1], 2)
+        for descriptor in held:
+            os.set_inheritable(descriptor, True)
+        environment = {key: value for key, value in os.environ.items() if key != "SUBMARINE_DRIVER"}
+        os.execve(command[0], command, environment)  # noqa: S606 - no shell on purpose
+    except OSError as error:
+        os.write(2, f"cannot run {command[0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(_CANNOT_RUN)

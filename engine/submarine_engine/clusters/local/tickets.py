@@ -1,0 +1,188 @@
+"""The queue of a machine: first come first served, all of a job's GPUs or none.
+
+The whole queue is one small file, a line a ticket, replaced at each change. Who changes it holds
+``queue.lock``. Whoever looks may grant what can be granted: the submitter, a supervisor that has
+just given its GPUs back, and the keeper, which lives only while tickets wait and sees what falls
+free otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+from submarine_engine.clusters.local import launch, locks, machine
+from submarine_engine.clusters.local.leases import Holder, Leases, release
+from submarine_engine.clusters.local.processes import spawn
+from submarine_engine.errors import JobNotFoundError
+from submarine_engine.history import JobPaths, make_private, write_aside
+
+
+class Ticket(NamedTuple):
+    """A job's place in the queue: it waits for `gpus` of the GPUs in `pool`."""
+
+    job_id: str
+    gpus: int
+    pool: tuple[str, ...]
+    name: str
+
+
+class Queue:
+    """The queue of this machine.
+
+    Parameters
+    ----------
+    home
+        Where all jobs are kept; machines that share it have a queue each.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._folder = home / "hosts" / machine.host()
+        self._file = self._folder / "queue"
+        self._seen: tuple[tuple[int, int, int], list[Ticket]] | None = None
+        self.leases = Leases(self._folder / "gpus")
+
+    def add(self, ticket: Ticket) -> None:
+        """Put a ticket at the end.
+
+        Raises
+        ------
+        OSError
+            The disk is full; the queue is as before.
+        ClusterError
+            The queue is locked, see `locks.held`.
+        """
+        make_private(self._folder)
+        with self._lock():
+            self._write([*self.tickets(), ticket])
+
+    def tickets(self) -> list[Ticket]:
+        """Return all tickets in their order."""
+        try:
+            status = self._file.stat()
+            version = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if self._seen is None or self._seen[0] != version:
+                self._seen = version, _parse(self._file.read_text())
+        except FileNotFoundError:
+            return []
+        return self._seen[1]
+
+    def ahead(self, job_id: str) -> int | None:
+        """Return how many tickets are before a job's; None where it has none."""
+        ids = [ticket.job_id for ticket in self.tickets()]
+        return ids.index(job_id) if job_id in ids else None
+
+    def cancel(self, job_id: str, reason: str) -> bool:
+        """End a job that waits, and take its ticket away; False where it does not wait.
+
+        Raises
+        ------
+        ClusterError, OSError
+            As `add`.
+        """
+        if self.ahead(job_id) is None:
+            return False
+        with self._lock():
+            rest = [ticket for ticket in self.tickets() if ticket.job_id != job_id]
+            if len(rest) == len(self.tickets()):
+                return False
+            paths = JobPaths(self._home, job_id)
+            lock = locks.take(paths.lock, wait=1.0)
+            if lock is None:  # it has just begun
+                return False
+            try:
+                launch.end_unstarted(paths, reason)
+            finally:
+                os.close(lock)
+            self._write(rest)
+        return True
+
+    def grant(self, *, keep: bool = True) -> bool:
+        """Start every job at the head of the queue whose GPUs are free.
+
+        Parameters
+        ----------
+        keep
+            Make sure that a keeper lives where tickets are left.
+
+        Returns
+        -------
+        bool
+            Whether tickets are left.
+        """
+        if not self.tickets():
+            return False
+        with self._lock():
+            while self.tickets() and self._grant_first():
+                self._write(self.tickets()[1:])
+            left = bool(self.tickets())
+            if left and keep:
+                self._keep()
+        return left
+
+    def holders(self, pool: Iterable[str]) -> dict[str, Holder | None]:
+        """Return who holds each GPU of `pool`, None where it is free."""
+        make_private(self._folder)
+        with self._lock():
+            return self.leases.holders(tuple(pool))
+
+    def leave_if_empty(self, keeper_lock: int) -> bool:
+        """Let a keeper go: nobody can add a ticket between its look and its leave."""
+        with self._lock():
+            if self.tickets():
+                return False
+            os.close(keeper_lock)
+            return True
+
+    def _grant_first(self) -> bool:
+        """Start the first ticket's job; whether the ticket is done with."""
+        ticket = self.tickets()[0]
+        try:
+            paths = JobPaths(self._home, ticket.job_id)
+        except JobNotFoundError:
+            return True
+        if not launch.launch_file(paths).exists():  # begun by a granter that was killed, or gone
+            return True
+        holder = Holder(ticket.job_id, ticket.name)
+        taken = self.leases.take(ticket.pool, ticket.gpus, holder)
+        if taken is None:
+            return False
+        try:
+            launch.start(paths, taken)
+        finally:
+            release(taken)
+        return True
+
+    def _keep(self) -> None:
+        lock = locks.take(self._folder / "keeper.lock")
+        if lock is None:
+            return
+        try:
+            spawn(
+                [*launch.driver_command(sys.executable), "keep", str(self._home), str(lock)],
+                os.environ,
+                log=self._folder / "keeper.log",
+                keep=[lock],
+            )
+        finally:
+            os.close(lock)
+
+    def _lock(self) -> AbstractContextManager[None]:
+        return locks.held(self._folder / "queue.lock")
+
+    def _write(self, tickets: list[Ticket]) -> None:
+        lines = (f"{t.job_id} {t.gpus} {','.join(t.pool)} {t.name}\n" for t in tickets)
+        write_aside(self._file, "".join(lines).encode())
+
+
+def _parse(text: str) -> list[Ticket]:
+    tickets = []
+    for line in text.splitlines():
+        job_id, gpus, pool, name = line.split(" ")
+        tickets.append(Ticket(job_id, int(gpus), tuple(pool.split(",")), name))
+    return tickets
