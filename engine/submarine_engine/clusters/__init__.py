@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from submarine_engine.errors import ConfigError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
     from submarine_engine.clusters.base import Cluster
 
 
 def cluster_names() -> list[str]:
     """Return the names that `open_cluster` knows."""
-    return sorted({"local", *(point.name for point in entry_points(group="submarine.clusters"))})
+    return sorted({"local", *(point.name for point in _entry_points())})
 
 
 def open_cluster(name: str = "local") -> Cluster:
@@ -28,10 +29,17 @@ def open_cluster(name: str = "local") -> Cluster:
         from submarine_engine.clusters.local import LocalCluster  # noqa: PLC0415
 
         return LocalCluster()
-    for point in entry_points(group="submarine.clusters"):
+    for point in _entry_points():
         if point.name == name:
             kind: type[Cluster] = point.load()
             return kind()
     raise ConfigError(
         f"there is no cluster {name!r}", fix=f"choose one of {', '.join(cluster_names())}"
     )
+
+
+def _entry_points() -> EntryPoints:
+    # Late: every supervisor passes here, and this import is slower than the rest of it.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return entry_points(group="submarine.clusters")

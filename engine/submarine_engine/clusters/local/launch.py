@@ -20,7 +20,7 @@ from submarine_engine.events import CancelRequested, Event, Finished, Granted
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
 
-MAIN = Path(__file__).with_name("__main__.py")
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 _PATIENCE = 1.0
 
@@ -28,11 +28,6 @@ _PATIENCE = 1.0
 def launch_file(paths: JobPaths) -> Path:
     """Return the path of the job's ``launch.json``."""
     return paths.root / "launch.json"
-
-
-def driver_command(python: str) -> list[str]:
-    """Return the words that start this folder's ``__main__`` lean, see there."""
-    return [python, "-I", "-S", str(MAIN)]
 
 
 def start(paths: JobPaths, leases: Mapping[str, int], lock: int | None = None) -> None:
@@ -109,7 +104,7 @@ def _start(
         ]
         environment = {**launch["environment"], **gpu_environment(tuple(leases))}
         spawn(
-            [*driver_command(launch["python"]), "supervise", *arguments],
+            [launch["python"], "-I", "-S", str(_SUPERVISOR), *arguments],
             environment,
             log=paths.supervisor_log,
             keep=[lock, *logs, *held],

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -39,6 +38,8 @@ def spawn(
     OSError
         The program is not there, or the machine can start no more.
     """
+    import subprocess  # noqa: PLC0415 - most supervisors never start another, and it is slow
+
     reap()
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -1,6 +1,7 @@
 """The first half of a supervisor: it starts the task, before anything heavy is imported.
 
-A job's first line waits for nothing but this; the second half, `watch`, is imported while the
+A job's first line waits for nothing but this, so it runs by its path, outside the package, without
+site packages (``python -I -S supervisor.py …``). The second half, `watch`, is imported while the
 task's Python comes up.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import time
 
 TYPE_CHECKING = False  # `typing` is not worth its time here
@@ -37,8 +39,8 @@ def main(arguments: list[str]) -> None:
         _become_task(command, logs, held, prctl, supervisor)
     for descriptor in logs:
         os.close(descriptor)
-    # imported late: see above
-    from submarine_engine.clusters.local.watch import watch  # noqa: PLC0415
+    sys.path.insert(0, __file__.rsplit("/", 4)[0])
+    from submarine_engine.clusters.local.watch import watch  # noqa: PLC0415 - late, see above
 
     watch(home, job_id, task, pid, started=started, leases=held, grace=float(grace))
 
@@ -67,3 +69,7 @@ def _become_task(
         os.write(2, f"cannot run {command[0]}: {error.strerror}\n".encode())
     finally:
         os._exit(_CANNOT_RUN)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -21,6 +21,12 @@ from submarine_engine.clusters.local.processes import spawn
 from submarine_engine.errors import JobNotFoundError
 from submarine_engine.history import JobPaths, make_private, write_aside
 
+_ENGINE = Path(__file__).resolve().parents[3]
+_KEEP = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from submarine_engine.clusters.local.keeper import main; main(sys.argv[2:])"
+)
+
 
 class Ticket(NamedTuple):
     """A job's place in the queue: it waits for `gpus` of the GPUs in `pool`."""
@@ -164,7 +170,7 @@ class Queue:
             return
         try:
             spawn(
-                [*launch.driver_command(sys.executable), "keep", str(self._home), str(lock)],
+                [sys.executable, "-I", "-S", "-c", _KEEP, str(_ENGINE), str(self._home), str(lock)],
                 os.environ,
                 log=self._folder / "keeper.log",
                 keep=[lock],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import socket
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,11 +23,10 @@ class Wake:
 
     def __init__(self, bell: Path) -> None:
         self.asked_to_end = False
-        self._signals, sender = socket.socketpair()
-        self._sender = sender  # stays open as long as signals are written to it
+        self._signals, sender = os.pipe()
         for end in (self._signals, sender):
-            end.setblocking(False)
-        signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, *_ENDING):
             signal.signal(number, lambda *_: None)
         self._poll = select.poll()
@@ -44,8 +42,8 @@ class Wake:
     def wait(self, seconds: float) -> None:
         """Sleep until something happens, `seconds` at most."""
         ready = [descriptor for descriptor, _ in self._poll.poll(max(0, int(seconds * 1000)))]
-        if self._signals.fileno() in ready:
-            numbers = self._signals.recv(4096)
+        if self._signals in ready:
+            numbers = os.read(self._signals, 4096)
             self.asked_to_end = self.asked_to_end or any(s in numbers for s in _ENDING)
         if self._bell in ready:
             with suppress(OSError):

@@ -15,7 +15,6 @@ from submarine_engine.clusters.local.journal import Journal
 from submarine_engine.clusters.local.launch import launch_file
 from submarine_engine.clusters.local.processes import end_children, end_group, stat
 from submarine_engine.clusters.local.progress import Progress
-from submarine_engine.clusters.local.staging import sweep
 from submarine_engine.clusters.local.tickets import Queue
 from submarine_engine.clusters.local.wake import Wake
 from submarine_engine.errors import ClusterError
@@ -79,6 +78,8 @@ def watch(  # noqa: PLR0913 - all that the first half knows
             break
         time.sleep(1)
         written = watched.tell_end(exited, exited)
+    from submarine_engine.clusters.local.staging import sweep  # noqa: PLC0415 - it need not hurry
+
     with suppress(OSError):
         sweep(Path(home))
 
