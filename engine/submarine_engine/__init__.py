@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.job import JobSpec, JobState, Resources, Role, TaskState
     from submarine_engine.lifecycle import JobStatus, Ledger, TaskStatus
-    from submarine_engine.records import list_jobs, open_job
+    from submarine_engine.records import JobSummary, list_jobs, open_job
 
 __version__ = "0.1.0"
 
@@ -57,7 +57,7 @@ _MEMBERS = {
     "future": "Job",
     "job": "JobSpec JobState Resources Role TaskState",
     "lifecycle": "JobStatus Ledger TaskStatus",
-    "records": "list_jobs open_job",
+    "records": "JobSummary list_jobs open_job",
 }
 _HOMES = {name: module for module, names in _MEMBERS.items() for name in names.split()}
 
@@ -85,6 +85,7 @@ __all__ = [
     "JobSpec",
     "JobState",
     "JobStatus",
+    "JobSummary",
     "Ledger",
     "LogChunk",
     "Manifest",
