@@ -83,7 +83,12 @@ class Renderer:
 
 
 def follow(
-    job: Job, renderer: Renderer, cursor: Cursor | None = None, *, interval: float = 0.1
+    job: Job,
+    renderer: Renderer,
+    cursor: Cursor | None = None,
+    *,
+    interval: float = 0.1,
+    wait: bool = True,
 ) -> JobStatus:
     r"""Show a job until it is over.
 
@@ -98,11 +103,14 @@ def follow(
         that the status is whole.
     interval
         Seconds.
+    wait
+        Whether to go on until the job is over; False shows what is there now, and calls
+        `Renderer.end` only where the job is over already.
 
     Returns
     -------
     JobStatus
-        As the job ended.
+        As the job ended, or as it stands.
 
     Raises
     ------
@@ -114,14 +122,17 @@ def follow(
     show = _Show(renderer, interval)
     start = Cursor(0, cursor.logs if cursor else {})
     try:
-        for item, _ in job.stream(start, idle=interval / 4):
+        for item, _ in job.stream(start, idle=interval / 4 if wait else 0):
             show.take(item)
+            if item is None and not wait:
+                break
     except SubmarineError:
         show.deliver()
         raise
     show.finish()
     status = show.status if show.status.state.final else job.status()
-    renderer.end(status)
+    if wait or status.state.final:
+        renderer.end(status)
     return status
 
 

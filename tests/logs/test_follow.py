@@ -48,7 +48,8 @@ class RecordedCluster(Cluster):
         return Batch(tuple(items), Cursor(number + 1, cursor.logs), ended)
 
     def status(self, job_id):
-        return fold(item for batch in self.batches for item in batch if not is_log(item))
+        read = self.batches[: len(self.cursors)]
+        return fold(item for batch in read for item in batch if not is_log(item))
 
     def check(self, spec):
         raise NotImplementedError
@@ -164,6 +165,15 @@ def test_what_was_read_is_shown_when_the_job_cannot_be_read_any_more():
         follow(job, recorder, interval=1000)
     assert "".join(recorder.of("stdout")) == "a\nb\n"
     assert not recorder.of("end")
+
+
+def test_without_waiting_it_stops_where_nothing_more_is_there():
+    recorder = Recorder()
+    job = Job(RecordedCluster([[*BEGIN, out(b"a\n")], [], [out(b"later", 2), *END]]), "x")
+    status = follow(job, recorder, wait=False)
+    assert recorder.of("stdout") == ["a\n"]
+    assert not recorder.of("end")
+    assert status.state is JobState.RUNNING
 
 
 class FloodCluster(RecordedCluster):
