@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def notebook_path(namespace: Mapping[str, object]) -> Path | None:
@@ -33,12 +30,6 @@ def notebook_path(namespace: Mapping[str, object]) -> Path | None:
         if isinstance(path, str) and path.endswith(".ipynb"):
             return Path(path).absolute()
     return _from_parent()
-
-
-def job_name(path: Path | None) -> str:
-    """Return a job name made from the notebook's name, ``job`` where there is none."""
-    name = _NOT_IN_A_NAME.sub("-", path.stem if path else "").strip("-._")
-    return name[:64] or "job"
 
 
 def _from_parent() -> Path | None:

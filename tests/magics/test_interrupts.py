@@ -1,0 +1,50 @@
+"""The first interrupt is held back, the second is not."""
+
+import os
+import signal
+import threading
+
+import pytest
+from submarine_magics.interrupts import held_interrupts
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_first_interrupt_is_remembered_only():
+    with held_interrupts() as held:
+        assert not held.pending
+        interrupt()
+        assert held.pending
+
+
+def test_the_second_interrupt_raises():
+    with held_interrupts():
+        interrupt()
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+
+
+def test_interrupts_are_given_back_however_it_ends():
+    former = signal.getsignal(signal.SIGINT)
+    with pytest.raises(ValueError, match="x"), held_interrupts():
+        raise ValueError("x")
+    assert signal.getsignal(signal.SIGINT) is former
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+
+
+def test_another_thread_holds_nothing():
+    seen = []
+
+    def work():
+        with held_interrupts() as held:
+            seen.append(held.pending)
+
+    former = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [False]
+    assert signal.getsignal(signal.SIGINT) is former
