@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,12 +13,13 @@ from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu
 from submarine_engine.clusters.local import cancelling, launch, locks, machine
 from submarine_engine.clusters.local.checks import check_spec
 from submarine_engine.clusters.local.folded import Folded
-from submarine_engine.clusters.local.gpus import inventory
+from submarine_engine.clusters.local.gpus import Inventory, inventory
 from submarine_engine.clusters.local.reader import read_batch
 from submarine_engine.clusters.local.settle import settle
 from submarine_engine.clusters.local.staging import put_on_record
 from submarine_engine.clusters.local.tickets import Queue, Ticket
-from submarine_engine.clusters.local.waiting import tell_waiting
+from submarine_engine.clusters.local.waiting import seen_waiting, tell_waiting
+from submarine_engine.config import load_config
 from submarine_engine.errors import (
     ClusterError,
     JobError,
@@ -33,10 +33,6 @@ from submarine_engine.lifecycle import JobStatus
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
     from submarine_engine.job import JobSpec
-
-_GRACE = 5.0
-_CARE = 0.5
-_MOST_LOOKED = 1000
 
 
 class LocalCluster(Cluster):
@@ -62,15 +58,14 @@ class LocalCluster(Cluster):
         log_page: Callable[[str], str | None] | None = None,
     ) -> None:
         self.home = home or default_home()
-        self._grace = _GRACE if grace is None else grace
+        self._grace = grace
         self._log_page = log_page
         self._queue = Queue(self.home)
         self._folded = Folded()
-        self._looked: dict[str, float] = {}
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what this machine cannot do, and choose the number of GPUs where it is open."""
-        return check_spec(spec, inventory())
+        return check_spec(spec, self._inventory())
 
     def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:
         """Put the job on record and in the queue; return its id.
@@ -82,9 +77,10 @@ class LocalCluster(Cluster):
         ClusterError
             The queue is locked by a process that is stopped.
         """
-        found = inventory()
+        found = self._inventory()
         spec = check_spec(spec, found)
-        paths, lock = put_on_record(self.home, spec, bundle, workdir.absolute(), grace=self._grace)
+        grace = load_config({"grace": self._grace}).value("grace")
+        paths, lock = put_on_record(self.home, spec, bundle, workdir.absolute(), grace=grace)
         if not spec.gpus:
             launch.start(paths, {}, lock)
             return paths.job_id
@@ -137,8 +133,14 @@ class LocalCluster(Cluster):
         """Return the job as it stands; raises as `read` does."""
         with self._job(job_id) as paths:
             status = self._folded.status(paths)
-            if not status.state.final and self._attend(paths):
-                status = self._folded.status(paths)
+            if status.state.final or not locks.is_free(paths.lock):
+                return status
+            if paths.job_id not in self._queue.tickets():
+                settle(paths, self._queue)
+                return self._folded.status(paths)
+            with suppress(OSError, ClusterError):  # a queue that is locked hides only the place
+                self._queue.care()
+                status = seen_waiting(self._queue, paths.job_id, self._folded.status(paths))
             return status
 
     def cancel(self, job_id: str, reason: str = "") -> None:
@@ -162,7 +164,7 @@ class LocalCluster(Cluster):
         ConfigError
             ``SUBMARINE_LOCAL_GPUS`` is no number.
         """
-        devices = inventory().devices
+        devices = self._inventory().devices
         holders = self._queue.holders([device.id for device in devices])
         return [
             Gpu(
@@ -189,21 +191,18 @@ class LocalCluster(Cluster):
                 settle(paths, self._queue)
 
     def _attend(self, paths: JobPaths) -> bool:
-        """See to a job that stands still; whether it has come on."""
+        """See to a job that tells nothing new; whether it does now."""
         if not locks.is_free(paths.lock):
             return False
-        if self._queue.ahead(paths.job_id) is None:
+        if paths.job_id not in self._queue.tickets():
             return settle(paths, self._queue)
-        now = time.monotonic()
-        if now - self._looked.get(paths.job_id, 0.0) < _CARE:
-            return False
-        if len(self._looked) > _MOST_LOOKED:
-            self._looked.clear()
-        self._looked[paths.job_id] = now
         with suppress(OSError, ClusterError):
-            self._queue.grant()
+            self._queue.care()
             return tell_waiting(paths, self._queue, self._folded.status(paths))
         return False
+
+    def _inventory(self) -> Inventory:
+        return inventory(load_config().value("local_gpus"))
 
     @contextmanager
     def _job(self, job_id: str) -> Iterator[JobPaths]:

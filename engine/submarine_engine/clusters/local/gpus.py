@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from submarine_engine.errors import ConfigError
-
 DECLARATION = "SUBMARINE_LOCAL_GPUS"
 
-_MOST = 1024
 _FRESH = 60.0
 _INSTALL = "pip install 'submarine-notebook[gpu]'"
 _found: tuple[float, Inventory] | None = None
@@ -34,35 +31,24 @@ class Inventory(NamedTuple):
     problem: str = ""
 
 
-def inventory(environment: Mapping[str, str] = os.environ) -> Inventory:
+def inventory(declared: int | None = None) -> Inventory:
     """Return the GPUs that this process may give to jobs.
 
-    A declaration wins: its GPUs are called ``0``, ``1``, …. Else NVML tells, asked once a minute
-    at most, and an outer ``CUDA_VISIBLE_DEVICES`` is honoured.
+    NVML tells, asked once a minute at most, and an outer ``CUDA_VISIBLE_DEVICES`` is honoured.
 
-    Raises
-    ------
-    ConfigError
-        ``SUBMARINE_LOCAL_GPUS`` is no number.
+    Parameters
+    ----------
+    declared
+        The setting ``local_gpus``: a number wins over what NVML says, and the GPUs are called
+        ``0``, ``1``, ….
     """
-    declared = environment.get(DECLARATION, "").strip()
-    if declared:
-        return Inventory(tuple(Device(str(i), "declared GPU") for i in range(_count(declared))))
+    if declared is not None:
+        return Inventory(tuple(Device(str(i), "declared GPU") for i in range(declared)))
     found = _ask_once()
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return found
     return found._replace(devices=_visible(found.devices, visible))
-
-
-def _count(declared: str) -> int:
-    if not (declared.isascii() and declared.isdecimal()) or int(declared[:6]) > _MOST:
-        raise ConfigError(
-            f"{declared!r} is no number of GPUs",
-            where=f"environment variable {DECLARATION}",
-            fix=f"set it to a whole number from 0 to {_MOST}, or unset it",
-        )
-    return int(declared)
 
 
 def _visible(devices: Sequence[Device], visible: str) -> tuple[Device, ...]:

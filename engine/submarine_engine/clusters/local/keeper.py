@@ -37,8 +37,8 @@ def main(arguments: list[str]) -> None:
 
 def _settle_holders(home: Path, queue: Queue) -> None:
     """End what is left of jobs that hold GPUs and have lost their supervisor."""
-    first = queue.tickets()[:1]
-    for holder in queue.holders(first[0].pool).values() if first else ():
+    first = next(iter(queue.tickets().values()), None)
+    for holder in queue.holders(first.pool).values() if first else ():
         if holder is None:
             continue
         try:

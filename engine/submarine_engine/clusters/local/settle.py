@@ -41,7 +41,7 @@ def settle(paths: JobPaths, queue: Queue) -> bool:
     OSError
         The job's folder cannot be read or written.
     """
-    if queue.ahead(paths.job_id) is not None:
+    if paths.job_id in queue.tickets():
         return False
     signature = _signature(paths)
     lock = locks.take(paths.lock)
@@ -50,7 +50,9 @@ def settle(paths: JobPaths, queue: Queue) -> bool:
     try:
         record = read_json(paths.record)
         # The queue once more: until a moment ago the submitter may have held the lock.
-        if record is None or record["host"] != machine.host() or queue.ahead(paths.job_id):
+        if record is None or record["host"] != machine.host():
+            return False
+        if paths.job_id in queue.tickets():
             return False
         status = fold(event for event, _ in read_events(paths.events)[0])
         if status.state.final:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from submarine_engine.clusters.local.processes import spawn
 from submarine_engine.errors import JobNotFoundError
 from submarine_engine.history import JobPaths, make_private, write_aside
 
+_FRESH = 0.5
 _ENGINE = Path(__file__).resolve().parents[3]
 _KEEP = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -50,7 +52,9 @@ class Queue:
         self._home = home
         self._folder = home / "hosts" / machine.host()
         self._file = self._folder / "queue"
-        self._seen: tuple[tuple[int, int, int], list[Ticket]] | None = None
+        self._seen: tuple[tuple[int, int, int], dict[str, Ticket]] | None = None
+        self._seen_holders: dict[tuple[str, ...], tuple[float, dict[str, Holder | None]]] = {}
+        self._cared = 0.0
         self.leases = Leases(self._folder / "gpus")
 
     def add(self, ticket: Ticket) -> None:
@@ -65,23 +69,23 @@ class Queue:
         """
         make_private(self._folder)
         with self._lock():
-            self._write([*self.tickets(), ticket])
+            self._write({**self.tickets(), ticket.job_id: ticket})
 
-    def tickets(self) -> list[Ticket]:
-        """Return all tickets in their order."""
+    def tickets(self) -> dict[str, Ticket]:
+        """Return all tickets in their order, by job id."""
         try:
             status = self._file.stat()
             version = (status.st_ino, status.st_mtime_ns, status.st_size)
             if self._seen is None or self._seen[0] != version:
                 self._seen = version, _parse(self._file.read_text())
         except FileNotFoundError:
-            return []
+            return {}
         return self._seen[1]
 
     def ahead(self, job_id: str) -> int | None:
         """Return how many tickets are before a job's; None where it has none."""
-        ids = [ticket.job_id for ticket in self.tickets()]
-        return ids.index(job_id) if job_id in ids else None
+        tickets = self.tickets()
+        return list(tickets).index(job_id) if job_id in tickets else None
 
     def cancel(self, job_id: str, reason: str) -> bool:
         """End a job that waits, and take its ticket away; False where it does not wait.
@@ -91,11 +95,11 @@ class Queue:
         ClusterError, OSError
             As `add`.
         """
-        if self.ahead(job_id) is None:
+        if job_id not in self.tickets():
             return False
         with self._lock():
-            rest = [ticket for ticket in self.tickets() if ticket.job_id != job_id]
-            if len(rest) == len(self.tickets()):
+            rest = dict(self.tickets())
+            if rest.pop(job_id, None) is None:
                 return False
             paths = JobPaths(self._home, job_id)
             lock = locks.take(paths.lock, wait=1.0)
@@ -125,17 +129,34 @@ class Queue:
             return False
         with self._lock():
             while self.tickets() and self._grant_first():
-                self._write(self.tickets()[1:])
+                self._write(dict(list(self.tickets().items())[1:]))
             left = bool(self.tickets())
             if left and keep:
                 self._keep()
         return left
 
-    def holders(self, pool: Iterable[str]) -> dict[str, Holder | None]:
-        """Return who holds each GPU of `pool`, None where it is free."""
-        make_private(self._folder)
-        with self._lock():
-            return self.leases.holders(tuple(pool))
+    def care(self) -> None:
+        """Grant, and make sure of a keeper, for one who only looks: twice a second at most."""
+        if time.monotonic() - self._cared > _FRESH:
+            self._cared = time.monotonic()
+            self.grant()
+
+    def holders(self, pool: Sequence[str], *, fresh: bool = True) -> dict[str, Holder | None]:
+        """Return who holds each GPU of `pool`, None where it is free.
+
+        Parameters
+        ----------
+        fresh
+            Whether what was true half a second ago is too old.
+        """
+        pool = tuple(pool)
+        seen = self._seen_holders.get(pool)
+        if fresh or seen is None or time.monotonic() - seen[0] > _FRESH:
+            make_private(self._folder)
+            with self._lock():
+                seen = time.monotonic(), self.leases.holders(pool)
+            self._seen_holders = {pool: seen}
+        return seen[1]
 
     def leave_if_empty(self, keeper_lock: int) -> bool:
         """Let a keeper go: nobody can add a ticket between its look and its leave."""
@@ -147,7 +168,7 @@ class Queue:
 
     def _grant_first(self) -> bool:
         """Start the first ticket's job; whether the ticket is done with."""
-        ticket = self.tickets()[0]
+        ticket = next(iter(self.tickets().values()))
         try:
             paths = JobPaths(self._home, ticket.job_id)
         except JobNotFoundError:
@@ -181,14 +202,14 @@ class Queue:
     def _lock(self) -> AbstractContextManager[None]:
         return locks.held(self._folder / "queue.lock")
 
-    def _write(self, tickets: list[Ticket]) -> None:
-        lines = (f"{t.job_id} {t.gpus} {','.join(t.pool)} {t.name}\n" for t in tickets)
+    def _write(self, tickets: dict[str, Ticket]) -> None:
+        lines = (f"{t.job_id} {t.gpus} {','.join(t.pool)} {t.name}\n" for t in tickets.values())
         write_aside(self._file, "".join(lines).encode())
 
 
-def _parse(text: str) -> list[Ticket]:
-    tickets = []
+def _parse(text: str) -> dict[str, Ticket]:
+    tickets = {}
     for line in text.splitlines():
         job_id, gpus, pool, name = line.split(" ")
-        tickets.append(Ticket(job_id, int(gpus), tuple(pool.split(",")), name))
+        tickets[job_id] = Ticket(job_id, int(gpus), tuple(pool.split(",")), name)
     return tickets

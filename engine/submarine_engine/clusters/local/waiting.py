@@ -7,12 +7,26 @@ from collections import Counter
 
 from submarine_engine.clusters.local import locks
 from submarine_engine.clusters.local.journal import Journal
-from submarine_engine.clusters.local.tickets import Queue, Ticket
+from submarine_engine.clusters.local.tickets import Queue
 from submarine_engine.events import Waiting
 from submarine_engine.history import JobPaths, read_json
-from submarine_engine.lifecycle import JobStatus
+from submarine_engine.lifecycle import JobStatus, apply
 
 _NAMED = 2
+
+
+def seen_waiting(queue: Queue, job_id: str, status: JobStatus) -> JobStatus:
+    """Return `status` with the job's place in the queue as it is now.
+
+    Raises
+    ------
+    ClusterError
+        The queue is locked.
+    """
+    ahead = queue.ahead(job_id)
+    if ahead is None:
+        return status
+    return apply(status, Waiting(ahead=ahead, reason=describe(queue, job_id, ahead)))
 
 
 def tell_waiting(paths: JobPaths, queue: Queue, status: JobStatus) -> bool:
@@ -25,22 +39,19 @@ def tell_waiting(paths: JobPaths, queue: Queue, status: JobStatus) -> bool:
     ClusterError
         The queue is locked.
     """
-    ahead = queue.ahead(paths.job_id)
-    if ahead is None:
-        return False
-    reason = describe(queue, queue.tickets()[ahead], ahead)
-    if (ahead, reason) == (status.ahead, status.waiting_reason):
+    now = seen_waiting(queue, paths.job_id, status)
+    if (now.ahead, now.waiting_reason) == (status.ahead, status.waiting_reason):
         return False
     lock = locks.take(paths.lock)
     if lock is None:  # it begins right now, or another reader is at it
         return False
     try:
         record = read_json(paths.record)
-        if record is None or queue.ahead(paths.job_id) is None:
+        if record is None or now.ahead is None or paths.job_id not in queue.tickets():
             return False
         journal = Journal(paths, record)
         try:
-            journal.append(Waiting(ahead=ahead, reason=reason))
+            journal.append(Waiting(ahead=now.ahead, reason=now.waiting_reason))
         finally:
             journal.close()
     finally:
@@ -48,15 +59,17 @@ def tell_waiting(paths: JobPaths, queue: Queue, status: JobStatus) -> bool:
     return True
 
 
-def describe(queue: Queue, ticket: Ticket, ahead: int) -> str:
+def describe(queue: Queue, job_id: str, ahead: int) -> str:
     """Return for example ``2 of 2 GPUs in use by 'mnist' (…ab3de), 1 job ahead``."""
-    holders = [holder for holder in queue.holders(ticket.pool).values() if holder]
+    ticket = queue.tickets().get(job_id)
+    pool = ticket.pool if ticket else ()
+    holders = [holder for holder in queue.holders(pool, fresh=False).values() if holder]
     words = []
     if holders:
         names = [str(holder) for holder, _ in Counter(holders).most_common()]
         if len(names) > _NAMED:
             names[_NAMED - 1 :] = [f"{len(names) - _NAMED + 1} other jobs"]
-        words.append(f"{len(holders)} of {len(ticket.pool)} GPUs in use by {' and '.join(names)}")
+        words.append(f"{len(holders)} of {len(pool)} GPUs in use by {' and '.join(names)}")
     if ahead:
         words.append(f"{ahead} job{'s' if ahead > 1 else ''} ahead")
     return ", ".join(words) or "next in turn"
