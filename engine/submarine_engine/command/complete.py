@@ -10,7 +10,7 @@ from pathlib import Path
 from submarine_engine.command import values
 from submarine_engine.command.model import Kind, Option, Verb
 from submarine_engine.command.options import COMMON
-from submarine_engine.command.parser import find
+from submarine_engine.command.reading import find
 from submarine_engine.command.verbs import RUN, VERBS, verbs
 
 _RESOURCES = ("memory=", "vcores=", "gpu=")

@@ -1,0 +1,180 @@
+"""``job list`` and ``job show``."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from submarine_engine.cli import exits
+from submarine_engine.cli.output import Output, duration, visible
+from submarine_engine.command.model import Command
+from submarine_engine.errors import CommandError
+from submarine_engine.events import Moment
+from submarine_engine.future import Job
+from submarine_engine.history import JobPaths, default_home
+from submarine_engine.lifecycle import JobStatus, TaskStatus
+from submarine_engine.records import JobSummary, list_jobs, open_job, record_of
+
+_SHOWN = 20
+_TASK_MOMENTS = ("queued", "held", "busy", "returned", "exited", "released")
+
+
+def list_(command: Command, output: Output) -> int:
+    """List the jobs on record, newest first."""
+    if "all" in command.values and "limit" in command.values:
+        raise CommandError(
+            "--all and --limit contradict each other", where="job list", fix="leave one out"
+        )
+    limit = None if command.values.get("all") else command.values.get("limit", _SHOWN)
+    jobs = list_jobs(limit=None if limit is None else limit + 1)
+    now = Moment.now()
+    shown = jobs[:limit]
+    if output.json:
+        for job in shown:
+            output.data(job.to_json())
+        return exits.OK
+    if not shown:
+        output.note("no job is on record")
+        return exits.OK
+    rows = [_row(job, now) for job in shown]
+    output.table(("id", "name", "state", "gpus", "age", "elapsed"), rows)
+    if len(jobs) > len(shown):
+        output.note(f"the newest {len(shown)}; --all lists every job")
+    return exits.OK
+
+
+def _row(job: JobSummary, now: Moment) -> tuple[str, ...]:
+    age = max(0.0, time.time() - job.created.wall) if job.created else None
+    elapsed = duration(job.elapsed(now))
+    return job.id, job.name, job.state.value, str(job.gpus), duration(age), elapsed
+
+
+def show(command: Command, output: Output) -> int:
+    """Show all about a job."""
+    job = open_job(command.values["job"])
+    status = job.status()
+    record = record_of(job.id)
+    if output.json:
+        facts = {"job": job.id, "folder": _folder(job.id), "spec": record.get("spec")}
+        output.data({**facts, **_status_json(status)})
+        return exits.OK
+    _show_facts(job, status, record, output)
+    _show_tasks(status, output)
+    _show_ledger(status, output)
+    return exits.OK
+
+
+def _show_facts(job: Job, status: JobStatus, record: dict[str, Any], output: Output) -> None:
+    spec = record.get("spec", {})
+    facts = {
+        "job": job.id,
+        "name": spec.get("name"),
+        "state": output.state(status.state),
+        "reason": status.reason or status.waiting_reason,
+        "ahead": status.ahead,
+        "cluster": record.get("cluster"),
+        "queue": spec.get("queue"),
+        "submitted": _clock(status.submitted),
+        "started": _clock(status.started),
+        "finished": _clock(status.finished),
+        "progress": None if status.progress is None else f"{status.progress:.0%}",
+        "notebook": spec.get("notebook"),
+        "working folder": record.get("workdir"),
+        "folder": _folder(job.id),
+        "log": job.cluster.log_url(job.id) or f"submarine job logs {job.id}",
+    }
+    for name, value in facts.items():
+        if value not in (None, ""):
+            text = str(value) if name == "state" else visible(str(value), line=True)
+            output.line(f"{name + ':':<16}{text}")
+    for label, url in spec.get("quicklinks", ()):
+        output.line(f"{'link:':<16}{visible(f'{label} {url}', line=True)}")
+
+
+def _folder(job_id: str) -> str:
+    return str(JobPaths(default_home(), job_id).root)
+
+
+def _show_tasks(status: JobStatus, output: Output) -> None:
+    if not status.tasks:
+        return
+    output.line()
+    output.table(
+        ("task", "state", "host", "container", "gpus", "start", "finish", "progress", "exit"),
+        [_task_row(task) for task in status.tasks],
+    )
+
+
+def _task_row(task: TaskStatus) -> tuple[str, ...]:
+    return (
+        task.task,
+        task.state.value,
+        task.host or "-",
+        task.container or "-",
+        ",".join(task.gpus) or "-",
+        _clock(task.busy) or "-",
+        _clock(task.exited) or "-",
+        "-" if task.progress is None else f"{task.progress:.0%}",
+        "-" if task.exit_code is None else str(task.exit_code),
+    )
+
+
+def _show_ledger(status: JobStatus, output: Output) -> None:
+    ledger = status.ledger
+    seconds = ledger.seconds(Moment.now())
+    words = [f"{ledger.gpus} GPU"]
+    words += [f"{stage} {duration(spent)}" for stage, spent in seconds.items()]
+    if ledger.released_after is not None:
+        words.append(f"released {ledger.released_after * 1000:.0f} ms after return")
+    elif ledger.held_now:
+        words.append(f"{ledger.held_now} held now")
+    output.line()
+    output.line(f"{'GPU ledger:':<16}{' · '.join(words)}")
+
+
+def _status_json(status: JobStatus) -> dict[str, Any]:
+    ledger = status.ledger
+    return {
+        "state": status.state.value,
+        "reason": status.reason,
+        "exit_code": exits.code_of_job(status) if status.state.final else None,
+        "ahead": status.ahead,
+        "progress": status.progress,
+        "submitted": _pair(status.submitted),
+        "started": _pair(status.started),
+        "finished": _pair(status.finished),
+        "tasks": [_task_json(task) for task in status.tasks],
+        "ledger": {
+            "gpus": ledger.gpus,
+            "held_now": ledger.held_now,
+            **ledger.seconds(Moment.now()),
+            "released_after": ledger.released_after,
+        },
+    }
+
+
+def _task_json(task: TaskStatus) -> dict[str, Any]:
+    return {
+        "task": task.task,
+        "role": task.role,
+        "state": task.state.value,
+        "attempt": task.attempt,
+        "host": task.host,
+        "container": task.container,
+        "gpus": list(task.gpus),
+        "progress": task.progress,
+        "message": task.message,
+        "exit_code": task.exit_code,
+        "reason": task.reason,
+        **{name: _pair(getattr(task, name)) for name in _TASK_MOMENTS},
+    }
+
+
+def _pair(moment: Moment | None) -> list[float] | None:
+    return [moment.wall, moment.mono] if moment else None
+
+
+def _clock(moment: Moment | None) -> str | None:
+    if moment is None:
+        return None
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment.wall))

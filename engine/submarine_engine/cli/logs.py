@@ -1,0 +1,51 @@
+"""``job logs``: what a job has printed, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from submarine_engine.cli import exits
+from submarine_engine.cli.output import Output
+from submarine_engine.cli.watch import JsonView, View
+from submarine_engine.clusters.base import Cursor
+from submarine_engine.command.model import Command
+from submarine_engine.errors import CommandError
+from submarine_engine.events import LogChunk
+from submarine_engine.future import Job
+from submarine_engine.records import open_job
+
+
+def logs(command: Command, output: Output) -> int:
+    """Write a job's log; both streams of all tasks, unless told otherwise."""
+    values = command.values
+    job = open_job(values["job"])
+    tasks = [task.task for task in job.status().tasks]
+    wanted = values.get("task")
+    if wanted is not None and wanted not in tasks:
+        raise CommandError(
+            f"the job has no task {wanted!r}", where="job logs", fix=f"it has {', '.join(tasks)}"
+        )
+    streams = [stream for stream in ("stdout", "stderr") if values.get(stream)]
+    view = JsonView(output, job.id) if output.json else View(output, job.id)
+    for chunk in _chunks(job, tasks, values):
+        if wanted in (None, chunk.task) and (not streams or chunk.stream in streams):
+            view.log(chunk)
+    return exits.OK
+
+
+def _chunks(job: Job, tasks: list[str], values: Any) -> Iterator[LogChunk]:  # noqa: ANN401 - a mapping
+    offset = values.get("offset", 0)
+    starts = {f"{task}/{stream}": offset for task in tasks for stream in ("stdout", "stderr")}
+    cursor = Cursor(logs=starts if offset else {})
+    if values.get("follow"):
+        for item, _ in job.stream(cursor):
+            if isinstance(item, LogChunk):
+                yield item
+        return
+    while True:
+        batch = job.cluster.read(job.id, cursor)
+        yield from (item for item in batch.items if isinstance(item, LogChunk))
+        cursor = batch.cursor
+        if batch.ended or not batch.items:
+            return

@@ -1,0 +1,102 @@
+"""``gpus``, ``doctor``, ``config show``, ``version`` and ``help``."""
+
+from __future__ import annotations
+
+from submarine_engine import __version__
+from submarine_engine.cli import exits
+from submarine_engine.cli.output import Output, visible
+from submarine_engine.command.help import help_text
+from submarine_engine.command.model import Command
+from submarine_engine.config import load_config
+from submarine_engine.settings import KEYS, format_value
+
+
+def gpus(command: Command, output: Output) -> int:
+    """List the GPUs and the jobs that hold them."""
+    from submarine_engine.clusters import open_cluster  # noqa: PLC0415 - help needs no cluster
+
+    config = load_config({"cluster": command.values.get("cluster")})
+    found = open_cluster(str(config.value("cluster"))).gpus()
+    if output.json:
+        for gpu in found:
+            output.data(
+                {
+                    "id": gpu.id,
+                    "name": gpu.name,
+                    "host": gpu.host,
+                    "memory": gpu.memory,
+                    "job": gpu.job_id,
+                }
+            )
+    elif not found:
+        output.note("the cluster has no GPU; SUBMARINE_LOCAL_GPUS=N declares some on this machine")
+    else:
+        output.table(
+            ("gpu", "name", "host", "memory", "job"),
+            [
+                (
+                    gpu.id,
+                    gpu.name,
+                    gpu.host,
+                    f"{gpu.memory} MiB" if gpu.memory else "-",
+                    gpu.job_id or "free",
+                )
+                for gpu in found
+            ],
+        )
+    return exits.OK
+
+
+def doctor(command: Command, output: Output) -> int:
+    """Check what a job needs on this machine."""
+    from submarine_engine.doctor import doctor as check  # noqa: PLC0415 - loads a cluster
+
+    checks = check({"cluster": command.values.get("cluster")})
+    marks = {
+        "ok": output.style("ok  ", "green"),
+        "note": output.style("note", "yellow"),
+        "bad": output.style("BAD ", "red"),
+    }
+    for found in checks:
+        if output.json:
+            output.data(found.to_json())
+            continue
+        output.line(f"{marks[found.verdict]}  {found.title}: {visible(found.what, line=True)}")
+        if found.fix:
+            output.line(f"      → {visible(found.fix, line=True)}")
+    return exits.FAILED if any(found.verdict == "bad" for found in checks) else exits.OK
+
+
+def config(command: Command, output: Output) -> int:  # noqa: ARG001 - as all verbs
+    """Show every setting, its value, and where that came from."""
+    settings = load_config()
+    if output.json:
+        for name in settings:
+            value = settings.value(name)
+            plain = value if isinstance(value, (int, float, type(None))) else str(value)
+            output.data({"key": name, "value": plain, "origin": settings.origin(name)})
+        return exits.OK
+    rows = [(n, format_value(n, settings.value(n)), settings.origin(n)) for n in KEYS]
+    output.table(("setting", "value", "from"), rows)
+    there = "" if settings.path.exists() else " (not there)"
+    output.note(f"file: {settings.path}{there}")
+    return exits.OK
+
+
+def version(command: Command, output: Output) -> int:  # noqa: ARG001 - as all verbs
+    """Say which release this is."""
+    if output.json:
+        output.data({"version": __version__})
+    else:
+        output.line(f"submarine {__version__}")
+    return exits.OK
+
+
+def help_(command: Command, output: Output) -> int:
+    """Show the help of all verbs, or of one."""
+    text = help_text(command.values.get("about", ()))
+    if output.json:
+        output.data({"help": text})
+    else:
+        output.out.write(text)
+    return exits.OK

@@ -1,0 +1,166 @@
+"""What the command writes, and where: results to stdout, words about them to stderr."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+from submarine_engine.errors import SubmarineError
+from submarine_engine.job import JobState
+
+_COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+# States of jobs and of tasks, by word.
+_STATES = {
+    "queued": "yellow", "pending": "yellow", "starting": "cyan", "running": "cyan",
+    "succeeded": "green", "failed": "red", "cancelled": "yellow", "killed": "yellow", "lost": "red",
+}  # fmt: skip
+
+
+class Output:
+    """The two streams of the command.
+
+    Parameters
+    ----------
+    json
+        Whether a program reads: objects, one a line, in place of text.
+    out, err
+        Text streams; ``sys.stdout`` and ``sys.stderr`` unless given.
+    """
+
+    def __init__(
+        self, *, json: bool = False, out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
+        self.json = json
+        self.out = out or sys.stdout
+        self.err = err or sys.stderr
+        for stream in (self.out, self.err):
+            if isinstance(stream, io.TextIOWrapper):
+                # A terminal without Unicode shows "?" where it would end the program otherwise.
+                stream.reconfigure(errors="replace")
+        self.live = not json and _is_terminal(self.err)
+        self._colours = {id(stream): _has_colour(stream) for stream in (self.out, self.err)}
+
+    def line(self, text: str = "") -> None:
+        """Write a line of the result."""
+        self.out.write(f"{text}\n")
+
+    def note(self, text: str) -> None:
+        """Write a line about the result, for people only."""
+        if not self.json:
+            self.out.flush()
+            self.err.write(f"{text}\n")
+            self.err.flush()
+
+    def data(self, value: Mapping[str, Any]) -> None:
+        """Write one JSON object as a line, at once."""
+        self.out.write(json.dumps(value) + "\n")
+        self.out.flush()
+
+    def raw(self, stream: str, data: bytes) -> None:
+        """Write bytes of a job's ``stdout`` or ``stderr`` as they are, at once."""
+        target = self.err if stream == "stderr" else self.out
+        target.flush()
+        target.buffer.write(data)
+        target.buffer.flush()
+
+    def error(self, error: SubmarineError) -> None:
+        """Write what, where and the fix to stderr."""
+        if self.json:
+            record = {"error": type(error).__name__, "what": error.what}
+            self.err.write(json.dumps({**record, "where": error.where, "fix": error.fix}) + "\n")
+        else:
+            self.err.write(f"{self.style('submarine:', 'red', self.err)} {visible(str(error))}\n")
+        self.err.flush()
+
+    def style(self, text: str, colour: str, stream: TextIO | None = None) -> str:
+        """Return `text` in a colour where the stream shows any (stdout unless given)."""
+        if not self._colours[id(stream or self.out)]:
+            return text
+        return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+    def state(self, state: JobState, stream: TextIO | None = None) -> str:
+        """Return a state in its colour."""
+        return self.style(state.value, _STATES[state.value], stream)
+
+    def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Write rows below headings, as wide as they need to be."""
+        cells = [[visible(cell, line=True) for cell in row] for row in rows]
+        widths = [
+            max(width(heading), *(width(row[i]) for row in cells)) if cells else width(heading)
+            for i, heading in enumerate(headings)
+        ]
+        head = [
+            _padded(heading.upper(), wide) for heading, wide in zip(headings, widths, strict=True)
+        ]
+        self.line(self.style("  ".join(head).rstrip(), "bold"))
+        for row in cells:
+            padded = [_padded(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+            if "state" in headings:
+                at = headings.index("state")
+                padded[at] = self.style(padded[at], _STATES.get(row[at], "dim"))
+            self.line("  ".join(padded).rstrip())
+
+
+def _padded(cell: str, wide: int) -> str:
+    return cell + " " * (wide - width(cell))
+
+
+def visible(text: str, *, line: bool = False) -> str:
+    """Return text that no terminal obeys: control characters shown, not sent.
+
+    Names, messages and reasons come from jobs, and a terminal does what escape codes say.
+    """
+    return "".join(
+        char
+        if char == "\n" and not line
+        else " "
+        if char in "\n\t"
+        else f"\\x{ord(char):02x}"
+        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        else char
+        for char in text
+    )
+
+
+def width(text: str) -> int:
+    """Return how many columns of a terminal `text` takes."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
+    )
+
+
+def columns() -> int:
+    """Return how wide the terminal is."""
+    return shutil.get_terminal_size().columns
+
+
+def duration(seconds: float | None) -> str:
+    """Return a length of time for people: ``3.2s``, ``1:05``, ``2:00:00``, ``3d``."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:  # noqa: PLR2004 - tenths matter below
+        return f"{seconds:.1f}s"
+    whole = int(seconds)
+    if whole < 60:  # noqa: PLR2004 - a minute
+        return f"{whole}s"
+    if whole >= 86400 * 2:
+        return f"{whole // 86400}d"
+    hours, rest = divmod(whole, 3600)
+    minutes, left = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _has_colour(stream: TextIO) -> bool:
+    # https://no-color.org: present and not empty, whatever its value.
+    return _is_terminal(stream) and not os.environ.get("NO_COLOR")

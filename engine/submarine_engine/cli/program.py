@@ -1,0 +1,190 @@
+"""The bundle of plain Python files: each as it is, byte for byte, with the modules it imports."""
+
+from __future__ import annotations
+
+import ast
+import platform
+import shlex
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from tokenize import detect_encoding
+
+from submarine_engine.bundle.model import Bundle, LineSpan, Manifest
+from submarine_engine.bundle.modules import TOTAL_LIMIT, travelling_modules
+from submarine_engine.command.spec import job_name
+from submarine_engine.errors import BundleError, CellSyntaxError, CommandError
+from submarine_engine.job import JobSpec
+
+_MOST_FILES = 2000
+_NO_SCRIPT = b"# The launch command runs in place of a script.\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A bundle, and what to call a job of it unless it has a name."""
+
+    bundle: Bundle
+    name: str
+
+
+def read_program(script: str | None, spec: JobSpec, folder: Path) -> Program:
+    """Read the files that a command line names.
+
+    Parameters
+    ----------
+    script
+        A Python file, or a folder of them; None leaves it to the launch commands of `spec`.
+    folder
+        Where relative paths begin.
+
+    Raises
+    ------
+    CommandError
+        Nothing says what to run, or it is no Python file.
+    BundleError, CellSyntaxError
+        A file cannot be read, does not parse, or is too large.
+    """
+    if script is None:
+        return _of_commands(spec, folder)
+    path = folder / Path(script).expanduser()
+    if path.is_dir():
+        return _of_folder(path, script, spec)
+    if path.suffix != ".py":
+        raise CommandError(
+            f"{script} is not a Python file",
+            where="job run",
+            fix="name a file that ends in .py, a folder of them, or give --worker_launch_cmd",
+        )
+    bundle = _bundle(path.parent, {path.name: script}, path.name)
+    return Program(bundle=bundle, name=job_name(path.stem))
+
+
+def _of_commands(spec: JobSpec, folder: Path) -> Program:
+    commands = [role.command for role in spec.roles if role.command is not None]
+    if len(commands) < len(spec.roles):
+        raise CommandError(
+            "there is nothing to run", where="job run", fix="name a Python file: job run train.py"
+        )
+    files = {name: name for command in commands for name in _files_in(command, folder)}
+    entry = next(iter(files), None)
+    first = commands[0].split()[0]
+    name = Path(entry).stem if entry else Path(first).name
+    return Program(bundle=_bundle(folder, files, entry), name=job_name(name))
+
+
+def _files_in(command: str, folder: Path) -> Iterator[str]:
+    """Yield the Python files below `folder` that a shell command names."""
+    try:
+        words = shlex.split(command, comments=True)
+    except ValueError:  # the shell will say so, in the job's log
+        return
+    for word in words:
+        path = Path(word)
+        inside = not path.is_absolute() and ".." not in path.parts
+        if path.suffix == ".py" and inside and (folder / path).is_file():
+            yield path.as_posix()
+
+
+def _of_folder(folder: Path, label: str, spec: JobSpec) -> Program:
+    files = {name: f"{label.rstrip('/')}/{name}" for name in _python_files(folder)}
+    top = [name for name in files if "/" not in name]
+    entry = "main.py" if "main.py" in files else top[0] if len(top) == 1 else None
+    if entry is None and any(role.command is None for role in spec.roles):
+        raise CommandError(
+            f"nothing says which file of {label} runs",
+            where="job run",
+            fix="call it main.py, name the file itself, or give --worker_launch_cmd",
+        )
+    name = job_name(folder.resolve().name)
+    return Program(bundle=_bundle(folder, files, entry or next(iter(files), None)), name=name)
+
+
+def _python_files(folder: Path) -> list[str]:
+    """Return the ``.py`` files below `folder`; environments, caches and hidden folders aside."""
+    found: list[str] = []
+    waiting = [folder]
+    while waiting:
+        here = waiting.pop()
+        for path in sorted(here.iterdir()):
+            if path.is_dir() and not path.is_symlink() and not _is_foreign(path):
+                waiting.append(path)
+            elif path.suffix == ".py" and path.is_file() and not path.name.startswith("."):
+                found.append(path.relative_to(folder).as_posix())
+        if len(found) > _MOST_FILES:
+            raise BundleError(
+                f"there are more than {_MOST_FILES} Python files",
+                where=str(folder),
+                fix="name the file that runs: what it imports travels along",
+            )
+    return sorted(found)
+
+
+def _is_foreign(folder: Path) -> bool:
+    return (
+        folder.name.startswith(".")
+        or folder.name in ("__pycache__", "node_modules", "site-packages")
+        or (folder / "pyvenv.cfg").exists()
+    )
+
+
+def _bundle(root: Path, files: Mapping[str, str], entry: str | None) -> Bundle:
+    """Make the bundle of `files` (label by path below `root`) and of what they import."""
+    content = {name: _read(root / name, label) for name, label in files.items()}
+    sources = [(label, _source(content[name], label)) for name, label in files.items()]
+    modules = travelling_modules(sources, root)
+    content = {**modules, **content}
+    if sum(map(len, content.values())) > TOTAL_LIMIT:
+        raise BundleError(
+            f"the Python files take more than {TOTAL_LIMIT >> 20} MiB together",
+            where=str(root),
+            fix="keep data out of .py files, and read it by --input_path",
+        )
+    manifest = Manifest(
+        entry=entry or "script.py",
+        python=platform.python_version(),
+        lines=tuple(_spans(files, content)),
+        modules=tuple(sorted(content.keys() - {entry})),
+    )
+    return Bundle(files=content or {"script.py": _NO_SCRIPT}, manifest=manifest)
+
+
+def _spans(files: Mapping[str, str], content: Mapping[str, bytes]) -> Iterable[LineSpan]:
+    for name, label in sorted(files.items()):
+        yield LineSpan(
+            file=name,
+            line=1,
+            count=content[name].count(b"\n") + 1,
+            cell=label,
+            cell_id=None,
+            cell_number=None,
+            cell_line=1,
+        )
+
+
+def _read(path: Path, label: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BundleError(
+            f"the file cannot be read: {error.strerror}", where=label, fix="see whether it is there"
+        ) from error
+
+
+def _source(content: bytes, label: str) -> str:
+    """Return the text of a Python file; what Python cannot read is said before anything runs."""
+    try:
+        encoding, _ = detect_encoding(BytesIO(content).readline)
+        text = content.decode(encoding)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the job's own run shows them
+            ast.parse(content, filename=label)
+    except SyntaxError as error:
+        where = f"{label}, line {error.lineno}" if error.lineno else label
+        line = f": {error.text.strip()}" if error.text else ""
+        raise CellSyntaxError(f"{error.msg}{line}", where=where, fix="mend that line") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise CellSyntaxError(f"it does not parse: {error}", where=label, fix="mend it") from error
+    return text

@@ -1,0 +1,97 @@
+"""``job run`` and ``job attach``: code becomes a job, and the job is followed to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from submarine_engine.bundle.model import Bundle
+from submarine_engine.cli import exits
+from submarine_engine.cli.output import Output
+from submarine_engine.cli.program import read_program
+from submarine_engine.cli.watch import View, follow
+from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.base import Cursor
+from submarine_engine.command.model import Command
+from submarine_engine.command.spec import to_command
+from submarine_engine.config import load_config
+from submarine_engine.future import Job
+from submarine_engine.job import JobSpec
+from submarine_engine.records import open_job, record_of
+
+
+def run(command: Command, output: Output) -> int:
+    """Run code as a job; wait for its end unless told to detach."""
+    values = command.values
+    assert command.spec is not None  # noqa: S101 - for the type checker: it is `job run`
+    config = load_config({"cluster": values.get("cluster")})
+    program = read_program(values.get("script"), command.spec, Path.cwd())
+    cluster = open_cluster(str(config.value("cluster")))
+    spec = command.named(program.name)
+    if values.get("dry_run"):
+        return _show_plan(cluster.check(spec), program.bundle, values.get("script"), output)
+    job = Job(cluster, cluster.submit(spec, program.bundle, workdir=Path.cwd()))
+    if values.get("detach"):
+        if output.json:
+            output.data({"job": job.id, "name": spec.name, "cluster": cluster.name})
+        else:
+            output.line(job.id)
+        return exits.OK
+    output.note(f"job {job.id} ({spec.name})")
+    return _watch(job, spec.name, output)
+
+
+def _watch(job: Job, name: str, output: Output) -> int:
+    interrupted = False
+
+    def cancel(view: View) -> bool:
+        nonlocal interrupted
+        interrupted = True
+        view.say("cancelling; once more leaves at once")
+        job.cancel("interrupted in the terminal")
+        return True
+
+    try:
+        status = follow(job, output, name, on_interrupt=cancel)
+    except KeyboardInterrupt:
+        output.note(f"left; the job ends by itself: submarine job attach {job.id}")
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        output.note(f"nobody reads any more; the job goes on: submarine job attach {job.id}")
+        raise
+    assert status is not None  # noqa: S101 - for the type checker: `cancel` never leaves
+    return exits.INTERRUPTED if interrupted and status.cancelling else exits.code_of_job(status)
+
+
+def attach(command: Command, output: Output) -> int:
+    """Follow a job from its first byte; Ctrl-C leaves, the job goes on."""
+    job = open_job(command.values["job"])
+    spec = record_of(job.id).get("spec", {})
+    offset = command.values.get("offset", 0)
+    logs = {f"{t.task}/{s}": offset for t in job.status().tasks for s in ("stdout", "stderr")}
+    cursor = Cursor(logs=logs if offset else {})
+
+    def leave(view: View) -> bool:
+        view.say(f"left; the job goes on: submarine job attach {job.id}")
+        return False
+
+    status = follow(job, output, str(spec.get("name", job.id)), on_interrupt=leave, cursor=cursor)
+    return exits.INTERRUPTED if status is None else exits.code_of_job(status)
+
+
+def _show_plan(spec: JobSpec, bundle: Bundle, script: str | None, output: Output) -> int:
+    if output.json:
+        output.data(
+            {
+                "spec": spec.to_json(),
+                "hash": bundle.hash,
+                "manifest": bundle.manifest.to_json(),
+                "script": bundle.files[bundle.manifest.entry].decode(errors="replace"),
+            }
+        )
+        return exits.OK
+    output.raw("stdout", bundle.files[bundle.manifest.entry])
+    output.note(f"would run: submarine {to_command(spec, script)}")
+    for name in sorted(bundle.files):
+        output.note(f"  {name}  {len(bundle.files[name])} bytes")
+    output.note("nothing was asked for (--dry-run)")
+    return exits.OK

@@ -1,0 +1,218 @@
+"""Follow a job in a terminal: its bytes as they are, a line below them that says how far it is."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from submarine_engine.cli import exits
+from submarine_engine.cli.output import Output, columns, duration, visible
+from submarine_engine.clusters.base import Cursor
+from submarine_engine.events import Event, LogChunk, Moment
+from submarine_engine.future import Job
+from submarine_engine.job import JobState
+from submarine_engine.lifecycle import JobStatus, apply
+from submarine_engine.logs import TextDecoder
+
+_TICK = 0.1
+_ERASE = "\r\x1b[2K"
+
+
+class Interrupts:
+    """How often Ctrl-C was pressed, looked at between two items of a stream."""
+
+    pending = False
+
+    def note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as signal calls
+        """Take one; the second is a `KeyboardInterrupt` like any other."""
+        if self.pending:
+            raise KeyboardInterrupt
+        self.pending = True
+
+
+@contextmanager
+def counted_interrupts() -> Iterator[Interrupts]:
+    """Count Ctrl-C instead of raising it: bytes half written are never lost."""
+    interrupts = Interrupts()
+    former = signal.signal(signal.SIGINT, interrupts.note)
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+class View:
+    """Shows a job; this one to people."""
+
+    def __init__(self, output: Output, name: str) -> None:
+        self._output = output
+        self._name = name
+        self._shown = False
+        self._at_line_start = True
+        self._due = 0.0
+
+    def log(self, chunk: LogChunk) -> None:
+        """Write bytes of the job's log."""
+        self.erase()
+        self._output.raw(chunk.stream, chunk.data)
+        self._at_line_start = chunk.data.endswith(b"\n")
+
+    def event(self, event: Event, status: JobStatus) -> None:
+        """Take what happened to the job."""
+
+    def tick(self, status: JobStatus) -> None:
+        """Draw the line again where it is due."""
+        now = time.monotonic()
+        if not self._output.live or not self._at_line_start or status.state.final:
+            return
+        if self._shown and now < self._due:
+            return
+        self._due = now + _TICK
+        self._shown = True
+        text = visible(f"{self._name}  {progress_text(status)}", line=True)[: columns() - 1]
+        self._write(_ERASE + self._output.style(text, "dim", self._output.err))
+
+    def say(self, text: str) -> None:
+        """Write a line of our own between those of the job."""
+        self.erase()
+        self._output.note(text if self._at_line_start else f"\n{text}")
+        self._at_line_start = True
+
+    def erase(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            self._write(_ERASE)
+            self._shown = False
+
+    def end(self, job_id: str, status: JobStatus) -> None:
+        """Say how the job ended; to a pipe only where it is not as hoped."""
+        self.erase()
+        if self._output.live or status.state is not JobState.SUCCEEDED:
+            self.say(ending_text(self._output, job_id, self._name, status))
+
+    def _write(self, text: str) -> None:
+        self._output.err.write(text)
+        self._output.err.flush()
+
+
+class JsonView(View):
+    """Shows a job to a program: one object a line."""
+
+    def __init__(self, output: Output, name: str) -> None:
+        super().__init__(output, name)
+        self._decoders: dict[tuple[str, str], TextDecoder] = {}
+
+    def log(self, chunk: LogChunk) -> None:
+        """Write a piece of a log as an object."""
+        decoder = self._decoders.setdefault((chunk.task, chunk.stream), TextDecoder())
+        self._output.data(
+            {
+                "event": "Log",
+                "task": chunk.task,
+                "stream": chunk.stream,
+                "offset": chunk.offset,
+                "text": decoder.feed(chunk.data),
+            }
+        )
+
+    def event(self, event: Event, status: JobStatus) -> None:  # noqa: ARG002 - as its base
+        """Write an event as an object."""
+        self._output.data(event.to_json())
+
+    def tick(self, status: JobStatus) -> None:
+        """Write nothing: programs need no line."""
+
+    def say(self, text: str) -> None:
+        """Write nothing: programs need no words."""
+
+    def end(self, job_id: str, status: JobStatus) -> None:
+        """Write the last object: how the job ended."""
+        self._output.data(ending_json(job_id, status))
+
+
+def follow(
+    job: Job,
+    output: Output,
+    name: str,
+    *,
+    on_interrupt: Callable[[View], bool],
+    cursor: Cursor | None = None,
+) -> JobStatus | None:
+    """Show a job until it is over.
+
+    Parameters
+    ----------
+    on_interrupt
+        Called at the first Ctrl-C; returns whether to go on.
+
+    Returns
+    -------
+    JobStatus or None
+        As the job ended; None where `on_interrupt` said to leave.
+    """
+    view = JsonView(output, name) if output.json else View(output, name)
+    status, asked = JobStatus(), False
+    with counted_interrupts() as interrupts:
+        try:
+            for item, _ in job.stream(cursor, idle=_TICK):
+                if interrupts.pending and not asked:
+                    asked = True
+                    if not on_interrupt(view):
+                        return None
+                if isinstance(item, LogChunk):
+                    view.log(item)
+                elif item is not None:
+                    status = apply(status, item)
+                    view.event(item, status)
+                view.tick(status)
+        finally:
+            view.erase()
+    status = status if status.state.final else job.status()
+    view.end(job.id, status)
+    return status
+
+
+def progress_text(status: JobStatus) -> str:
+    """Return how far a job is, in one line."""
+    words = [status.state.value]
+    if status.cancelling:
+        words.append("ending")
+    if status.state is JobState.QUEUED and status.ahead is not None:
+        words.append(f"{status.ahead} ahead")
+    if status.waiting_reason:
+        words.append(status.waiting_reason)
+    if status.progress is not None:
+        words.append(f"{status.progress:.0%}")
+    words += [task.message for task in status.tasks if task.message][:1]
+    if gpus := [gpu for task in status.tasks for gpu in task.gpus]:
+        words.append(f"GPU {','.join(gpus)}")
+    if since := status.started or status.submitted:
+        words.append(duration(since.until(Moment.now())))
+    return " · ".join(words)
+
+
+def ending_text(output: Output, job_id: str, name: str, status: JobStatus) -> str:
+    """Return the last line about a job, for people."""
+    words = [f"{visible(name, line=True)} {output.state(status.state, output.err)}"]
+    if status.submitted and status.finished:
+        words[0] += f" in {duration(status.submitted.until(status.finished))}"
+    if status.reason:
+        words.append(visible(status.reason, line=True))
+    if status.ledger.gpus and (released := status.ledger.released_after) is not None:
+        words.append(f"{status.ledger.gpus} GPU released {released * 1000:.0f} ms after return")
+    return " · ".join([*words, job_id])
+
+
+def ending_json(job_id: str, status: JobStatus) -> dict[str, Any]:
+    """Return the last object about a job, for programs."""
+    return {
+        "event": "Ended",
+        "job": job_id,
+        "state": status.state.value,
+        "reason": status.reason,
+        "exit_code": exits.code_of_job(status),
+    }

@@ -1,0 +1,237 @@
+"""What a job needs on this machine, checked: one finding a line, each with the way out."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from submarine_engine import __version__
+from submarine_engine.clusters import open_cluster
+from submarine_engine.command.nearest import did_you_mean
+from submarine_engine.config import DEFAULT, Config, load_config
+from submarine_engine.errors import SubmarineError
+from submarine_engine.job import JobState
+from submarine_engine.records import list_jobs
+from submarine_engine.settings import KEYS, format_value
+
+OK, NOTE, BAD = "ok", "note", "bad"
+
+_LITTLE_ROOM = 1 << 30
+_NO_ROOM = 100 << 20
+_LOOKED_AT = 1000
+_NOTEBOOK_PARTS = ("ipykernel", "ipywidgets", "anywidget")
+_OWN_VARIABLES = {"SUBMARINE_CONFIG", *(key.variable for key in KEYS.values())}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding.
+
+    Parameters
+    ----------
+    title
+        What was looked at.
+    verdict
+        ``ok``; ``note``: jobs run, but something may surprise; ``bad``: jobs cannot run.
+    what
+        What was found.
+    fix
+        The way out; empty where nothing is to be done.
+    """
+
+    title: str
+    verdict: str
+    what: str
+    fix: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Return the JSON form: the fields."""
+        return asdict(self)
+
+
+def doctor(overrides: Mapping[str, object] | None = None) -> list[Check]:
+    """Check everything; never raises for what it finds.
+
+    Parameters
+    ----------
+    overrides
+        Settings given by options, see `load_config`.
+    """
+    found = [_python(), _shell_python()]
+    try:
+        config = load_config(overrides)
+    except SubmarineError as error:
+        return [*found, Check("configuration", BAD, _told(error), error.fix)]
+    found += [Check("configuration", OK, _file(config)), *_settings(config), *_strangers()]
+    checks: tuple[Callable[[Config], Iterator[Check]], ...] = (
+        _home, _room, _cluster, _gpus, _notebook, _jobs,
+    )  # fmt: skip
+    for check in checks:
+        found += _outcome(check, config)
+    return found
+
+
+def _outcome(check: Callable[[Config], Iterator[Check]], config: Config) -> list[Check]:
+    title = check.__name__.strip("_")
+    try:
+        return list(check(config))
+    except SubmarineError as error:
+        return [Check(title, BAD, _told(error), error.fix)]
+    except OSError as error:
+        return [Check(title, BAD, str(error))]
+
+
+def _told(error: SubmarineError) -> str:
+    return f"{error.where}: {error.what}" if error.where else error.what
+
+
+def _python() -> Check:
+    return Check(
+        "Python",
+        OK,
+        f"{platform.python_version()} at {sys.executable}; submarine-notebook {__version__}",
+    )
+
+
+def _shell_python() -> Check:
+    found = shutil.which("python")
+    if found:
+        return Check("python in launch commands", OK, found)
+    return Check(
+        "python in launch commands",
+        NOTE,
+        "there is no program `python` on the PATH for --worker_launch_cmd",
+        f"activate the environment, or write {sys.executable} in the command",
+    )
+
+
+def _file(config: Config) -> str:
+    return f"{config.path}" if config.path.exists() else f"no file at {config.path}: defaults"
+
+
+def _settings(config: Config) -> Iterator[Check]:
+    for name in KEYS:
+        value, origin = format_value(name, config.value(name)), config.origin(name)
+        told = origin if origin == DEFAULT else f"from {origin}"
+        yield Check(f"setting {name}", OK, f"{value} ({told})")
+
+
+def _strangers() -> Iterator[Check]:
+    """Find variables that look like settings and are none."""
+    for name in sorted(os.environ):
+        if name.startswith("SUBMARINE_") and name not in _OWN_VARIABLES:
+            hint = did_you_mean(name, _OWN_VARIABLES)
+            if hint:
+                yield Check("environment", NOTE, f"{name} sets nothing", hint.strip())
+
+
+def _home(config: Config) -> Iterator[Check]:
+    home = Path(config.value("home"))
+    if not home.exists():
+        parent = _there(home)
+        if os.access(parent, os.W_OK | os.X_OK):
+            yield Check("home folder", OK, f"{home} will be made by the first job")
+        else:
+            yield Check("home folder", BAD, f"{parent} cannot be written", _other_home())
+        return
+    mode = home.stat()
+    if not home.is_dir() or not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+        yield Check("home folder", BAD, f"{home} is no folder of yours", _other_home())
+    elif mode.st_uid == os.getuid() and stat.S_IMODE(mode.st_mode) & 0o077:
+        yield Check("home folder", NOTE, f"others may look into {home}", f"chmod 700 '{home}'")
+    else:
+        yield Check("home folder", OK, f"{home} is writable and private")
+
+
+def _other_home() -> str:
+    return "let SUBMARINE_HOME name a folder of yours"
+
+
+def _there(path: Path) -> Path:
+    return next(parent for parent in (path, *path.parents) if parent.exists())
+
+
+def _room(config: Config) -> Iterator[Check]:
+    home = Path(config.value("home"))
+    free = shutil.disk_usage(_there(home)).free
+    verdict = BAD if free < _NO_ROOM else NOTE if free < _LITTLE_ROOM else OK
+    fix = "" if verdict == OK else f"make room, or {_other_home()} on another disk"
+    yield Check("disk", verdict, f"{free / (1 << 30):.1f} GiB free below {_there(home)}", fix)
+
+
+def _cluster(config: Config) -> Iterator[Check]:
+    name = str(config.value("cluster"))
+    open_cluster(name)
+    yield Check("cluster", OK, f"{name} ({config.origin('cluster')})")
+
+
+def _gpus(config: Config) -> Iterator[Check]:
+    name = str(config.value("cluster"))
+    gpus = open_cluster(name).gpus()
+    held = sum(gpu.job_id is not None for gpu in gpus)
+    names = ", ".join(sorted({gpu.name for gpu in gpus}))
+    found = f"{len(gpus)} ({names}), {held} held" if gpus else "none"
+    if name != "local":
+        yield Check("GPUs", OK if gpus else NOTE, found)
+    elif config.value("local_gpus") is not None:
+        yield Check("GPUs", OK, f"{found}; declared by {config.origin('local_gpus')}")
+    elif gpus:
+        yield Check("GPUs", OK, f"{found}; found through NVML")
+    else:
+        fix = "SUBMARINE_LOCAL_GPUS=N declares GPUs that cannot be found"
+        yield Check("GPUs", NOTE, f"{found}; {_nvml_problem()}", fix)
+
+
+def _nvml_problem() -> str:
+    try:
+        import pynvml  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        return "NVML is not installed: pip install 'submarine-notebook[gpu]'"
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return f"NVML does not answer: {error}"
+    pynvml.nvmlShutdown()
+    return "NVML finds none"
+
+
+def _notebook(config: Config) -> Iterator[Check]:  # noqa: ARG001 - as all checks
+    versions = {part: _version(part) for part in _NOTEBOOK_PARTS}
+    missing = [part for part, found in versions.items() if found is None]
+    if missing:
+        yield Check(
+            "notebook",
+            NOTE,
+            f"{', '.join(missing)} not installed: no magics or job card here",
+            "pip install 'submarine-notebook[jupyter]'",
+        )
+    else:
+        yield Check("notebook", OK, ", ".join(f"{part} {v}" for part, v in versions.items()))
+
+
+def _version(part: str) -> str | None:
+    try:
+        return version(part)
+    except PackageNotFoundError:
+        return None
+
+
+def _jobs(config: Config) -> Iterator[Check]:
+    jobs = list_jobs(Path(config.value("home")), _LOOKED_AT)
+    lost = [job.id for job in jobs if job.state is JobState.LOST]
+    alive = [job for job in jobs if not job.state.final]
+    yield Check("jobs", OK, f"{len(jobs)} on record, {len(alive)} not over")
+    if lost:
+        yield Check(
+            "lost jobs",
+            NOTE,
+            f"{len(lost)} lost their supervisor (killed, or the machine went down)",
+            f"see `submarine job show {lost[0]}`",
+        )
