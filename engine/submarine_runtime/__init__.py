@@ -1,1 +1,17 @@
-"""The code that runs inside a job's container: standard library only."""
+"""The code that runs inside a job's container: standard library only.
+
+Training code may use two things of it, which do nothing outside a job:
+
+>>> from submarine_runtime import job, progress
+>>> progress(0.5, "half-way")
+>>> job.checkpoint_path()
+
+The way through, see ``docs/architecture.md``: ``__main__`` → `task` → `script` (or a shell command)
+→ `outcome` → `leave`. What is imported before the user's first line is kept to what is built into
+the interpreter, since that line waits for it.
+"""
+
+from submarine_runtime import job
+from submarine_runtime.job import progress
+
+__all__ = ["job", "progress"]

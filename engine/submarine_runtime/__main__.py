@@ -1,0 +1,21 @@
+"""Where a task begins: ``PYTHON -u …/submarine_runtime/__main__.py TASKFOLDER``."""
+
+import sys
+
+
+def _main() -> None:
+    here = __file__.rpartition("/")[0]
+    home = here.rpartition("/")[0]
+    if sys.path and sys.path[0] == here:  # not so under PYTHONSAFEPATH
+        del sys.path[0]
+    sys.path.insert(0, home)
+    from submarine_runtime.task import main  # noqa: PLC0415 - found by the line above
+
+    del sys.path[0]
+    if home not in sys.path:
+        sys.path.append(home)  # last: nothing of the user's is hidden by what lies beside us
+    main(sys.argv[1])
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,114 @@
+"""An exception as a person and as JSON sees it, without the runtime's own frames."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+_HERE = os.path.dirname(__file__)  # noqa: PTH120 - pathlib takes long to import
+_MOST_FRAMES = 60
+_MOST_LINKS = 8
+_LONGEST_MESSAGE = 20_000
+_LONGEST_LINE = 400
+
+
+def show(error: BaseException) -> None:
+    """Write the traceback to stderr as Python does, by the user's own hook where there is one."""
+    own = _own_frames(error.__traceback__)
+    error.__traceback__ = own
+    try:
+        sys.excepthook(type(error), error, own)
+    except BaseException:  # noqa: BLE001 - a foreign hook raises what it likes
+        sys.__excepthook__(type(error), error, own)
+
+
+def describe(error: BaseException, bundle: str, links: int = _MOST_LINKS) -> dict[str, Any]:
+    """Return the JSON form of an exception with what caused it, see ``docs/architecture.md``.
+
+    Parameters
+    ----------
+    bundle
+        Files below this folder are told relative to it.
+    links
+        How many exceptions of its chain to tell at most.
+    """
+    frames = _frames(_own_frames(error.__traceback__), bundle)
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append(_frame(error.filename, error.lineno, "", error.text, bundle))
+    told: dict[str, Any] = {
+        "type": text(type(error).__qualname__),
+        "module": text(type(error).__module__),
+        "message": message(error),
+        "frames": frames,
+        "notes": _notes(error),
+        "cause": None,
+        "context": None,
+        "group": [],
+    }
+    if links > 1:
+        if error.__cause__ is not None:
+            told["cause"] = describe(error.__cause__, bundle, links - 1)
+        elif error.__context__ is not None and not error.__suppress_context__:
+            told["context"] = describe(error.__context__, bundle, links - 1)
+        group = getattr(error, "exceptions", None)
+        if isinstance(group, tuple):
+            members = [one for one in group[:5] if isinstance(one, BaseException)]
+            told["group"] = [describe(one, bundle, links // 2) for one in members]
+    return told
+
+
+def _notes(error: BaseException) -> list[str]:
+    notes = vars(error).get("__notes__")
+    return [text(note) for note in notes[:20]] if isinstance(notes, list) else []
+
+
+def message(error: BaseException) -> str:
+    """Return what `str` of an exception gives, whatever its ``__str__`` does."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return text(error.msg)
+    return text(error, "<exception str() failed>")
+
+
+def text(value: object, fallback: str = "<unprintable>") -> str:
+    """Return `value` as text that JSON can hold, cut to a length that a person reads."""
+    try:
+        found = str(value)[:_LONGEST_MESSAGE]
+    except BaseException:  # noqa: BLE001 - a foreign __str__ raises what it likes
+        return fallback
+    return found.encode(errors="backslashreplace").decode()
+
+
+def _own_frames(traceback: TracebackType | None) -> TracebackType | None:
+    while traceback and traceback.tb_frame.f_code.co_filename.startswith(_HERE):
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _frames(traceback: TracebackType | None, bundle: str) -> list[dict[str, Any]]:
+    found = []
+    while traceback:
+        code = traceback.tb_frame.f_code
+        if not code.co_filename.startswith("<frozen importlib"):
+            found.append((code.co_filename, traceback.tb_lineno, code.co_name))
+        traceback = traceback.tb_next
+    if len(found) > _MOST_FRAMES:  # a recursion without end
+        found = found[: _MOST_FRAMES // 2] + found[-_MOST_FRAMES // 2 :]
+    return [_frame(file, line, name, None, bundle) for file, line, name in found]
+
+
+def _frame(
+    file: str, line: int | None, function: str, source: str | None, bundle: str
+) -> dict[str, Any]:
+    source = linecache.getline(file, line or 0) if source is None else source
+    return {
+        "file": text(file.removeprefix(f"{bundle}/")),
+        "line": line or 0,
+        "function": text(function),
+        "text": text(source.strip()[:_LONGEST_LINE]),
+    }

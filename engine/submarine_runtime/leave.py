@@ -1,0 +1,136 @@
+"""The end of a task: nothing of it stays, and nobody's clean-up can hold its GPUs."""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import atexit
+import gc
+import io
+import os
+import sys
+import time
+from _thread import start_new_thread
+
+from submarine_runtime import job
+from submarine_runtime.quiet import suppress
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+PATIENCE = 0.3
+"""Seconds that buffers and exit hooks of the user's code have in all."""
+
+_SIGKILL = 9
+_KILLING_TAKES = 1.0
+
+
+def leave(code: int) -> NoReturn:
+    """Write out what is buffered, run exit hooks within `PATIENCE`, end all others, and exit."""
+    start_new_thread(_leave_late, (code,))
+    _flush()
+    _end_children()
+    with suppress(BaseException):
+        # Temporary folders and log writers of the user's code are put in order here.
+        atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to have them before os._exit
+    _flush_streams()
+    tracker = getattr(
+        sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None
+    )
+    end_others(spared=getattr(tracker, "_pid", None))
+    with suppress(BaseException):
+        # It removes shared memory that nobody has unlinked, once its pipe is closed.
+        if tracker is not None:
+            tracker._stop()  # noqa: SLF001 - only the tracker knows what it tracks
+    os._exit(code)
+
+
+def die_by(number: int) -> NoReturn:
+    """End all others and this process by a signal, as the process that it stands for did."""
+    end_others()
+    with suppress(OSError, ValueError):
+        _signal.signal(number, _signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)
+
+
+def _leave_late(code: int) -> None:
+    time.sleep(PATIENCE)
+    with suppress(OSError):
+        os.write(2, b"submarine: exit hooks of the job's code took too long and were ended\n")
+    end_others()
+    os._exit(code)
+
+
+def _flush() -> None:
+    """Write out what streams, open files and the C library still hold."""
+    _flush_streams()
+    job.flush_progress()
+    for thing in gc.get_objects():
+        if type(thing) in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom):
+            with suppress(BaseException):
+                thing.flush()
+    with suppress(Exception):
+        import ctypes  # noqa: PLC0415 - late, and missing from some Pythons
+
+        ctypes.CDLL(None).fflush(None)
+
+
+def _flush_streams() -> None:
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        with suppress(BaseException):
+            stream.flush()  # type: ignore[union-attr]
+
+
+def _end_children() -> None:
+    """End multiprocessing's children, whom its exit hook would wait for."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    if multiprocessing is not None:
+        with suppress(BaseException):
+            for child in multiprocessing.active_children():
+                child.kill()
+
+
+def end_others(spared: int | None = None) -> None:
+    """Kill every process of this one's group; where it does not lead the group, its descendants."""
+    me = os.getpid()
+    leads = os.getpgrp() == me
+    until = time.monotonic() + _KILLING_TAKES
+    while time.monotonic() < until:
+        table = _processes()
+        if leads:
+            others = {pid for pid, (_, group) in table.items() if group == me}
+        else:
+            others = _below(me, table)
+        others -= {me, spared or me}
+        if not others:
+            return
+        for pid in others:
+            with suppress(OSError):
+                os.kill(pid, _SIGKILL)
+        time.sleep(0.001)
+
+
+def _processes() -> dict[int, tuple[int, int]]:
+    """Return parent and group of every process that lives, by ``/proc/PID/stat`` of proc(5)."""
+    table = {}
+    with suppress(OSError):
+        for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - names only
+            with suppress(OSError):
+                descriptor = os.open(f"/proc/{name}/stat", os.O_RDONLY)
+                line = os.read(descriptor, 4096)
+                os.close(descriptor)
+                # The program's name comes before and may hold anything.
+                state, parent, group = line.rpartition(b")")[2].split(maxsplit=3)[:3]
+                if state not in (b"Z", b"X"):
+                    table[int(name)] = int(parent), int(group)
+    return table
+
+
+def _below(root: int, table: dict[int, tuple[int, int]]) -> set[int]:
+    found: set[int] = set()
+    fresh = {root}
+    while fresh:
+        fresh = {pid for pid, (parent, _) in table.items() if parent in fresh} - found
+        found |= fresh
+    return found

@@ -1,0 +1,215 @@
+"""What a task leaves behind: ``outcome.json`` and ``results/``, see ``docs/architecture.md``."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+
+from submarine_runtime.quiet import suppress
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from io import BufferedWriter
+    from typing import Any
+
+VERSION = 1
+MISSING = object()
+"""Stands for the value of a variable that is not there."""
+
+_RESERVE = 64 * 1024
+_LONGEST_TEXT = 20_000
+
+
+class Ending:
+    """How the user's code ended; made at that moment.
+
+    Parameters
+    ----------
+    kind
+        ``returned``, ``raised`` or ``exited``.
+    exit_code
+        What the process exits with.
+    error
+        The exception that ended it, also a `SystemExit`.
+
+    Attributes
+    ----------
+    value
+        What the script's last statement gave.
+    names
+        The variables that it assigned, if it was an assignment: `value` is theirs.
+    outputs
+        The variables to bring back, also those of `names`; `MISSING` for one not there.
+    """
+
+    def __init__(self, kind: str, exit_code: int, error: BaseException | None = None) -> None:
+        self.kind = kind
+        self.exit_code = exit_code
+        self.error = error
+        self.value: object = None
+        self.names: tuple[str, ...] = ()
+        self.outputs: dict[str, object] = {}
+        self.at = [time.time(), time.monotonic()]
+
+
+class Outcome:
+    """Writes the outcome of a task; room for it is taken now, while the disk has some.
+
+    Raises
+    ------
+    OSError
+        It has none, or the folder is not there.
+    """
+
+    def __init__(self, folder: str, bundle: str) -> None:
+        self._bundle = bundle
+        self._path = f"{folder}/outcome.json"
+        self._aside = f"{folder}/.outcome.json.new"
+        self._results = f"{folder}/results"
+        self._file = _open(self._aside)
+        try:
+            os.posix_fallocate(self._file.fileno(), 0, _RESERVE)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:  # any other: this file system cannot keep room
+                raise
+
+    def write(self, ending: Ending) -> int:
+        """Write results and outcome; return the exit code, 1 where something could not be kept."""
+        try:
+            told = self._tell(ending)
+        except OSError as error:
+            from submarine_runtime.failure import describe  # noqa: PLC0415 - only on a full disk
+
+            failed = OSError(f"the result could not be written: {error.strerror or error}")
+            sys.stderr.write(f"submarine: {failed}\n")
+            told = {**_head(ending), "kind": "raised", "exit_code": 1, "outputs": {}}
+            told.update(result=_entry(None), error=describe(failed, self._bundle))
+        try:
+            self._commit(told)
+        except OSError as error:
+            sys.stderr.write(f"submarine: the outcome could not be written: {error}\n")
+            return ending.exit_code or 1
+        return int(told["exit_code"])
+
+    def _tell(self, ending: Ending) -> dict[str, Any]:
+        outputs: dict[str, dict[str, Any]] = {}
+        for name, value in ending.outputs.items():
+            outputs[name] = self._store(value, f"var-{name}", f"`{name}`")
+        same = [name for name, value in ending.outputs.items() if value is ending.value]
+        if names := ending.names or same[:1]:  # written once, read as both
+            result = {**_entry(ending.value), "format": "outputs", "names": list(names)}
+        else:
+            result = self._store(ending.value, "return", "the result")
+        told = {**_head(ending), "result": result, "outputs": outputs, "error": None}
+        if ending.error is not None and ending.exit_code != 0:
+            from submarine_runtime.failure import describe  # noqa: PLC0415 - only on a failure
+
+            told["error"] = describe(ending.error, self._bundle)
+        return told
+
+    def _commit(self, told: dict[str, Any]) -> None:
+        import json  # noqa: PLC0415 - the user's first line does not wait for it
+
+        with self._file as file:
+            file.write(json.dumps(told).encode())
+            file.flush()
+            file.truncate()
+        os.replace(self._aside, self._path)  # noqa: PTH105 - pathlib takes long to import
+
+    def _store(self, value: object, stem: str, called: str) -> dict[str, Any]:
+        """Write one value to ``results/``: pickled, else as text; OSError on a full disk."""
+        if value is MISSING:
+            return {**_entry(None), "warning": f"{called} was never assigned"}
+        entry = _entry(value)
+        if value is None:
+            return entry
+        os.makedirs(self._results, mode=0o700, exist_ok=True)  # noqa: PTH103 - as above
+        file = _ResultFile(f"{self._results}/{stem}.pkl")
+        try:
+            _pickle(value, file)
+        except BaseException as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
+            file.discard()
+            if file.error:
+                raise file.error from None
+            from submarine_runtime.failure import message  # noqa: PLC0415 - only here
+
+            why = f"{type(error).__name__}: {message(error)}"
+        else:
+            return {**entry, "format": "pickle", "file": f"{stem}.pkl", "size": file.finish()}
+        file = _ResultFile(f"{self._results}/{stem}.txt")
+        file.write(_text(value))
+        entry.update(format="text", file=f"{stem}.txt", size=file.finish())
+        warning = f"{called} ({entry['type']}) cannot be pickled and came back as text: {why}"
+        return {**entry, "warning": warning}
+
+
+class _ResultFile:
+    """A file written aside, which keeps its own error apart from those of what is pickled."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._aside = f"{path}.new"
+        self._file = _open(self._aside)
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def finish(self) -> int:
+        """Put the file into its place and return its size in bytes."""
+        size = self._file.tell()
+        self._file.close()
+        os.replace(self._aside, self._path)  # noqa: PTH105 - pathlib takes long to import
+        return size
+
+    def discard(self) -> None:
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            os.unlink(self._aside)  # noqa: PTH108 - pathlib takes long to import
+
+
+def _pickle(value: object, file: _ResultFile) -> None:
+    import pickle  # noqa: PLC0415 - the user's first line does not wait for it
+
+    pickle.Pickler(file, protocol=5).dump(value)
+
+
+def _text(value: object) -> bytes:
+    try:
+        text = repr(value)
+    except BaseException:  # noqa: BLE001 - a foreign __repr__ raises what it likes
+        text = object.__repr__(value)
+    if len(text) > _LONGEST_TEXT:
+        text = f"{text[:_LONGEST_TEXT]}… ({len(text):,} characters in all)"
+    return text.encode(errors="backslashreplace")
+
+
+def _head(ending: Ending) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "kind": ending.kind,
+        "returned_at": ending.at,
+        "exit_code": ending.exit_code,
+        "python": sys.version.split()[0],
+    }
+
+
+def _entry(value: object) -> dict[str, Any]:
+    kind = type(value)
+    name = kind.__qualname__
+    if kind.__module__ != "builtins":
+        name = f"{kind.__module__}.{name}"
+    return {"format": "none", "type": name, "file": None, "size": 0, "warning": None}
+
+
+def _open(path: str) -> BufferedWriter:
+    """Open a new file for writing, for the owner alone."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    return open(descriptor, "wb")  # noqa: PTH123 - a descriptor; the caller closes it

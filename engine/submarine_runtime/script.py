@@ -1,0 +1,135 @@
+"""Runs a script as ``python script.py`` would, and takes the value of its last statement."""
+
+from __future__ import annotations
+
+import _ast
+import builtins
+import os
+import sys
+
+from submarine_runtime.outcome import MISSING, Ending
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+VALUE = "__submarine_value__"
+_EXIT_INTERRUPTED = 130
+"""What shells say of a program that was interrupted: 128 + SIGINT."""
+
+
+def run_script(bundle: str, entry: str, outputs: list[str]) -> Ending:
+    """Run the file `entry` of the folder `bundle` as ``__main__``.
+
+    Parameters
+    ----------
+    outputs
+        Names of variables to bring back, besides those that the last statement assigns.
+    """
+    path = os.path.join(bundle, entry)  # noqa: PTH118 - pathlib takes long to import
+    owner = os.getpid()
+    namespace = _become_main(path, bundle).__dict__
+    try:
+        code, names = _compile(path)
+        exec(code, namespace)  # noqa: S102 - this is what a runtime is for
+    except BaseException as error:  # noqa: BLE001 - however the user's code ends
+        ending = _ending_by(error)
+    else:
+        ending = Ending("returned", 0)
+        ending.names = names
+        ending.value = _value(namespace, names)
+    if os.getpid() != owner:
+        # A fork that ran on to the end of the script: not the task, so it ends as any child would.
+        sys.exit(ending.exit_code)
+    if ending.exit_code == 0:
+        ending.outputs = {name: namespace.get(name, MISSING) for name in (*outputs, *names)}
+    return ending
+
+
+def _become_main(path: str, bundle: str) -> ModuleType:
+    """Make the module that the script is, so that pickle and multiprocessing find it as theirs."""
+    main = type(sys)("__main__")
+    main.__file__ = path
+    main.__dict__.update(__builtins__=builtins, __cached__=None)
+    sys.modules["__main__"] = main
+    if "__mp_main__" in sys.modules:
+        sys.modules["__mp_main__"] = main
+    sys.path.insert(0, bundle)
+    sys.argv = [path]
+    return main
+
+
+def _compile(path: str) -> tuple[Any, tuple[str, ...]]:
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes long to import
+        source = file.read()
+    tree: Any = compile(source, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
+    names = _take_value(tree.body)
+    return compile(tree, path, "exec", dont_inherit=True), names
+
+
+def _take_value(body: list[Any]) -> tuple[str, ...]:
+    """Make a closing expression assign to `VALUE`; return the names of a closing assignment."""
+    last = body[-1] if body else None
+    if isinstance(last, _ast.If) and _asks_for_main(last.test):
+        return _take_value(last.body)
+    if isinstance(last, _ast.Expr):
+        places = ("lineno", "col_offset", "end_lineno", "end_col_offset")
+        at = {name: getattr(last, name) for name in places}
+        body[-1] = _ast.Assign([_ast.Name(VALUE, _ast.Store(), **at)], last.value, **at)
+        return ()
+    if isinstance(last, _ast.Assign):
+        return tuple(dict.fromkeys(name for target in last.targets for name in _names(target)))
+    if isinstance(last, (_ast.AugAssign, _ast.AnnAssign)) and last.value:
+        return tuple(_names(last.target))
+    return ()
+
+
+def _names(target: Any) -> list[str]:  # noqa: ANN401 - any node
+    if isinstance(target, _ast.Name):
+        return [target.id]
+    if isinstance(target, _ast.Starred):
+        return _names(target.value)
+    if isinstance(target, (_ast.Tuple, _ast.List)):
+        return [name for item in target.elts for name in _names(item)]
+    return []
+
+
+def _asks_for_main(test: Any) -> bool:  # noqa: ANN401 - any node
+    if not (isinstance(test, _ast.Compare) and isinstance(test.ops[0], _ast.Eq)):
+        return False
+    sides = [test.left, *test.comparators]
+    return [getattr(side, "id", getattr(side, "value", None)) for side in sides] in (
+        ["__name__", "__main__"],
+        ["__main__", "__name__"],
+    )
+
+
+def _value(namespace: dict[str, Any], names: tuple[str, ...]) -> object:
+    if len(names) > 1:
+        return tuple(namespace.get(name) for name in names)
+    return namespace.get(names[0]) if names else namespace.pop(VALUE, None)
+
+
+def _ending_by(error: BaseException) -> Ending:
+    if isinstance(error, SystemExit):
+        return _ending_by_exit(error)
+    from submarine_runtime.failure import show  # noqa: PLC0415 - only where something failed
+
+    show(error)
+    code = _EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return Ending("raised", code, error)
+
+
+def _ending_by_exit(error: SystemExit) -> Ending:
+    """Do as Python does: None is success, a number the exit code, anything else goes to stderr."""
+    code = error.code
+    if code is None:
+        code = 0
+    if not isinstance(code, int):
+        try:
+            sys.stderr.write(f"{code}\n")
+        except BaseException:  # noqa: BLE001 - a foreign __str__ raises what it likes
+            sys.stderr.write(f"<{type(code).__name__}>\n")
+        code = 1
+    return Ending("exited", code & 0xFF, error)

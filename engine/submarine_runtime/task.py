@@ -1,0 +1,113 @@
+"""From ``task.json`` to the end of the task."""
+
+from __future__ import annotations
+
+# The C half of `signal`: the other half imports enum, and the first line would wait for it.
+import _signal  # type: ignore[import-not-found]
+import os
+import sys
+
+from submarine_runtime.leave import die_by, leave
+from submarine_runtime.outcome import Ending, Outcome
+from submarine_runtime.script import run_script
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+VERSION = 1
+CANNOT_RUN = 127
+
+
+def main(folder: str) -> NoReturn:
+    """Run the task whose plan is ``task.json`` in `folder`; leave with its exit code."""
+    try:
+        plan = _read_plan(f"{folder}/task.json")
+        os.chdir(plan["workdir"] if plan["command"] is None else plan["bundle"])
+        outcome = Outcome(folder, plan["bundle"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.stderr.write(f"submarine: the task cannot begin: {type(error).__name__}: {error}\n")
+        leave(CANNOT_RUN)
+    command = plan["command"]
+    ending = _run_entry(plan) if command is None else _run_command(command)
+    leave(outcome.write(ending))
+
+
+def _run_entry(plan: dict[str, Any]) -> Ending:
+    import faulthandler  # noqa: PLC0415 - not for commands
+
+    # A crash in native code leaves Python's stack in the log.
+    faulthandler.enable()
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+    _signal.signal(_signal.SIGTERM, _interrupt)
+    os.register_at_fork(after_in_child=_forget)
+    ending = run_script(plan["bundle"], plan["entry"], plan["outputs"])
+    # From here on no code of the user's waits for a last chance.
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
+    return ending
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    """Do as an interrupted notebook cell does, so that its ``except`` and ``finally`` run."""
+    raise KeyboardInterrupt("the job was asked to end")
+
+
+def _forget() -> None:
+    """Let the signal end a forked child as it would end any process."""
+    if _signal.getsignal(_signal.SIGTERM) is _interrupt:
+        _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
+
+
+def _run_command(command: str) -> Ending:
+    """Run a shell command line, this interpreter first on its path."""
+    environment = dict(os.environ)
+    programs = os.path.dirname(sys.executable)  # noqa: PTH120 - pathlib takes long to import
+    environment["PATH"] = f"{programs}{os.pathsep}{environment.get('PATH', os.defpath)}"
+    home = sys.path[-1]
+    if home == os.path.dirname(os.path.dirname(__file__)):  # noqa: PTH120 - likewise
+        # It would not be found otherwise, see `__main__`.
+        environment["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [environment.get("PYTHONPATH"), home])
+        )
+    # The whole group gets the signal; what the command makes of it is this task's end.
+    _signal.signal(_signal.SIGTERM, lambda *_: None)
+    _signal.signal(_signal.SIGINT, lambda *_: None)
+    restored = [_signal.SIGPIPE, _signal.SIGXFSZ]  # Python ignores them, a program does not
+    words = ["/bin/sh", "-c", command]
+    pid = os.posix_spawn(words[0], words, environment, setsigdef=restored)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        die_by(-code)
+    return Ending("exited", code)
+
+
+def _read_plan(path: str) -> dict[str, Any]:
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes long to import
+        plan = _parse(file.read())
+    if plan["version"] != VERSION:
+        raise ValueError(f"{path} is of version {plan['version']!r}, this runtime's is {VERSION}")
+    return plan
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """Parse JSON by the C scanner alone: the module imports re and enum, 10 ms."""
+    try:
+        from _json import make_scanner  # noqa: PLC0415 - CPython's own
+    except ImportError:
+        import json  # noqa: PLC0415 - see above
+
+        return json.loads(text)  # type: ignore[no-any-return]
+    plan, _ = make_scanner(_Settings)(text, 0)  # type: ignore[arg-type]
+    return plan  # type: ignore[no-any-return]
+
+
+class _Settings:
+    """What `json.JSONDecoder` tells the scanner by default."""
+
+    strict = True
+    object_hook = object_pairs_hook = array_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float
