@@ -13,7 +13,9 @@ from submarine_engine.errors import CommandError
 from submarine_engine.job import Resources
 
 _NUMBER = re.compile(r"[0-9]{1,12}")
-_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?) *([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
+_SIZE = re.compile(
+    r"([0-9]{1,18}(?:\.[0-9]{1,9})?) *(?:([KMGT])(?:iB?|B)?|B)?", re.IGNORECASE | re.ASCII
+)
 _SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) *(s|m|h)?", re.ASCII)
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _PERIODS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -48,7 +50,7 @@ def read_size(text: str, *, default_unit: str = "") -> int:
     found = _SIZE.fullmatch(text.strip())
     if not found:
         raise CommandError(f"{text!r} is not a size", fix="write a number and K, M, G or T: 8G")
-    size = Fraction(found[1]) * _UNITS.get(found[2].upper() or default_unit, 1)
+    size = Fraction(found[1]) * _UNITS.get((found[2] or default_unit).upper(), 1)
     if size.denominator != 1:
         raise CommandError(f"{text!r} is not a whole number of bytes", fix="write fewer digits")
     return int(size)

@@ -40,7 +40,7 @@ RUN = Verb(
     examples=(
         "job run train.py --gpus 2 --name mnist",
         "job run train.py --gpus 1 -- --epochs 10",
-        'job run --worker_resources memory=8G,vcores=2,gpu=2 --worker_launch_cmd "python train.py"',
+        'job run --worker_resources memory=8G,gpu=2 --worker_launch_cmd "python train.py"',
     ),
 )
 
