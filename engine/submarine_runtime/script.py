@@ -19,17 +19,22 @@ _EXIT_INTERRUPTED = 130
 """What shells say of a program that was interrupted: 128 + SIGINT."""
 
 
-def run_script(bundle: str, entry: str, outputs: list[str]) -> Ending:
+def run_script(
+    bundle: str, entry: str, outputs: list[str], args: list[str] | tuple[()] = ()
+) -> Ending:
     """Run the file `entry` of the folder `bundle` as ``__main__``.
 
     Parameters
     ----------
     outputs
         Names of variables to bring back, besides those that the last statement assigns.
+    args
+        What the script finds in ``sys.argv[1:]``.
     """
     path = os.path.join(bundle, entry)  # noqa: PTH118 - pathlib takes long to import
     owner = os.getpid()
     namespace = _become_main(path, bundle).__dict__
+    sys.argv = [path, *args]
     try:
         code, names = _compile(path)
         exec(code, namespace)  # noqa: S102 - this is what a runtime is for
@@ -56,7 +61,6 @@ def _become_main(path: str, bundle: str) -> ModuleType:
     if "__mp_main__" in sys.modules:
         sys.modules["__mp_main__"] = main
     sys.path.insert(0, bundle)
-    sys.argv = [path]
     return main
 
 

@@ -41,7 +41,7 @@ def _run_entry(plan: dict[str, Any]) -> Ending:
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     _signal.signal(_signal.SIGTERM, _interrupt)
     os.register_at_fork(after_in_child=_forget)
-    ending = run_script(plan["bundle"], plan["entry"], plan["outputs"])
+    ending = run_script(plan["bundle"], plan["entry"], plan["outputs"], plan.get("args", ()))
     # From here on no code of the user's waits for a last chance.
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
