@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 from submarine_magics.card import view
-from submarine_magics.card.display import JOB_TYPE, static_bundle
 from submarine_magics.card.html import ATTRIBUTES, TAGS, serialise, style, to_html
+from submarine_magics.card.mime import JOB_TYPE, static_bundle
 from submarine_magics.card.text import bar, percent, to_text
 from submarine_magics.card.tree import Node, card_tree, script_tree
 

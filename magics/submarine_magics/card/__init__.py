@@ -1,6 +1,7 @@
 """The job card: one view model, shown as a live widget, as static HTML and as plain text."""
 
-from submarine_magics.card.display import JobCard, mimebundle, preload
+from submarine_magics.card.display import JobCard, preload
+from submarine_magics.card.mime import mimebundle
 from submarine_magics.card.model import CardView, view
 from submarine_magics.card.record import Record, read_record
 

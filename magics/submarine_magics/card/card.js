@@ -80,6 +80,18 @@ async function interrupt(kernel) {
   if (!answer.ok) throw new Error(`the server refused (${answer.status}): press the cell's stop button`);
 }
 
+// The kernel's own log server hears at once too; it can be reached on the machine of the kernel only.
+async function post(address) {
+  const near = (host) => ["127.0.0.1", "localhost", "[::1]"].includes(host);
+  if (!address || !near(new URL(address).hostname)) return false;
+  if (!near(location.hostname) && location.protocol !== "vscode-webview:") return false;
+  try {
+    return (await fetch(address, { method: "POST" })).ok;
+  } catch {
+    return false;
+  }
+}
+
 function heard(model) {
   return new Promise((resolve) => {
     const yes = () => resolve(true);
@@ -95,7 +107,9 @@ async function cancel(model, button) {
   [button.disabled, button.textContent] = [true, "Cancelling…"];
   try {
     model.send({ cancel: true });
-    // A kernel that is busy with this very job hears the message too late, but its interrupt now.
+    // A kernel that is busy hears the message too late. The other ways are for this very job only:
+    // an interrupt goes to whatever cell runs, so it has to be this job's.
+    if (await post(model.get("cancel"))) return;
     if (!(await heard(model)) && model.get("blocking")) await interrupt(model.get("kernel"));
   } catch (error) {
     [button.disabled, button.textContent] = [false, `Not cancelled: ${error.message}`];

@@ -21,21 +21,20 @@ from submarine_engine.events import Moment
 from submarine_engine.lifecycle import JobStatus
 
 from submarine_magics import pace
-from submarine_magics.card.html import to_html
+from submarine_magics.card.mime import WIDGET_TYPE, static_bundle
 from submarine_magics.card.model import CardView, view
+from submarine_magics.card.pages import cancel_url, log_page
 from submarine_magics.card.record import read_record
-from submarine_magics.card.text import to_text
+from submarine_magics.card.words import time_of_day
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
 
     from submarine_magics.card.widget import CardWidget
 
-JOB_TYPE = "application/vnd.submarine.job+json"
-WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
-
 _LIVE_EVERY = 0.25
 _STATIC_EVERY = 1.0
+_LOOK_EVERY = 0.5
 _AGAIN_AFTER = 4.0
 """Seconds: a server that dropped messages takes them again once its window of 3 s is over."""
 
@@ -62,7 +61,7 @@ class JobCard:
         self, job: Job, title: str | None = None, origin: str = "", *, blocking: bool = False
     ) -> None:
         self._job = job
-        self._record = read_record(job, title=title, origin=origin)
+        self._record = read_record(job, title=title, origin=origin, log_url=log_page(job))
         self._blocking = blocking
         self._display_id = ""
         self._widget: CardWidget | None = None
@@ -104,7 +103,8 @@ class JobCard:
         card, now = self._view()
         if not self._display_id:
             if get_ipython() is not None:
-                _raw(display, {"text/plain": to_text(card)}, uuid.uuid4().hex)
+                text = {"text/plain": static_bundle(card)["text/plain"]}
+                _raw(display, text, uuid.uuid4().hex)
             return
         self._blocking = False
         self._last(card, now)
@@ -115,6 +115,40 @@ class JobCard:
             timer = threading.Timer(_AGAIN_AFTER, again, (self._last, card, now))
             timer.daemon = True
             timer.start()
+
+    def leave(self) -> None:
+        """Stop following a job that goes on: the card shows how it was when it was left."""
+        if not self._display_id or self._status.state.final:
+            return
+        self._blocking = False
+        card, now = self._view()
+        if self._widget is not None:
+            self._widget.show(card, now.wall, blocking=False)
+        self._widget = None
+        self._note = f"left running, as of {time_of_day(now)}; "
+        self._note += f"see on: %submarine job attach {card.job_id}"
+        self._refresh(card)
+
+    def follow(self) -> None:
+        """Keep the card up to date from a thread of its own until the job is over; returns at once.
+
+        For a job that no cell waits for. The thread works in this cell's context, so that the card
+        stays in this cell.
+        """
+        if self._display_id and not self._status.state.final:
+            work = contextvars.copy_context().run
+            name = f"submarine-card-{self._record.job_id}"
+            threading.Thread(target=work, args=(self._follow,), name=name, daemon=True).start()
+
+    def _follow(self) -> None:
+        try:
+            while not (status := self._job.status()).state.final:
+                self.update(status)
+                time.sleep(_LOOK_EVERY)
+        except SubmarineError:
+            self.leave()
+        else:
+            self.close(status)
 
     def _last(self, card: CardView, now: Moment) -> None:
         if self._widget is not None:
@@ -136,7 +170,13 @@ class JobCard:
             self._note = "" if _told.is_set() else _NO_WIDGET
             _told.set()
             return None
-        return CardWidget(card, now.wall, blocking=self._blocking, on_cancel=self._cancel)
+        return CardWidget(
+            card,
+            now.wall,
+            blocking=self._blocking,
+            cancel_url=cancel_url(self._record.log_url),
+            on_cancel=self._cancel,
+        )
 
     def _cancel(self) -> None:
         try:
@@ -163,27 +203,6 @@ class JobCard:
         self._shown = self._status
         every = _STATIC_EVERY if self._widget is None else _LIVE_EVERY
         self._due = time.monotonic() + every
-
-
-def static_bundle(card: CardView, note: str = "") -> dict[str, Any]:
-    """Return the card for front ends without widgets: JSON for ours, HTML, plain text."""
-    return {
-        JOB_TYPE: {
-            "version": 1,
-            "job_id": card.job_id,
-            "cluster": card.cluster,
-            "name": card.title,
-            "state": card.state,
-        },
-        "text/html": to_html(card, note),
-        "text/plain": to_text(card),
-    }
-
-
-def mimebundle(job: Job, status: JobStatus | None = None) -> dict[str, Any]:
-    """Return the static card of `job`, as ``Job``'s own display in a notebook."""
-    record = read_record(job)
-    return static_bundle(view(record, status or job.status(), Moment.now()))
 
 
 def in_kernel() -> bool:

@@ -52,12 +52,14 @@ class Record:
     script_size: int = 0
 
 
-def read_record(job: Job, *, title: str | None = None, origin: str = "") -> Record:
+def read_record(
+    job: Job, *, title: str | None = None, origin: str = "", log_url: str | None = None
+) -> Record:
     """Read what a card shows of `job`; what cannot be read is left out, a card never fails a job.
 
     Parameters
     ----------
-    title, origin
+    title, origin, log_url
         As in `Record`; the title is the job's name where None.
     """
     paths = job_paths(job)
@@ -73,7 +75,7 @@ def read_record(job: Job, *, title: str | None = None, origin: str = "") -> Reco
         host=str(data.get("host", "")),
         machine_gpus=_machine_gpus(job) if spec.gpus == 0 else None,
         folder=paths.root if paths else None,
-        log_url=_log_url(job),
+        log_url=log_url,
         bundle_hash=str(data.get("bundle_hash", "")),
         script=script,
         script_name=name,
@@ -88,6 +90,11 @@ def job_paths(job: Job) -> JobPaths | None:
     except SubmarineError:
         return None
     return paths if paths.root.is_dir() else None
+
+
+def stored_spec(paths: JobPaths) -> JobSpec:
+    """Return what a job was asked to run, as its record says; an empty one where it does not."""
+    return _spec(_json(paths.record))
 
 
 def _json(path: Path) -> dict[str, object]:
@@ -122,11 +129,4 @@ def _machine_gpus(job: Job) -> int | None:
     try:
         return len(job.cluster.gpus())
     except (SubmarineError, OSError):
-        return None
-
-
-def _log_url(job: Job) -> str | None:
-    try:
-        return job.cluster.log_url(job.id)
-    except SubmarineError:
         return None

@@ -31,6 +31,8 @@ class CardWidget(anywidget.AnyWidget):
         What to show first.
     blocking
         Whether the cell that runs now waits for this job: then the kernel's interrupt cancels it.
+    cancel_url
+        Where a POST cancels the job, on the kernel's machine; empty where nowhere.
     on_cancel
         Called when the reader asks to cancel and the kernel hears the message.
     """
@@ -42,11 +44,18 @@ class CardWidget(anywidget.AnyWidget):
     rest: traitlets.List[Any] = traitlets.List().tag(sync=True)
     at = traitlets.Float().tag(sync=True)
     kernel = traitlets.Unicode().tag(sync=True)
+    cancel = traitlets.Unicode().tag(sync=True)
     blocking = traitlets.Bool().tag(sync=True)
     heard = traitlets.Bool().tag(sync=True)
 
     def __init__(
-        self, card: CardView, at: float, *, blocking: bool, on_cancel: Callable[[], object]
+        self,
+        card: CardView,
+        at: float,
+        *,
+        blocking: bool,
+        cancel_url: str,
+        on_cancel: Callable[[], object],
     ) -> None:
         where = card.log_path or "the job's folder"
         script = [script_tree(card.script, where)] if card.script else []
@@ -55,6 +64,7 @@ class CardWidget(anywidget.AnyWidget):
             rest=[part.to_json() for part in (*script, footer_tree(card))],
             at=at,
             kernel=kernel_id(),
+            cancel=cancel_url,
             blocking=blocking,
         )
         self._on_cancel = on_cancel

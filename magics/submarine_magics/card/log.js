@@ -1,0 +1,142 @@
+// The log page: shows the end of a log and follows it. All text goes in as text nodes.
+const TAIL = 256 * 1024; // bytes shown of a log that is already there, and the most of one step
+const MOST_LINES = 5000;
+const EVERY = 700; // ms
+const $ = (id) => document.getElementById(id);
+const MOST_OF_A_LINE = 64 * 1024;
+
+let chosen; // "worker-0/stdout"
+let choice = 0; // counts the choices: what was read for a former one is dropped
+let place = 0; // how far it was read, in bytes
+let decoder, pending, style, partial;
+let running = false;
+
+function note(text) {
+  $("note").textContent = text;
+  $("note").hidden = !text;
+}
+
+function select(log) {
+  chosen = `${log.task}/${log.stream}`;
+  choice += 1;
+  place = Math.max(0, log.size - TAIL);
+  partial = place > 0; // the first line may begin in its middle
+  [decoder, pending, style] = [new TextDecoder(), "", []];
+  $("lines").replaceChildren(document.createElement("div"));
+  $("raw").href = `logs/${chosen}`;
+  $("raw").download = `${log.task}-${log.stream}.txt`;
+  note(place ? `the last ${size(TAIL)} of ${size(log.size)}; all of it is in the raw file` : "");
+}
+
+function size(bytes) {
+  const units = ["bytes", "kB", "MB", "GB", "TB"];
+  let at = 0;
+  while (bytes >= 1000 && at < 4) [bytes, at] = [bytes / 1000, at + 1];
+  return `${at ? bytes.toPrecision(3) : bytes} ${units[at]}`;
+}
+
+// What would hide or reorder the text around it is made visible.
+const UNSEEN = /[\x00-\x08\x0b-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const seen = (char) =>
+  char < " " ? String.fromCharCode(0x2400 + char.charCodeAt(0)) : `[U+${char.charCodeAt(0).toString(16)}]`;
+
+// One line as text and colours: SGR 30-37, 90-97 and bold are kept, other escapes are dropped.
+function draw(line, text) {
+  line.replaceChildren();
+  const bar = text.split("\r").filter(Boolean).pop() ?? ""; // a progress bar's last state
+  for (const part of bar.split(/(\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\))/)) {
+    if (!part.startsWith("\x1b")) {
+      const span = document.createElement("span");
+      span.className = style.join(" ");
+      span.append(part.replace(UNSEEN, seen));
+      if (part) line.append(span);
+    } else if (part.endsWith("m")) {
+      for (const code of part.slice(2, -1).split(";").map(Number)) {
+        if (code === 0) style = [];
+        else if (code === 1) style = [...style.filter((name) => name !== "bold"), "bold"];
+        else if ((code >= 30 && code <= 39) || (code >= 90 && code <= 97)) {
+          style = style.filter((name) => name === "bold");
+          if (code % 10 <= 7) style.push(`c${code % 10}`);
+        }
+      }
+    }
+  }
+}
+
+function write(text) {
+  if (partial && text) [text, partial] = [text.slice(text.indexOf("\n") + 1), false];
+  const box = $("lines");
+  const lines = (pending + text).replaceAll("\r\n", "\n").split("\n");
+  pending = lines.pop();
+  pending = pending.slice(Math.max(0, pending.lastIndexOf("\r", pending.length - 2)));
+  if (pending.length > MOST_OF_A_LINE) [pending] = ["", lines.push(pending)];
+  let last = box.lastChild;
+  for (const line of lines) {
+    draw(last, line);
+    last = box.appendChild(document.createElement("div"));
+  }
+  const before = style;
+  draw(last, pending);
+  style = before; // the open line is drawn again once more of it is there
+  while (box.childNodes.length > MOST_LINES) box.firstChild.remove();
+  if ($("follow").checked) box.scrollTop = box.scrollHeight;
+}
+
+function tabs(logs) {
+  if ($("logs").childNodes.length !== logs.length) {
+    $("logs").replaceChildren(...logs.map(() => document.createElement("button")));
+  }
+  logs.forEach((log, at) => {
+    const button = $("logs").childNodes[at];
+    button.textContent = `${log.task} ${log.stream} · ${size(log.size)}`;
+    button.ariaPressed = String(chosen === `${log.task}/${log.stream}`);
+    button.onclick = () => {
+      select(log);
+      if (!running) follow();
+    };
+  });
+}
+
+async function read(log) {
+  if (log.size < place || log.size - place > 16 * TAIL) select(log); // cut, or too fast to follow
+  while (place < log.size) {
+    const mine = choice;
+    const answer = await fetch(`logs/${chosen}?offset=${place}&limit=${TAIL}`);
+    if (!answer.ok) throw new Error(await answer.text());
+    const bytes = await answer.arrayBuffer();
+    if (mine !== choice || !bytes.byteLength) return;
+    place += bytes.byteLength;
+    write(decoder.decode(bytes, { stream: true }));
+  }
+}
+
+async function step() {
+  const answer = await fetch("state");
+  if (!answer.ok) throw new Error(await answer.text());
+  const job = await answer.json();
+  document.title = `${job.name} log`;
+  [$("name").textContent, $("job").textContent] = [job.name, job.job_id];
+  $("state").textContent = job.cancelling && !job.final ? "cancelling…" : job.state;
+  const log = job.logs.find((each) => `${each.task}/${each.stream}` === chosen);
+  if (log) await read(log);
+  else if (job.logs.length) {
+    select(job.logs.find((each) => each.size) ?? job.logs[0]);
+    return step();
+  }
+  tabs(job.logs);
+  return job.final;
+}
+
+async function follow() {
+  running = true;
+  try {
+    running = !(await step());
+    if (running) setTimeout(follow, EVERY);
+  } catch (error) {
+    const why = error.message.trim();
+    note(`not live any more (${why}): has the notebook's kernel ended? The log stays in the job's folder`);
+    setTimeout(follow, 10 * EVERY);
+  }
+}
+$("follow").onchange = () => write("");
+follow();

@@ -1,0 +1,41 @@
+"""The card as a mimebundle: each front end takes the form that it knows best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.events import Moment
+from submarine_engine.lifecycle import JobStatus
+
+from submarine_magics.card.html import to_html
+from submarine_magics.card.model import CardView, view
+from submarine_magics.card.pages import log_page
+from submarine_magics.card.record import read_record
+from submarine_magics.card.text import to_text
+
+if TYPE_CHECKING:
+    from submarine_engine.future import Job
+
+JOB_TYPE = "application/vnd.submarine.job+json"
+WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
+
+
+def static_bundle(card: CardView, note: str = "") -> dict[str, Any]:
+    """Return the card for front ends without widgets: JSON for ours, HTML, plain text."""
+    return {
+        JOB_TYPE: {
+            "version": 1,
+            "job_id": card.job_id,
+            "cluster": card.cluster,
+            "name": card.title,
+            "state": card.state,
+        },
+        "text/html": to_html(card, note),
+        "text/plain": to_text(card),
+    }
+
+
+def mimebundle(job: Job, status: JobStatus | None = None) -> dict[str, Any]:
+    """Return the static card of `job`, as ``Job``'s own display in a notebook."""
+    record = read_record(job, log_url=log_page(job))
+    return static_bundle(view(record, status or job.status(), Moment.now()))
