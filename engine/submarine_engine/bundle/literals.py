@@ -76,7 +76,7 @@ def _flat(value: object, seen: set[int], depth: int, longest: int | None = LONGE
     if isinstance(value, (str, bytes)) and kind in (str, bytes):
         if longest is not None and len(value) > longest:
             raise _NoLiteralError
-        return _quoted(value)
+        return quoted(value)
     if isinstance(value, (list, tuple, dict, set, frozenset)) and kind in {*_BRACKETS, frozenset}:
         if depth > _DEEPEST or (longest is not None and len(value) > longest):
             raise _NoLiteralError
@@ -127,20 +127,26 @@ def _number(value: complex) -> str:
     return f"complex({_number(value.real)}, {_number(value.imag)})"
 
 
-def _quoted(value: str | bytes) -> str:
-    """Quote with ``"``, or with ``'`` where that needs fewer escapes."""
+def quoted(value: str | bytes, quote: str | None = None) -> str:
+    """Return the literal of a text or bytes as a formatter leaves it.
+
+    Parameters
+    ----------
+    quote
+        The quote character; None for ``"``, or ``'`` where that needs fewer escapes.
+    """
     # A double quote in front makes repr choose single quotes, whatever else is in there.
     if isinstance(value, str):
         prefix, body = "", repr('"' + value)[2:-1]
-        single = value.count("'") < value.count('"')
+        singles, doubles = value.count("'"), value.count('"')
     else:
         prefix, body = "b", repr(b'"' + value)[3:-1]
-        single = value.count(b"'") < value.count(b'"')
-    if single:
-        return f"{prefix}'{body}'"
-    swap = {r"\'": "'", '"': r"\""}
-    body = re.sub(r"\\.|\"", lambda match: swap.get(match[0], match[0]), body)
-    return f'{prefix}"{body}"'
+        singles, doubles = value.count(b"'"), value.count(b'"')
+    quote = quote or ("'" if singles < doubles else '"')
+    if quote == '"':
+        swap = {r"\'": "'", '"': r"\""}
+        body = re.sub(r"\\.|\"", lambda match: swap.get(match[0], match[0]), body)
+    return f"{prefix}{quote}{body}{quote}"
 
 
 def _layout(value: object, before: int, indent: int, after: int) -> str:

@@ -41,6 +41,9 @@ class Cell:
         Lines of `raw` that the translation left out.
     file
         For code that comes from a file, not from a notebook: its path.
+    imports
+        Import statements that the translation relies on and that are in no line: ``!ls`` becomes a
+        call of ``subprocess``.
     """
 
     number: int | None
@@ -50,6 +53,7 @@ class Cell:
     executed: int | None = None
     dropped: tuple[Dropped, ...] = ()
     file: str | None = None
+    imports: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

@@ -1,0 +1,220 @@
+"""The cells that a shell has executed, as it tells by its events."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from submarine_engine.bundle import Cell
+from submarine_engine.errors import CellSyntaxError
+
+from submarine_magics.failures import check, failed_at
+from submarine_magics.translate import Translation, translate
+
+_NO_CELL = "code run without a cell"
+
+
+@dataclass(slots=True)
+class _Run:
+    """One execution of a cell."""
+
+    raw: str
+    number: int | None
+    id: str | None
+    file: str | None = None
+    compiled: str | None = None
+    failed: tuple[int, bool] | None = None  # line, and whether it is one of a magic's body
+    inner: _Run | None = None  # a cell magic's body that ran as a cell of its own
+    cell: Cell | None = None
+
+
+class CellLog:
+    """Keeps what was executed, in order, from the shell's first cell on.
+
+    Cells that ran before the log was made come from the shell's own history of its inputs, without
+    their ids. Kept are also executions without a number, and those of other notebooks by ``%run``.
+    Not kept are cells that did not parse, since nothing of them took effect, and what front ends
+    run silently.
+
+    Parameters
+    ----------
+    shell
+        The shell to listen to, until `close`.
+    """
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        self._runs: list[_Run] = []
+        self._running: list[_Run] = []
+        self._take_history()
+        shell.events.register("pre_run_cell", self._before)
+        shell.events.register("post_run_cell", self._after)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._shell.events.unregister("pre_run_cell", self._before)
+        self._shell.events.unregister("post_run_cell", self._after)
+
+    @property
+    def number(self) -> int | None:
+        """The execution count of the cell that runs now: its ``In [number]``.
+
+        The shell's own ``execution_count`` is one ahead of it in some releases of IPython.
+        """
+        return self._running[0].number if self._running else None
+
+    def cells(self) -> list[Cell]:
+        """Return what was executed, in order of execution; not the cell that runs now."""
+        return [self._cell(run) for run in self._runs]
+
+    def translate(self, raw: str, number: int | None = None, id: str | None = None) -> Cell:  # noqa: A002 - the cell's id, as in `Cell`
+        """Return a cell that is to run in a job.
+
+        Parameters
+        ----------
+        raw
+            The cell as typed, or the body of the cell magic that runs now: its lines keep the
+            numbers that they have in the cell.
+        number, id
+            Its execution count and id; those of the cell that runs now where `raw` is of it.
+
+        Raises
+        ------
+        CellSyntaxError
+            It does not parse, or holds what no script can hold.
+        """
+        above = ""
+        if running := self._whole(raw):
+            above = running.raw[: running.raw.rindex(raw.rstrip("\n"))]
+            number, id = running.number or number, running.id or id  # noqa: A001
+        translation = self._translated(raw, executed=False)
+        shift = above.count("\n")
+        cell = _as_cell(_Run(above + raw, number, id), translation, shift)
+        for problem in translation.problems:
+            raise CellSyntaxError(
+                f"`{problem.text}` has no place in a script: {problem.what}",
+                where=f"{cell.label}, line {problem.line + shift}",
+                fix=problem.fix,
+            )
+        check(cell)
+        return cell
+
+    def _whole(self, raw: str) -> _Run | None:
+        """Return the run whose cell `raw` is the end of."""
+        for run in reversed(self._running):
+            if raw.strip() and run.raw.rstrip("\n").endswith(raw.rstrip("\n")):
+                return run
+        return None
+
+    def _translated(self, raw: str, *, executed: bool, compiled: str | None = None) -> Translation:
+        return translate(
+            raw,
+            manager=self._shell.input_transformer_manager,
+            known=self._shell.user_ns,
+            executed=executed,
+            compiled=compiled,
+        )
+
+    def _cell(self, run: _Run) -> Cell:
+        if run.cell is None:
+            translation = self._translated(run.raw, executed=True, compiled=run.compiled)
+            run.cell = _as_cell(run, translation, 0)
+        return run.cell
+
+    # Events
+
+    def _take_history(self) -> None:
+        history = self._shell.history_manager
+        raws = list(history.input_hist_raw) if history else []
+        parsed = list(history.input_hist_parsed) if history else []
+        # The last one is the cell that makes this log: its end is still to be told.
+        for number in range(1, len(raws) - 1):
+            if raws[number].strip():
+                compiled = parsed[number] if number < len(parsed) else None
+                self._runs.append(_Run(raws[number], number, None, compiled=compiled))
+
+    def _next_number(self) -> int:
+        history = self._shell.history_manager
+        return len(history.input_hist_raw) if history else self._shell.execution_count
+
+    def _before(self, info: Any) -> None:  # noqa: ANN401 - IPython's ExecutionInfo
+        number = self._next_number() if info.store_history else None
+        run = _Run(info.raw_cell, number, getattr(info, "cell_id", None))
+        if self._running:
+            self._nest(run)
+        elif number is None:
+            run.file = _NO_CELL
+        self._running.append(run)
+
+    def _nest(self, run: _Run) -> None:
+        outer = self._running[-1]
+        run.number, run.id = outer.number, outer.id
+        if outer.raw.rstrip("\n").endswith(run.raw.rstrip("\n")):
+            outer.inner = run  # as %%capture does
+        elif match := re.match(r"\s*%run\s+(?:-\w+\s+)*(\S+\.ipynb)", outer.raw):
+            run.file = match[1]
+        else:
+            run.file = outer.file
+
+    def _after(self, result: Any) -> None:  # noqa: ANN401 - IPython's ExecutionResult
+        info = getattr(result, "info", None)
+        if info is None or not info.raw_cell or info.raw_cell.isspace():
+            return
+        while self._running and self._running[-1].raw != info.raw_cell:
+            self._running.pop()
+        if self._running:
+            run = self._running.pop()
+        else:  # its beginning was before this log's
+            number = result.execution_count if info.store_history else None
+            run = _Run(info.raw_cell, number, getattr(info, "cell_id", None))
+        if result.error_before_exec is not None:
+            return
+        if result.error_in_exec is not None:
+            run.failed = failed_at(result.error_in_exec)
+        if self._running and self._running[-1].inner is run:
+            return
+        run.compiled = self._compiled(run, info)
+        self._runs.append(run)
+        self._cell(run)
+
+    def _compiled(self, run: _Run, info: Any) -> str | None:  # noqa: ANN401 - as above
+        if "\n" in run.raw.strip():
+            return None
+        told = getattr(info, "transformed_cell", None)
+        if isinstance(told, str):
+            return told
+        history = self._shell.history_manager
+        parsed = history.input_hist_parsed if history else []
+        return parsed[run.number] if run.number and run.number < len(parsed) else None
+
+
+def _as_cell(run: _Run, translation: Translation, shift: int) -> Cell:
+    """Return the cell, its lines moved down by `shift`."""
+    dropped = tuple(replace(line, line=line.line + shift) for line in translation.dropped)
+    return Cell(
+        number=run.number,
+        source="\n" * shift + translation.source,
+        raw=run.raw,
+        id=run.id,
+        executed=_executed(run, translation),
+        dropped=dropped,
+        file=run.file,
+        imports=translation.imports,
+    )
+
+
+def _executed(run: _Run, translation: Translation) -> int | None:
+    """Return how many lines of the cell took effect; None for all of them."""
+    failed, numbers = run.failed, translation.numbers
+    if failed is None and run.inner is not None and run.inner.failed is not None:
+        failed = run.inner.failed[0], True
+    if failed is None:
+        return None
+    line, in_body = failed
+    if translation.magic and not in_body:
+        return 0  # the magic itself failed
+    if numbers and line <= len(numbers):
+        line = numbers[line - 1]
+    return line - 1

@@ -1,0 +1,147 @@
+"""Line magics as plain Python, or why they have no place in a script."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+
+from submarine_magics.shell_lines import expanded, output, run
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What becomes of a piece of IPython syntax.
+
+    Parameters
+    ----------
+    code
+        Plain Python; None where nothing is left of it.
+    reason
+        Why nothing is left.
+    fix
+        What to do instead, where a job cannot do without it: leaving it out would change what the
+        cell does. Empty where it can be left out.
+    imports
+        Import statements that `code` relies on.
+    """
+
+    code: str | None
+    reason: str = ""
+    fix: str = ""
+    imports: tuple[str, ...] = ()
+
+
+SUBPROCESS = ("import subprocess",)
+OS = ("import os",)
+
+WRAPPERS = {
+    "time": "",
+    "timeit": "nrtp",
+    "prun": "lsTD",
+    "memit": "rti",
+    "lprun": "sfmDTzu",
+    "mprun": "rfT",
+    "debug": "b",
+    "capture": "",
+}
+"""Magics around code, with the letters of their options that take a value."""
+
+RUN_ASIDE = ("timeit",)
+"""Those whose code runs in a namespace of its own: it binds nothing in the notebook."""
+
+_SHELL = ("ls", "ll", "la", "lf", "lk", "ldir", "lx", "mkdir", "rmdir", "rm", "cp", "mv", "cat")
+
+_DROPPED = {
+    "packages are installed where the job runs, before it": "pip conda mamba micromamba uv",
+    "it shows help": "pinfo pinfo2 pdoc pdef psource pfile pycat page psearch quickref lsmagic "
+    "magic man less more",
+    "it sets up the notebook's display": "matplotlib pylab gui config colors precision pprint "
+    "xmode automagic autocall autoawait autoindent clear cls doctest_mode code_wrap subshell",
+    "it sets up the notebook": "load_ext reload_ext unload_ext autoreload aimport alias unalias "
+    "alias_magic rehashx macro bookmark dhist popd pushd dirs store profile tensorboard",
+    "it asks about or changes the notebook's state": "who who_ls whos history hist reset "
+    "reset_selective xdel logstart logstop logon logoff logstate notebook save edit ed load loadpy "
+    "loadurl recall rerun rep pastebin paste cpaste tb pdb connect_info qtconsole "
+    "killbgscripts backgrounds submarine submarine.python",
+}
+_REASONS = {name: reason for reason, names in _DROPPED.items() for name in names.split()}
+
+
+def shell_call(method: str, text: str, known: Container[str]) -> Rewrite:
+    """Rewrite ``!text`` (method ``system``) or what an assigned one is (``getoutput``)."""
+    code = run(text, known) if method == "system" else output(text, known)
+    return Rewrite(code, imports=SUBPROCESS)
+
+
+def line_magic(name: str, line: str, known: Container[str]) -> Rewrite:
+    """Rewrite ``%name line``, but for the magics around code, see `WRAPPERS`."""
+    if rewrite := _IN_PYTHON.get(name):
+        return rewrite(line, known)
+    if name in _SHELL:
+        return shell_call("system", f"{name} {line}".strip(), known)
+    if name == "run":
+        return Rewrite(
+            None,
+            "it runs another file in the notebook",
+            "import that file as a module: files beside the notebook travel with the job",
+        )
+    return Rewrite(None, _REASONS.get(name, f"%{name} is a magic of the notebook"))
+
+
+def without_options(name: str, line: str) -> str:
+    """Return the code in the line of a magic around code, without the magic's own options."""
+    valued = WRAPPERS[name]
+    while match := re.match(r"(?:--[\w-]+(?:=\S*)?|-([a-zA-Z])(\S*))(?:\s+|$)", line):
+        line = line[match.end() :]
+        if match[1] and match[1] in valued and not match[2]:
+            line = line.partition(" ")[2].lstrip()
+    return line
+
+
+def _env(line: str, known: Container[str]) -> Rewrite:
+    name, equals, value = line.partition("=")
+    if not equals or " " in name.strip():
+        name, _, value = line.strip().partition(" ")
+    name, value = name.strip(), value.strip()
+    if not name or not (equals or value):
+        if re.fullmatch(r"\w+", name):
+            return Rewrite(f"os.environ[{expanded(name, known)}]", imports=OS)
+        return Rewrite(None, "it asks about or changes the notebook's state")
+    code = f"os.environ[{expanded(name, known)}] = {expanded(value, known)}"
+    return Rewrite(code, imports=OS)
+
+
+def _cd(line: str, known: Container[str]) -> Rewrite:
+    words = line.split()
+    if "-q" in words:
+        line = " ".join(word for word in words if word != "-q")
+    if line.startswith("-"):
+        return Rewrite(None, "it goes to a folder of the notebook's history", "name the folder")
+    try:
+        quoted = len(shlex.split(line)) == 1 and line[:1] in "\"'"
+    except ValueError:
+        quoted = False
+    path = expanded(line.strip("\"'") if quoted else line, known) if line else '"~"'
+    if not line or line.startswith("~"):
+        path = f"os.path.expanduser({path})"
+    return Rewrite(f"os.chdir({path})", imports=OS)
+
+
+def _pwd(line: str, known: Container[str]) -> Rewrite:  # noqa: ARG001 - like the others
+    return Rewrite("os.getcwd()", imports=OS)
+
+
+def _output(line: str, known: Container[str]) -> Rewrite:
+    return shell_call("getoutput", line, known)
+
+
+_IN_PYTHON: dict[str, Callable[[str, Container[str]], Rewrite]] = {
+    "env": _env,
+    "set_env": _env,
+    "cd": _cd,
+    "pwd": _pwd,
+    "sx": _output,
+    "system": _output,
+}
