@@ -1,5 +1,6 @@
 """Cells to one training script: what was executed becomes what a person would have written."""
 
+from submarine_engine.bundle.build import build
 from submarine_engine.bundle.model import (
     Bundle,
     CapturedValue,
@@ -9,4 +10,4 @@ from submarine_engine.bundle.model import (
     Manifest,
 )
 
-__all__ = ["Bundle", "CapturedValue", "Cell", "Dropped", "LineSpan", "Manifest"]
+__all__ = ["Bundle", "CapturedValue", "Cell", "Dropped", "LineSpan", "Manifest", "build"]

@@ -1,0 +1,162 @@
+"""From executed cells to a bundle."""
+
+from __future__ import annotations
+
+import difflib
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from submarine_engine.bundle.capture import LIMIT, Capture
+from submarine_engine.bundle.compose import compose
+from submarine_engine.bundle.executed import Executed
+from submarine_engine.bundle.maincell import MainCell, take_apart
+from submarine_engine.bundle.model import Bundle, Cell, Dropped, Manifest
+from submarine_engine.bundle.modules import travelling_modules
+from submarine_engine.bundle.needs import Needs, NeedsSourceError
+from submarine_engine.bundle.origins import Origins
+from submarine_engine.bundle.plan import Plan, plan
+from submarine_engine.bundle.script import Script
+from submarine_engine.errors import UndefinedNameError
+
+ENTRY = "script.py"
+
+
+def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
+    main: Cell,
+    cells: Sequence[Cell],
+    namespace: Mapping[str, object],
+    *,
+    outputs: Sequence[str] = (),
+    limit: int = LIMIT,
+    root: Path | None = None,
+) -> Bundle:
+    """Make one training script of the cell `main` and what it needs from the others.
+
+    Parameters
+    ----------
+    main
+        The cell that becomes the job. It has not run here.
+    cells
+        The cells that were executed, in that order, without `main`.
+    namespace
+        The notebook's variables as they are now.
+    outputs
+        Names of the script that are wanted back besides its result: they have to be defined.
+    limit
+        Bytes that all captured values together may take.
+    root
+        The notebook's folder; Python files there that the code imports travel along.
+
+    Returns
+    -------
+    Bundle
+        The same input gives the same bytes.
+
+    Raises
+    ------
+    CellSyntaxError
+        The cell does not parse.
+    UndefinedNameError
+        A name that is needed is defined nowhere.
+    CannotTravelError
+        A value that is needed cannot leave this process.
+    CaptureTooLargeError
+        The values exceed `limit`.
+    BundleError
+        The cell is empty, or a Python file beside the notebook cannot travel.
+    """
+    part = take_apart(main)
+    package = namespace.get("__package__")
+    executed = Executed(
+        [*cells, main], part.leading, package=package if isinstance(package, str) else ""
+    )
+    as_source: dict[str, frozenset[str]] = {}
+    while True:
+        origins = Origins(executed, namespace, len(cells), as_source)
+        try:
+            found = _plan(part, executed, origins, Capture(limit), outputs)
+        except NeedsSourceError as need:
+            as_source[need.name] = need.refers
+        else:
+            return _bundle(found, executed, part, root)
+
+
+def _plan(
+    part: MainCell, executed: Executed, origins: Origins, capture: Capture, outputs: Sequence[str]
+) -> Plan:
+    lazy = "annotations" in executed.futures() or sys.version_info >= (3, 14)
+    needs = Needs(origins, capture, part.reads(lazy=lazy), part.cell, lazy=lazy)
+    index = len(executed.cells) - 1
+    needs.follow([(index, number) for number in range(part.leading)], outputs)
+    _refuse_missing(needs, executed)
+    if needs.refused:
+        raise needs.refused[0]
+    return plan(needs)
+
+
+def _refuse_missing(needs: Needs, executed: Executed) -> None:
+    """Raise for names that are defined nowhere, all of them at once."""
+    index = len(executed.cells) - 1
+    stars = [*needs.main.stars, *(name for (at, _), name in executed.stars() if at == index)]
+    modules = [sys.modules.get(name) for name in stars]
+    if None in modules:
+        return  # nobody knows what that import will bring
+    missing = {
+        name: place
+        for name, place in needs.missing.items()
+        if name not in needs.sets and not any(hasattr(module, name) for module in modules)
+    }
+    if not missing:
+        return
+    (first, where), *others = missing.items()
+    what = f"`{first}` is not defined"
+    if others:
+        listed = ", ".join(f"`{name}` ({place})" for name, place in others)
+        what += f", nor {'is' if len(others) == 1 else 'are'} {listed}"
+    near = difflib.get_close_matches(first, needs.origins.known(), n=1)
+    hint = f"did you mean `{near[0]}`? " if near else ""
+    if where.value:
+        what += f", and the value of `{where.value}` was made by it"
+    raise UndefinedNameError(
+        what,
+        where=str(where) if where.cell else "",
+        fix=f"{hint}Define it in this cell, or in one that was run before"
+        if not hint
+        else f"{hint}Else define it in this cell, or in one that was run before",
+    )
+
+
+def _bundle(found: Plan, executed: Executed, part: MainCell, root: Path | None) -> Bundle:
+    script = compose(found, executed, part, ENTRY)
+    modules = _modules(script, found, root)
+    if modules:
+        entry = ENTRY
+        while entry in modules:
+            entry = f"notebook_{entry}"
+        local = {Path(name).parts[0].removesuffix(".py") for name in modules}
+        script = compose(found, executed, part, entry, local)
+    used = {item[0] for item in found.items if isinstance(item, tuple)}
+    used |= {item.position[0] for item in found.imports if item.position}
+    dropped: list[tuple[str, Dropped]] = []
+    for index, cell in enumerate(executed.cells):
+        if index in used or cell is part.cell:
+            dropped += [(cell.label, line) for line in cell.dropped]
+    manifest = Manifest(
+        entry=script.entry,
+        python=platform.python_version(),
+        lines=script.spans(),
+        values=tuple(found.captured.values),
+        dropped=tuple(dropped),
+        modules=tuple(modules),
+    )
+    files = {script.entry: script.text.encode(), **found.captured.files, **modules}
+    return Bundle(files=files, manifest=manifest)
+
+
+def _modules(script: Script, found: Plan, root: Path | None) -> dict[str, bytes]:
+    if root is None:
+        return {}
+    referred = "".join(f"import {name}\n" for name in found.captured.modules)
+    return travelling_modules([(script.entry, script.text), ("values", referred)], root)

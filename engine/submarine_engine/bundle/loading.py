@@ -1,0 +1,92 @@
+"""The lines of a script that load the values that travel beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from submarine_engine.bundle.capture import Load
+from submarine_engine.bundle.imports import Import
+from submarine_engine.bundle.literals import LINE
+
+# In a child of multiprocessing the script is imported as __mp_main__, and __main__ is not yet it.
+_UNPICKLER = '''\
+class {unpickler}({pickle}.Unpickler):
+    """Finds the notebook's functions and classes in this script, by whatever name it runs."""
+
+    def find_class(self, module, name):
+        return super().find_class(__name__ if module == "__main__" else module, name)
+
+
+'''
+
+_LOAD = '''\
+def {load}(path):
+    """Load values of the notebook from a file beside this script."""
+    with ({path}(__file__).parent / path).open("rb") as file:
+        return {call}
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """How a script loads its values, under names that nothing else in it has.
+
+    Parameters
+    ----------
+    refers
+        Whether a value refers to functions or classes of the script.
+    """
+
+    refers: bool
+    pickle: str
+    path: str
+    load: str
+    unpickler: str
+
+    @classmethod
+    def among(cls, loads: Collection[Load], taken: Collection[str]) -> Loading:
+        """Choose the names; `taken` holds those of the script."""
+        return cls(
+            refers=any(load.definitions for load in loads),
+            pickle=free_name("pickle", taken),
+            path=free_name("Path", taken),
+            load=free_name("load_values", taken),
+            unpickler=free_name("NotebookUnpickler", taken),
+        )
+
+    def imports(self) -> tuple[Import, ...]:
+        """Return what the lines need."""
+        return (
+            Import("pickle", asname=self.pickle if self.pickle != "pickle" else None),
+            Import("pathlib", "Path", asname=self.path if self.path != "Path" else None),
+        )
+
+    def helper(self) -> list[str]:
+        """Return the lines of the function that loads a file."""
+        call = f"{self.unpickler}(file).load()" if self.refers else f"{self.pickle}.load(file)"
+        source = _LOAD.format(load=self.load, path=self.path, call=call)
+        if self.refers:
+            source = _UNPICKLER.format(unpickler=self.unpickler, pickle=self.pickle) + source
+        return source.splitlines()
+
+    def line(self, load: Load) -> list[str]:
+        """Return the statement that loads a file."""
+        names = ", ".join(load.names)
+        line = f'{names} = {self.load}("{load.path}")'
+        if len(line) <= LINE:
+            return [line]
+        if len(load.names) == 1:
+            return [f"{names} = {self.load}(", f'    "{load.path}"', ")"]
+        return [
+            "(",
+            *(f"    {name}," for name in load.names),
+            f') = {self.load}("{load.path}")',
+        ]
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return `name`, or where it is taken, one that is like it."""
+    while name in taken:
+        name = f"_{name}"
+    return name

@@ -1,0 +1,161 @@
+"""The cell that becomes the job: its definitions lead, the rest runs where the script is run."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from submarine_engine.bundle.bindings import FUNCTIONS
+from submarine_engine.bundle.constants import assigned_names, is_constant
+from submarine_engine.bundle.model import Cell
+from submarine_engine.bundle.reader import read_statements
+from submarine_engine.bundle.reads import Reads
+from submarine_engine.bundle.statements import Parsed, Statement, parse
+from submarine_engine.bundle.text import (
+    Lines,
+    code_lines,
+    outgrows,
+    shifted,
+    single_spaced,
+    without_semicolon,
+)
+from submarine_engine.errors import BundleError, CellSyntaxError
+
+GUARD = 'if __name__ == "__main__":'
+
+_INDENT = 4
+_DEFINITIONS = (ast.Import, ast.ImportFrom, *FUNCTIONS, ast.ClassDef)
+
+
+@dataclass(frozen=True, slots=True)
+class MainCell:
+    """A main cell, taken apart.
+
+    Parameters
+    ----------
+    leading
+        How many of its statements lead it: imports, functions, classes, and constants among those.
+    """
+
+    cell: Cell
+    parsed: Parsed
+    leading: int
+
+    @property
+    def rest(self) -> Sequence[Statement]:
+        """The statements that run only where the script is the program."""
+        return self.parsed.statements[self.leading :]
+
+    def reads(self, *, lazy: bool) -> Reads:
+        """Return what the rest reads."""
+        return read_statements([statement.node for statement in self.rest], lazy=lazy)
+
+    def block(self, lead: Lines) -> Lines:
+        """Return `lead` and the rest as the closing block of a script, comments included.
+
+        A line of our own has the number 0.
+        """
+        if not self.rest:
+            return []
+        first = self.parsed.statements[self.leading - 1].last + 1 if self.leading else 1
+        lines = self.parsed.numbered(first, len(self.parsed.lines))
+        last = self.rest[-1].node
+        if self.rest[-1].alone or len(self.rest) > 1:
+            lines = [
+                (number, without_semicolon(line, last.end_col_offset or 0))
+                if number == last.end_lineno
+                else (number, line)
+                for number, line in lines
+            ]
+        lines = _stripped(lines)
+        fixed = self.parsed.fixed()
+        if all(statement.guarded for statement in self.rest):
+            return lead + lines
+        lines = lead + lines
+        head: Lines = [(0, GUARD)]
+        if outgrows(lines, _INDENT, fixed):
+            # No formatter breaks these lines anew, and so they stay those of the cell.
+            head.append((0, " " * _INDENT + "# fmt: off"))
+        return head + single_spaced(shifted(lines, _INDENT, fixed), fixed)
+
+    def comments(self, index: int) -> Lines:
+        """Return all the comments between a leading statement and the one before it."""
+        statement = self.parsed.statements[index]
+        first = self.parsed.statements[index - 1].last + 1 if index else 1
+        return _stripped(self.parsed.numbered(first, statement.first - 1))
+
+
+def take_apart(cell: Cell) -> MainCell:
+    """Return the main cell's parts.
+
+    Raises
+    ------
+    CellSyntaxError
+        It does not parse, or awaits at its top level.
+    BundleError
+        There is nothing in it.
+    """
+    check_syntax(cell)
+    parsed = parse(cell.source)
+    if not parsed.statements:
+        raise BundleError(
+            "there is nothing to run", where=cell.label, fix="write the training code into it"
+        )
+    leading = 0
+    for index, statement in enumerate(parsed.statements):
+        definition = isinstance(statement.node, _DEFINITIONS)
+        if not (definition or _is_constant(statement)) or statement.guarded or not statement.alone:
+            break
+        leading = index + 1 if definition else leading
+    return MainCell(cell, parsed, leading)
+
+
+def check_syntax(cell: Cell) -> None:
+    """Raise the `CellSyntaxError` of a cell that Python would refuse to run."""
+    try:
+        _compile(cell.source, 0)
+    except SyntaxError as error:
+        _refuse(cell, error)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise CellSyntaxError(
+            str(error) or "it is nested too deeply", where=cell.label, fix="correct the cell"
+        ) from None
+
+
+def _compile(source: str, flags: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the notebook shows them where it runs the cell
+        compile(source, "<cell>", "exec", flags, dont_inherit=True)
+
+
+def _refuse(cell: Cell, error: SyntaxError) -> None:
+    line = error.lineno or 1
+    what, fix = error.msg, "correct the cell"
+    try:
+        _compile(cell.source, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except SyntaxError:
+        pass
+    else:
+        what = "`await` at the top level of a cell has no place in a script"
+        fix = "write `async def main(): …` and call asyncio.run(main())"
+    lines = code_lines(cell.source)
+    if 0 < line <= len(lines):
+        text = lines[line - 1]
+        what += f"\n    {text.strip()}"
+        column = (error.offset or 0) - 1 - (len(text) - len(text.lstrip()))
+        if column >= 0:
+            what += f"\n    {' ' * column}^"
+    raise CellSyntaxError(what, where=f"{cell.label}, line {line}", fix=fix) from None
+
+
+def _is_constant(statement: Statement) -> bool:
+    names = assigned_names(statement.node)
+    return bool(names) and all(is_constant(statement.node, name) for name in names or ())
+
+
+def _stripped(lines: Lines) -> Lines:
+    """Return `lines` without empty ones at both ends."""
+    full = [index for index, (_, line) in enumerate(lines) if line.strip()]
+    return lines[full[0] : full[-1] + 1] if full else []

@@ -1,0 +1,235 @@
+"""What a main cell needs from the other cells, directly and through what it needs."""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from submarine_engine.bundle.capture import Capture
+from submarine_engine.bundle.executed import Position
+from submarine_engine.bundle.model import Cell
+from submarine_engine.bundle.origins import Defined, Imported, Kept, Origins, Outdated
+from submarine_engine.bundle.reads import Reads, Use
+from submarine_engine.errors import CannotTravelError
+
+_NOTHING: frozenset[str] = frozenset()
+_FIRST: Position = (-1, -1)
+
+
+class NeedsSourceError(Exception):
+    """The value of `name` cannot travel, but the statement that made it can: begin again so.
+
+    `refers` are the definitions that the value refers to, which the job needs all the same.
+    """
+
+    def __init__(self, name: str, refers: frozenset[str] = frozenset()) -> None:
+        super().__init__(name)
+        self.name = name
+        self.refers = refers
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a name is needed: a line of a cell, or a value (whose name it is) that refers to it."""
+
+    cell: Cell | None = None
+    line: int = 0
+    value: str = ""
+
+    def __str__(self) -> str:
+        if self.cell is None:
+            return self.value
+        return f"{self.cell.label}, line {self.line}" if self.line else self.cell.label
+
+
+@dataclass(frozen=True, slots=True)
+class _Want:
+    """A name that is needed, as the statement `at` finds it.
+
+    `free` holds the names that the main cell will have bound by the time it is looked up.
+    """
+
+    name: str
+    at: Position | None
+    free: frozenset[str]
+    hard: bool
+    place: Place
+
+
+class Needs:
+    """Everything that the script must hold above the statements of the main cell.
+
+    Parameters
+    ----------
+    origins
+        Where names come from.
+    capture
+        Takes the values.
+    main, cell
+        What the statements of the main cell read, and the cell.
+    lazy
+        Whether annotations stay unevaluated.
+
+    Attributes
+    ----------
+    sources
+        Statements, with the place of each in the order of execution.
+    kept
+        Values by name.
+    refers
+        The functions and classes of the notebook that each value refers to.
+    imports
+        Import statements by the name that they bind; several where it was bound differently at
+        different times.
+    missing
+        Names that are needed and defined nowhere, with the first place that needs each.
+    refused
+        What else stands in the way.
+    """
+
+    def __init__(
+        self, origins: Origins, capture: Capture, main: Reads, cell: Cell, *, lazy: bool
+    ) -> None:
+        self.origins, self.capture, self.lazy = origins, capture, lazy
+        self.main, self.cell = main, cell
+        self.sources: dict[Position, Position] = {}
+        self.kept: dict[str, Kept] = {}
+        self.refers: dict[str, frozenset[str]] = {}
+        self.imports: dict[str, dict[object, Imported]] = {}
+        self.missing: dict[str, Place] = {}
+        self.refused: list[CannotTravelError] = []
+        self.sets: set[str] = set(main.sets)
+        self._todo: deque[_Want] = deque()
+        self._wanted: dict[tuple[str, Position | None], tuple[frozenset[str], bool]] = {}
+        self._entered: dict[Position, frozenset[str]] = {}
+        self._owners: dict[str, frozenset[str]] = {}
+
+    def follow(self, leading: Sequence[Position], outputs: Sequence[str]) -> None:
+        """Follow what the main cell needs: its `leading` statements, the others, its outputs.
+
+        What one of the others binds is not needed from elsewhere by what runs after it.
+        """
+        for position in leading:
+            statement = self.origins.executed.statement(position)
+            if isinstance(statement.node, (ast.Import, ast.ImportFrom)):
+                for name in statement.binds:
+                    self._want(name, _NOTHING, Place(self.cell, statement.first), hard=True)
+            else:
+                self._enter(position, position, _NOTHING)
+        for name, use in self.main.now.items():
+            self._want(name, use.bound, Place(self.cell, use.line), hard=use.hard)
+        for name, use in self.main.later.get("", {}).items():
+            self._want_later(name, use, use.bound, self.cell)
+        for owner in self.main.later:
+            # Where nobody calls it by its name, the cell may have run to its end when it runs.
+            self._own(owner, self.main.bound)
+        for name in outputs:
+            self._want(name, self.main.maybe, Place(self.cell), hard=True)
+        while self._todo:
+            self._resolve(self._todo.popleft())
+
+    def reads(self, position: Position) -> Reads:
+        """Return what the statement at `position` reads."""
+        return self.origins.executed.statement(position).reads(lazy=self.lazy)
+
+    def _want(
+        self,
+        name: str,
+        free: frozenset[str],
+        place: Place,
+        *,
+        hard: bool,
+        at: Position | None = None,
+    ) -> None:
+        if name in free:
+            self._own(name, free)
+            return
+        key = (name, at)
+        if (before := self._wanted.get(key)) is not None:
+            if before[0] <= free and (before[1] or not hard):
+                return
+            free, hard = free & before[0], hard or before[1]
+        self._wanted[key] = free, hard
+        self._todo.append(_Want(name, at, free, hard, place))
+
+    def _own(self, owner: str, free: frozenset[str]) -> None:
+        """Follow a function of the main cell, which runs when `free` is bound."""
+        before = self._owners.get(owner)
+        if owner not in self.main.later or (before is not None and before <= free):
+            return
+        self._owners[owner] = free = free if before is None else free & before
+        for name, use in self.main.later[owner].items():
+            self._want_later(name, use, free, self.cell)
+
+    def _want_later(self, name: str, use: Use, free: frozenset[str], cell: Cell) -> None:
+        # What the main cell may bind in time is no error where it is not there yet.
+        hard = use.hard and name not in self.main.maybe
+        self._want(name, free, Place(cell, use.line), hard=hard)
+
+    def _resolve(self, want: _Want) -> None:
+        origin = self.origins.of(want.name, want.at)
+        if isinstance(origin, Imported):
+            variants = self.imports.setdefault(want.name, {})
+            known = variants.setdefault(origin.meaning, origin)
+            if (origin.bound or _FIRST) > (known.bound or _FIRST):
+                variants[origin.meaning] = origin
+        elif isinstance(origin, Defined):
+            self._enter(origin.position, origin.bound, want.free)
+            for name in sorted(self.origins.as_source.get(want.name, ())):
+                self._want(name, _NOTHING, Place(value=want.name), hard=True)
+        elif isinstance(origin, Kept):
+            self._keep(want, origin)
+        elif want.hard and origin is None:
+            self.missing.setdefault(want.name, want.place)
+        elif want.hard and isinstance(origin, Outdated):
+            newer = self.origins.executed.cell(origin.newer).label
+            self.refused.append(
+                CannotTravelError(
+                    f"this was made with `{want.name}` as it was before {newer} bound it again",
+                    where=str(want.place),
+                    fix=f"run {want.place.cell.label if want.place.cell else newer} again",
+                )
+            )
+
+    def _enter(self, position: Position, bound: Position, free: frozenset[str]) -> None:
+        """Take along the statement at `position`, which took effect at `bound` first."""
+        executed = self.origins.executed
+        self.sources[position] = min(bound, self.sources.get(position, bound))
+        before = self._entered.get(position)
+        if before is not None and before <= free:
+            return
+        self._entered[position] = free = free if before is None else free & before
+        statement, cell = executed.statement(position), executed.cell(position)
+        reads = self.reads(position)
+        for uses in reads.later.values():
+            for name, use in uses.items():
+                self._want_later(name, use, free, cell)
+        if before is None:
+            self.sets |= reads.sets
+            for name, use in reads.now.items():
+                if name not in use.bound:
+                    place = Place(cell, use.line)
+                    self._want(name, _NOTHING, place, hard=use.hard, at=position)
+        for name in statement.binds:
+            if executed.last(name) == position:
+                for addition in executed.additions(name, position):
+                    self._enter(addition, addition, free)
+
+    def _keep(self, want: _Want, kept: Kept) -> None:
+        name = want.name
+        if name in self.kept:
+            return
+        try:
+            refers = self.capture.add(name, kept.value, kept.cell)
+        except CannotTravelError as error:
+            if kept.source and callable(kept.value):
+                raise NeedsSourceError(name) from error
+            if want.hard:
+                self.refused.append(error)
+            return
+        self.kept[name] = kept
+        self.refers[name] = refers
+        for other in sorted(refers):
+            self._want(other, _NOTHING, Place(value=name), hard=True)

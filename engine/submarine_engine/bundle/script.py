@@ -1,0 +1,68 @@
+"""A script under construction, which knows the cell and line that each of its lines is from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from submarine_engine.bundle.model import Cell, LineSpan
+from submarine_engine.bundle.text import Lines
+
+
+class Script:
+    """A script that grows line by line, and knows where each line came from."""
+
+    def __init__(self, entry: str) -> None:
+        self.entry = entry
+        self._lines: list[tuple[str, Cell | None, int]] = []
+        self._title: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The script."""
+        return "".join(f"{line}\n" for line, _, _ in self._lines)
+
+    def own(self, lines: Iterable[str]) -> None:
+        """Add lines of our own."""
+        self._lines += [(line, None, 0) for line in lines]
+
+    def take(self, cell: Cell, lines: Lines) -> None:
+        """Add lines of a cell; those with the number 0 are our own."""
+        self._lines += [(line, cell if number else None, number) for number, line in lines]
+
+    def space(self, count: int) -> None:
+        """Add empty lines."""
+        self.own([""] * count)
+
+    def section(self, title: str) -> bool:
+        """Begin a section, unless the last one has that title; return whether it did."""
+        title = " ".join(title.split())
+        if title == self._title:
+            return False
+        self._title = title
+        self.space(2)
+        self.own([f"# %% {title}"])
+        return True
+
+    def spans(self) -> tuple[LineSpan, ...]:
+        """Return where the lines came from."""
+        taken = [
+            (line, cell, number)
+            for line, (_, cell, number) in enumerate(self._lines, 1)
+            if cell is not None
+        ]
+        runs = groupby(taken, lambda entry: (id(entry[1]), entry[0] - entry[2]))
+        return tuple(_span(self.entry, list(run)) for _, run in runs)
+
+
+def _span(entry: str, run: list[tuple[int, Cell, int]]) -> LineSpan:
+    line, cell, number = run[0]
+    return LineSpan(
+        file=entry,
+        line=line,
+        count=len(run),
+        cell=cell.label,
+        cell_id=cell.id,
+        cell_number=cell.number,
+        cell_line=number,
+    )
