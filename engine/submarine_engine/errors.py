@@ -26,6 +26,11 @@ Errors carry data: ``what`` happened, ``where`` (cell, line, job, host), the ``f
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from submarine_engine.traceback import Frame, Trace
+
 
 class SubmarineError(Exception):
     """Base of all of Submarine's errors.
@@ -128,7 +133,58 @@ class JobNotFoundError(JobError, LookupError):
 
 
 class JobFailedError(JobError):
-    """The job's code raised, exited with a code that is not 0, or was killed."""
+    """The job's code raised, exited with a code that is not 0, or was killed.
+
+    Where the job raised a type of exception that this process knows (any built-in one, say
+    `ValueError`), the error that is raised here is an instance of that type, too.
+
+    Parameters
+    ----------
+    trace
+        What the job raised with the user's own frames; None where there is none.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        job_id: str = "",
+        where: str = "",
+        fix: str = "",
+        trace: Trace | None = None,
+    ) -> None:
+        super().__init__(what, job_id=job_id, where=where, fix=fix)
+        self.trace = trace
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """The user's own frames at cell and line, outermost first."""
+        return self.trace.frames if self.trace else ()
+
+    @property
+    def remote_type(self) -> str:
+        """Name of the exception's type in the job; empty where it raised none."""
+        return self.trace.type if self.trace else ""
+
+    @property
+    def remote_message(self) -> str:
+        """The exception's message in the job; empty where it raised none."""
+        return self.trace.message if self.trace else ""
+
+    def __str__(self) -> str:
+        from submarine_engine.traceback import plain_lines  # noqa: PLC0415 - errors stand alone
+
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        lines = [text, *(plain_lines(self.trace) if self.trace else ())]
+        return "\n".join([*lines, f"→ {self.fix}"] if self.fix else lines)
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows: the job's own traceback, the user's frames alone."""
+        from submarine_engine.traceback import notebook_lines  # noqa: PLC0415 - as above
+
+        if self.trace is None:
+            return super()._render_traceback_()
+        return notebook_lines(self.trace, self.what, self.fix)
 
 
 class JobCancelledError(JobError):

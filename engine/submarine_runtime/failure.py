@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import linecache
 import os
 import sys
@@ -44,6 +45,7 @@ def describe(error: BaseException, bundle: str, links: int = _MOST_LINKS) -> dic
     told: dict[str, Any] = {
         "type": text(type(error).__qualname__),
         "module": text(type(error).__module__),
+        "builtin": next(base.__name__ for base in type(error).__mro__ if _is_builtin(base)),
         "message": message(error),
         "frames": frames,
         "notes": _notes(error),
@@ -61,6 +63,10 @@ def describe(error: BaseException, bundle: str, links: int = _MOST_LINKS) -> dic
             members = [one for one in group[:5] if isinstance(one, BaseException)]
             told["group"] = [describe(one, bundle, links // 2) for one in members]
     return told
+
+
+def _is_builtin(kind: type) -> bool:
+    return vars(builtins).get(kind.__name__) is kind
 
 
 def _notes(error: BaseException) -> list[str]:

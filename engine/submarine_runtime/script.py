@@ -26,6 +26,8 @@ def run_script(
 
     Parameters
     ----------
+    args
+        The script's arguments, as in ``sys.argv[1:]``.
     outputs
         Names of variables to bring back, besides those that the last statement assigns.
     args
@@ -34,6 +36,7 @@ def run_script(
     path = os.path.join(bundle, entry)  # noqa: PTH118 - pathlib takes long to import
     owner = os.getpid()
     namespace = _become_main(path, bundle).__dict__
+    sys.argv = [path, *args]
     sys.argv = [path, *args]
     try:
         code, names = _compile(path)

@@ -1,0 +1,211 @@
+"""From how a job failed to the error that says so: the user's own frames, at cell and line."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from submarine_engine.bundle.model import Manifest
+from submarine_engine.errors import JobFailedError
+from submarine_engine.outcome import Outcome, RemoteError, RemoteFrame, clean
+from submarine_engine.remote import failed_like
+from submarine_engine.traceback import Frame, Trace
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.base import Cluster
+    from submarine_engine.lifecycle import JobStatus
+
+_AROUND = 2
+_TAIL = 64 * 1024
+_SHELL_SIGNAL = 128
+_CRASHES = (
+    signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT,
+)  # fmt: skip
+# As `faulthandler` writes it, innermost first.
+_CRASH = re.compile(
+    r"^(?:Current thread|Thread) 0x[0-9a-f]+[^\n]{0,80}:\n((?:  File [^\n]*\n)+)", re.MULTILINE
+)
+_CRASH_FRAME = re.compile(r'  File "([^"\n]{1,1000})", line ([0-9]{1,9}) in ([^\n]{1,200})')
+
+
+def log_hint(cluster: Cluster, job_id: str) -> str:
+    """Return in words where the job's log is."""
+    url = cluster.log_url(job_id)
+    return f"its log: {url}" if url else f"its log: submarine job logs {job_id}"
+
+
+def failure(
+    job_id: str, status: JobStatus, outcome: Outcome | None, folder: Path, hint: str
+) -> JobFailedError:
+    """Make the error of a job that failed.
+
+    Parameters
+    ----------
+    folder
+        The first task's folder.
+    hint
+        Where the log is, in words.
+    """
+    source = Source.of(folder)
+    error = outcome.error if outcome else None
+    if outcome and outcome.kind == "raised" and error:
+        trace = source.trace(error)
+        kinds = ((error.module, error.type), ("builtins", error.builtin))
+        return failed_like(kinds, trace.summary, job_id=job_id, trace=trace, fix=hint)
+    what, fix = _ended(status, outcome)
+    stack = source.trace(error) if error else source.crash(folder / "stderr")
+    fix = f"{fix}; {hint}" if fix else hint
+    return JobFailedError(what, job_id=job_id, trace=stack, fix=fix)
+
+
+def _ended(status: JobStatus, outcome: Outcome | None) -> tuple[str, str]:
+    """Return how a job ended that raised nothing, and what to do about it."""
+    task = next((one for one in status.tasks if one.exit_code), None)
+    reason = clean((task and task.reason) or status.reason)
+    if outcome and outcome.kind == "exited":
+        return _exited(outcome)
+    code = task.exit_code if task else None
+    if code is None or code >= 0:
+        fix = "os._exit() and native code end a job without a traceback" if task else ""
+        return reason or (f"exited with code {code}" if task else "the job failed"), fix
+    return reason or f"ended by {_signal_name(-code)}", _about_signal(-code, reason)
+
+
+def _exited(outcome: Outcome) -> tuple[str, str]:
+    code = outcome.exit_code
+    said = outcome.error.message if outcome.error else ""
+    what = f"exited with code {code}" + (f": {said}" if said not in ("", str(code)) else "")
+    if code > _SHELL_SIGNAL:  # as shells tell of a program that a signal ended
+        number = code - _SHELL_SIGNAL
+        return f"{what} ({_signal_name(number)})", _about_signal(number, "")
+    return what, ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _about_signal(number: int, reason: str) -> str:
+    if number in _CRASHES:
+        return "it crashed in native code, not in Python: look at the packages that it used last"
+    if number == signal.SIGKILL and "memory" in reason:
+        return "use smaller batches, or ask for more with --memory on a machine that has it"
+    return ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The bundle that a job ran: where its lines come from.
+
+    Parameters
+    ----------
+    folder
+        The bundle's folder; the files may be gone.
+    manifest
+        None where it cannot be read.
+    """
+
+    folder: Path
+    manifest: Manifest | None
+
+    @classmethod
+    def of(cls, task: Path) -> Source:
+        """Find the bundle of a task: in its own folder, else in the job's."""
+        folder = next((place for place in (task, *task.parents[:2]) if _has_bundle(place)), task)
+        try:
+            data = json.loads((folder / "bundle" / "manifest.json").read_bytes())
+            return cls(folder / "bundle", Manifest.from_json(data))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return cls(folder / "bundle", None)
+
+    def trace(self, error: RemoteError, link: str = "") -> Trace:
+        """Return an exception with the user's frames alone."""
+        frames = [self.frame(frame) for frame in error.frames]
+        last = error.frames[-1] if error.frames and frames[-1] is None else None
+        before = error.cause or error.context
+        return Trace(
+            type=error.type,
+            message=error.message,
+            notes=error.notes,
+            frames=tuple(frame for frame in frames if frame),
+            raised_in=_place(last) if last and not self._is_ours(last) else "",
+            before=self.trace(before, "cause" if error.cause else "context") if before else None,
+            link=link,
+            group=tuple(self.trace(one) for one in error.group),
+        )
+
+    def crash(self, stderr: Path) -> Trace | None:
+        """Return Python's stack at a crash in native code, as the end of the log tells it."""
+        try:
+            with stderr.open("rb") as file:
+                file.seek(max(0, stderr.stat().st_size - _TAIL))
+                text = file.read(_TAIL).decode(errors="replace")
+        except OSError:
+            return None
+        at = text.rfind("Fatal Python error: ")
+        found = _CRASH.search(text, at) if at >= 0 else None
+        if not found:
+            return None
+        stack = []
+        for file_, line, function in _CRASH_FRAME.findall(found[1]):
+            name = clean(file_).removeprefix(f"{self.folder}/")
+            stack.append(RemoteFrame(file=name, line=int(line), function=clean(function), text=""))
+        what = clean(text[at:].partition("\n")[0].removeprefix("Fatal Python error: "))
+        error = RemoteError(type="", module="", message=what, frames=tuple(reversed(stack)))
+        return self.trace(error)
+
+    def frame(self, frame: RemoteFrame) -> Frame | None:
+        """Return the user's frame that a frame is; None for libraries and for lines of ours."""
+        if not self._in_bundle(frame.file) or self._is_ours(frame):
+            return None
+        origin = self.manifest.origin(frame.file, frame.line) if self.manifest else None
+        lines = self._lines(frame.file)
+        if origin is None:
+            around = _around(lines, frame.line, 1, len(lines), 0)
+            return Frame(frame.file, frame.line, frame.function, frame.text, context=around)
+        span, line = origin
+        last = span.line + span.count - 1
+        around = _around(lines, frame.line, span.line, last, line - frame.line)
+        text = frame.text or next((text for number, text in around if number == line), "").strip()
+        return Frame(span.cell, line, frame.function, text, span.cell_id, around)
+
+    def _in_bundle(self, file: str) -> bool:
+        path = PurePosixPath(file)
+        return not path.is_absolute() and ".." not in path.parts and file[:1] != "<"
+
+    def _is_ours(self, frame: RemoteFrame) -> bool:
+        """Return whether it is a line of the script that no cell wrote."""
+        if self.manifest is None or frame.file in self.manifest.modules:
+            return False
+        from_cells = any(span.file == frame.file for span in self.manifest.lines)
+        return from_cells and self.manifest.origin(frame.file, frame.line) is None
+
+    def _lines(self, file: str) -> list[str]:
+        try:
+            return (self.folder / file).read_text(errors="replace").splitlines()
+        except OSError:
+            return []
+
+
+def _has_bundle(place: Path) -> bool:
+    return (place / "bundle" / "manifest.json").is_file()
+
+
+def _around(
+    lines: list[str], line: int, first: int, last: int, shift: int
+) -> tuple[tuple[int, str], ...]:
+    """Return the lines around `line`, within `first` to `last`, with `shift` added to numbers."""
+    numbers = range(max(first, line - _AROUND), min(last, line + _AROUND, len(lines)) + 1)
+    return tuple((number + shift, clean(lines[number - 1])) for number in numbers)
+
+
+def _place(frame: RemoteFrame) -> str:
+    function = f", in {frame.function}" if frame.function else ""
+    return f"{frame.file}, line {frame.line}{function}"
