@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -132,8 +133,14 @@ class Job:
         return self._results
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - the user's own type
-        """Wait, and return what the training function returned; raises as `results` does."""
-        return self.results(timeout).value
+        """Wait, and return what the training function returned; raises as `results` does.
+
+        Warns where a value could not come back as itself.
+        """
+        results = self.results(timeout)
+        for warning in results.warnings:
+            warnings.warn(warning, stacklevel=2)
+        return results.value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait, and return the error that `result` would raise; None where it would not.

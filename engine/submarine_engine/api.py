@@ -1,0 +1,142 @@
+"""`launch` and `submit`: functions as jobs, from plain programs."""
+
+from __future__ import annotations
+
+import sys
+import tokenize
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.bundle import Cell
+from submarine_engine.calls import prepare_call
+from submarine_engine.clusters import open_cluster
+from submarine_engine.config import load_config
+from submarine_engine.console import Console, cancelling_on_interrupt
+from submarine_engine.errors import BundleError
+from submarine_engine.future import Job
+from submarine_engine.logs import follow
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.base import Cluster
+
+
+def submit(  # noqa: PLR0913 - the options of a job, each by its name
+    function: Callable[..., Any],
+    /,
+    *args: Any,  # noqa: ANN401 - the function's own
+    gpus: int | None = None,
+    memory: str | int | None = None,
+    cpus: int | None = None,
+    name: str | None = None,
+    queue: str | None = None,
+    cluster: Cluster | str | None = None,
+    env: Mapping[str, str] | None = None,
+    docker_image: str | None = None,
+    input_path: str | Path | None = None,
+    checkpoint_path: str | Path | None = None,
+    **kwargs: Any,  # noqa: ANN401 - the function's own
+) -> Job:
+    """Run ``function(*args, **kwargs)`` as a job, and return the job at once.
+
+    Parameters
+    ----------
+    gpus, cpus
+        How many; None leaves it to the cluster (one GPU where there is one).
+    memory
+        ``"8G"``, or a number of mebibytes.
+    name
+        For people; the function's name unless given.
+    cluster
+        Where to run; the configured one unless given.
+    env
+        Environment variables of the job.
+    input_path, checkpoint_path
+        The job reads them from ``SUBMARINE_INPUT_PATH`` and ``SUBMARINE_CHECKPOINT_PATH``.
+
+    Raises
+    ------
+    CommandError
+        An option is not possible, or `function` has a parameter of that name, too.
+    BundleError
+        The function or what it needs cannot travel.
+    SubmissionError
+        The cluster refuses the job.
+    """
+    options = {
+        "gpus": gpus, "memory": memory, "cpus": cpus, "name": name, "queue": queue,
+        "cluster": cluster, "env": env, "docker_image": docker_image, "input_path": input_path,
+        "checkpoint_path": checkpoint_path,
+    }  # fmt: skip
+    return _submit(function, args, {**kwargs, **options})
+
+
+def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
+    """Run ``function(*args, …)`` as a job, show its log, and return what the function returned.
+
+    An interrupt cancels the job and waits for its end; a second one leaves at once.
+
+    Parameters
+    ----------
+    keywords
+        The function's own, and the options that `submit` has: ``gpus=2, memory="8G"``.
+
+    Raises
+    ------
+    JobFailedError, JobCancelledError, JobLostError, ResultError
+        As `Job.result`.
+    KeyboardInterrupt
+        It was interrupted; the job is cancelled.
+    CommandError, BundleError, SubmissionError
+        As `submit`.
+    """
+    job = _submit(function, args, keywords)
+    console = Console()
+    with cancelling_on_interrupt(job, console):
+        follow(job, console)
+    results = job.results()
+    for warning in results.warnings:
+        warnings.warn(warning, stacklevel=2)
+    return results.value
+
+
+def _submit(
+    function: Callable[..., Any], args: tuple[object, ...], keywords: Mapping[str, Any]
+) -> Job:
+    config = load_config()
+    cells, root = _program(function)
+    call = prepare_call(
+        function,
+        args,
+        keywords,
+        cells=cells,
+        namespace=vars(sys.modules["__main__"]),
+        root=root,
+        limit=config.value("capture_limit"),
+    )
+    cluster = call.cluster or config.value("cluster")
+    where = open_cluster(cluster) if isinstance(cluster, str) else cluster
+    return Job(where, where.submit(call.spec, call.bundle, workdir=Path.cwd()))
+
+
+def _program(function: Callable[..., Any]) -> tuple[list[Cell], Path]:
+    """Return the running program as a cell, and the folder that its own modules lie in."""
+    main = sys.modules["__main__"]
+    path = getattr(main, "__file__", None)
+    if path is None:
+        if getattr(function, "__module__", None) == "__main__":
+            raise BundleError(
+                "the function was typed at a prompt, its source is in no file",
+                where=getattr(function, "__name__", ""),
+                fix="put it into a file; in a notebook: from submarine_magics import launch",
+            )
+        return [], Path.cwd()
+    try:
+        with tokenize.open(path) as file:
+            source = file.read()
+    except (OSError, SyntaxError, UnicodeDecodeError):  # a zip, or not Python at all
+        return [], Path.cwd()
+    cell = Cell(number=None, source=source, raw=source, file=str(path))
+    as_module = getattr(main, "__spec__", None) is not None  # python -m
+    return [cell], Path.cwd() if as_module else Path(path).absolute().parent

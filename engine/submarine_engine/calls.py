@@ -1,0 +1,154 @@
+"""A function call as a job: which keywords are the job's, and what is asked for."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.bundle import Bundle, Cell, build_call
+from submarine_engine.errors import CommandError
+from submarine_engine.job import JobSpec, Resources, Role
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.base import Cluster
+
+OPTIONS = (
+    "gpus", "memory", "cpus", "name", "queue", "cluster", "env", "docker_image", "input_path",
+    "checkpoint_path",
+)  # fmt: skip
+"""Keywords of `launch` and `submit` that say how the job runs; all others are the function's."""
+
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCall:
+    """A call that is ready to be submitted.
+
+    Parameters
+    ----------
+    cluster
+        As it was given; None for the configured one.
+    """
+
+    spec: JobSpec
+    bundle: Bundle
+    cluster: Cluster | str | None
+
+
+def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
+    function: Callable[..., Any],
+    args: Sequence[object],
+    keywords: Mapping[str, Any],
+    *,
+    cells: Sequence[Cell],
+    namespace: Mapping[str, object],
+    root: Path | None,
+    limit: int,
+) -> PreparedCall:
+    """Make spec and bundle of ``function(*args, **keywords)``; nothing is asked of a cluster.
+
+    Parameters
+    ----------
+    keywords
+        The function's, and the job's (`OPTIONS`), as they were given.
+    cells, namespace, root, limit
+        As for `submarine_engine.bundle.build`.
+
+    Raises
+    ------
+    CommandError
+        An option is not possible, or the function has a parameter of that name.
+    BundleError
+        The function or what it needs cannot travel.
+    """
+    if not callable(function):
+        raise CommandError(
+            f"{function!r} is no function", fix="give the function, then its arguments: f, 1, 2"
+        )
+    options = {name: keywords[name] for name in OPTIONS if keywords.get(name) is not None}
+    _refuse_ambiguous(function, options)
+    kwargs = {name: value for name, value in keywords.items() if name not in OPTIONS}
+    while isinstance(function, functools.partial):
+        args = (*function.args, *args)
+        kwargs = {**function.keywords, **kwargs}
+        function = function.func
+    spec = _spec(function, options)
+    bundle = build_call(function, args, kwargs, cells, namespace, limit=limit, root=root)
+    return PreparedCall(spec=spec, bundle=bundle, cluster=options.get("cluster"))
+
+
+def _refuse_ambiguous(function: Callable[..., Any], options: Mapping[str, object]) -> None:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # builtins do not tell
+        return
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    for parameter in parameters:
+        name = parameter.name
+        if (
+            name in options
+            and name not in bound
+            and parameter.kind
+            not in (
+                parameter.VAR_KEYWORD,
+                parameter.VAR_POSITIONAL,
+                parameter.POSITIONAL_ONLY,
+            )
+        ):
+            called = getattr(function, "__name__", "the function")
+            raise CommandError(
+                f"`{name}` is an option of the job and a parameter of {called}, too",
+                where=f"{name}={options[name]!r}",
+                fix=f"bind the parameter first: functools.partial({called}, {name}=…)",
+            )
+
+
+def _spec(function: Callable[..., Any], options: Mapping[str, Any]) -> JobSpec:
+    resources = Resources(
+        gpus=options.get("gpus"),
+        memory=_memory(options.get("memory")),
+        vcores=options.get("cpus"),
+    )
+    called = _NOT_IN_A_NAME.sub("-", getattr(function, "__name__", "")).strip("-._")
+    return JobSpec(
+        name=_text("name", options.get("name")) or called[:64] or "job",
+        roles=(Role(resources=resources),),
+        queue=_text("queue", options.get("queue")),
+        docker_image=_text("docker_image", options.get("docker_image")),
+        input_path=_text("input_path", options.get("input_path")),
+        checkpoint_path=_text("checkpoint_path", options.get("checkpoint_path")),
+        env=_environment(options.get("env") or {}),
+    )
+
+
+def _memory(value: object) -> int | None:
+    if value is None or isinstance(value, int):
+        return value
+    from submarine_engine.command.values import read_memory  # noqa: PLC0415 - seldom
+
+    return read_memory(str(value))
+
+
+def _text(name: str, value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    raise CommandError(f"{name}={value!r} is no text", fix=f"give {name} as a string")
+
+
+def _environment(value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise CommandError(f"env={value!r} is no mapping", fix='write env={"KEY": "VALUE"}')
+    for key, text in value.items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise CommandError(
+                f"env={{{key!r}: {text!r}}} is no text", fix='write env={"KEY": "VALUE"}'
+            )
+    return dict(value)

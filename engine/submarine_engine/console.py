@@ -1,0 +1,82 @@
+"""A job on the console of a plain program."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from submarine_engine.logs import Renderer
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from submarine_engine.future import Job
+    from submarine_engine.lifecycle import JobStatus
+
+
+class Console(Renderer):
+    """Writes a job's text to the program's own streams, and to stderr how long the queue is."""
+
+    def __init__(self) -> None:
+        self.interrupted = False
+        self._cancel_asked = False
+        self._ahead: int | None = None
+        self.job: Job | None = None
+
+    def status(self, status: JobStatus) -> None:
+        """Say where in the queue the job is, when that changes."""
+        if status.ahead is not None and status.ahead != self._ahead:
+            self._note(f"waiting for GPUs, {status.ahead} ahead")
+        self._ahead = status.ahead
+
+    def text(self, task: str, stream: str, text: str) -> None:  # noqa: ARG002 - one task so far
+        """Write text of the job to the stream of the same name."""
+        first, own = (sys.stdout, sys.stderr) if stream == "stderr" else (sys.stderr, sys.stdout)
+        first.flush()
+        own.write(text)
+        own.flush()
+
+    def tick(self) -> None:
+        """Cancel the job once the program was interrupted."""
+        if self.interrupted and not self._cancel_asked and self.job:
+            self._cancel_asked = True
+            self.job.cancel("interrupted")
+            self._note("cancelling … (interrupt again to leave at once)")
+
+    def _note(self, text: str) -> None:
+        job = f"job {self.job.id}: " if self.job else ""
+        sys.stdout.flush()
+        sys.stderr.write(f"submarine: {job}{text}\n")
+        sys.stderr.flush()
+
+
+@contextmanager
+def cancelling_on_interrupt(job: Job, console: Console) -> Iterator[None]:
+    """Let the first interrupt cancel `job` and the second one leave.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        There was one; on leaving the block.
+    """
+    console.job = job
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        if console.interrupted:
+            raise KeyboardInterrupt
+        console.interrupted = True
+
+    if threading.current_thread() is not threading.main_thread():  # no interrupt comes here
+        yield
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+    if console.interrupted:
+        raise KeyboardInterrupt(f"job {job.id} was cancelled")
