@@ -9,5 +9,18 @@ from submarine_engine.bundle.model import (
     LineSpan,
     Manifest,
 )
+from submarine_engine.bundle.partbook import Part, PartBook
+from submarine_engine.bundle.parts import build_parts
 
-__all__ = ["Bundle", "CapturedValue", "Cell", "Dropped", "LineSpan", "Manifest", "build"]
+__all__ = [
+    "Bundle",
+    "CapturedValue",
+    "Cell",
+    "Dropped",
+    "LineSpan",
+    "Manifest",
+    "Part",
+    "PartBook",
+    "build",
+    "build_parts",
+]

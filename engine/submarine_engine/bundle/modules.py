@@ -21,7 +21,9 @@ TOTAL_LIMIT = 32 * 1024 * 1024
 _SKIPPED = ("__pycache__", "site-packages", "node_modules")
 
 
-def travelling_modules(sources: Iterable[tuple[str, str]], root: Path) -> dict[str, bytes]:
+def travelling_modules(
+    sources: Iterable[tuple[str, str]], root: Path, scripts: Iterable[str] = ()
+) -> dict[str, bytes]:
     """Return the files under `root` that the code imports, directly or through one another.
 
     A package travels with all of its ``.py`` files, since packages import parts of themselves by
@@ -33,6 +35,8 @@ def travelling_modules(sources: Iterable[tuple[str, str]], root: Path) -> dict[s
         ``(label, source)`` of each piece of code; the label says where a syntax error is.
     root
         The notebook's folder: what Python would find there first is what travels.
+    scripts
+        Files that travel as well, by their paths relative to `root`.
 
     Returns
     -------
@@ -49,6 +53,8 @@ def travelling_modules(sources: Iterable[tuple[str, str]], root: Path) -> dict[s
     walk = _Walk(root.resolve())
     for label, source in sources:
         walk.scan(source.encode("utf-8", "surrogatepass"), label, "")
+    for script in scripts:
+        walk.take(walk.root / script, "")
     return walk.collected()
 
 
