@@ -68,6 +68,7 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
         The cell is empty, or a Python file beside the notebook cannot travel.
     """
     part = take_apart(main)
+    cells = [*_of_translation([*cells, main]), *cells]
     package = namespace.get("__package__")
     executed = Executed(
         [*cells, main], part.leading, package=package if isinstance(package, str) else ""
@@ -81,6 +82,12 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
             as_source[need.name] = need.refers
         else:
             return _bundle(found, executed, part, root)
+
+
+def _of_translation(cells: Sequence[Cell]) -> list[Cell]:
+    """Return a first cell with the imports that IPython's syntax needs as plain Python."""
+    lines = sorted({line for cell in cells for line in cell.imports})
+    return [Cell(number=None, source="\n".join(lines), file="IPython syntax")] if lines else []
 
 
 def _plan(
