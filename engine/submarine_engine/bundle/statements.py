@@ -117,7 +117,7 @@ def _statements(nodes: Sequence[tuple[ast.stmt, bool]], lines: Sequence[str]) ->
     found = []
     bottom = 0
     firsts = [_first(node) for node, _ in nodes]
-    followings = [*firsts[1:], len(lines) + 1]
+    followings = [*firsts, len(lines) + 1][1:]
     for (node, guarded), first, following in zip(nodes, firsts, followings, strict=True):
         last = node.end_lineno or node.lineno
         alone = bottom < first and last < following and _alone(node, lines)
