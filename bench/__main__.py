@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -35,9 +36,11 @@ def main() -> int:
         return 2
     figures = []
     for name in names:
-        print(f"measuring {name} …", file=sys.stderr, flush=True)
+        print(f"measuring {name} … ", end="", file=sys.stderr, flush=True)
+        start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
             figures.append(FIGURES[name](Path(folder)))
+        print(f"{time.monotonic() - start:.0f} s", file=sys.stderr)
     print(
         f"Python {platform.python_version()}, submitit {version('submitit')}, "
         f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}. "

@@ -10,14 +10,20 @@ from submarine_engine.clusters import open_cluster
 
 from bench.peers import FIRST_LINE, first_line, own_home, plain, submit, submitit_job
 from bench.table import Figure, in_turn
+from bench.work import say_first_line
 
 ROUNDS = 7
 RETURN_NOW = "import time\ntime.monotonic()\n"
 
 
-def say_first_line() -> None:
-    """Do the work of the first figure, for submitit."""
-    print("first line", flush=True)
+def seen_in(log: Path, text: str) -> float:
+    """Look at the log until `text` is in it; return when that was, on the monotonic clock."""
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit:
+        if log.exists() and text in log.read_text():
+            return time.monotonic()
+        time.sleep(0.001)
+    raise RuntimeError(f"{text!r} did not come within a minute: see {log}")
 
 
 def first_lines(folder: Path) -> Figure:
@@ -33,9 +39,7 @@ def first_lines(folder: Path) -> Figure:
     def theirs() -> float:
         start = time.monotonic()
         job = submitit_job(folder / "submitit", say_first_line)
-        while not (job.paths.stdout.exists() and "first line" in job.paths.stdout.read_text()):
-            time.sleep(0.001)
-        seen = time.monotonic()
+        seen = seen_in(job.paths.stdout, "first line")
         job.result()
         return seen - start
 

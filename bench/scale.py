@@ -12,7 +12,7 @@ from pathlib import Path
 
 from submarine_engine import Cell
 from submarine_engine.bundle import build
-from submarine_engine.history import JobPaths, new_job_id
+from submarine_engine.history import JobPaths
 
 from bench.peers import own_home, submit, submitit_job
 from bench.table import Figure, in_turn
@@ -119,8 +119,8 @@ def listing(folder: Path) -> Figure:
         job.result()
         paths = JobPaths(home, job.id)
         record, status = (json.loads(path.read_bytes()) for path in (paths.record, paths.status))
-        for _ in range(RECORDS - 1):
-            copy = JobPaths(home, new_job_id())
+        for number in range(RECORDS - 1):
+            copy = JobPaths(home, f"20200101-{number:06}-aaaaa")
             copy.root.mkdir(mode=0o700)
             copy.record.write_text(json.dumps({**record, "id": copy.job_id}))
             copy.status.write_text(json.dumps({**status, "id": copy.job_id}))

@@ -7,35 +7,10 @@ from pathlib import Path
 
 from bench.peers import own_home, plain, submit, submitit_job
 from bench.table import Figure, in_turn
+from bench.work import LOOP, train
 
-ROUNDS = 7
-LOOP = """
-import time
-
-from sklearn.datasets import load_digits
-from sklearn.neural_network import MLPClassifier
-
-
-def train(epochs):
-    digits = load_digits()
-    model = MLPClassifier((64,), random_state=0)
-    start = time.perf_counter()
-    for epoch in range(1, epochs + 1):
-        model.partial_fit(digits.data / 16, digits.target, classes=range(10))
-        print(f"Epoch {epoch}/{epochs} - loss: {model.loss_:.3f}")
-    return epochs / (time.perf_counter() - start)
-
-
-"""
+ROUNDS = 5
 EPOCHS = 60
-
-
-def train(epochs: int) -> float:
-    """Run the same loop for submitit."""
-    names: dict[str, object] = {}
-    exec(LOOP, names)  # noqa: S102 - the text above
-    speed: float = names["train"](epochs)  # type: ignore[operator] # what LOOP defines
-    return speed
 
 
 def loops(folder: Path) -> Figure:
