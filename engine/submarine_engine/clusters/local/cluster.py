@@ -85,7 +85,7 @@ class LocalCluster(Cluster):
             launch.start(paths, {}, lock)
             return paths.job_id
         pool = tuple(device.id for device in found.devices)
-        self._enqueue(paths, Ticket(paths.job_id, spec.gpus, pool, spec.name), lock)
+        self._enqueue(paths, Ticket(paths.job_id, spec.name, spec.gpus, pool), lock)
         return paths.job_id
 
     def _enqueue(self, paths: JobPaths, ticket: Ticket, lock: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import Mapping
@@ -45,6 +46,8 @@ class Ending(NamedTuple):
         try:
             wall, mono = map(float, self.outcome["returned_at"])
         except (KeyError, TypeError, ValueError):
+            return ended
+        if not (math.isfinite(wall) and math.isfinite(mono)):
             return ended
         return Moment(wall, min(max(mono, started.mono), ended.mono))
 

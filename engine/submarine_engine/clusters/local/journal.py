@@ -62,20 +62,16 @@ class Journal:
         self._summarise(events)
 
     def append_last(self, *events: Event) -> None:
-        """Write a job's last events; on a full disk in the room that was kept for them.
+        """Write a job's last events, in the room that was kept for them on a full disk.
 
         Raises
         ------
         OSError
-            Even that does not help.
+            Even that is not enough.
         """
-        try:
-            self.append(*events)
-        except OSError:
-            (self._paths.root / RESERVE).unlink(missing_ok=True)
-            self.append(*events)
         with suppress(OSError):
             (self._paths.root / RESERVE).unlink(missing_ok=True)
+        self.append(*events)
 
     def close(self) -> None:
         """Close the file."""

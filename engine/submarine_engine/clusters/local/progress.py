@@ -9,7 +9,8 @@ from pathlib import Path
 from submarine_engine.events import Progressed
 from submarine_engine.history import TaskPaths, read_json
 
-_TAIL = 4096
+_MOST = 65536
+_OVERLAP = 512
 _SHORTEST = 0.5
 _SHARE = 1000
 _LONGEST_MESSAGE = 200
@@ -32,6 +33,7 @@ class Progress:
         self._began = self._told_at = time.monotonic()
         self._seen: dict[Path, tuple[int, int]] = {}
         self._told: tuple[float, str] | None = None
+        self._epochs: dict[Path, tuple[int, int] | None] = {}
         self._explicit = False
 
     def look(self) -> Progressed | None:
@@ -60,10 +62,16 @@ class Progress:
         return fraction, message[:_LONGEST_MESSAGE]
 
     def _shown(self) -> tuple[float, str] | None:
-        from submarine_runtime.recognise import recognise  # noqa: PLC0415 - few jobs come here
+        # imported late: few jobs come here before they are over
+        from submarine_runtime.recognise import last_epoch, recognise  # noqa: PLC0415
 
         for log in (self._task.stderr, self._task.stdout):
-            if self._changed(log) and (found := recognise(_tail(log))):
+            read_to = self._seen.get(log, (0, 0))[1]
+            if not self._changed(log):
+                continue
+            text = _since(log, read_to - _OVERLAP)
+            self._epochs[log] = last_epoch(text) or self._epochs.get(log)
+            if found := recognise(text, self._epochs[log]):
                 return found[0], found[1][:_LONGEST_MESSAGE]
         return None
 
@@ -79,10 +87,12 @@ class Progress:
         return True
 
 
-def _tail(path: Path) -> str:
+def _since(path: Path, offset: int) -> str:
+    """Return what a log holds from `offset`, the last part where that is much."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-            return file.read(_TAIL).decode(errors="replace")
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, offset, size - _MOST))
+            return file.read(_MOST).decode(errors="replace")
     except OSError:
         return ""

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 PLAN_VERSION = 1
 
+# The runtime lies beside the engine, as the wheel puts it.
+_RUNTIME = Path(__file__).resolve().parents[3] / "submarine_runtime" / "__main__.py"
+
 
 def put_on_record(
     home: Path, spec: JobSpec, bundle: Bundle, workdir: Path, *, grace: float
@@ -124,13 +127,10 @@ def _write_launch(
     sources: tuple[Path | None, Path | None],
     grace: float,
 ) -> None:
-    import submarine_runtime  # noqa: PLC0415 - only to find it
-
     task = spec.tasks[0]
-    runtime = Path(submarine_runtime.__file__).with_name("__main__.py")
     launch = {
         "python": sys.executable,
-        "command": [sys.executable, "-u", str(runtime), str(paths.task(task).root)],
+        "command": [sys.executable, "-u", str(_RUNTIME), str(paths.task(task).root)],
         "task": task,
         "grace": grace,
         "environment": job_environment(
@@ -159,6 +159,7 @@ def _write_plan(
                 "bundle": str(paths.bundle),
                 "entry": bundle.manifest.entry,
                 "command": role.command,
+                "args": list(role.args),
                 "workdir": str(workdir),
                 "outputs": list(spec.outputs),
                 "env": dict(spec.env),

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,9 +34,9 @@ class Ticket(NamedTuple):
     """A job's place in the queue: it waits for `gpus` of the GPUs in `pool`."""
 
     job_id: str
+    name: str
     gpus: int
     pool: tuple[str, ...]
-    name: str
 
 
 class Queue:
@@ -55,6 +55,7 @@ class Queue:
         self._seen: tuple[tuple[int, int, int], dict[str, Ticket]] | None = None
         self._seen_holders: dict[tuple[str, ...], tuple[float, dict[str, Holder | None]]] = {}
         self._cared = 0.0
+        self._torn = False  # whether a submitter that was killed has left half a line
         self.leases = Leases(self._folder / "gpus")
 
     def add(self, ticket: Ticket) -> None:
@@ -69,7 +70,7 @@ class Queue:
         """
         make_private(self._folder)
         with self._lock():
-            self._write({**self.tickets(), ticket.job_id: ticket})
+            self._append(ticket)
 
     def tickets(self) -> dict[str, Ticket]:
         """Return all tickets in their order, by job id."""
@@ -77,7 +78,9 @@ class Queue:
             status = self._file.stat()
             version = (status.st_ino, status.st_mtime_ns, status.st_size)
             if self._seen is None or self._seen[0] != version:
-                self._seen = version, _parse(self._file.read_text())
+                text = self._file.read_text()
+                self._torn = bool(text) and not text.endswith("\n")
+                self._seen = version, _parse(text)
         except FileNotFoundError:
             return {}
         return self._seen[1]
@@ -128,8 +131,7 @@ class Queue:
         if not self.tickets():
             return False
         with self._lock():
-            while self.tickets() and self._grant_first():
-                self._write(dict(list(self.tickets().items())[1:]))
+            self._grant_in_turn()
             left = bool(self.tickets())
             if left and keep:
                 self._keep()
@@ -166,24 +168,29 @@ class Queue:
             os.close(keeper_lock)
             return True
 
-    def _grant_first(self) -> bool:
-        """Start the first ticket's job; whether the ticket is done with."""
-        ticket = next(iter(self.tickets().values()))
+    def _grant_in_turn(self) -> None:
+        left = dict(self.tickets())
+        for ticket in list(left.values()):
+            if waits := self._waits(ticket):
+                taken = self.leases.take(ticket.pool, ticket.gpus, Holder(*ticket[:2]))
+                if taken is None:
+                    break
+                try:
+                    launch.start(JobPaths(self._home, ticket.job_id), taken)
+                finally:
+                    release(taken)
+            del left[ticket.job_id]
+            if waits:
+                self._write(left)
+        if len(left) < len(self.tickets()):
+            self._write(left)
+
+    def _waits(self, ticket: Ticket) -> bool:
+        """Return False for a job that is gone, or was begun by a granter that was killed then."""
         try:
-            paths = JobPaths(self._home, ticket.job_id)
+            return launch.launch_file(JobPaths(self._home, ticket.job_id)).exists()
         except JobNotFoundError:
-            return True
-        if not launch.launch_file(paths).exists():  # begun by a granter that was killed, or gone
-            return True
-        holder = Holder(ticket.job_id, ticket.name)
-        taken = self.leases.take(ticket.pool, ticket.gpus, holder)
-        if taken is None:
             return False
-        try:
-            launch.start(paths, taken)
-        finally:
-            release(taken)
-        return True
 
     def _keep(self) -> None:
         lock = locks.take(self._folder / "keeper.lock")
@@ -199,17 +206,43 @@ class Queue:
         finally:
             os.close(lock)
 
-    def _lock(self) -> AbstractContextManager[None]:
-        return locks.held(self._folder / "queue.lock")
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        with locks.held(self._folder / "queue.lock"):
+            self._seen = None  # what is decided here is decided on what the file says now
+            yield
+
+    def _append(self, ticket: Ticket) -> None:
+        """Write one line: the other thousand need not be written again."""
+        tickets = self.tickets()
+        if not tickets or self._torn:
+            self._write({**tickets, ticket.job_id: ticket})
+            return
+        descriptor = os.open(self._file, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            size = self._file.stat().st_size
+            line = _line(ticket)
+            try:
+                written = os.pwrite(descriptor, line, size)
+                if written < len(line):
+                    os.pwrite(descriptor, line[written:], size + written)  # tells why by raising
+            except OSError:
+                os.ftruncate(descriptor, size)
+                raise
+        finally:
+            os.close(descriptor)
 
     def _write(self, tickets: dict[str, Ticket]) -> None:
-        lines = (f"{t.job_id} {t.gpus} {','.join(t.pool)} {t.name}\n" for t in tickets.values())
-        write_aside(self._file, "".join(lines).encode())
+        write_aside(self._file, b"".join(map(_line, tickets.values())))
+
+
+def _line(ticket: Ticket) -> bytes:
+    return f"{ticket.job_id} {ticket.name} {ticket.gpus} {','.join(ticket.pool)}\n".encode()
 
 
 def _parse(text: str) -> dict[str, Ticket]:
     tickets = {}
-    for line in text.splitlines():
-        job_id, gpus, pool, name = line.split(" ")
-        tickets[job_id] = Ticket(job_id, int(gpus), tuple(pool.split(",")), name)
+    for line in text[: text.rfind("\n") + 1].splitlines():
+        job_id, name, gpus, pool = line.split(" ")
+        tickets[job_id] = Ticket(job_id, name, int(gpus), tuple(pool.split(",")))
     return tickets

@@ -108,6 +108,8 @@ class _Task:
 
     def begin(self) -> None:
         """Put on record that the task runs, and who runs it."""
+        with suppress(OSError):
+            launch_file(self._paths).unlink(missing_ok=True)
         leader = stat(self._pid)
         signature = {
             "pid": os.getpid(),
@@ -117,8 +119,6 @@ class _Task:
         with suppress(OSError):
             self._paths.lock.write_text(json.dumps(signature))
         self._write(Started(task=self._task, at=self._started))
-        with suppress(OSError):
-            launch_file(self._paths).unlink(missing_ok=True)
 
     def is_over(self) -> bool:
         """Wait for strays that have ended, and at last for the task and its process group."""

@@ -1,0 +1,168 @@
+"""Killed with -9: whoever it hits, no GPU stays held and no process stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from submarine_engine.clusters.local import LocalCluster
+from submarine_engine.clusters.local import settle as settling
+from submarine_engine.job import JobState
+
+from .conftest import ids_of, until
+
+SLEEP = "import time; print('on', flush=True); time.sleep(600)"
+
+
+def keep_events(paths, *kinds):
+    """Leave the record as it was before the other events."""
+    lines = paths.events.read_text().splitlines(keepends=True)
+    paths.events.write_text("".join(x for x in lines if json.loads(x)["event"] in kinds))
+
+
+def free(local):
+    return all(gpu.job_id is None for gpu in local.cluster.gpus())
+
+
+@pytest.fixture(autouse=True)
+def two_gpus(declare_gpus):
+    declare_gpus(2)
+
+
+def test_the_task(local):
+    job_id = local.submit(SLEEP, gpus=2)
+    local.until_running(job_id)
+    os.kill(local.session(job_id), signal.SIGKILL)
+    story = local.follow(job_id)
+    assert story.state is JobState.FAILED
+    assert "SIGKILL" in story.status.reason
+    until(lambda: free(local))
+
+
+def test_the_supervisor(local):
+    job_id = local.submit(SLEEP, gpus=2)
+    local.until_running(job_id)
+    os.kill(local.supervisor(job_id), signal.SIGKILL)
+    # The task dies with it, and so does the lease, though nobody looks.
+    until(lambda: free(local))
+    story = local.follow(job_id)
+    assert story.state is JobState.LOST
+    assert "supervisor vanished" in story.status.reason
+    assert story.kinds[-3:] == ["Exited", "Released", "Finished"]
+    until(lambda: '"lost"' in local.paths(job_id).status.read_text())
+
+
+def test_the_supervisor_of_a_job_whose_children_went_their_own_way(local, tmp_path):
+    flag = tmp_path / "flag"
+    job_id = local.submit(
+        "import subprocess, sys, time\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],\n"
+        "                 start_new_session=True, close_fds=False)\n"
+        f"open({str(flag)!r}, 'w'); time.sleep(600)\n",
+        gpus=2,
+    )
+    local.until_running(job_id, flag)
+    os.kill(local.supervisor(job_id), signal.SIGKILL)
+    until(lambda: local.state(job_id) is JobState.LOST)
+    until(lambda: free(local))
+
+
+def test_a_gpu_that_a_lost_job_holds_comes_to_the_next_by_itself(local, tmp_path):
+    flag, done = tmp_path / "flag", tmp_path / "done"
+    job_id = local.submit(
+        "import os, time\n"
+        "if os.fork() == 0: os.setsid()\n"
+        f"open({str(flag)!r}, 'w'); time.sleep(600)\n",
+        gpus=2,
+    )
+    local.until_running(job_id, flag)
+    local.submit(f"open({str(done)!r}, 'w')", gpus=1)
+    os.kill(local.supervisor(job_id), signal.SIGKILL)
+    until(done.exists)  # only the keeper looks
+    assert local.state(job_id) is JobState.LOST
+
+
+def test_the_supervisor_after_the_function_has_returned(local, tmp_path):
+    job_id = local.submit("1", gpus=1)
+    local.follow(job_id)
+    paths = local.paths(job_id)
+    # As if the supervisor had been killed just before its last word.
+    keep_events(paths, "Submitted", "Granted", "Started")
+    late = LocalCluster(local.home)
+    until(lambda: late.status(job_id).state.final)
+    story = local.follow(job_id, cluster=late)
+    assert story.state is JobState.SUCCEEDED
+    assert "returned, but its supervisor vanished" in story.status.reason
+    assert story.status.tasks[0].exit_code == 0
+
+
+def test_the_submitter_before_the_job_was_in_the_queue(local):
+    job_id = local.submit("1", gpus=1)
+    local.follow(job_id)
+    keep_events(local.paths(job_id), "Submitted")
+    late = LocalCluster(local.home)
+    until(lambda: late.status(job_id).state is JobState.LOST)
+    assert "submitted it was killed" in late.status(job_id).reason
+
+
+def test_the_submitter_while_its_job_runs(local, tmp_path):
+    gate = tmp_path / "gate"
+    script = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)\nprint(7)"
+    (job_id,) = ids_of(local.notebook((script, 1), kill=True), -signal.SIGKILL)
+    local.until_running(job_id)
+    gate.touch()
+    assert local.follow(job_id).out == "7\n"
+
+
+def test_half_a_submission_is_swept_away(local):
+    staged = local.home / "staging" / "jobs" / "20260101-000000-aaaaa"
+    staged.mkdir(parents=True)
+    (staged / "supervisor.lock").touch()
+    local.run("1")
+    until(lambda: not staged.exists())
+
+
+def test_a_machine_that_was_started_anew(local, monkeypatch):
+    job_id = local.submit(SLEEP, gpus=1)
+    local.until_running(job_id)
+    supervisor = local.supervisor(job_id)
+    monkeypatch.setattr(settling.machine, "boot_id", lambda: "another")
+    os.kill(supervisor, signal.SIGKILL)
+    until(lambda: local.state(job_id) is JobState.LOST)
+    assert "started anew" in local.cluster.status(job_id).reason
+
+
+def test_a_stranger_with_the_number_of_the_session_is_left_alone(local):
+    from submarine_engine.clusters.local.processes import end_leftovers, stat
+
+    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        began = stat(stranger.pid).start
+        assert not end_leftovers("20260101-000000-aaaaa", stranger.pid, began - 1)
+        assert stranger.poll() is None
+        assert end_leftovers("20260101-000000-aaaaa", stranger.pid, began)
+        assert stranger.wait() == -signal.SIGKILL
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_several_readers_settle_a_lost_job_once(local):
+    job_id = local.submit(SLEEP, gpus=1)
+    local.until_running(job_id)
+    os.kill(local.supervisor(job_id), signal.SIGKILL)
+    code = (
+        "import sys; from submarine_engine.clusters.local import LocalCluster\n"
+        "cluster = LocalCluster()\n"
+        "while not cluster.status(sys.argv[1]).state.final: pass\n"
+    )
+    environment = {**os.environ, "SUBMARINE_HOME": str(local.home)}
+    readers = [
+        subprocess.Popen([sys.executable, "-c", code, job_id], env=environment) for _ in range(4)
+    ]
+    assert [reader.wait() for reader in readers] == [0] * 4
+    assert local.follow(job_id).kinds.count("Finished") == 1

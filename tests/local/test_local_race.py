@@ -1,0 +1,65 @@
+"""Several notebooks at once: never is a GPU given twice, and every job comes to its turn."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+
+import pytest
+from submarine_engine.job import JobState
+
+from .conftest import ids_of, until
+
+GPUS = 3
+
+# Each job takes a lock of its own on every GPU that it sees: held by another, it was given twice.
+SCRIPT = """
+import fcntl, os, sys, time
+held = []
+for gpu in filter(None, os.environ["CUDA_VISIBLE_DEVICES"].split(",")):
+    held.append(open({folder!r} + "/" + gpu, "w"))
+    try:
+        fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        open({folder!r} + "/twice", "w")
+        sys.exit("given twice: " + gpu)
+assert len(held) == {gpus}
+time.sleep({seconds})
+"""
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_two_notebooks_race_for_the_gpus(local, declare_gpus, tmp_path, seed):
+    declare_gpus(GPUS)
+    chance = random.Random(seed)  # noqa: S311 - loads, no secrets
+    detector = tmp_path / "detector"
+    detector.mkdir()
+    notebooks = []
+    for _ in range(2):
+        loads = [chance.randint(1, GPUS) for _ in range(5)]
+        scripts = [
+            SCRIPT.format(folder=str(detector), gpus=gpus, seconds=chance.random() / 10)
+            for gpus in loads
+        ]
+        notebooks.append(local.notebook(*zip(scripts, loads, strict=True)))
+    jobs = [job for notebook in notebooks for job in ids_of(notebook)]
+    assert len(jobs) == 10
+    # While they run: a keeper and a supervisor are killed, which must not cost more than one job.
+    victim = until(lambda: running(local, jobs))
+    os.kill(local.supervisor(victim), signal.SIGKILL)
+    for pid, command in local.processes().items():
+        if "keeper import main" in command:
+            os.kill(pid, signal.SIGKILL)
+    states = {job: local.follow(job).state for job in jobs}
+    assert not (detector / "twice").exists()
+    assert set(states.values()) <= {JobState.SUCCEEDED, JobState.LOST}
+    assert list(states.values()).count(JobState.LOST) <= 1
+    until(lambda: all(gpu.job_id is None for gpu in local.cluster.gpus()))
+
+
+def running(local, jobs):
+    for job in jobs:
+        if local.state(job) is JobState.RUNNING:
+            return job
+    return None
