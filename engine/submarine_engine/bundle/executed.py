@@ -7,16 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from submarine_engine.bundle.bindings import FUNCTIONS, Kind
+from submarine_engine.bundle.glance import may_add, may_bind, may_import_all
 from submarine_engine.bundle.model import Cell
 from submarine_engine.bundle.statements import Parsed, Statement, parse
 
 Position = tuple[int, int]
 """A statement that took effect: which cell in order of execution, which statement in it."""
-
-_BEFORE_NAME = ("def", "class", "type", "import")
-_INSIDE = ("_", ".")
-_STAR = re.compile(r"import\s*\(?\s*\*")
-_OPERATORS = "+-*/%@&^|<>"
 
 
 class Executed:
@@ -40,6 +36,9 @@ class Executed:
         self.cells = cells
         self.package = package
         self._leading = leading
+        self._sources = [cell.source for cell in cells]
+        self._holding: dict[str, list[int]] = {}
+        self._stars: list[int] | None = None
         self._last: dict[tuple[str, Position | None], Position | None] = {}
 
     def parsed(self, index: int) -> Parsed:
@@ -75,17 +74,28 @@ class Executed:
 
     def bindings(self, name: str, before: Position | None = None) -> Iterator[Position]:
         """Yield the statements that bind or delete `name`, the last one first."""
-        for index in range(len(self.cells) - 1 if before is None else before[0], -1, -1):
-            if index < len(self.cells) and may_bind(self.cells[index].source, name):
+        for index in reversed(self._cells_with(name)):
+            if (before is None or index <= before[0]) and may_bind(self._sources[index], name):
                 for position, statement in reversed(self.effective(index)):
                     if name in statement.binds and (before is None or position < before):
                         yield position
 
+    def imports_below(self, name: str, before: Position | None = None) -> Iterator[Position]:
+        """Yield the statements that are ``import name.module``, the last one first."""
+        dotted = re.compile(rf"import\b[^\n]*\b{name}\s*\.")
+        for index in reversed(self._cells_with(name)):
+            if not dotted.search(self._sources[index]):
+                continue
+            for position, statement in reversed(self.effective(index)):
+                found = isinstance(statement.node, ast.Import) and name in statement.binds
+                if found and (before is None or position < before):
+                    yield position
+
     def stars(self, before: Position | None = None) -> Iterator[tuple[Position, str]]:
         """Yield the star imports with their modules, the last one first."""
-        for index in range(len(self.cells) - 1, -1, -1):
-            if not _STAR.search(self.cells[index].source):
-                continue
+        if self._stars is None:
+            self._stars = [i for i, source in enumerate(self._sources) if may_import_all(source)]
+        for index in reversed(self._stars):
             for position, statement in reversed(self.effective(index)):
                 node = statement.node
                 if not isinstance(node, ast.ImportFrom) or node.names[0].name != "*":
@@ -96,12 +106,11 @@ class Executed:
     def futures(self) -> dict[str, Position]:
         """Return the names imported from ``__future__``: they hold for all later cells."""
         found: dict[str, Position] = {}
-        for index, cell in enumerate(self.cells):
-            if "__future__" in cell.source:
-                for position, statement in self.effective(index):
-                    node = statement.node
-                    if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-                        found |= {alias.name: position for alias in node.names}
+        for index in self._cells_with("__future__"):
+            for position, statement in self.effective(index):
+                node = statement.node
+                if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+                    found |= {alias.name: position for alias in node.names}
         return found
 
     def additions(self, name: str, after: Position) -> Iterator[Position]:
@@ -109,11 +118,18 @@ class Executed:
 
         Those are assignments to its attributes and items, ``setattr``, and what it registers.
         """
-        for index in range(after[0], len(self.cells)):
-            if may_add(self.cells[index].source, name):
+        for index in self._cells_with(name):
+            if index >= after[0] and may_add(self._sources[index], name):
                 for position, statement in self.effective(index):
                     if position > after and _adds_to(statement.node, name):
                         yield position
+
+    def _cells_with(self, text: str) -> list[int]:
+        if not text.isascii():
+            return [index for index, source in enumerate(self._sources) if not source.isascii()]
+        if text not in self._holding:
+            self._holding[text] = [i for i, source in enumerate(self._sources) if text in source]
+        return self._holding[text]
 
     def kind(self, position: Position, name: str) -> Kind:
         """Return how the statement at `position` binds `name`."""
@@ -126,44 +142,6 @@ def absolute(node: ast.ImportFrom, package: str) -> str:
         return node.module or ""
     parents = package.split(".")[: 1 - node.level or None]
     return ".".join([*filter(None, parents), *([node.module] if node.module else [])])
-
-
-def may_bind(source: str, name: str) -> bool:
-    """Return whether a quick look leaves it open that `source` binds `name`."""
-    if not name.isascii():
-        return not source.isascii()
-    return any(_may_be_bound_at(source, *place) for place in _words(source, name))
-
-
-def may_add(source: str, name: str) -> bool:
-    """Return whether a quick look leaves it open that `source` adds to what `name` means."""
-    if not name.isascii() or (name in source and "setattr" in source):
-        return True
-    return any(source[end : end + 1] in (".", "[") for _, end in _words(source, name))
-
-
-def _words(source: str, name: str) -> Iterator[tuple[int, int]]:
-    """Yield where `name` stands in `source` as a word, not behind a dot."""
-    start = source.find(name)
-    while start >= 0:
-        end = start + len(name)
-        before, after = source[start - 1 : start], source[end : end + 1]
-        if not (before.isalnum() or before in _INSIDE or after.isalnum() or after == "_"):
-            yield start, end
-        start = source.find(name, end)
-
-
-def _may_be_bound_at(source: str, start: int, end: int) -> bool:
-    words = source[max(0, start - 20) : start].split()
-    if words and words[-1] in _BEFORE_NAME:
-        return True
-    rest = source[end : end + 8].lstrip(" ")
-    if rest[:1] in ("(", "["):
-        return False
-    if rest[:1] == ".":
-        return "import" in source[source.rfind("\n", 0, start) + 1 : start]
-    operator = rest[: len(rest) - len(rest.lstrip(_OPERATORS))]
-    return not operator or rest[len(operator) :][:1] == "=" or operator == "|"
 
 
 def _adds_to(node: ast.stmt, name: str) -> bool:

@@ -161,20 +161,21 @@ class Origins:
 
     def _imported(self, name: str, position: Position, at: Position | None) -> Imported:
         """Return the import, and with ``import a.b`` those of the other modules below ``a``."""
-        found: dict[str, Import] = {}
-        for place in self.executed.bindings(name, at):
-            statement = self.executed.statement(place)
-            if not isinstance(statement.node, (ast.Import, ast.ImportFrom)):
-                break
-            text = self.executed.parsed(place[0]).lines[(statement.node.end_lineno or 1) - 1]
-            every = imports_of(statement, place, text, self.executed.package)
-            for item in [item for item in every if item.binds == name][::-1]:
-                if found and (item.name or item.asname):
-                    return Imported(tuple(found.values()), position)
-                found.setdefault(item.module, item)
-                if item.name or item.asname:
-                    return Imported(tuple(found.values()), position)
+        last = self._imports(name, position)[-1]
+        found = {last.module: last}
+        if last.name is None and last.asname is None:
+            for place in self.executed.imports_below(name, at):
+                for item in self._imports(name, place):
+                    if item.asname is None:
+                        found.setdefault(item.module, item)
         return Imported(tuple(found.values()), position)
+
+    def _imports(self, name: str, position: Position) -> list[Import]:
+        statement = self.executed.statement(position)
+        last = (statement.node.end_lineno or 1) - 1
+        text = self.executed.parsed(position[0]).lines[last]
+        every = imports_of(statement, position, text, self.executed.package)
+        return [item for item in every if item.binds == name]
 
     def _latest_alike(self, name: str, position: Position) -> Position:
         """Return the last of the statements that say the same: a cell that was run again.
