@@ -18,11 +18,6 @@ from submarine_engine.command.nearest import did_you_mean
 from submarine_engine.errors import CommandError, ConfigError
 from submarine_engine.settings import KEYS, Key
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 DEFAULT = "default"
 OPTION = "option"
 
@@ -122,21 +117,37 @@ def _read_file(path: Path) -> dict[str, tuple[object, int]]:
     """Return the file's settings: value and line by key; none where there is no file."""
     try:
         text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text)
     except FileNotFoundError:
         if os.environ.get("SUBMARINE_CONFIG"):
             raise ConfigError(
                 "there is no such file", where=str(path), fix="make it, or unset SUBMARINE_CONFIG"
             ) from None
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError(
-            f"the configuration cannot be read: {why}",
-            where=str(path),
-            fix="write lines like: grace = 5",
-        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from error
+    data = _parse(path, text)
     return {name: (value, _line_of(name, text)) for name, value in data.items()}
+
+
+def _parse(path: Path, text: str) -> dict[str, object]:
+    if sys.version_info >= (3, 11):
+        import tomllib  # noqa: PLC0415 - most have no file
+    else:
+        import tomli as tomllib  # noqa: PLC0415 - likewise
+    try:
+        data: dict[str, object] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _unreadable(path, error) from error
+    return data
+
+
+def _unreadable(path: Path, error: Exception) -> ConfigError:
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return ConfigError(
+        f"the configuration cannot be read: {why}",
+        where=str(path),
+        fix="write lines like: grace = 5",
+    )
 
 
 def _line_of(name: str, text: str) -> int:

@@ -144,9 +144,13 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def make_private(path: Path) -> Path:
-    """Make the folder `path` and its parents, `path` itself for the owner alone."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.mkdir(exist_ok=True, mode=0o700)
+    """Make the folder `path` and those of its parents that are missing, for the owner alone."""
+    try:
+        path.mkdir(exist_ok=True, mode=0o700)
+    except FileNotFoundError:
+        # pathlib's own `parents=True` makes them for everybody.
+        make_private(path.parent)
+        path.mkdir(exist_ok=True, mode=0o700)
     return path
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,12 +74,7 @@ def list_jobs(home: Path | None = None, limit: int | None = None) -> list[JobSum
     limit
         The most to return; None for all.
     """
-    found: list[JobSummary] = []
-    for summary in iter_jobs(home or default_home()):
-        if limit is not None and len(found) >= limit:
-            break
-        found.append(_as_it_stands(summary))
-    return found
+    return [_as_it_stands(summary) for summary in islice(iter_jobs(home or default_home()), limit)]
 
 
 def iter_jobs(home: Path) -> Iterator[JobSummary]:
@@ -123,26 +119,12 @@ def _as_it_stands(summary: JobSummary) -> JobSummary:
         return summary
     if status.state is summary.state:
         return summary
-    return JobSummary(
-        id=summary.id,
-        name=summary.name,
-        cluster=summary.cluster,
-        state=status.state,
-        reason=status.reason,
-        gpus=summary.gpus,
-        created=summary.created,
-        finished=status.finished,
-    )
+    return replace(summary, state=status.state, reason=status.reason, finished=status.finished)
 
 
 def job_words(limit: int = 50) -> list[str]:
     """Return what may name a job, for completion: ids of the newest jobs, then their names."""
-    home = default_home()
-    newest = []
-    for summary in iter_jobs(home):
-        newest.append(summary)
-        if len(newest) == limit:
-            break
+    newest = list(islice(iter_jobs(default_home()), limit))
     return list(dict.fromkeys([s.id for s in newest] + [s.name for s in newest]))
 
 

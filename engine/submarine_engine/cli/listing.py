@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output, duration, visible
 from submarine_engine.command.model import Command
 from submarine_engine.errors import CommandError
 from submarine_engine.events import Moment
-from submarine_engine.future import Job
 from submarine_engine.history import JobPaths, default_home
 from submarine_engine.lifecycle import JobStatus, TaskStatus
 from submarine_engine.records import JobSummary, list_jobs, open_job, record_of
+
+if TYPE_CHECKING:
+    from submarine_engine.future import Job
 
 _SHOWN = 20
 _TASK_MOMENTS = ("queued", "held", "busy", "returned", "exited", "released")

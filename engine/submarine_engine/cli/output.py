@@ -116,6 +116,8 @@ def visible(text: str, *, line: bool = False) -> str:
 
     Names, messages and reasons come from jobs, and a terminal does what escape codes say.
     """
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(
         char
         if char == "\n" and not line
@@ -130,6 +132,8 @@ def visible(text: str, *, line: bool = False) -> str:
 
 def width(text: str) -> int:
     """Return how many columns of a terminal `text` takes."""
+    if text.isascii():
+        return len(text)
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text

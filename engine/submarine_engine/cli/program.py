@@ -78,7 +78,8 @@ def _of_commands(spec: JobSpec, folder: Path) -> Program:
 def _files_in(command: str, folder: Path) -> Iterator[str]:
     """Yield the Python files below `folder` that a shell command names."""
     try:
-        words = shlex.split(command, comments=True)
+        # As a shell parts them: `python a.py; python b.py` names two files.
+        words = list(shlex.shlex(command, posix=True, punctuation_chars=True))
     except ValueError:  # the shell will say so, in the job's log
         return
     for word in words:

@@ -1,0 +1,115 @@
+"""Whatever goes wrong, people read a sentence and programs an object."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from submarine_engine import __version__
+from submarine_engine.cli import exits
+from submarine_engine.cli.app import _HANDLERS, handler
+from submarine_engine.cli.output import duration, visible, width
+from submarine_engine.command.verbs import verbs
+from submarine_engine.errors import SubmarineError
+from submarine_engine.job import JobState, TaskState
+from submarine_engine.lifecycle import JobStatus, TaskStatus
+
+
+def test_every_verb_of_the_terminal_is_there():
+    assert set(_HANDLERS) == {verb.path for verb in verbs("terminal")}
+    assert all(callable(handler(path)) for path in _HANDLERS)
+
+
+def test_help_and_version(submarine):
+    assert submarine("--version").stdout.decode() == f"submarine {__version__}\n"
+    assert json.loads(submarine("version", "--json").stdout) == {"version": __version__}
+    everything = submarine("help").stdout
+    assert everything == submarine().stdout == submarine("-h").stdout
+    assert submarine("job", "run", "--gpus", "lots", "--help").stdout.startswith(b"Run code")
+    assert "job run" in json.loads(submarine("help", "--json").stdout)["help"]
+
+
+def test_an_error_is_a_sentence_and_a_code(submarine):
+    done = submarine("jbo", "list")
+    assert (done.returncode, done.stdout) == (64, b"")
+    assert done.stderr.decode() == (
+        "submarine: there is no verb 'jbo'\n→ did you mean job? `submarine help` lists them all\n"
+    )
+
+
+def test_an_error_for_programs_is_an_object(submarine):
+    done = submarine("job", "run", "--json", "--gpus", "lots")
+    assert json.loads(done.stderr) == {
+        "error": "CommandError",
+        "what": "--gpus: 'lots' is not possible",
+        "where": "job run",
+        "fix": "give a whole number, 0 or more",
+    }
+
+
+def test_a_traceback_is_shown_only_when_asked_for(submarine):
+    assert b"Traceback" not in submarine("job", "show", "x").stderr
+    assert b"Traceback" in submarine("job", "show", "x", "--verbose").stderr
+
+
+def test_a_home_that_is_a_file_is_an_error_in_words(submarine, folder, monkeypatch):
+    (folder / "home").touch()
+    (folder / "train.py").touch()
+    monkeypatch.setenv("SUBMARINE_HOME", str(folder / "home"))
+    for words in (("job", "list"), ("job", "run", "train.py"), ("job", "show", "x")):
+        done = submarine(*words)
+        assert done.returncode != 0
+        assert b"Traceback" not in done.stderr
+        assert b"a fault of ours" not in done.stderr
+
+
+def task(code, state=TaskState.FAILED):
+    return TaskStatus(task="worker-0", state=state, exit_code=code)
+
+
+@pytest.mark.parametrize(
+    ("state", "tasks", "code"),
+    [
+        (JobState.SUCCEEDED, (), 0),
+        (JobState.FAILED, (task(3),), 3),
+        (JobState.FAILED, (task(0, TaskState.SUCCEEDED), task(-9)), 137),
+        (JobState.FAILED, (task(256),), 1),
+        (JobState.FAILED, (), 1),
+        (JobState.CANCELLED, (task(-15),), 143),
+        (JobState.LOST, (), 71),
+    ],
+)
+def test_codes_of_jobs(state, tasks, code):
+    assert exits.code_of_job(JobStatus(state=state, tasks=tasks)) == code
+
+
+def test_any_other_error_of_ours_has_a_code():
+    assert exits.code_of_error(SubmarineError("x")) == exits.INTERNAL
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("a\x1b[31mb", "a\\x1b[31mb"),
+        ("a\nb\tc", "a b c"),
+        ("\u202eabc", "\\x202eabc"),
+        ("é漢", "é漢"),
+        ("\x9b1m", "\\x9b1m"),
+    ],
+)
+def test_no_terminal_obeys_what_is_shown(text, shown):
+    assert visible(text, line=True) == shown
+
+
+def test_width_counts_columns():
+    assert [width(text) for text in ("abc", "漢字", "e\u0301")] == [3, 4, 1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (0.04, "0.0s"), (9.96, "10.0s"), (59.9, "59s"), (65, "1:05"),
+     (7200, "2:00:00"), (3 * 86400, "3d")],
+)  # fmt: skip
+def test_durations(seconds, text):
+    assert duration(seconds) == text

@@ -1,0 +1,233 @@
+"""`job list`, `show`, `logs`, and what programs read from them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from submarine_engine import list_jobs, open_job
+from submarine_engine.errors import JobNotFoundError
+from submarine_engine.events import Moment
+from submarine_engine.history import JobPaths, default_home, make_private, new_job_id, write_json
+from submarine_engine.job import JobState
+from submarine_engine.records import job_words
+
+STATUS = {
+    "version": 1, "name": "old", "cluster": "local", "state": "succeeded", "reason": "",
+    "gpus": 2, "created": [1000.0, 10.0], "finished": [1007.5, 17.5],
+}  # fmt: skip
+
+
+def put(name="old", **changes):
+    """Put the summary of a job on record that is over."""
+    paths = JobPaths(default_home(), new_job_id())
+    make_private(paths.root.parent)
+    make_private(paths.root)
+    write_json(paths.status, {**STATUS, "id": paths.job_id, "name": name, **changes})
+    return paths
+
+
+@pytest.fixture
+def trained(folder, submarine):
+    (folder / "train.py").write_text(
+        "import os\nos.write(1, b'one\\xff\\n')\nos.write(2, b'two\\n')\nos.write(1, b'three\\n')\n"
+    )
+    assert submarine("job", "run", "train.py").returncode == 0
+    return open_job("train").id
+
+
+def objects(done):
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_list_is_newest_first_and_short(submarine):
+    for number in range(25):
+        put(f"job-{number}")
+    done = submarine("job", "list")
+    lines = done.stdout.decode().splitlines()
+    assert lines[0].split() == ["ID", "NAME", "STATE", "GPUS", "AGE", "ELAPSED"]
+    ids = [line.split()[0] for line in lines[1:]]
+    assert ids == sorted(ids, reverse=True)
+    assert len(ids) == 20
+    assert b"--all lists every job" in done.stderr
+    assert len(submarine("job", "list", "--all").stdout.splitlines()) == 26
+    limited = submarine("job", "list", "--limit", "3")
+    assert len(limited.stdout.splitlines()) == 4
+
+
+def test_a_list_reads_only_what_it_shows():
+    shown = [put().job_id for _ in range(3)]
+    JobPaths(default_home(), "20200101-000000-aaaaa").root.mkdir()
+    # Opening this one would never return.
+    os.mkfifo(JobPaths(default_home(), "20200101-000000-aaaaa").status)
+    assert {job.id for job in list_jobs(limit=3)} == set(shown)
+
+
+def test_a_list_passes_over_what_is_no_record(submarine):
+    good = put("good")
+    for content in (b"", b"[]", b"{}", b'{"state": "dancing"}', b"\xff"):
+        broken = put()
+        broken.status.write_bytes(content)
+    (default_home() / "jobs" / "not-a-job").mkdir()
+    assert [job.id for job in list_jobs()] == [good.job_id]
+    assert submarine("job", "list").stdout.decode().count("\n") == 2
+
+
+def test_a_list_of_nothing(submarine):
+    done = submarine("job", "list")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"no job is on record\n")
+    assert objects(submarine("job", "list", "--json")) == []
+
+
+def test_a_list_for_programs(submarine):
+    paths = put("mine")
+    (job,) = objects(submarine("job", "list", "--json"))
+    expected = {key: value for key, value in STATUS.items() if key != "version"}
+    assert job == {**expected, "id": paths.job_id, "name": "mine"}
+
+
+def test_contradictions_are_errors(submarine):
+    assert submarine("job", "list", "--all", "--limit", "3").returncode == 64
+
+
+def test_a_summary_knows_how_long_it_took():
+    put()
+    (summary,) = list_jobs()
+    assert summary.state is JobState.SUCCEEDED
+    assert summary.elapsed(Moment.now()) == 7.5
+
+
+def test_words_that_name_a_job_are_ids_and_names():
+    first, second = put("a"), put("a")
+    assert set(job_words()) == {first.job_id, second.job_id, "a"}
+
+
+def test_show_tells_all(trained, submarine):
+    text = submarine("job", "show", trained).stdout.decode()
+    for word in (
+        trained,
+        "succeeded",
+        "worker-0",
+        "GPU ledger:",
+        "working folder:",
+        str(Path.cwd()),
+    ):
+        assert word in text
+    (shown,) = objects(submarine("job", "show", "train", "--json"))
+    assert set(shown) == {
+        "job", "folder", "spec", "state", "reason", "exit_code", "ahead", "progress", "submitted",
+        "started", "finished", "tasks", "ledger",
+    }  # fmt: skip
+    assert (shown["exit_code"], shown["tasks"][0]["task"]) == (0, "worker-0")
+    assert shown["ledger"]["released_after"] >= 0
+
+
+def test_logs_are_byte_exact_and_apart(trained, submarine):
+    done = submarine("job", "logs", trained)
+    assert (done.stdout, done.stderr) == (b"one\xff\nthree\n", b"two\n")
+    assert submarine("job", "logs", trained[-5:], "--stderr").stdout == b""
+    assert submarine("job", "logs", "train", "--stdout", "--offset", "4").stdout == b"\nthree\n"
+    assert submarine("job", "logs", "train", "--offset", "4").stderr == b""
+    assert submarine("job", "logs", "train", "--task", "worker-0").stdout == b"one\xff\nthree\n"
+    both = submarine("job", "attach", "train", "--offset", "4")
+    assert both.stdout == b"\nthree\n"
+
+
+def test_logs_for_programs_have_offsets(trained, submarine):
+    pieces = objects(submarine("job", "logs", trained, "--json"))
+    out = [piece for piece in pieces if piece["stream"] == "stdout"]
+    assert "".join(piece["text"] for piece in out) == "one\ufffd\nthree\n"
+    assert out[0]["offset"] == 0
+    assert {frozenset(piece) for piece in pieces} == {
+        frozenset({"event", "task", "stream", "offset", "text"})
+    }
+
+
+def test_a_log_can_be_followed(folder, submarine, start):
+    (folder / "train.py").write_text(
+        "import pathlib, time\nprint('begun', flush=True)\n"
+        "while not pathlib.Path('go').exists(): time.sleep(0.02)\nprint('through')\n"
+    )
+    submarine("job", "run", "train.py", "--detach")
+    follower = start("job", "logs", "train", "-f", stdout=subprocess.PIPE)
+    assert follower.stdout.readline() == b"begun\n"
+    threading.Timer(0.1, (folder / "go").touch).start()
+    assert follower.stdout.read() == b"through\n"
+    assert follower.wait(60) == 0
+
+
+def test_a_run_for_programs(folder, submarine):
+    (folder / "train.py").write_text("print('x')\nraise SystemExit(4)\n")
+    done = submarine("job", "run", "train.py", "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 4
+    assert lines[0]["event"] == "Submitted"
+    assert {
+        "event": "Log",
+        "task": "worker-0",
+        "stream": "stdout",
+        "offset": 0,
+        "text": "x\n",
+    } in lines
+    assert lines[-1] == {
+        "event": "Ended",
+        "job": list_jobs()[0].id,
+        "state": "failed",
+        "reason": lines[-1]["reason"],
+        "exit_code": 4,
+    }
+    (detached,) = objects(submarine("job", "run", "train.py", "--json", "--detach"))
+    assert (set(detached), detached["name"]) == ({"job", "name", "cluster"}, "train")
+    waited = submarine("job", "wait", detached["job"], "--json")
+    assert json.loads(waited.stdout)["exit_code"] == waited.returncode == 4
+    (killed,) = objects(submarine("job", "kill", detached["job"], "--json"))
+    assert killed == {"job": detached["job"], "asked": False}
+
+
+@pytest.mark.parametrize("verb", ["show", "logs", "attach", "wait", "cancel", "kill"])
+@pytest.mark.parametrize("wanted", ["nothing", "../../etc", "20200101-000000-aaaaa"])
+def test_a_job_that_is_not_there(submarine, verb, wanted):
+    done = submarine("job", verb, wanted)
+    assert done.returncode == 66
+    assert b"submarine job list" in done.stderr
+
+
+def test_one_wrong_name_cancels_nothing(folder, submarine):
+    (folder / "train.py").write_text("import time\ntime.sleep(600)\n")
+    submarine("job", "run", "train.py", "--detach")
+    assert submarine("job", "cancel", "train", "trian").returncode == 66
+    job = open_job("train")
+    assert not job.done()
+    assert not job.status().cancelling
+    job.kill()
+
+
+def test_a_task_that_is_not_there(trained, submarine):
+    done = submarine("job", "logs", trained, "--task", "ps-0")
+    assert done.returncode == 64
+    assert b"it has worker-0" in done.stderr
+
+
+def test_a_deleted_job_cannot_be_opened():
+    with pytest.raises(JobNotFoundError):
+        open_job("train")
+
+
+def test_gpus_and_who_holds_them(folder, submarine, monkeypatch):
+    assert b"SUBMARINE_LOCAL_GPUS=N" in submarine("gpus").stderr
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")
+    (folder / "train.py").write_text("import time\ntime.sleep(600)\n")
+    submarine("job", "run", "train.py", "--gpus", "1", "--detach")
+    job = open_job("train")
+    try:
+        gpus = objects(submarine("gpus", "--json"))
+        assert [set(gpu) for gpu in gpus] == [{"id", "name", "host", "memory", "job"}] * 2
+        assert sorted(gpu["job"] or "free" for gpu in gpus) == sorted([job.id, "free"])
+        assert submarine("gpus").stdout.decode().count(job.id) == 1
+    finally:
+        job.kill()

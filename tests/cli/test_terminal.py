@@ -1,0 +1,192 @@
+"""A person at a terminal: Ctrl-C, the progress line, colours, closed pipes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from submarine_engine import __version__, list_jobs, open_job
+from submarine_engine.job import JobState
+
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, lambda *_: print("not yet", flush=True))
+print("begun", flush=True)
+time.sleep(600)
+"""
+SLOW = "import time\nprint('begun', flush=True)\ntime.sleep(600)\n"
+
+
+class Terminal:
+    """A process on a terminal of its own."""
+
+    def __init__(self, start, *words, **environment):
+        self.master, slave = pty.openpty()
+        self.process = start(
+            *words,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", **environment},
+        )
+        os.close(slave)
+        self.text = ""
+
+    def read_until(self, wanted):
+        limit = time.monotonic() + 60
+        while wanted not in self.text:
+            assert time.monotonic() < limit, self.text
+            if select.select([self.master], [], [], 0.5)[0]:
+                try:
+                    self.text += os.read(self.master, 65536).decode()
+                except OSError:
+                    break
+        assert wanted in self.text
+        return self.text
+
+    def read_all(self):
+        while True:
+            try:
+                data = os.read(self.master, 65536)
+            except OSError:
+                return self.text
+            self.text += data.decode()
+
+    def interrupt(self):
+        self.process.send_signal(signal.SIGINT)
+
+
+@pytest.fixture
+def train(folder):
+    def write(source):
+        (folder / "train.py").write_text(source)
+
+    return write
+
+
+def test_an_interrupt_cancels_the_job(start, train):
+    train(SLOW)
+    terminal = Terminal(start, "job", "run", "train.py")
+    terminal.read_until("begun")
+    terminal.interrupt()
+    text = terminal.read_all()
+    assert terminal.process.wait(60) == 130
+    assert "cancelling; once more leaves at once" in text
+    assert list_jobs()[0].state is JobState.CANCELLED
+
+
+def test_a_second_interrupt_leaves_and_the_job_still_ends(start, train, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_GRACE", "3")
+    train(STUBBORN)
+    terminal = Terminal(start, "job", "run", "train.py")
+    terminal.read_until("begun")
+    terminal.interrupt()
+    terminal.read_until("not yet")
+    terminal.interrupt()
+    assert terminal.process.wait(60) == 130
+    assert "left; the job ends by itself" in terminal.read_all()
+    assert open_job("train").wait(60).state is JobState.CANCELLED
+
+
+def test_an_interrupt_of_attach_leaves_the_job_alone(start, train, submarine):
+    train(SLOW)
+    submarine("job", "run", "train.py", "--detach")
+    terminal = Terminal(start, "job", "attach", "train")
+    terminal.read_until("begun")
+    terminal.interrupt()
+    assert terminal.process.wait(60) == 130
+    assert "left; the job goes on" in terminal.read_all()
+    job = open_job("train")
+    assert not job.done()
+    job.kill()
+
+
+def test_a_line_below_the_log_says_how_far_it_is(start, train):
+    train("import time\nprint('begun', flush=True)\ntime.sleep(1)\nprint('through')\n")
+    terminal = Terminal(start, "job", "run", "train.py")
+    text = terminal.read_all()
+    assert terminal.process.wait(60) == 0
+    assert re.search(r"begun\r\n\r\x1b\[2K\x1b\[2mtrain  \w+ · ", text)
+    assert "train  running · " in text
+    assert re.search(r"\r\x1b\[2Kthrough\r\n", text)
+    assert "\x1b[32msucceeded\x1b[0m in " in text
+
+
+def test_colours_can_be_turned_off(start, train):
+    train("print('x')")
+    terminal = Terminal(start, "job", "run", "train.py", NO_COLOR="1")
+    text = terminal.read_all()
+    assert "succeeded in " in text
+    assert not re.search(r"\x1b\[[0-9;]*m", text)
+
+
+@pytest.mark.parametrize("term", ["dumb"])
+def test_a_dumb_terminal_gets_plain_lines(start, train, term):
+    train("print('x')")
+    assert "\x1b" not in Terminal(start, "job", "run", "train.py", TERM=term).read_all()
+
+
+def test_nothing_is_drawn_into_a_pipe(train, submarine):
+    train("import time\nprint('x', flush=True)\ntime.sleep(0.5)")
+    done = submarine("job", "run", "train.py")
+    assert done.stdout == b"x\n"
+    assert b"\x1b" not in done.stderr + done.stdout
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_escape_codes_of_a_job_are_not_obeyed_outside_its_log(start, train):
+    train("raise ValueError('\\x1b]0;owned\\x07')\n")
+    Terminal(start, "job", "run", "train.py").read_all()
+    shown = Terminal(start, "job", "show", "train").read_all()
+    assert "\x1b]0" not in shown
+    assert "\x07" not in shown
+
+
+@pytest.mark.parametrize(
+    "words", [("logs", "train"), ("attach", "train"), ("logs", "train", "--json")]
+)
+def test_a_closed_pipe_is_no_error(start, train, submarine, words):
+    train("for i in range(100000): print('line', i)")
+    assert submarine("job", "run", "train.py").returncode == 0
+    process = start("job", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.wait(60) == 141
+    assert b"Traceback" not in process.stderr.read()
+
+
+def test_a_reader_that_goes_away_does_not_end_the_job(start, train):
+    train(
+        "import pathlib, time\n"
+        "while not pathlib.Path('gone').exists(): print('x' * 1000, flush=True); time.sleep(0.01)\n"
+    )
+    process = start("job", "run", "train.py", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.wait(60) == 141
+    assert b"the job goes on" in process.stderr.read()
+    assert not open_job("train").done()
+    Path("gone").touch()
+    assert open_job("train").wait(60).state is JobState.SUCCEEDED
+
+
+def test_a_terminal_without_unicode_is_no_error(start):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    process = start("job", "run", stderr=subprocess.PIPE, env=environment)
+    assert b"? name a Python file" in process.stderr.read()
+    assert process.wait(60) == 64
+
+
+def test_the_installed_program_is_the_command():
+    program = Path(sys.executable).with_name("submarine")
+    done = subprocess.run([program, "--version"], capture_output=True, check=True)
+    assert done.stdout.decode() == f"submarine {__version__}\n"
