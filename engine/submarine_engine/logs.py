@@ -82,11 +82,12 @@ class Renderer:
         """Take the last word: the job is over, all its text has been given."""
 
 
-def follow(
+def follow(  # noqa: PLR0913 - how to follow, each by its name
     job: Job,
     renderer: Renderer,
     cursor: Cursor | None = None,
     *,
+    offset: int = 0,
     interval: float = 0.1,
     wait: bool = True,
 ) -> JobStatus:
@@ -101,6 +102,8 @@ def follow(
     cursor
         Where to begin in the logs (default: byte 0). Events are read from the beginning always, so
         that the status is whole.
+    offset
+        Show each log from that byte on; of a log that is shorter, nothing (no cursor can say so).
     interval
         Seconds.
     wait
@@ -119,7 +122,7 @@ def follow(
     KeyboardInterrupt
         Passes through; the job goes on.
     """
-    show = _Show(renderer, interval)
+    show = _Show(renderer, interval, offset)
     start = Cursor(0, cursor.logs if cursor else {})
     try:
         for item, _ in job.stream(start, idle=interval / 4 if wait else 0):
@@ -155,11 +158,12 @@ class _Log:
 class _Show:
     """Gathers what comes and hands it on when it is due."""
 
-    def __init__(self, renderer: Renderer, interval: float) -> None:
+    def __init__(self, renderer: Renderer, interval: float, offset: int) -> None:
         self.status = JobStatus()
         self._shown = self.status
         self._renderer = renderer
         self._interval = interval
+        self._offset = offset
         self._logs: dict[tuple[str, str], _Log] = {}
         self._fresh: dict[tuple[str, str], None] = {}  # a set that keeps the order of arrival
         self._size = 0
@@ -167,10 +171,7 @@ class _Show:
 
     def take(self, item: Event | LogChunk | None) -> None:
         if isinstance(item, LogChunk):
-            key = (item.task, item.stream)
-            self._logs.setdefault(key, _Log()).gather(item.data)
-            self._fresh[key] = None
-            self._size += len(item.data)
+            self._gather((item.task, item.stream), item.data[max(0, self._offset - item.offset) :])
         elif item is not None:
             self.status = apply(self.status, item)
             if self.status.state is not self._shown.state:
@@ -191,6 +192,11 @@ class _Show:
         self.deliver()
         for key, log in self._logs.items():
             self._give(key, log.text(final=True))
+
+    def _gather(self, key: tuple[str, str], data: bytes) -> None:
+        self._logs.setdefault(key, _Log()).gather(data)
+        self._fresh[key] = None
+        self._size += len(data)
 
     def _show_status(self) -> None:
         # A final status is for `end`: text may still follow it.

@@ -8,6 +8,7 @@ from typing import Any
 from ipykernel.ipkernel import IPythonKernel
 from IPython.core.interactiveshell import InteractiveShell
 from submarine_magics.notebook import notebook_path
+from submarine_magics.workbench import bench_of
 
 from submarine_kernel.tags import NotebookTags, job_options, sent_tags
 
@@ -59,7 +60,10 @@ class SubmarineKernel(IPythonKernel):
         if tags is None:
             tags = self._tags_in_file(code)
         options = job_options(tags)
-        return code if options is None else f"%%submarine {options}\n{code}"
+        if options is None:
+            return code
+        bench_of(self._shell).tagged = code.strip()
+        return f"%%submarine {options}\n{code}"
 
     def _tags_in_file(self, code: str) -> object:
         path = notebook_path(self._shell.user_ns)

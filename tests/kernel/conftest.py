@@ -58,7 +58,9 @@ class Ran:
 class Driven:
     """A kernel that runs, and a client of it."""
 
-    def __init__(self, home: str, module: str = "submarine_kernel", cwd: str | None = None) -> None:
+    def __init__(
+        self, home: str, module: str = "submarine_kernel", env: dict[str, str] | None = None
+    ) -> None:
         self.home = home
         self.manager = KernelManager()
         self.manager.kernel_spec.argv = [sys.executable, "-m", module, "-f", "{connection_file}"]
@@ -68,13 +70,14 @@ class Driven:
             "SUBMARINE_LOCAL_GPUS": "2",
             "SUBMARINE_GRACE": "2",
             "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+            **(env or {}),
         }
-        self.cwd = cwd or home
-        self.manager.start_kernel(env=self.environment, cwd=self.cwd)
-        self.client: BlockingKernelClient = self.manager.client()
+        self.cwd = home
+        self.manager.start_kernel(env=self.environment, cwd=home)
         self.connect()
 
     def connect(self) -> None:
+        self.client: BlockingKernelClient = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=PATIENCE)
 
@@ -140,8 +143,20 @@ def kernel(tmp_path_factory):
 
 
 @pytest.fixture
-def own_kernel(tmp_path):
+def driven(tmp_path):
+    """Start kernels with one home, with more in their environment."""
+    kernels = []
+
+    def start(**options):
+        kernels.append(Driven(str(tmp_path), **options))
+        return kernels[-1]
+
+    yield start
+    for kernel in kernels:
+        kernel.stop()
+
+
+@pytest.fixture
+def own_kernel(driven):
     """A kernel that the test may break."""
-    driven = Driven(str(tmp_path))
-    yield driven
-    driven.stop()
+    return driven()

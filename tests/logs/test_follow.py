@@ -167,6 +167,16 @@ def test_what_was_read_is_shown_when_the_job_cannot_be_read_any_more():
     assert not recorder.of("end")
 
 
+def test_an_offset_skips_bytes_of_each_log():
+    batches = [
+        [*BEGIN, out(b"one\n"), out(b"err", stream="stderr")],
+        [out(b"two\nthree\n", 4), *END],
+    ]
+    recorder, _ = run(batches, offset=6)
+    assert "".join(recorder.of("stdout")) == "o\nthree\n"
+    assert not recorder.of("stderr")
+
+
 def test_without_waiting_it_stops_where_nothing_more_is_there():
     recorder = Recorder()
     job = Job(RecordedCluster([[*BEGIN, out(b"a\n")], [], [out(b"later", 2), *END]]), "x")

@@ -1,0 +1,70 @@
+"""What ``%load_ext submarine_magics`` puts into a shell, and what unloading takes away."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from submarine_engine.future import Job
+
+from submarine_magics import completion
+from submarine_magics.card import preload, show_job
+from submarine_magics.running import add_part, run_cell
+from submarine_magics.stream import in_notebook
+from submarine_magics.verbs import run_line
+from submarine_magics.workbench import bench_of
+
+NAMES = (("cell", "submarine"), ("line", "submarine"), ("cell", "submarine.python"))
+
+
+def load(shell: InteractiveShell) -> None:
+    """Register the magics, their completion, and how a `Job` is displayed."""
+    bench = bench_of(shell)
+
+    def submarine(line: str) -> object:
+        """Look after jobs: `%submarine help` says how."""
+        return run_line(bench, line)
+
+    def submarine_cell(line: str, cell: str) -> object:
+        """Run this cell as a job with GPUs: `%%submarine --help` lists the options."""
+        return run_cell(bench, line, cell)
+
+    def part_cell(line: str, cell: str) -> None:
+        """Give this cell as a part of a script: `%%submarine.python TITLE.py`."""
+        add_part(bench, line, cell)
+
+    register: Any = shell.register_magic_function  # its type is that of the manager's own method
+    register(submarine, "line", "submarine")
+    register(submarine_cell, "cell", "submarine")
+    register(part_cell, "cell", "submarine.python")
+    shell.input_transformers_cleanup.append(with_body)
+    completion.register(shell)
+    _formatter(shell).for_type(Job, show_job)
+    if in_notebook():
+        preload()
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Take back what `load` registered; jobs go on."""
+    for kind, name in NAMES:
+        shell.magics_manager.magics[kind].pop(name, None)
+    if with_body in shell.input_transformers_cleanup:
+        shell.input_transformers_cleanup.remove(with_body)
+    completion.unregister(shell)
+    _formatter(shell).pop(Job, None)
+
+
+def with_body(lines: list[str]) -> list[str]:
+    """Give a cell that is nothing but one of our cell magics a body of one empty line.
+
+    IPython refuses a cell magic without a body; ``%%submarine --help`` needs none.
+    """
+    if len(lines) == 1 and re.match(r"%%submarine(\.python)?(\s|$)", lines[0]):
+        return [lines[0].rstrip("\n") + "\n", "\n"]
+    return lines
+
+
+def _formatter(shell: InteractiveShell) -> Any:  # noqa: ANN401 - IPython's, not typed
+    assert shell.display_formatter is not None  # noqa: S101 - for the type checker
+    return shell.display_formatter.ipython_display_formatter

@@ -1,0 +1,104 @@
+"""``launch`` and ``submit`` in a notebook: a function as a job, with the card in its cell.
+
+Outside IPython they are those of ``submarine_engine``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython import get_ipython
+from submarine_engine import api
+from submarine_engine.calls import PreparedCall, prepare_call
+
+from submarine_magics.interrupts import held_interrupts
+from submarine_magics.show import say
+from submarine_magics.watch import watch
+from submarine_magics.workbench import Workbench, bench_of
+
+if TYPE_CHECKING:
+    from submarine_engine.future import Job
+
+
+def submit(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Job:  # noqa: ANN401
+    """Run ``function(*args, …)`` as a job, and return the job at once.
+
+    Parameters
+    ----------
+    keywords
+        The function's own, and the options of the job: ``gpus``, ``memory``, ``cpus``, ``name``,
+        ``queue``, ``cluster``, ``env``, ``docker_image``, ``input_path``, ``checkpoint_path``.
+
+    Raises
+    ------
+    CommandError
+        An option is not possible, or `function` has a parameter of that name, too.
+    BundleError
+        The function or what it needs cannot travel.
+    SubmissionError
+        The cluster refuses the job.
+    """
+    shell = get_ipython()
+    if shell is None:
+        return api.submit(function, *args, **keywords)
+    bench = bench_of(shell)
+    return _submit(bench, _prepare(bench, function, args, keywords))
+
+
+def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
+    """Run ``function(*args, …)`` as a job in this cell, and return what the function returned.
+
+    The card and the log appear in the cell. An interrupt cancels the job and waits for its end; a
+    second one leaves at once.
+
+    Parameters
+    ----------
+    keywords
+        As for `submit`.
+
+    Raises
+    ------
+    JobFailedError, JobCancelledError, JobLostError, ResultError
+        As `Job.result`.
+    CommandError, BundleError, SubmissionError
+        As `submit`.
+    """
+    shell = get_ipython()
+    if shell is None:
+        return api.launch(function, *args, **keywords)
+    bench = bench_of(shell)
+    call = _prepare(bench, function, args, keywords)
+    with held_interrupts() as interrupt:
+        job = _submit(bench, call)
+        watch(job, interrupt, origin=bench.origin())
+    results = job.results()
+    for warning in results.warnings:
+        say(warning)
+    return results.value
+
+
+def _prepare(
+    bench: Workbench,
+    function: Callable[..., Any],
+    args: tuple[object, ...],
+    keywords: Mapping[str, Any],
+) -> PreparedCall:
+    call = prepare_call(
+        function,
+        args,
+        keywords,
+        cells=bench.cells.cells(),
+        namespace=bench.namespace,
+        root=Path.cwd(),
+        limit=bench.capture_limit(),
+    )
+    bench.bundle = call.bundle
+    return call
+
+
+def _submit(bench: Workbench, call: PreparedCall) -> Job:
+    cluster = call.cluster
+    where = bench.cluster(cluster) if cluster is None or isinstance(cluster, str) else cluster
+    return bench.submit(where, bench.from_here(call.spec), call.bundle)

@@ -1,0 +1,125 @@
+"""``%%submarine``: the cell becomes a job; its value and its variables come back."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from IPython.core.displayhook import DisplayHook
+from IPython.display import Code
+from submarine_engine.bundle import Bundle, build, build_parts
+from submarine_engine.command import Command, parse_cell
+from submarine_engine.errors import BundleError, CommandError
+from submarine_engine.future import Job
+
+from submarine_magics.interrupts import held_interrupts
+from submarine_magics.show import say, show_help
+from submarine_magics.watch import watch
+from submarine_magics.workbench import Workbench
+
+
+def run_cell(bench: Workbench, line: str, body: str) -> object:
+    """Run a cell as a job, as ``%%submarine LINE`` over BODY asks for.
+
+    Returns
+    -------
+    object
+        What the cell's last expression gave, for the shell to display; None where the last
+        statement is none, or ends in ``;``. With ``--detach`` the `Job`, with ``--dry-run`` the
+        script.
+    """
+    command = parse_cell(line)
+    if command.spec is None:
+        show_help(command)
+        return None
+    main = bench.this_cell(body)
+    bundle = build(
+        main,
+        bench.cells.cells(),
+        bench.namespace,
+        outputs=command.spec.outputs,
+        limit=bench.capture_limit(command),
+        root=Path.cwd(),
+    )
+    return run_bundle(bench, command, bundle, shown=gives_value(main.source))
+
+
+def run_parts(bench: Workbench, command: Command) -> object:
+    """Merge the parts given so far and run them, as ``%submarine job run`` asks for."""
+    return run_bundle(bench, command, parts_bundle(bench, command))
+
+
+def parts_bundle(bench: Workbench, command: Command | None = None) -> Bundle:
+    """Merge the parts given so far.
+
+    Raises
+    ------
+    BundleError
+        None was given.
+    """
+    parts = bench.parts.parts()
+    if not parts:
+        raise BundleError(
+            "there is no part to run", fix="begin a cell with %%submarine.python, and run it"
+        )
+    launch = command.values.get("worker_launch_cmd") if command else None
+    return build_parts(parts, command=launch, root=Path.cwd(), cells=bench.cells.cells())
+
+
+def run_bundle(bench: Workbench, command: Command, bundle: Bundle, *, shown: bool = True) -> object:
+    """Submit a bundle and do with its job as the command says."""
+    bench.bundle = bundle
+    if "dry_run" in command.values:
+        return Code(bundle.script, language="python")
+    cluster = bench.cluster(command.values.get("cluster"))
+    spec = bench.spec(command)
+    if "detach" in command.values:
+        return bench.submit(cluster, spec, bundle)
+    with held_interrupts() as interrupt:
+        job = bench.submit(cluster, spec, bundle)
+        watch(job, interrupt, origin=bench.origin())
+    value = bring_home(bench, job)
+    return value if shown else None
+
+
+def bring_home(bench: Workbench, job: Job) -> object:
+    """Bind the variables that a job brought back, and return its value.
+
+    Raises
+    ------
+    JobFailedError, JobCancelledError, JobLostError, ResultError
+        As `Job.results` does.
+    """
+    results = job.results()
+    for warning in results.warnings:
+        say(warning)
+    bench.shell.push(dict(results.outputs))
+    return results.value
+
+
+def add_part(bench: Workbench, line: str, body: str) -> None:
+    """Take a cell as a piece of a file, as ``%%submarine.python LINE`` over BODY asks for.
+
+    Raises
+    ------
+    CommandError
+        The line is more than one title.
+    BundleError
+        The cell does not parse, or the title cannot name a file.
+    """
+    words = line.split()
+    if len(words) > 1:
+        raise CommandError(
+            f"{line.strip()!r} is no title", fix="write %%submarine.python TITLE.py, or no title"
+        )
+    bench.parts.add(words[0] if words else None, bench.this_cell(body))
+
+
+def gives_value(source: str) -> bool:
+    """Return whether a notebook would show the value of the cell's last statement."""
+    if DisplayHook.semicolon_at_end_of_expression(source):
+        return False
+    body = ast.parse(source).body
+    if body and isinstance(body[-1], ast.If):  # if __name__ == "__main__":
+        body = body[-1].body
+    return bool(body) and isinstance(body[-1], ast.Expr)

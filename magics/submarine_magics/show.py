@@ -1,0 +1,59 @@
+"""What the magics say to a person beside a job's own output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TypeVar
+
+from IPython.display import display
+from submarine_engine.command import NOTEBOOK, Command, help_text
+
+T = TypeVar("T")
+
+
+class Listing(list[T]):
+    """A list that shows itself as a table.
+
+    Parameters
+    ----------
+    items
+        What programs take from it.
+    head, rows
+        What people see, a row an item.
+    """
+
+    def __init__(
+        self, items: Sequence[T], head: Sequence[str], rows: Sequence[Sequence[str]]
+    ) -> None:
+        super().__init__(items)
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        self._text = "\n".join(
+            "  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *rows)
+        )
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_pretty_(self, printer: object, cycle: bool) -> None:  # noqa: FBT001 - IPython's
+        """Show the table; IPython's own way with lists would show the items."""
+        del cycle
+        printer.text(self._text)  # type: ignore[attr-defined] # IPython.lib.pretty's
+
+
+def show(text: str) -> None:
+    """Show a text in the cell."""
+    sys.stdout.flush()
+    display({"text/plain": text}, raw=True)
+
+
+def show_help(command: Command) -> None:
+    """Show the help that a command asks for."""
+    show(help_text(command.values.get("about", ()), surface=NOTEBOOK))
+
+
+def say(text: str) -> None:
+    """Tell the user something beside the job's own text."""
+    sys.stdout.flush()
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

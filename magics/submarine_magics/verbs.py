@@ -1,0 +1,162 @@
+"""``%submarine VERB …``: what a notebook can ask for, in the one grammar of all front ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from IPython.display import Code, display
+from submarine_engine.clusters.base import Gpu
+from submarine_engine.command import NOTEBOOK, Command, format_size, parse
+from submarine_engine.doctor import Check, doctor
+from submarine_engine.errors import JobError
+from submarine_engine.events import Moment
+from submarine_engine.future import Job
+from submarine_engine.records import JobSummary, list_jobs, open_job
+
+from submarine_magics.card import mimebundle
+from submarine_magics.running import bring_home, parts_bundle, run_parts
+from submarine_magics.show import Listing, say, show_help
+from submarine_magics.watch import attach, show_log
+from submarine_magics.workbench import Workbench
+
+_NEWEST = 20
+
+
+def run_line(bench: Workbench, line: str) -> object:
+    """Do what ``%submarine LINE`` asks for; the shell displays what it returns.
+
+    Raises
+    ------
+    SubmarineError
+        As the verb does.
+    """
+    command = parse(line, surface=NOTEBOOK)
+    return VERBS[command.path](bench, command)
+
+
+def _list(_: Workbench, command: Command) -> Listing[JobSummary]:
+    limit = None if "all" in command.values else command.values.get("limit", _NEWEST)
+    jobs = list_jobs(limit=limit)
+    now = Moment.now()
+    rows = [
+        (job.id, job.name, job.state.value, str(job.gpus), _seconds(job.elapsed(now)))
+        for job in jobs
+    ]
+    return Listing(jobs, ("JOB", "NAME", "STATE", "GPUS", "TIME"), rows)
+
+
+def _show(_: Workbench, command: Command) -> None:
+    display(mimebundle(_job(command)), raw=True)
+
+
+def _logs(_: Workbench, command: Command) -> None:
+    values = command.values
+    streams = [stream for stream in ("stdout", "stderr") if stream in values]
+    show_log(
+        _job(command),
+        task=values.get("task"),
+        streams=streams or ["stdout", "stderr"],
+        offset=values.get("offset", 0),
+        wait="follow" in values,
+    )
+
+
+def _attach(bench: Workbench, command: Command) -> object:
+    job = _job(command)
+    if attach(job, command.values.get("offset", 0)):
+        return bring_home(bench, job)
+    return None
+
+
+def _wait(_: Workbench, command: Command) -> None:
+    job = _job(command)
+    timeout = command.values.get("timeout")
+    try:
+        job.wait(timeout)
+    except TimeoutError:
+        raise JobError(
+            f"it is not over after {timeout:g} s; it goes on",
+            job_id=job.id,
+            fix="wait longer, or end it by %submarine job cancel",
+        ) from None
+    except KeyboardInterrupt:
+        raise JobError(
+            "no longer waited for; it goes on",
+            job_id=job.id,
+            fix=f"%submarine job attach {job.id} follows it",
+        ) from None
+    _show(_, command)
+
+
+def _cancel(_: Workbench, command: Command) -> None:
+    for job in map(open_job, command.values["jobs"]):
+        asked = job.cancel("asked for by %submarine job cancel")
+        say(f"job {job.id} {'is being cancelled' if asked else 'was over already'}")
+
+
+def _kill(_: Workbench, command: Command) -> None:
+    for job in map(open_job, command.values["jobs"]):
+        over = job.done()
+        if not over:
+            job.kill()
+        say(f"job {job.id} {'was over already' if over else 'is being killed'}")
+
+
+def _gpus(bench: Workbench, command: Command) -> Listing[Gpu]:
+    gpus = bench.cluster(command.values.get("cluster")).gpus()
+    rows = [(gpu.id, gpu.name, gpu.host, _bytes(gpu.memory), gpu.job_id or "free") for gpu in gpus]
+    return Listing(gpus, ("GPU", "NAME", "HOST", "MEMORY", "JOB"), rows)
+
+
+def _script(bench: Workbench, _: Command) -> Code:
+    bundle = bench.bundle or parts_bundle(bench)
+    return Code(bundle.script, language="python")
+
+
+def _use(bench: Workbench, command: Command) -> None:
+    bench.cluster(command.values["cluster"])
+    bench.cluster_in_use = command.values["cluster"]
+    say(f"this notebook's jobs go to {bench.cluster_in_use}")
+
+
+def _doctor(bench: Workbench, command: Command) -> Listing[Check]:
+    wanted = command.values.get("cluster") or bench.cluster_in_use
+    checks = doctor({"cluster": wanted})
+    rows = [
+        (check.verdict, check.title, f"{check.what}{check.fix and ' → ' + check.fix}")
+        for check in checks
+    ]
+    return Listing(checks, ("", "CHECK", "FOUND"), rows)
+
+
+def _help(_: Workbench, command: Command) -> None:
+    show_help(command)
+
+
+VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
+    ("job", "run"): run_parts,
+    ("job", "list"): _list,
+    ("job", "show"): _show,
+    ("job", "logs"): _logs,
+    ("job", "attach"): _attach,
+    ("job", "wait"): _wait,
+    ("job", "cancel"): _cancel,
+    ("job", "kill"): _kill,
+    ("gpus",): _gpus,
+    ("script",): _script,
+    ("use",): _use,
+    ("doctor",): _doctor,
+    ("help",): _help,
+}
+
+
+def _job(command: Command) -> Job:
+    return open_job(command.values["job"])
+
+
+def _seconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.1f} s"
+
+
+def _bytes(size: int | None) -> str:
+    return "" if size is None else format_size(size)

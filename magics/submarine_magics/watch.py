@@ -1,0 +1,151 @@
+"""A cell that watches its job: card on top, text below, an interrupt cancels."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from submarine_engine.config import load_config
+from submarine_engine.errors import JobCancelledError
+from submarine_engine.future import Job
+from submarine_engine.lifecycle import JobStatus
+from submarine_engine.logs import Renderer, follow
+
+from submarine_magics.card import JobCard
+from submarine_magics.interrupts import Interrupt
+from submarine_magics.show import say
+from submarine_magics.stream import CellOutput, in_notebook
+
+
+class CellView(Renderer):
+    """Shows a job in the cell that runs now: its card, and its text below.
+
+    Parameters
+    ----------
+    interrupt
+        Asked at every tick: the first interrupt of the cell cancels the job. None leaves interrupts
+        alone.
+    origin
+        Where the job was submitted, in words: ``In [3]``.
+    """
+
+    def __init__(self, job: Job, interrupt: Interrupt | None = None, origin: str = "") -> None:
+        self._job = job
+        self._interrupt = interrupt
+        self._cancelled = False
+        self._card = JobCard(job, origin=origin, blocking=interrupt is not None)
+        self._output = cell_output(job)
+        self._card.display()
+
+    def status(self, status: JobStatus) -> None:
+        """Bring the card up to date."""
+        self._card.update(status)
+
+    def text(self, task: str, stream: str, text: str) -> None:
+        """Write text below the card."""
+        self._output.text(task, stream, text)
+
+    def tick(self) -> None:
+        """Do what is due, and cancel the job once the cell was interrupted."""
+        self._card.tick()
+        self._output.tick()
+        if self._interrupt and self._interrupt.pending and not self._cancelled:
+            self._cancelled = True
+            if self._job.cancel("the cell was interrupted"):
+                say(f"cancelling job {self._job.id} … (interrupt again to leave at once)")
+
+    def end(self, status: JobStatus) -> None:
+        """Show the last of the text and the final state."""
+        self._output.flush()
+        self._card.close(status)
+
+    def leave(self) -> None:
+        """Show the last of the text that came; the job may go on."""
+        self._output.flush()
+
+
+def cell_output(job: Job) -> CellOutput:
+    """Make the output of a job for the cell that runs now."""
+    limit = int(load_config().value("cell_output_limit"))
+    where = job.cluster.log_url(job.id) or f"%submarine job logs {job.id}"
+    return CellOutput(where, limit if in_notebook() else None)
+
+
+class LogView(Renderer):
+    """Shows a job's text alone.
+
+    Parameters
+    ----------
+    task
+        Only this one; None for all.
+    streams
+        Only these.
+    """
+
+    def __init__(self, job: Job, task: str | None, streams: Collection[str]) -> None:
+        self._output = cell_output(job)
+        self._task = task
+        self._streams = streams
+
+    def text(self, task: str, stream: str, text: str) -> None:
+        """Write text that was asked for."""
+        if self._task in (None, task) and stream in self._streams:
+            self._output.text(task, stream, text)
+
+    def tick(self) -> None:
+        """Do what is due."""
+        self._output.tick()
+
+    def leave(self) -> None:
+        """Show the last of the text."""
+        self._output.flush()
+
+
+def show_log(
+    job: Job, *, task: str | None, streams: Collection[str], offset: int, wait: bool
+) -> None:
+    """Show a job's text from byte `offset` on: what is there now, or with `wait` to its end."""
+    view = LogView(job, task, streams)
+    try:
+        follow(job, view, offset=offset, wait=wait)
+    except KeyboardInterrupt:
+        say(f"left; job {job.id} goes on")
+    finally:
+        view.leave()
+
+
+def watch(job: Job, interrupt: Interrupt, origin: str = "") -> None:
+    """Follow `job` in this cell until it is over; the cell's first interrupt cancels it.
+
+    Raises
+    ------
+    JobCancelledError
+        The cell was interrupted twice: the job's end goes on by itself.
+    """
+    view = CellView(job, interrupt, origin)
+    try:
+        follow(job, view)
+    except KeyboardInterrupt:
+        view.leave()
+        raise JobCancelledError(
+            "left before its end; it is being cancelled",
+            job_id=job.id,
+            fix=f"%submarine job attach {job.id} shows how it ends",
+        ) from None
+
+
+def attach(job: Job, offset: int = 0) -> bool:
+    """Follow `job` in this cell from byte `offset`; an interrupt leaves, and the job goes on.
+
+    Returns
+    -------
+    bool
+        Whether the job is over.
+    """
+    view = CellView(job)
+    try:
+        follow(job, view, offset=offset)
+    except KeyboardInterrupt:
+        view.leave()
+        say(f"left; job {job.id} goes on")
+        return False
+    return True

@@ -1,0 +1,108 @@
+"""What the magics of one shell share: the executed cells, the parts, the cluster in use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from IPython.core.interactiveshell import InteractiveShell
+from submarine_engine.bundle import Bundle, Cell, PartBook
+from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.base import Cluster
+from submarine_engine.command import Command, job_name
+from submarine_engine.config import load_config
+from submarine_engine.future import Job
+from submarine_engine.job import JobSpec
+
+from submarine_magics.cells import CellLog
+from submarine_magics.notebook import notebook_path
+
+
+class Workbench:
+    """The state behind the magics.
+
+    Parameters
+    ----------
+    shell
+        The shell whose cells become jobs.
+
+    Attributes
+    ----------
+    bundle
+        The last one made.
+    tagged
+        Source of the last cell that a tag made a job, the magic's line not counted.
+    """
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self.shell = shell
+        self.cells = CellLog(shell)
+        self.parts = PartBook()
+        self.cluster_in_use: str | None = None
+        self.bundle: Bundle | None = None
+        self.tagged = ""
+
+    @property
+    def namespace(self) -> dict[str, Any]:
+        """The notebook's variables."""
+        namespace: dict[str, Any] = self.shell.user_ns
+        return namespace
+
+    def cluster(self, wanted: str | None = None) -> Cluster:
+        """Open the cluster `wanted`, else the one in use, else the configured one."""
+        config = load_config({"cluster": wanted or self.cluster_in_use})
+        return open_cluster(config.value("cluster"))
+
+    def capture_limit(self, command: Command | None = None) -> int:
+        """Return the most that captured values may take, in bytes."""
+        wanted = command.values.get("capture_limit") if command else None
+        limit: int = load_config({"capture_limit": wanted}).value("capture_limit")
+        return limit
+
+    def this_cell(self, body: str) -> Cell:
+        """Return the cell that runs now, of which `body` is what follows its magic.
+
+        Raises
+        ------
+        CellSyntaxError
+            It does not parse, or holds what no script can hold.
+        """
+        cell = self.cells.translate(body, self.cells.number)
+        return _without_first_line(cell) if body.strip() == self.tagged else cell
+
+    def origin(self) -> str:
+        """Where a job of the cell that runs now comes from, in words."""
+        return f"In [{self.cells.number}]" if self.cells.number else ""
+
+    def spec(self, command: Command) -> JobSpec:
+        """Return what to run: named after the notebook unless the command says a name."""
+        path = notebook_path(self.namespace)
+        return self.from_here(command.named(job_name(path.stem if path else "")))
+
+    def from_here(self, spec: JobSpec) -> JobSpec:
+        """Say in `spec` which notebook it comes from, for people."""
+        path = notebook_path(self.namespace)
+        return replace(spec, notebook=str(path) if path else None)
+
+    def submit(self, cluster: Cluster, spec: JobSpec, bundle: Bundle) -> Job:
+        """Submit; relative paths mean in the job what they mean in the kernel now."""
+        return Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
+
+
+def _without_first_line(cell: Cell) -> Cell:
+    """Return the cell with its lines numbered without the magic that was put above it."""
+    dropped = tuple(replace(line, line=line.line - 1) for line in cell.dropped)
+    source = cell.source.removeprefix("\n")
+    return replace(cell, source=source, raw=cell.raw.partition("\n")[2], dropped=dropped)
+
+
+_BENCHES: WeakKeyDictionary[InteractiveShell, Workbench] = WeakKeyDictionary()
+
+
+def bench_of(shell: InteractiveShell) -> Workbench:
+    """Return the workbench of a shell, a new one at the first time."""
+    if shell not in _BENCHES:
+        _BENCHES[shell] = Workbench(shell)
+    return _BENCHES[shell]
