@@ -7,7 +7,8 @@ import shutil
 import signal
 
 import pytest
-from submarine_engine.clusters.local.tickets import Queue, Ticket
+from submarine_engine.clusters.local.queuefile import QueueFile, Ticket
+from submarine_engine.clusters.local.tickets import Queue
 from submarine_engine.errors import SubmissionError
 from submarine_engine.events import Waiting
 from submarine_engine.job import JobState
@@ -144,12 +145,12 @@ def test_a_thousand_tickets_keep_their_order_and_are_written_once(local, held, m
     first = local.submit("1", gpus=2)
     queue = Queue(local.home)
     ids = [f"20260101-{n:06d}-aaaaa" for n in range(1000)]
-    waiting = {job_id: Ticket(job_id, "job", 1, ("0", "1")) for job_id in ids}
-    queue._write({**queue.tickets(), **waiting})
+    waiting = [*queue, *(Ticket(job_id, "job", 1, ("0", "1")) for job_id in ids)]
+    queue._file.replace(ticket.line for ticket in waiting)
     with monkeypatch.context() as patch:
-        patch.setattr(Queue, "_write", None)  # one line more, not a thousand lines anew
+        patch.setattr(QueueFile, "replace", None)  # one line more, not a thousand lines anew
         last = local.submit("print('last')", gpus=1)
-    assert list(queue.tickets()) == [first, *ids, last]
+    assert [ticket.job_id for ticket in queue] == [first, *ids, last]
     assert local.cluster.status(last).ahead == 1001
     local.cluster.cancel(first)
     # The thousand are not on record: whoever grants passes over them at once.
@@ -163,9 +164,9 @@ def test_half_a_ticket_is_none(local, held):
     file = next(local.home.glob("hosts/*/queue"))
     with file.open("a") as queue:
         queue.write("20260101-000000-aaaaa jo")
-    assert list(Queue(local.home).tickets()) == [waits]
+    assert [ticket.job_id for ticket in Queue(local.home)] == [waits]
     after = local.submit("1", gpus=1)
-    assert list(Queue(local.home).tickets()) == [waits, after]
+    assert [ticket.job_id for ticket in Queue(local.home)] == [waits, after]
     held[1].touch()
     assert local.follow(after).state is JobState.SUCCEEDED
 

@@ -14,10 +14,11 @@ from submarine_engine.clusters.local import cancelling, launch, locks, machine
 from submarine_engine.clusters.local.checks import check_spec
 from submarine_engine.clusters.local.folded import Folded
 from submarine_engine.clusters.local.gpus import Inventory, inventory
+from submarine_engine.clusters.local.queuefile import Ticket
 from submarine_engine.clusters.local.reader import read_batch
 from submarine_engine.clusters.local.settle import settle
 from submarine_engine.clusters.local.staging import put_on_record
-from submarine_engine.clusters.local.tickets import Queue, Ticket
+from submarine_engine.clusters.local.tickets import Queue
 from submarine_engine.clusters.local.waiting import seen_waiting, tell_waiting
 from submarine_engine.config import load_config
 from submarine_engine.errors import (
@@ -135,7 +136,7 @@ class LocalCluster(Cluster):
             status = self._folded.status(paths)
             if status.state.final or not locks.is_free(paths.lock):
                 return status
-            if paths.job_id not in self._queue.tickets():
+            if paths.job_id not in self._queue:
                 settle(paths, self._queue)
                 return self._folded.status(paths)
             with suppress(OSError, ClusterError):  # a queue that is locked hides only the place
@@ -194,7 +195,7 @@ class LocalCluster(Cluster):
         """See to a job that tells nothing new; whether it does now."""
         if not locks.is_free(paths.lock):
             return False
-        if paths.job_id not in self._queue.tickets():
+        if paths.job_id not in self._queue:
             return settle(paths, self._queue)
         with suppress(OSError, ClusterError):
             self._queue.care()

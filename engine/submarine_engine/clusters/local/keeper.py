@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> None:
 
 def _settle_holders(home: Path, queue: Queue) -> None:
     """End what is left of jobs that hold GPUs and have lost their supervisor."""
-    first = next(iter(queue.tickets().values()), None)
+    first = next(iter(queue), None)
     for holder in queue.holders(first.pool).values() if first else ():
         if holder is None:
             continue

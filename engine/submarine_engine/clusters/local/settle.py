@@ -41,7 +41,7 @@ def settle(paths: JobPaths, queue: Queue) -> bool:
     OSError
         The job's folder cannot be read or written.
     """
-    if paths.job_id in queue.tickets():
+    if paths.job_id in queue:
         return False
     signature = _signature(paths)
     lock = locks.take(paths.lock)
@@ -52,7 +52,7 @@ def settle(paths: JobPaths, queue: Queue) -> bool:
         # The queue once more: until a moment ago the submitter may have held the lock.
         if record is None or record["host"] != machine.host():
             return False
-        if paths.job_id in queue.tickets():
+        if paths.job_id in queue:
             return False
         status = fold(event for event, _ in read_events(paths.events)[0])
         if status.state.final:

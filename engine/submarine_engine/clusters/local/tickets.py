@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from submarine_engine.clusters.local import launch, locks, machine
 from submarine_engine.clusters.local.leases import Holder, Leases, release
 from submarine_engine.clusters.local.processes import spawn
+from submarine_engine.clusters.local.queuefile import QueueFile, Ticket
 from submarine_engine.errors import JobNotFoundError
-from submarine_engine.history import JobPaths, make_private, write_aside
+from submarine_engine.history import JobPaths, make_private
 
 _FRESH = 0.5
 _ENGINE = Path(__file__).resolve().parents[3]
@@ -28,15 +28,6 @@ _KEEP = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from submarine_engine.clusters.local.keeper import main; main(sys.argv[2:])"
 )
-
-
-class Ticket(NamedTuple):
-    """A job's place in the queue: it waits for `gpus` of the GPUs in `pool`."""
-
-    job_id: str
-    name: str
-    gpus: int
-    pool: tuple[str, ...]
 
 
 class Queue:
@@ -51,11 +42,9 @@ class Queue:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._folder = home / "hosts" / machine.host()
-        self._file = self._folder / "queue"
-        self._seen: tuple[tuple[int, int, int], dict[str, Ticket]] | None = None
+        self._file = QueueFile(self._folder / "queue")
         self._seen_holders: dict[tuple[str, ...], tuple[float, dict[str, Holder | None]]] = {}
         self._cared = 0.0
-        self._torn = False  # whether a submitter that was killed has left half a line
         self.leases = Leases(self._folder / "gpus")
 
     def add(self, ticket: Ticket) -> None:
@@ -70,25 +59,23 @@ class Queue:
         """
         make_private(self._folder)
         with self._lock():
-            self._append(ticket)
+            self._file.append(ticket)
 
-    def tickets(self) -> dict[str, Ticket]:
-        """Return all tickets in their order, by job id."""
-        try:
-            status = self._file.stat()
-            version = (status.st_ino, status.st_mtime_ns, status.st_size)
-            if self._seen is None or self._seen[0] != version:
-                text = self._file.read_text()
-                self._torn = bool(text) and not text.endswith("\n")
-                self._seen = version, _parse(text)
-        except FileNotFoundError:
-            return {}
-        return self._seen[1]
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._file.lines()
+
+    def __iter__(self) -> Iterator[Ticket]:
+        return map(Ticket.from_line, self._file.lines().values())
 
     def ahead(self, job_id: str) -> int | None:
         """Return how many tickets are before a job's; None where it has none."""
-        tickets = self.tickets()
-        return list(tickets).index(job_id) if job_id in tickets else None
+        lines = self._file.lines()
+        return list(lines).index(job_id) if job_id in lines else None
+
+    def ticket(self, job_id: str) -> Ticket | None:
+        """Return a job's ticket; None where it has none."""
+        line = self._file.lines().get(job_id)
+        return Ticket.from_line(line) if line else None
 
     def cancel(self, job_id: str, reason: str) -> bool:
         """End a job that waits, and take its ticket away; False where it does not wait.
@@ -98,11 +85,11 @@ class Queue:
         ClusterError, OSError
             As `add`.
         """
-        if job_id not in self.tickets():
+        if job_id not in self:
             return False
         with self._lock():
-            rest = dict(self.tickets())
-            if rest.pop(job_id, None) is None:
+            left = dict(self._file.lines())
+            if left.pop(job_id, None) is None:
                 return False
             paths = JobPaths(self._home, job_id)
             lock = locks.take(paths.lock, wait=1.0)
@@ -112,7 +99,7 @@ class Queue:
                 launch.end_unstarted(paths, reason)
             finally:
                 os.close(lock)
-            self._write(rest)
+            self._file.replace(left.values())
         return True
 
     def grant(self, *, keep: bool = True) -> bool:
@@ -128,11 +115,11 @@ class Queue:
         bool
             Whether tickets are left.
         """
-        if not self.tickets():
+        if not self._file.lines():
             return False
         with self._lock():
             self._grant_in_turn()
-            left = bool(self.tickets())
+            left = bool(self._file.lines())
             if left and keep:
                 self._keep()
         return left
@@ -163,14 +150,14 @@ class Queue:
     def leave_if_empty(self, keeper_lock: int) -> bool:
         """Let a keeper go: nobody can add a ticket between its look and its leave."""
         with self._lock():
-            if self.tickets():
+            if self._file.lines():
                 return False
             os.close(keeper_lock)
             return True
 
     def _grant_in_turn(self) -> None:
-        left = dict(self.tickets())
-        for ticket in list(left.values()):
+        left = dict(self._file.lines())
+        for ticket in self:
             if waits := self._waits(ticket):
                 taken = self.leases.take(ticket.pool, ticket.gpus, Holder(*ticket[:2]))
                 if taken is None:
@@ -181,9 +168,9 @@ class Queue:
                     release(taken)
             del left[ticket.job_id]
             if waits:
-                self._write(left)
-        if len(left) < len(self.tickets()):
-            self._write(left)
+                self._file.replace(left.values())
+        if len(left) < len(self._file.lines()):
+            self._file.replace(left.values())
 
     def _waits(self, ticket: Ticket) -> bool:
         """Return False for a job that is gone, or was begun by a granter that was killed then."""
@@ -209,40 +196,5 @@ class Queue:
     @contextmanager
     def _lock(self) -> Iterator[None]:
         with locks.held(self._folder / "queue.lock"):
-            self._seen = None  # what is decided here is decided on what the file says now
+            self._file.forget()  # what is decided here is decided on what the file says now
             yield
-
-    def _append(self, ticket: Ticket) -> None:
-        """Write one line: the other thousand need not be written again."""
-        tickets = self.tickets()
-        if not tickets or self._torn:
-            self._write({**tickets, ticket.job_id: ticket})
-            return
-        descriptor = os.open(self._file, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            size = self._file.stat().st_size
-            line = _line(ticket)
-            try:
-                written = os.pwrite(descriptor, line, size)
-                if written < len(line):
-                    os.pwrite(descriptor, line[written:], size + written)  # tells why by raising
-            except OSError:
-                os.ftruncate(descriptor, size)
-                raise
-        finally:
-            os.close(descriptor)
-
-    def _write(self, tickets: dict[str, Ticket]) -> None:
-        write_aside(self._file, b"".join(map(_line, tickets.values())))
-
-
-def _line(ticket: Ticket) -> bytes:
-    return f"{ticket.job_id} {ticket.name} {ticket.gpus} {','.join(ticket.pool)}\n".encode()
-
-
-def _parse(text: str) -> dict[str, Ticket]:
-    tickets = {}
-    for line in text[: text.rfind("\n") + 1].splitlines():
-        job_id, name, gpus, pool = line.split(" ")
-        tickets[job_id] = Ticket(job_id, name, int(gpus), tuple(pool.split(",")))
-    return tickets

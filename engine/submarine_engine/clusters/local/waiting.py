@@ -47,7 +47,7 @@ def tell_waiting(paths: JobPaths, queue: Queue, status: JobStatus) -> bool:
         return False
     try:
         record = read_json(paths.record)
-        if record is None or now.ahead is None or paths.job_id not in queue.tickets():
+        if record is None or now.ahead is None or paths.job_id not in queue:
             return False
         journal = Journal(paths, record)
         try:
@@ -61,7 +61,7 @@ def tell_waiting(paths: JobPaths, queue: Queue, status: JobStatus) -> bool:
 
 def describe(queue: Queue, job_id: str, ahead: int) -> str:
     """Return for example ``2 of 2 GPUs in use by 'mnist' (…ab3de), 1 job ahead``."""
-    ticket = queue.tickets().get(job_id)
+    ticket = queue.ticket(job_id)
     pool = ticket.pool if ticket else ()
     holders = [holder for holder in queue.holders(pool, fresh=False).values() if holder]
     words = []
