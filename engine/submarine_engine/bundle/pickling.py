@@ -86,15 +86,16 @@ class _Sink:
         self.kept = True
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
-        self.count(len(data))
+        size = memoryview(data).nbytes  # large blocks come as a PickleBuffer, which has no len()
+        self.count(size)
         if self.kept:
             self.chunks.append(bytes(data))
-        if len(data) <= _FRAME:
+        if size <= _FRAME:
             # Many small objects: each more byte costs time and memory. Big blocks are cheap.
-            self.small += len(data)
+            self.small += size
             if self.small > self.room:
                 raise _EnoughError
-        return len(data)
+        return size
 
     def count(self, size: int) -> None:
         self.size += size
