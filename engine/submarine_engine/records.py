@@ -15,6 +15,7 @@ from submarine_engine.history import JobPaths, default_home, find_job, job_ids, 
 from submarine_engine.job import JobState
 
 if TYPE_CHECKING:
+    from submarine_engine.clusters.base import Cluster
     from submarine_engine.future import Job
 
 
@@ -74,7 +75,9 @@ def list_jobs(home: Path | None = None, limit: int | None = None) -> list[JobSum
     limit
         The most to return; None for all.
     """
-    return [_as_it_stands(summary) for summary in islice(iter_jobs(home or default_home()), limit)]
+    clusters: dict[str, Cluster] = {}
+    newest = islice(iter_jobs(home or default_home()), limit)
+    return [_as_it_stands(summary, clusters) for summary in newest]
 
 
 def iter_jobs(home: Path) -> Iterator[JobSummary]:
@@ -108,13 +111,15 @@ def _moment(data: list[float] | None) -> Moment | None:
     return Moment(float(data[0]), float(data[1])) if data else None
 
 
-def _as_it_stands(summary: JobSummary) -> JobSummary:
+def _as_it_stands(summary: JobSummary, clusters: dict[str, Cluster]) -> JobSummary:
     if summary.state.final:
         return summary
     from submarine_engine.clusters import open_cluster  # noqa: PLC0415 - mostly all are over
 
     try:
-        status = open_cluster(summary.cluster).status(summary.id)
+        if summary.cluster not in clusters:  # one for all of them: it looks at its queue once
+            clusters[summary.cluster] = open_cluster(summary.cluster)
+        status = clusters[summary.cluster].status(summary.id)
     except SubmarineError:
         return summary
     if status.state is summary.state:
