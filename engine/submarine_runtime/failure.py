@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import builtins
-import linecache
 import os
 import sys
+
+from submarine_runtime.lean import standard
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def describe(error: BaseException, bundle: str, links: int = _MOST_LINKS) -> dic
     links
         How many exceptions of its chain to tell at most.
     """
-    frames = _frames(_own_frames(error.__traceback__), bundle)
+    frames = [_frame(*place, bundle) for place in _places(_own_frames(error.__traceback__))]
     if isinstance(error, SyntaxError) and error.filename:
         frames.append(_frame(error.filename, error.lineno, "", error.text, bundle))
     told: dict[str, Any] = {
@@ -96,22 +97,24 @@ def _own_frames(traceback: TracebackType | None) -> TracebackType | None:
     return traceback
 
 
-def _frames(traceback: TracebackType | None, bundle: str) -> list[dict[str, Any]]:
-    found = []
+def _places(traceback: TracebackType | None) -> list[tuple[str, int | None, str, str | None]]:
+    """Return file, line and function of each frame; its text is still to be read."""
+    found: list[tuple[str, int | None, str, str | None]] = []
     while traceback:
         code = traceback.tb_frame.f_code
         if not code.co_filename.startswith("<frozen importlib"):
-            found.append((code.co_filename, traceback.tb_lineno, code.co_name))
+            found.append((code.co_filename, traceback.tb_lineno, code.co_name, None))
         traceback = traceback.tb_next
     if len(found) > _MOST_FRAMES:  # a recursion without end
         found = found[: _MOST_FRAMES // 2] + found[-_MOST_FRAMES // 2 :]
-    return [_frame(file, line, name, None, bundle) for file, line, name in found]
+    return found
 
 
 def _frame(
     file: str, line: int | None, function: str, source: str | None, bundle: str
 ) -> dict[str, Any]:
-    source = linecache.getline(file, line or 0) if source is None else source
+    if source is None:
+        source = standard("linecache", bundle).getline(file, line or 0)
     return {
         "file": text(file.removeprefix(f"{bundle}/")),
         "line": line or 0,

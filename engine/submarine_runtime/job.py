@@ -6,7 +6,8 @@ import os
 import time
 from _thread import allocate_lock, start_new_thread
 
-from submarine_runtime.quiet import suppress
+from submarine_runtime import plainjson
+from submarine_runtime.lean import suppress
 
 _EVERY = 0.1
 _LONGEST_MESSAGE = 200
@@ -49,9 +50,13 @@ def progress(fraction: float, message: str = "") -> None:
     TypeError, ValueError
         `fraction` is not a number from 0 to 1.
     """
+    wrong = TypeError(f"progress({fraction!r:.40}): the fraction is a number from 0 to 1")
     if isinstance(fraction, (str, bytes, bool)):
-        raise TypeError(f"progress({fraction!r}): the fraction is a number from 0 to 1")
-    number = float(fraction)
+        raise wrong
+    try:
+        number = float(fraction)
+    except (TypeError, OverflowError):
+        raise wrong from None
     if not 0 <= number <= 1:  # NaN too
         hint = f"; for percent write progress({fraction!r} / 100)" if 1 < number <= 100 else ""  # noqa: PLR2004
         raise ValueError(f"progress({fraction!r}): the fraction is a number from 0 to 1{hint}")
@@ -97,8 +102,6 @@ class _Reporter:
             self._write()
 
     def _write(self) -> None:
-        import json  # noqa: PLC0415 - most jobs do not come here
-
         if self._newest is None:
             return
         folder, fraction, message = self._newest
@@ -107,8 +110,8 @@ class _Reporter:
         aside = f"{folder}/.progress.json.{os.getpid()}"
         with suppress(OSError):  # a full disk is no reason to end a training
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
-                json.dump({"fraction": fraction, "message": message}, file)
+            with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor
+                file.write(plainjson.dumps({"fraction": fraction, "message": message}))
             os.replace(aside, f"{folder}/progress.json")  # noqa: PTH105 - as above
 
     def flush(self) -> None:

@@ -12,13 +12,13 @@ import time
 from _thread import start_new_thread
 
 from submarine_runtime import job
-from submarine_runtime.quiet import suppress
+from submarine_runtime.lean import standard, suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
     from typing import NoReturn
 
-PATIENCE = 0.3
+PATIENCE = 1.0
 """Seconds that buffers and exit hooks of the user's code have in all."""
 
 _SIGKILL = 9
@@ -71,9 +71,7 @@ def _flush() -> None:
             with suppress(BaseException):
                 thing.flush()
     with suppress(Exception):
-        import ctypes  # noqa: PLC0415 - late, and missing from some Pythons
-
-        ctypes.CDLL(None).fflush(None)
+        standard("ctypes", sys.path[0]).CDLL(None).fflush(None)
 
 
 def _flush_streams() -> None:

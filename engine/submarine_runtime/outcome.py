@@ -7,7 +7,8 @@ import os
 import sys
 import time
 
-from submarine_runtime.quiet import suppress
+from submarine_runtime import plainjson
+from submarine_runtime.lean import standard, suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -110,10 +111,8 @@ class Outcome:
         return told
 
     def _commit(self, told: dict[str, Any]) -> None:
-        import json  # noqa: PLC0415 - the user's first line does not wait for it
-
         with self._file as file:
-            file.write(json.dumps(told).encode())
+            file.write(plainjson.dumps(told).encode())
             file.flush()
             file.truncate()
         os.replace(self._aside, self._path)  # noqa: PTH105 - pathlib takes long to import
@@ -128,7 +127,7 @@ class Outcome:
         os.makedirs(self._results, mode=0o700, exist_ok=True)  # noqa: PTH103 - as above
         file = _ResultFile(f"{self._results}/{stem}.pkl")
         try:
-            _pickle(value, file)
+            _pickle(value, file, self._bundle)
         except BaseException as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
             file.discard()
             if file.error:
@@ -175,10 +174,8 @@ class _ResultFile:
             os.unlink(self._aside)  # noqa: PTH108 - pathlib takes long to import
 
 
-def _pickle(value: object, file: _ResultFile) -> None:
-    import pickle  # noqa: PLC0415 - the user's first line does not wait for it
-
-    pickle.Pickler(file, protocol=5).dump(value)
+def _pickle(value: object, file: _ResultFile, folder: str) -> None:
+    standard("pickle", folder).Pickler(file, protocol=5).dump(value)
 
 
 def _text(value: object) -> bytes:

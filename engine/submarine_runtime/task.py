@@ -7,6 +7,7 @@ import _signal  # type: ignore[import-not-found]
 import os
 import sys
 
+from submarine_runtime import plainjson
 from submarine_runtime.leave import die_by, leave
 from submarine_runtime.outcome import Ending, Outcome
 from submarine_runtime.script import run_script
@@ -40,7 +41,7 @@ def _run_entry(plan: dict[str, Any]) -> Ending:
     faulthandler.enable()
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     _signal.signal(_signal.SIGTERM, _interrupt)
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(before=_hold, after_in_child=_forget, after_in_parent=_let_go)
     ending = run_script(plan["bundle"], plan["entry"], plan["outputs"], plan.get("args", ()))
     # From here on no code of the user's waits for a last chance.
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
@@ -53,10 +54,23 @@ def _interrupt(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt("the job was asked to end")
 
 
+_masks: list[set[int]] = []
+
+
+def _hold() -> None:
+    # A signal that comes to a child before `_forget` would be lost: Python forgets it there.
+    _masks.append(_signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGTERM]))
+
+
+def _let_go() -> None:
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, _masks.pop())
+
+
 def _forget() -> None:
     """Let the signal end a forked child as it would end any process."""
     if _signal.getsignal(_signal.SIGTERM) is _interrupt:
         _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
+    _let_go()
 
 
 def _run_command(command: str) -> Ending:
@@ -85,29 +99,7 @@ def _run_command(command: str) -> Ending:
 
 def _read_plan(path: str) -> dict[str, Any]:
     with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes long to import
-        plan = _parse(file.read())
+        plan: dict[str, Any] = plainjson.loads(file.read())
     if plan["version"] != VERSION:
         raise ValueError(f"{path} is of version {plan['version']!r}, this runtime's is {VERSION}")
     return plan
-
-
-def _parse(text: str) -> dict[str, Any]:
-    """Parse JSON by the C scanner alone: the module imports re and enum, 10 ms."""
-    try:
-        from _json import make_scanner  # noqa: PLC0415 - CPython's own
-    except ImportError:
-        import json  # noqa: PLC0415 - see above
-
-        return json.loads(text)  # type: ignore[no-any-return]
-    plan, _ = make_scanner(_Settings)(text, 0)  # type: ignore[arg-type]
-    return plan  # type: ignore[no-any-return]
-
-
-class _Settings:
-    """What `json.JSONDecoder` tells the scanner by default."""
-
-    strict = True
-    object_hook = object_pairs_hook = array_hook = None
-    parse_float = float
-    parse_int = int
-    parse_constant = float

@@ -1,0 +1,184 @@
+"""The end of a task: nothing of it stays, nothing that was written is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+from multiprocessing import shared_memory
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.conftest import MAIN, lives, wait_for
+
+
+def gone(pid):
+    wait_for(lambda: not lives(pid))
+
+
+def test_forked_children_do_not_outlive_it(task):
+    task.run(
+        """
+        import os, subprocess, time
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(600)
+        deep = subprocess.Popen(["sh", "-c", "trap '' TERM INT HUP; sleep 600 & wait"])
+        [pid, deep.pid]
+        """
+    )
+    assert task.outcome["kind"] == "returned"
+    for pid in task.value:
+        gone(pid)
+
+
+def test_children_of_multiprocessing_do_not_outlive_it(task):
+    task.run(
+        """
+        import multiprocessing, time
+        from concurrent.futures import ProcessPoolExecutor
+
+        context = multiprocessing.get_context("fork")
+        child = context.Process(target=time.sleep, args=(600,))
+        child.start()
+        loader = context.Process(target=time.sleep, args=(600,), daemon=True)
+        loader.start()
+        pool = ProcessPoolExecutor(1, mp_context=context)
+        pool.submit(time.sleep, 600)
+        [child.pid, loader.pid, *pool._processes]
+        """
+    )
+    assert task.outcome["kind"] == "returned", task.stderr
+    for pid in task.value:
+        gone(pid)
+    assert task.stderr == ""
+
+
+def test_a_thread_does_not_hold_it(task):
+    assert (
+        task.run(
+            """
+        import threading, time
+        threading.Thread(target=time.sleep, args=(600,)).start()
+        "done"
+        """
+        )
+        == 0
+    )
+    assert task.value == "done"
+
+
+def test_an_exit_hook_runs(task):
+    task.run("import atexit\natexit.register(print, 'bye')\n1")
+    assert task.stdout == "bye\n"
+
+
+def test_an_exit_hook_does_not_hold_it(task):
+    code = task.run("import atexit, time\natexit.register(time.sleep, 600)\nprint('there')\n3")
+    assert (code, task.value, task.stdout) == (0, 3, "there\n")
+    assert "exit hooks of the job's code took too long" in task.stderr
+
+
+def test_an_exit_hook_that_raises_changes_nothing(task):
+    assert task.run("import atexit\n@atexit.register\ndef f(): raise SystemExit(5)\n1") == 0
+
+
+def test_what_is_buffered_is_written(task):
+    task.run(
+        """
+        import ctypes, sys
+        file = open("metrics.csv", "w")
+        file.write("0.5")
+        binary = open("model.bin", "wb")
+        binary.write(b"weights")
+        sys.stdout = open(1, "w", buffering=100_000, closefd=False)
+        print("python")
+        ctypes.CDLL(None).printf(b"C\\n")
+        """
+    )
+    assert (task.workdir / "metrics.csv").read_text() == "0.5"
+    assert (task.workdir / "model.bin").read_bytes() == b"weights"
+    assert sorted(task.stdout.split()) == ["C", "python"]
+
+
+def test_temporary_folders_are_removed(task):
+    task.run("import tempfile\nfolder = tempfile.TemporaryDirectory()\nname = folder.name")
+    assert not Path(task.value).exists()
+
+
+def test_shared_memory_is_removed(task):
+    task.run(
+        """
+        from multiprocessing import shared_memory
+        block = shared_memory.SharedMemory(create=True, size=1000)
+        block.buf[0] = 1
+        name = block.name
+        """
+    )
+    with pytest.raises(FileNotFoundError):
+        shared_memory.SharedMemory(task.value)
+
+
+def test_streams_that_are_gone_change_nothing(task):
+    assert task.run("import sys\nsys.stdout.close()\nsys.stderr = None\n4") == 0
+    assert task.value == 4
+
+
+def test_a_fork_that_runs_on_is_not_the_task(task):
+    task.run(
+        """
+        import os
+        pid = os.fork()
+        if pid:
+            os.waitpid(pid, 0)
+        "parent" if pid else "child"
+        """
+    )
+    assert task.value == "parent"
+    assert task.stderr == ""
+
+
+def test_a_fork_that_raises_is_not_the_task(task):
+    code = task.run(
+        """
+        import os
+        pid = os.fork()
+        if not pid:
+            raise ValueError("in the child")
+        os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        """
+    )
+    assert (code, task.value) == (0, 1)
+    assert "ValueError: in the child" in task.stderr
+
+
+def test_other_groups_are_left_alone(task):
+    task.run(
+        "import subprocess\np = subprocess.Popen(['sleep', '600'], start_new_session=True)\np.pid"
+    )
+    pid = task.value
+    try:
+        assert lives(pid)  # the driver knows what to do with it
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_without_a_group_of_its_own_it_ends_its_descendants_alone(task):
+    task.start("print('first')")
+    task.wait()
+    script = "import subprocess\np = subprocess.Popen(['sleep', '600'])\np.pid"
+    (task.bundle / "script.py").write_text(script)
+    neighbour = subprocess.Popen(["sleep", "600"])
+    try:
+        subprocess.run([sys.executable, MAIN, task.folder], check=True)
+        gone(task.value)
+        assert lives(neighbour.pid)
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+
+
+@pytest.mark.parametrize("ending", ["raise ValueError", "import sys; sys.exit(3)"])
+def test_a_failure_leaves_nothing_either(task, ending):
+    task.run(f"import os, time\npid = os.fork()\nif not pid: time.sleep(600)\nprint(pid)\n{ending}")
+    gone(int(task.stdout))
