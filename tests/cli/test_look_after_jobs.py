@@ -166,7 +166,9 @@ def test_a_run_for_programs(folder, submarine):
     done = submarine("job", "run", "train.py", "--json")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 4
-    assert lines[0]["event"] == "Submitted"
+    job_id = list_jobs()[0].id
+    assert lines[0] == {"event": "Job", "job": job_id, "name": "train", "cluster": "local"}
+    assert lines[1]["event"] == "Submitted"
     assert {
         "event": "Log",
         "task": "worker-0",
@@ -176,7 +178,7 @@ def test_a_run_for_programs(folder, submarine):
     } in lines
     assert lines[-1] == {
         "event": "Ended",
-        "job": list_jobs()[0].id,
+        "job": job_id,
         "state": "failed",
         "reason": lines[-1]["reason"],
         "exit_code": 4,

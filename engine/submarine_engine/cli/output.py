@@ -140,9 +140,18 @@ def width(text: str) -> int:
     )
 
 
-def columns() -> int:
-    """Return how wide the terminal is."""
-    return shutil.get_terminal_size().columns
+def clipped(text: str) -> str:
+    """Return what of `text` fits on a line of the terminal, with a column to spare."""
+    left = shutil.get_terminal_size().columns - 1
+    if width(text) <= left:
+        return text
+    fitting = ""
+    for char in text:
+        left -= width(char)
+        if left < 0:
+            break
+        fitting += char
+    return fitting
 
 
 def duration(seconds: float | None) -> str:

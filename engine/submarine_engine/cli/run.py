@@ -8,14 +8,14 @@ from submarine_engine.bundle.model import Bundle
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output
 from submarine_engine.cli.program import read_program
-from submarine_engine.cli.watch import View, follow
+from submarine_engine.cli.watch import Interrupts, counted_interrupts, follow, view_of
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.base import Cursor
 from submarine_engine.command.model import Command
 from submarine_engine.command.spec import to_command
 from submarine_engine.config import load_config
 from submarine_engine.future import Job
-from submarine_engine.job import JobSpec
+from submarine_engine.job import JobSpec, JobState
 from submarine_engine.records import open_job, record_of
 
 
@@ -29,21 +29,23 @@ def run(command: Command, output: Output) -> int:
     spec = command.named(program.name)
     if values.get("dry_run"):
         return _show_plan(cluster.check(spec), program.bundle, values.get("script"), output)
-    job = Job(cluster, cluster.submit(spec, program.bundle, workdir=Path.cwd()))
-    if values.get("detach"):
-        if output.json:
-            output.data({"job": job.id, "name": spec.name, "cluster": cluster.name})
-        else:
-            output.line(job.id)
-        return exits.OK
-    output.note(f"job {job.id} ({spec.name})")
-    return _watch(job, spec.name, output)
+    with counted_interrupts() as interrupts:  # from here on there is a job to cancel
+        job = Job(cluster, cluster.submit(spec, program.bundle, workdir=Path.cwd()))
+        if not values.get("detach"):
+            output.note(f"job {job.id} ({spec.name})")
+            return _watch(job, spec.name, output, interrupts)
+    if output.json:
+        output.data({"job": job.id, "name": spec.name, "cluster": cluster.name})
+    else:
+        output.line(job.id)
+    return exits.OK
 
 
-def _watch(job: Job, name: str, output: Output) -> int:
+def _watch(job: Job, name: str, output: Output, interrupts: Interrupts) -> int:
+    view = view_of(job, name, output)
     interrupted = False
 
-    def cancel(view: View) -> bool:
+    def cancel() -> bool:
         nonlocal interrupted
         interrupted = True
         view.say("cancelling; once more leaves at once")
@@ -51,7 +53,7 @@ def _watch(job: Job, name: str, output: Output) -> int:
         return True
 
     try:
-        status = follow(job, output, name, on_interrupt=cancel)
+        status = follow(job, view, interrupts, cancel)
     except KeyboardInterrupt:
         output.note(f"left; the job ends by itself: submarine job attach {job.id}")
         return exits.INTERRUPTED
@@ -59,22 +61,24 @@ def _watch(job: Job, name: str, output: Output) -> int:
         output.note(f"nobody reads any more; the job goes on: submarine job attach {job.id}")
         raise
     assert status is not None  # noqa: S101 - for the type checker: `cancel` never leaves
-    return exits.INTERRUPTED if interrupted and status.cancelling else exits.code_of_job(status)
+    ended_by_us = interrupted and status.state is JobState.CANCELLED
+    return exits.INTERRUPTED if ended_by_us else exits.code_of_job(status)
 
 
 def attach(command: Command, output: Output) -> int:
     """Follow a job from its first byte; Ctrl-C leaves, the job goes on."""
     job = open_job(command.values["job"])
-    spec = record_of(job.id).get("spec", {})
     offset = command.values.get("offset", 0)
     logs = {f"{t.task}/{s}": offset for t in job.status().tasks for s in ("stdout", "stderr")}
     cursor = Cursor(logs=logs if offset else {})
+    view = view_of(job, str(record_of(job.id).get("spec", {}).get("name", job.id)), output)
 
-    def leave(view: View) -> bool:
+    def leave() -> bool:
         view.say(f"left; the job goes on: submarine job attach {job.id}")
         return False
 
-    status = follow(job, output, str(spec.get("name", job.id)), on_interrupt=leave, cursor=cursor)
+    with counted_interrupts() as interrupts:
+        status = follow(job, view, interrupts, leave, cursor)
     return exits.INTERRUPTED if status is None else exits.code_of_job(status)
 
 

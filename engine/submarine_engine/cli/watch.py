@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from submarine_engine.cli import exits
-from submarine_engine.cli.output import Output, columns, duration, visible
+from submarine_engine.cli.output import Output, clipped, duration, visible
 from submarine_engine.clusters.base import Cursor
 from submarine_engine.events import Event, LogChunk, Moment
 from submarine_engine.future import Job
@@ -73,7 +73,7 @@ class View:
             return
         self._due = now + _TICK
         self._shown = True
-        text = visible(f"{self._name}  {progress_text(status)}", line=True)[: columns() - 1]
+        text = clipped(visible(f"{self._name}  {progress_text(status)}", line=True))
         self._write(_ERASE + self._output.style(text, "dim", self._output.err))
 
     def say(self, text: str) -> None:
@@ -134,12 +134,19 @@ class JsonView(View):
         self._output.data(ending_json(job_id, status))
 
 
+def view_of(job: Job, name: str, output: Output) -> View:
+    """Return what shows `job`; to a program, it says at once which job that is."""
+    if not output.json:
+        return View(output, name)
+    output.data({"event": "Job", "job": job.id, "name": name, "cluster": job.cluster.name})
+    return JsonView(output, name)
+
+
 def follow(
     job: Job,
-    output: Output,
-    name: str,
-    *,
-    on_interrupt: Callable[[View], bool],
+    view: View,
+    interrupts: Interrupts,
+    on_interrupt: Callable[[], bool],
     cursor: Cursor | None = None,
 ) -> JobStatus | None:
     """Show a job until it is over.
@@ -148,29 +155,29 @@ def follow(
     ----------
     on_interrupt
         Called at the first Ctrl-C; returns whether to go on.
+    cursor
+        Where to begin in the logs; byte 0 where None.
 
     Returns
     -------
     JobStatus or None
         As the job ended; None where `on_interrupt` said to leave.
     """
-    view = JsonView(output, name) if output.json else View(output, name)
     status, asked = JobStatus(), False
-    with counted_interrupts() as interrupts:
-        try:
-            for item, _ in job.stream(cursor, idle=_TICK):
-                if interrupts.pending and not asked:
-                    asked = True
-                    if not on_interrupt(view):
-                        return None
-                if isinstance(item, LogChunk):
-                    view.log(item)
-                elif item is not None:
-                    status = apply(status, item)
-                    view.event(item, status)
-                view.tick(status)
-        finally:
-            view.erase()
+    try:
+        for item, _ in job.stream(cursor, idle=_TICK):
+            if interrupts.pending and not asked:
+                asked = True
+                if not on_interrupt():
+                    return None
+            if isinstance(item, LogChunk):
+                view.log(item)
+            elif item is not None:
+                status = apply(status, item)
+                view.event(item, status)
+            view.tick(status)
+    finally:
+        view.erase()
     status = status if status.state.final else job.status()
     view.end(job.id, status)
     return status

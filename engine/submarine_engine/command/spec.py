@@ -13,6 +13,13 @@ from submarine_engine.errors import CommandError
 from submarine_engine.job import JobSpec, Resources, Role
 
 _SHORT_FORMS = {"gpus": "gpus", "memory": "memory", "cpus": "vcores"}
+# Hadoop Submarine's places in launch commands. The cluster says what a path is over there, so the
+# shell of the task fills them in.
+_PLACES = {
+    "%input_path%": ("input_path", "${SUBMARINE_INPUT_PATH}"),
+    "%checkpoint_path%": ("checkpoint_path", "${SUBMARINE_CHECKPOINT_PATH}"),
+    "%saved_model_path%": ("saved_model_path", ""),
+}
 _PLAIN = ("queue", "docker_image", "input_path", "checkpoint_path", "tensorboard")
 
 
@@ -57,7 +64,7 @@ def _worker(values: Mapping[str, Any]) -> Role:
         name="worker",
         count=values.get("num_workers", 1),
         resources=_worker_resources(values),
-        command=values.get("worker_launch_cmd"),
+        command=_launch_command(values, "worker_launch_cmd"),
         args=values.get("args", ()),
     )
 
@@ -92,9 +99,23 @@ def _parameter_servers(values: Mapping[str, Any]) -> tuple[Role, ...]:
             name="ps",
             count=values["num_ps"],
             resources=values.get("ps_resources", Resources()),
-            command=values.get("ps_launch_cmd"),
+            command=_launch_command(values, "ps_launch_cmd"),
         ),
     )
+
+
+def _launch_command(values: Mapping[str, Any], option: str) -> str | None:
+    command: str | None = values.get(option)
+    for place, (needed, variable) in _PLACES.items():
+        if command is None or place not in command:
+            continue
+        if needed not in values:
+            known = "give it" if needed in _PLAIN else "this release has no such option: remove it"
+            raise CommandError(
+                f"--{option} says {place}, and --{needed} is not given", fix=f"--{needed}: {known}"
+            )
+        command = command.replace(place, variable)
+    return command
 
 
 def to_command(spec: JobSpec, script: str | None = None) -> str:
