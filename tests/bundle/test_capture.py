@@ -85,7 +85,8 @@ def test_plain_values_come_back_as_they_were(values):
 @given(st.lists(st.text() | st.integers() | st.binary(), unique=True))
 def test_the_order_in_which_a_set_was_filled_does_not_show(items):
     one, other = {"big": "x" * 300}, {"big": "x" * 300}
-    one["set"], other["set"] = set(items), set(items[::-1])
+    backwards = items[::-1]
+    one["set"], other["set"] = set(items), set(backwards)
     assert captured(value=one) == captured(value=other)
 
 

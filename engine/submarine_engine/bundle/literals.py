@@ -119,7 +119,7 @@ def _number(value: complex) -> str:
         return repr(value)
     if isinstance(value, float):
         if math.isfinite(value):
-            return repr(value)
+            return repr(value).replace("e+", "e")
         if math.isnan(value) and struct.pack("<d", value) != _PLAIN_NAN:
             raise _NoLiteralError
         return f'float("{value!r}")'

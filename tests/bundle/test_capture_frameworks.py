@@ -1,0 +1,46 @@
+"""What data scientists keep in variables travels: arrays, frames, models."""
+
+import pickle
+
+import jax
+import numpy as np
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
+from submarine_engine.bundle.capture import Capture
+
+
+def there_and_back(value):
+    capture = Capture()
+    capture.add("value", value)
+    return pickle.loads(capture.finish().files["values/value.pkl"])  # noqa: S301 - our own
+
+
+def test_arrays_travel_also_views_on_them():
+    view = np.arange(20).reshape(4, 5)[::2, ::-1]
+    assert (there_and_back(view) == view).all()
+    assert (there_and_back(jax.numpy.arange(300.0)) == np.arange(300.0)).all()
+
+
+def test_memory_maps_travel_with_what_they_show(tmp_path):
+    stored = np.memmap(tmp_path / "data", dtype="f4", mode="w+", shape=(4, 3))
+    stored[:] = 7
+    back = there_and_back(stored)
+    stored[:] = 0
+    assert (back == 7).all()
+
+
+def test_frames_travel():
+    frame = pd.DataFrame({"text": ["a", "b"], "number": [1.5, None]}, index=["x", "y"])
+    pd.testing.assert_frame_equal(there_and_back(frame), frame)
+
+
+def test_models_travel():
+    model = LogisticRegression().fit([[0.0], [1.0]], [0, 1])
+    assert there_and_back(model).predict([[2.0]]) == [1]
+
+
+def test_arrays_of_one_dtype_have_nothing_in_common():
+    capture = Capture()
+    for name, value in {"one": np.zeros(50), "other": np.ones(50), "kind": np.dtype("f8")}.items():
+        capture.add(name, value)
+    assert [load.names for load in capture.finish().loads] == [("one",), ("other",), ("kind",)]
