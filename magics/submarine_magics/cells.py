@@ -10,7 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.bundle import Cell
 from submarine_engine.errors import CellSyntaxError
 
-from submarine_magics.failures import check, failed_at
+from submarine_magics.failures import NOWHERE, check, failed_at, running_at
 from submarine_magics.translate import Translation, translate
 
 _NO_CELL = "code run without a cell"
@@ -68,6 +68,14 @@ class CellLog:
     def cells(self) -> list[Cell]:
         """Return what was executed, in order of execution; not the cell that runs now."""
         return [self._cell(run) for run in self._runs]
+
+    def cells_so_far(self) -> list[Cell]:
+        """Return what was executed, with the lines of the cell that runs now above where it is."""
+        if not self._running:
+            return self.cells()
+        line = running_at(self._shell.user_ns)
+        running = replace(self._running[0], failed=line, cell=None)
+        return [*self.cells(), self._cell(running)]
 
     def translate(self, raw: str, number: int | None = None, id: str | None = None) -> Cell:  # noqa: A002 - the cell's id, as in `Cell`
         """Return a cell that is to run in a job.
@@ -134,6 +142,8 @@ class CellLog:
             if raws[number].strip():
                 compiled = parsed[number] if number < len(parsed) else None
                 self._runs.append(_Run(raws[number], number, None, compiled=compiled))
+        if raws and raws[-1].strip() and running_at(self._shell.user_ns) != NOWHERE:
+            self._running.append(_Run(raws[-1], len(raws) - 1, None))
 
     def _next_number(self) -> int:
         history = self._shell.history_manager
@@ -166,6 +176,7 @@ class CellLog:
             self._running.pop()
         if self._running:
             run = self._running.pop()
+            run.id = run.id or getattr(info, "cell_id", None)
         else:  # its beginning was before this log's
             number = result.execution_count if info.store_history else None
             run = _Run(info.raw_cell, number, getattr(info, "cell_id", None))

@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
+from collections.abc import Iterable, Mapping
+from types import CodeType
 
 from submarine_engine.bundle import Cell
 from submarine_engine.errors import CellSyntaxError
 
+NOWHERE = (0, False)
+"""The place in a cell where there is no cell."""
+
 
 def failed_at(error: BaseException) -> tuple[int, bool]:
     """Return the line at which a cell raised, and whether it is one of its cell magic's body."""
-    line, in_body = 1, False
-    found = False
-    trace = error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
+    trace = traceback.walk_tb(error.__traceback__)
+    line, in_body = _line_of_cell((frame.f_code, line) for frame, line in trace)
+    return line or 1, in_body
+
+
+def running_at(namespace: Mapping[str, object]) -> tuple[int, bool]:
+    """Return the line to which the cell that runs now has come, as `failed_at` does.
+
+    Parameters
+    ----------
+    namespace
+        The notebook's: by it the frames of cells are told from those of the shell itself.
+
+    Returns
+    -------
+    tuple
+        `NOWHERE` where no cell runs.
+    """
+    stack = reversed(list(traceback.walk_stack(None)))
+    return _line_of_cell((f.f_code, line) for f, line in stack if f.f_globals is namespace)
+
+
+def _line_of_cell(places: Iterable[tuple[CodeType, int]]) -> tuple[int, bool]:
+    """Look at places from the outermost to the innermost."""
+    found = 0
+    for code, line in places:
         if code.co_name == "<module>" or code.co_name.startswith("<cell line"):
             if code.co_filename.startswith(("<timed", "<magic", "<string")):
-                line, in_body = trace.tb_lineno, True
-                break
-            if not found:
-                line, found = trace.tb_lineno, True
-        trace = trace.tb_next
-    return line, in_body
+                return line, True
+            found = found or line
+    return found, False
 
 
 def check(cell: Cell) -> None:

@@ -89,7 +89,7 @@ def _prepare(
         function,
         args,
         keywords,
-        cells=bench.cells.cells(),
+        cells=bench.cells.cells_so_far(),
         namespace=bench.namespace,
         root=Path.cwd(),
         limit=bench.capture_limit(),

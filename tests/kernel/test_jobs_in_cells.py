@@ -227,3 +227,103 @@ def test_tab_completes_verbs_options_and_jobs(kernel):
     job_id = kernel.value("get_ipython().run_line_magic('submarine', 'job list')[0].id")[1:-1]
     assert f"%submarine job kill {job_id}" in complete(kernel, f"%submarine job kill {job_id[:8]}")
     assert "%submarine use local" in complete(kernel, "%submarine use lo")
+
+
+def test_a_function_is_launched_from_the_cell_that_defines_it(kernel):
+    ran = kernel.run(
+        "from submarine_magics import launch\n"
+        "rate = 2\n"
+        "def doubled(n):\n"
+        "    print('in the job')\n"
+        "    return n * rate\n"
+        "result = launch(doubled, 21, gpus=0)\n"
+        "rate = 3\n"
+        "result"
+    )
+    assert ran.stream("stdout") == "in the job\n"
+    assert ran.value == "42"
+    assert "doubled: succeeded" in ran.text
+
+
+def test_a_submitted_function_is_a_future(kernel):
+    kernel.run("from submarine_magics import submit\njob = submit(train, 3, gpus=0, name='future')")
+    assert kernel.value("job.result(60), job.done()") == "({'epochs': 3}, True)"
+
+
+def test_what_a_launched_function_raises_is_raised_at_its_line(kernel):
+    kernel.run("from submarine_magics import launch\ndef fails():\n    raise KeyError('gone')")
+    ran = kernel.run("launch(fails, gpus=0)")
+    assert ran.reply["ename"] == "KeyError"
+    assert re.search(r"In\[\d+\], line 3, in fails\(\)", errors(ran))
+
+
+def test_classes_of_the_notebook_keep_their_class_both_ways(kernel):
+    kernel.run(
+        "class Model:\n"
+        "    def __init__(self, units): self.units = units\n"
+        "def grow(model):\n"
+        "    assert isinstance(model, Model)\n"
+        "    return Model(model.units + 1)\n"
+        "model = Model(1)"
+    )
+    kernel.run("%%submarine --gpus 0\nmodel = grow(model)")
+    assert kernel.value("isinstance(model, Model), model.units") == "(True, 2)"
+
+
+def test_parts_are_merged_and_run(kernel):
+    kernel.run("%%submarine.python parts_model.py\ndef build(units):\n    return {'units': units}")
+    kernel.run("%%submarine.python\nfrom parts_model import build\nprint(build(1))")
+    ran = kernel.run("%submarine job run --name parts --gpus 0")
+    assert ran.stream("stdout") == "{'units': 1}\n"
+    command = '--worker_launch_cmd "python main.py && echo shell"'
+    assert kernel.run(f"%submarine job run {command} --gpus 0").stream("stdout").endswith("shell\n")
+
+
+def test_the_cell_stays_quiet_while_the_job_does(kernel):
+    ran = kernel.run("%%submarine --gpus 0\nimport time\ntime.sleep(1.5)")
+    assert ran.reply["status"] == "ok"
+    assert not ran.stream("stdout")
+    assert not ran.stream("stderr")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import os\nos._exit(3)", "exited with code 3"),
+        ("import sys\nsys.exit(3)", "exited with code 3"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
+        ("class Odd(Exception):\n    def __str__(self): raise ValueError\nraise Odd", "Odd"),
+    ],
+)
+def test_ends_of_any_kind_fail_the_cell(kernel, code, said):
+    ran = kernel.run(f"%%submarine --gpus 0\n{code}")
+    assert ran.reply["status"] == "error"
+    assert said in errors(ran)
+    assert "submarine_" not in errors(ran)
+
+
+def sent_by_lab(*tags):
+    return {"tags": list(tags), "cellId": "abc", "deletedCells": [], "recordTiming": False}
+
+
+def test_a_tagged_cell_is_a_job(kernel):
+    tags = sent_by_lab("submarine:--gpus=0", "submarine:--name=tagged")
+    ran = kernel.run("import os\ntagged = os.environ['SUBMARINE_TASK']\ntagged", tags)
+    assert "tagged: succeeded" in ran.text
+    assert ran.value == "'worker-0'"
+
+
+def test_lines_of_a_tagged_cell_are_those_that_the_user_sees(kernel):
+    ran = kernel.run("first = 1\n1 / 0", sent_by_lab("submarine:--gpus=0"))
+    assert re.search(r"In\[\d+\], line 2", errors(ran))
+    ran = kernel.run("first = 1\nnot_there()", sent_by_lab("submarine"))
+    assert re.search(r"In \[\d+\], line 2", errors(ran))
+
+
+def test_other_tags_and_magics_are_left_alone(kernel):
+    assert (
+        kernel.run("import os; 'SUBMARINE_TASK' in os.environ", sent_by_lab("x")).value == "False"
+    )
+    ran = kernel.run("%%capture caught\nprint('here')", sent_by_lab("submarine"))
+    assert ran.reply["status"] == "ok"
+    assert kernel.value("caught.stdout") == "'here\\n'"

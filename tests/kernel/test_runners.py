@@ -1,0 +1,122 @@
+"""Notebooks run by nbclient, papermill and nbval: nothing of a job's output is lost."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+KERNEL = {"name": "submarine", "display_name": "Submarine (Python)", "language": "python"}
+
+
+def notebook(*cells):
+    """Make a notebook; a cell is its source, or its source and its tags."""
+    made = nbformat.v4.new_notebook(metadata={"kernelspec": KERNEL})
+    for cell in cells:
+        source, tags = (cell, []) if isinstance(cell, str) else cell
+        made.cells.append(nbformat.v4.new_code_cell(source, metadata={"tags": tags}))
+    return made
+
+
+def execute(made, folder):
+    NotebookClient(
+        made, timeout=120, kernel_name="submarine", resources={"metadata": {"path": str(folder)}}
+    ).execute()
+
+
+@pytest.fixture(autouse=True)
+def this_pythons_kernelspec(tmp_path, monkeypatch):
+    """Find the kernelspec that this environment's installation has put there."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "1")
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+
+
+def streams(cell):
+    return [(o.name, o.text) for o in cell.outputs if o.output_type == "stream"]
+
+
+def displays(cell):
+    return [
+        o.data.get("text/plain", "")
+        for o in cell.outputs
+        if o.output_type in ("display_data", "execute_result")
+    ]
+
+
+TRAIN = "def train(n):\n    for i in range(n): print('epoch', i)\n    return n"
+
+
+def test_nbclient_keeps_log_card_and_value(tmp_path):
+    made = notebook(
+        TRAIN,
+        "%%submarine --gpus 1 --name first\nhistory = train(2)",
+        "history",
+        "%%submarine --name long\n"
+        "for i in range(100_000): print('line', i, 'x' * 20)\n"
+        "import sys; print('last words', file=sys.stderr)\n"
+        "'value'",
+    )
+    execute(made, tmp_path)
+    _, first, value, long = made.cells
+    assert streams(first) == [("stdout", "epoch 0\nepoch 1\n")]
+    assert any("first: succeeded" in text for text in displays(first))
+    assert displays(value) == ["2"]
+    texts = displays(long)
+    assert any("long: succeeded" in text for text in texts)
+    assert any("lines elided" in text and "last words" in text for text in texts)
+    assert texts[-1] == "'value'"
+    assert len(nbformat.writes(made)) < 1_200_000
+
+
+def test_a_failing_job_fails_its_cell(tmp_path):
+    made = notebook(TRAIN, "%%submarine\ntrain('many')", "1")
+    with pytest.raises(CellExecutionError, match="TypeError"):
+        execute(made, tmp_path)
+    assert [o.ename for o in made.cells[1].outputs if o.output_type == "error"] == ["TypeError"]
+    assert not made.cells[2].outputs
+
+
+def test_papermill_runs_tagged_cells_as_jobs(tmp_path):
+    path = tmp_path / "nightly.ipynb"
+    made = notebook(
+        TRAIN,
+        ("epochs = 1", ["parameters"]),
+        ("history = train(epochs)", ["submarine:--name=nightly"]),
+        "history",
+    )
+    nbformat.write(made, path)
+    out = tmp_path / "out.ipynb"
+    subprocess.run(
+        [sys.executable, "-m", "papermill", path.name, out.name, "-p", "epochs", "3"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    ran = nbformat.read(out, as_version=4)
+    job = next(cell for cell in ran.cells if "submarine:--name=nightly" in cell.metadata.tags)
+    assert any("nightly: succeeded" in text for text in displays(job))
+    assert ("stdout", "epoch 0\nepoch 1\nepoch 2\n") in streams(job)
+    assert displays(ran.cells[-1]) == ["3"]
+
+
+def test_nbval_passes_a_notebook_that_was_run(tmp_path):
+    path = tmp_path / "checked.ipynb"
+    made = notebook(TRAIN, "%%submarine --name checked\nhistory = train(2)", "history")
+    execute(made, tmp_path)
+    nbformat.write(made, path)
+    command = [sys.executable, "-m", "pytest", "--nbval-lax", "-p", "no:cacheprovider"]
+    ran = subprocess.run(
+        [*command, "--rootdir", str(tmp_path), path.name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert "3 passed" in ran.stdout
