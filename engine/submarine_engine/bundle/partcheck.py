@@ -96,11 +96,11 @@ def _missing(tree: ast.Module, scripts: Mapping[str, Script]) -> Iterator[tuple[
     there = {name for name in dir(builtins) if name not in _NOT_PYTHONS_OWN} | from_stars
     ever = reads.bound | reads.maybe | reads.sets
     for name, use in reads.now.items():
-        if use.hard and name not in there and name not in use.bound:
+        if use.hard and name not in there and name not in use.bound | reads.sets:
             yield name, use.line
     for uses in reads.later.values():
         for name, use in uses.items():
-            if use.hard and name not in there and name not in ever:
+            if use.hard and name not in there | ever:
                 yield name, use.line
 
 
