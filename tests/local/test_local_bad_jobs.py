@@ -152,8 +152,21 @@ def test_an_outcome_with_impossible_times_is_kept_within_the_task(local):
 def test_a_program_that_is_not_there_is_said_in_words(local, declare_gpus, tmp_path, monkeypatch):
     import sys
 
+    declare_gpus(1)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "gone" / "python"))
-    story = local.run("1")
+    story = local.run("1", gpus=1)
     assert story.state is JobState.FAILED
     assert "could not be started" in story.status.reason
     assert "gone/python" in story.status.reason
+    assert story.status.ledger.held_now == 0
+    until(lambda: local.cluster.gpus()[0].job_id is None)
+
+
+def test_a_crash_after_the_result_is_written_takes_nothing_back(local):
+    story = local.run(
+        "import atexit, os, signal\n"
+        "atexit.register(os.kill, os.getpid(), signal.SIGSEGV)\n"
+        "'the result'\n"
+    )
+    assert story.state is JobState.SUCCEEDED
+    assert story.status.tasks[0].exit_code == 0

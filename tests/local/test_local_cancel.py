@@ -110,6 +110,19 @@ def test_the_supervisor_hands_a_signal_on(local, start):
     assert "put in order" in story.out
 
 
+def test_signals_that_the_notebook_has_blocked_reach_the_job(local, start):
+    ending = {signal.SIGTERM, signal.SIGCHLD, signal.SIGINT}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+    try:
+        job_id = start(POLITE, cluster=LocalCluster(local.home, grace=3600))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    local.cluster.cancel(job_id)
+    story = local.follow(job_id)
+    assert story.state is JobState.CANCELLED
+    assert "put in order" in story.out
+
+
 def test_a_job_that_had_returned_before_is_a_success(local):
     job_id = local.submit("1")
     local.follow(job_id)

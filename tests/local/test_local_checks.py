@@ -22,6 +22,7 @@ UNSUPPORTED = [
     ({"checkpoint_path": "s3://bucket/x"}, "s3://bucket/x"),
     ({"env": {"CUDA_VISIBLE_DEVICES": "3"}}, "CUDA_VISIBLE_DEVICES"),
     ({"env": {"SUBMARINE_JOB_ID": "x"}}, "SUBMARINE_JOB_ID"),
+    ({"env": {"KEY": "a\0b"}}, "NUL"),
 ]
 
 
@@ -31,6 +32,12 @@ def test_what_it_cannot_do_is_refused_with_a_way_out(local, fields, word):
         local.cluster.check(JobSpec(**fields))
     assert word in caught.value.what
     assert caught.value.fix
+
+
+def test_another_system_is_refused(local, monkeypatch):
+    monkeypatch.setattr("sys.platform", "darwin")
+    with pytest.raises(UnsupportedError, match="needs Linux"):
+        local.cluster.check(JobSpec())
 
 
 def test_the_default_queue_may_be_named(local):

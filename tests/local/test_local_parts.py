@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import subprocess
+import sys
 
 import pytest
 from submarine_engine.clusters.local import locks, memory, progress
@@ -107,9 +110,6 @@ def test_leases_are_all_or_none_and_tell_their_holder(tmp_path):
 
 
 def test_a_lease_passes_to_whoever_inherits_it(tmp_path):
-    import os
-    import subprocess
-
     leases = Leases(tmp_path / "gpus")
     taken = leases.take(("0",), 1, Holder("", ""))
     child = subprocess.Popen(["sleep", "600"], pass_fds=list(taken.values()))
@@ -121,6 +121,27 @@ def test_a_lease_passes_to_whoever_inherits_it(tmp_path):
     descriptor = os.open(tmp_path / "gpus" / "0", os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.close(descriptor)
+
+
+FORK = """
+import os, signal, sys
+from pathlib import Path
+from submarine_engine.clusters.local.leases import Holder, Leases, release
+leases = Leases(Path(sys.argv[1]))
+taken = leases.take(("0",), 1, Holder("", ""))
+pid = os.fork()
+if pid == 0:
+    os.kill(os.getpid(), signal.SIGSTOP)
+os.waitid(os.P_PID, pid, os.WSTOPPED)
+release(taken)
+free = leases.holders(("0",))["0"] is None
+os.kill(pid, signal.SIGKILL)
+sys.exit(not free)
+"""
+
+
+def test_a_fork_of_the_notebook_does_not_take_a_lease_along(tmp_path):
+    assert subprocess.run([sys.executable, "-c", FORK, tmp_path], check=False).returncode == 0
 
 
 def test_memory_is_told_in_units_people_use():

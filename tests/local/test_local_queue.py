@@ -159,6 +159,15 @@ def test_a_thousand_tickets_keep_their_order_and_are_written_once(local, held, m
     assert Queue(local.home).grant() is False
 
 
+def test_a_line_that_is_no_ticket_is_passed_over(local, held):
+    waits = local.submit("1", gpus=2)
+    file = next(local.home.glob("hosts/*/queue"))
+    file.write_text("of a later release\nhere\n" + file.read_text())
+    assert [ticket.job_id for ticket in Queue(local.home)] == [waits]
+    held[1].touch()
+    assert local.follow(waits).state is JobState.SUCCEEDED
+
+
 def test_half_a_ticket_is_none(local, held):
     waits = local.submit("1", gpus=2)
     file = next(local.home.glob("hosts/*/queue"))

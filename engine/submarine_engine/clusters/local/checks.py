@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -23,6 +24,12 @@ def check_spec(spec: JobSpec, found: Inventory) -> JobSpec:
     UnsupportedError, ResourcesError
         As `Cluster.check` says.
     """
+    if not sys.platform.startswith("linux"):
+        raise UnsupportedError(
+            f"the local cluster needs Linux, this is {sys.platform}",
+            where=_WHERE,
+            fix="choose another cluster, or run the notebook in a Linux container",
+        )
     _check_kind(spec)
     refuse_reserved(spec.env)
     for label, path in (("input", spec.input_path), ("checkpoint", spec.checkpoint_path)):

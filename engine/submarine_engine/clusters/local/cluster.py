@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from submarine_engine.clusters.local import cancelling, launch, locks, machine
 from submarine_engine.clusters.local.checks import check_spec
 from submarine_engine.clusters.local.folded import Folded
 from submarine_engine.clusters.local.gpus import Inventory, inventory
+from submarine_engine.clusters.local.processes import reap
 from submarine_engine.clusters.local.queuefile import Ticket
 from submarine_engine.clusters.local.reader import read_batch
 from submarine_engine.clusters.local.settle import settle
@@ -102,7 +102,7 @@ class LocalCluster(Cluster):
                 ) from error
             raise
         finally:
-            os.close(lock)
+            locks.drop(lock)
         try:
             if self._queue.grant():
                 tell_waiting(paths, self._queue, JobStatus())
@@ -209,6 +209,7 @@ class LocalCluster(Cluster):
     def _job(self, job_id: str) -> Iterator[JobPaths]:
         """Give a job's files; turn what goes wrong with them into our words."""
         paths = JobPaths(self.home, job_id)
+        reap()
         try:
             yield paths
         except OSError as error:

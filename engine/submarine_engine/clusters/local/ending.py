@@ -29,15 +29,32 @@ _SIGNALS = {
 
 
 class Ending(NamedTuple):
-    """What a task leaves behind; `outcome` is empty where the runtime wrote none."""
+    """What a task leaves behind.
 
-    exit_code: int
+    Parameters
+    ----------
+    status
+        The exit status of its process, negative for a signal.
+    outcome
+        The content of ``outcome.json``; empty where the runtime wrote none.
+    """
+
+    status: int
     outcome: Mapping[str, Any]
 
     @property
     def kind(self) -> str:
         """The outcome's kind, empty where there is none."""
         return str(self.outcome.get("kind", ""))
+
+    @property
+    def exit_code(self) -> int:
+        """The task's exit code: what the outcome says, since that was written in full.
+
+        How the process left after that (a library that crashes in its clean-up) changes nothing.
+        """
+        code = self.outcome.get("exit_code")
+        return code if self.kind and isinstance(code, int) else self.status
 
     def returned_at(self, started: Moment, ended: Moment) -> Moment | None:
         """Return when the function returned or raised, within the task's life; None if never."""

@@ -83,7 +83,13 @@ def refuse_reserved(wanted: Mapping[str, str]) -> None:
     UnsupportedError
         `wanted` holds one.
     """
-    for key in wanted:
+    for key, value in wanted.items():
+        if "\0" in value:
+            raise UnsupportedError(
+                f"the value of {key} holds a NUL character, which no environment can",
+                where="--env",
+                fix="leave it out",
+            )
         if key == "CUDA_VISIBLE_DEVICES":
             raise UnsupportedError(
                 "CUDA_VISIBLE_DEVICES is set by the cluster, to the GPUs that it grants",

@@ -7,12 +7,13 @@ a holder that was killed, a GPU that a leftover process held, a job whose superv
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from submarine_engine.clusters.local.processes import reap
 from submarine_engine.clusters.local.settle import settle
 from submarine_engine.clusters.local.tickets import Queue
-from submarine_engine.errors import JobNotFoundError
+from submarine_engine.errors import ClusterError, JobNotFoundError
 from submarine_engine.history import JobPaths
 
 _INTERVAL = 0.2
@@ -25,11 +26,13 @@ def main(arguments: list[str]) -> None:
     lock = int(arguments[1])
     queue = Queue(home)
     turn = 0
-    while True:
-        if not queue.grant(keep=False) and queue.leave_if_empty(lock):
-            return
-        if turn % _CARE == 0:
-            _settle_holders(home, queue)
+    while home.exists():
+        # A full disk, or a queue that a stopped process has locked: later, then.
+        with suppress(OSError, ClusterError):
+            if not queue.grant(keep=False) and queue.leave_if_empty(lock):
+                return
+            if turn % _CARE == 0:
+                _settle_holders(home, queue)
         turn += 1
         time.sleep(_INTERVAL)
         reap()
@@ -41,7 +44,5 @@ def _settle_holders(home: Path, queue: Queue) -> None:
     for holder in queue.holders(first.pool).values() if first else ():
         if holder is None:
             continue
-        try:
+        with suppress(JobNotFoundError, OSError):
             settle(JobPaths(home, holder.job_id), queue)
-        except (JobNotFoundError, OSError):
-            continue

@@ -16,7 +16,7 @@ from submarine_engine.clusters.local import cancelling, locks, machine
 from submarine_engine.clusters.local.environment import gpu_environment
 from submarine_engine.clusters.local.journal import Journal, read_events
 from submarine_engine.clusters.local.processes import spawn
-from submarine_engine.events import CancelRequested, Event, Finished, Granted
+from submarine_engine.events import CancelRequested, Event, Finished, Granted, Released
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
 
@@ -54,10 +54,10 @@ def start(paths: JobPaths, leases: Mapping[str, int], lock: int | None = None) -
         record = read_json(paths.record)
         if launch and record:
             _start(paths, record, launch, leases, lock)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         _give_up(paths, f"the job could not be started: {error}")
     finally:
-        os.close(lock)
+        locks.drop(lock)
 
 
 def _start(
@@ -116,7 +116,7 @@ def _start(
 
 def _give_up(paths: JobPaths, reason: str) -> None:
     # Where even this fails, a reader finds the job without a supervisor and says that it is lost.
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, KeyError, TypeError):
         _finish(paths, Finished(state=JobState.FAILED, reason=reason))
 
 
@@ -136,9 +136,11 @@ def _finish(paths: JobPaths, *events: Event) -> None:
     record = read_json(paths.record)
     if record is None:
         return
+    granted = [event for event, _ in read_events(paths.events)[0] if isinstance(event, Granted)]
+    released = [Released(task=event.task) for event in granted]
     journal = Journal(paths, record)
     try:
-        journal.append_last(*events)
+        journal.append_last(*released, *events)
     finally:
         journal.close()
     launch_file(paths).unlink(missing_ok=True)

@@ -87,4 +87,4 @@ class Leases:
 def release(leases: dict[str, int]) -> None:
     """Close the descriptors; the GPUs are free where no other process has inherited them."""
     while leases:
-        os.close(leases.popitem()[1])
+        locks.drop(leases.popitem()[1])

@@ -17,6 +17,7 @@ from submarine_engine.errors import ClusterError
 
 _PATIENCE = 10.0
 _LONGEST_NAP = 0.02
+_taken: set[int] = set()
 
 
 def take(path: Path, *, wait: float = 0.0) -> int | None:
@@ -50,7 +51,25 @@ def take(path: Path, *, wait: float = 0.0) -> int | None:
     except BaseException:
         os.close(descriptor)
         raise
+    _taken.add(descriptor)
     return descriptor
+
+
+def drop(descriptor: int) -> None:
+    """Close a descriptor that `take` gave; the lock is free where no other process has it."""
+    _taken.discard(descriptor)
+    os.close(descriptor)
+
+
+def _drop_in_fork() -> None:
+    # Another thread may fork (a worker of multiprocessing) just while a lock is held here: the
+    # fork would hold it for as long as it lives.
+    for descriptor in _taken:
+        os.close(descriptor)
+    _taken.clear()
+
+
+os.register_at_fork(after_in_child=_drop_in_fork)
 
 
 @contextmanager
@@ -71,7 +90,7 @@ def held(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        os.close(descriptor)
+        drop(descriptor)
 
 
 def is_free(path: Path) -> bool:

@@ -7,11 +7,14 @@ holds the queue's lock; whoever reads it sees whole tickets only.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from submarine_engine.history import write_aside
+
+_LINE = re.compile(r"\S+ \S+ [0-9]+ \S+\n")
 
 
 class Ticket(NamedTuple):
@@ -58,7 +61,8 @@ class QueueFile:
                 text = self._path.read_text()
                 whole = text[: text.rfind("\n") + 1]
                 self._torn = len(whole) < len(text)
-                self._lines = {line.partition(" ")[0]: line for line in whole.splitlines(True)}
+                lines = (line for line in whole.splitlines(True) if _LINE.fullmatch(line))
+                self._lines = {line.partition(" ")[0]: line for line in lines}
                 self._version = version
         except FileNotFoundError:
             return {}

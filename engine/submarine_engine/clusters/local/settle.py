@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -67,7 +66,7 @@ def settle(paths: JobPaths, queue: Queue) -> bool:
             journal.close()
         launch_file(paths).unlink(missing_ok=True)
     finally:
-        os.close(lock)
+        locks.drop(lock)
     return True
 
 

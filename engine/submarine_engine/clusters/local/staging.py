@@ -73,7 +73,7 @@ def put_on_record(
             write_aside(staged.root / RESERVE, bytes(RESERVE_SIZE))
             staged.root.rename(paths.root)
         except BaseException:
-            os.close(lock)
+            locks.drop(lock)
             raise
     return paths, lock
 

@@ -7,6 +7,8 @@ task's Python comes up.
 
 from __future__ import annotations
 
+# The C half of `signal`: the other half imports enum, and the job's first line would wait for it.
+import _signal  # type: ignore[import-not-found]
 import ctypes
 import os
 import sys
@@ -24,6 +26,8 @@ _CANNOT_RUN = 127
 
 def main(arguments: list[str]) -> None:
     """Run a supervisor; `launch` says the order of the arguments."""
+    # A thread of a notebook may have blocked signals; neither we nor the task should inherit that.
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     home, job_id, task, grace, lock, out, error, leases, *command = arguments
     logs = (int(out), int(error))
     held = [int(descriptor) for descriptor in leases.split(",") if descriptor]

@@ -98,7 +98,7 @@ class Queue:
             try:
                 launch.end_unstarted(paths, reason)
             finally:
-                os.close(lock)
+                locks.drop(lock)
             self._file.replace(left.values())
         return True
 
@@ -152,7 +152,7 @@ class Queue:
         with self._lock():
             if self._file.lines():
                 return False
-            os.close(keeper_lock)
+            locks.drop(keeper_lock)
             return True
 
     def _grant_in_turn(self) -> None:
@@ -191,7 +191,7 @@ class Queue:
                 keep=[lock],
             )
         finally:
-            os.close(lock)
+            locks.drop(lock)
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 from submarine_engine.clusters.local import locks
@@ -55,7 +54,7 @@ def tell_waiting(paths: JobPaths, queue: Queue, status: JobStatus) -> bool:
         finally:
             journal.close()
     finally:
-        os.close(lock)
+        locks.drop(lock)
     return True
 
 
