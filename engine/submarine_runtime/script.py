@@ -26,17 +26,14 @@ def run_script(
 
     Parameters
     ----------
+    outputs
+        Names of variables to bring back, besides those that the last statement assigns or shows.
     args
         The script's arguments, as in ``sys.argv[1:]``.
-    outputs
-        Names of variables to bring back, besides those that the last statement assigns.
-    args
-        What the script finds in ``sys.argv[1:]``.
     """
     path = os.path.join(bundle, entry)  # noqa: PTH118 - pathlib takes long to import
     owner = os.getpid()
     namespace = _become_main(path, bundle).__dict__
-    sys.argv = [path, *args]
     sys.argv = [path, *args]
     try:
         code, names = _compile(path)
@@ -76,7 +73,11 @@ def _compile(path: str) -> tuple[Any, tuple[str, ...]]:
 
 
 def _take_value(body: list[Any]) -> tuple[str, ...]:
-    """Make a closing expression assign to `VALUE`; return the names of a closing assignment."""
+    """Make a closing expression assign to `VALUE`; return the names that the close brings back.
+
+    Those are the names of a closing assignment, and variables of the same block that a closing
+    expression merely shows (``history``, or ``model, history``), as a notebook's cell would.
+    """
     last = body[-1] if body else None
     if isinstance(last, _ast.If) and _asks_for_main(last.test):
         return _take_value(last.body)
@@ -84,11 +85,25 @@ def _take_value(body: list[Any]) -> tuple[str, ...]:
         places = ("lineno", "col_offset", "end_lineno", "end_col_offset")
         at = {name: getattr(last, name) for name in places}
         body[-1] = _ast.Assign([_ast.Name(VALUE, _ast.Store(), **at)], last.value, **at)
-        return ()
-    if isinstance(last, _ast.Assign):
-        return tuple(dict.fromkeys(name for target in last.targets for name in _names(target)))
-    if isinstance(last, (_ast.AugAssign, _ast.AnnAssign)) and last.value:
-        return tuple(_names(last.target))
+        shown = _shown(last.value)
+        bound = {name for statement in body[:-1] for name in _assigned(statement)}
+        return shown if bound.issuperset(shown) else ()
+    return _assigned(last)
+
+
+def _shown(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any node
+    """Return the variables that an expression is made of where it is nothing else."""
+    items = value.elts if isinstance(value, _ast.Tuple) else [value]
+    names = tuple(dict.fromkeys(item.id for item in items if isinstance(item, _ast.Name)))
+    whole = len(names) == len(items) and (len(names) > 1 or items == [value])
+    return names if whole else ()
+
+
+def _assigned(statement: Any) -> tuple[str, ...]:  # noqa: ANN401 - any node
+    if isinstance(statement, _ast.Assign):
+        return tuple(dict.fromkeys(name for target in statement.targets for name in _names(target)))
+    if isinstance(statement, (_ast.AugAssign, _ast.AnnAssign)) and statement.value:
+        return tuple(_names(statement.target))
     return ()
 
 
@@ -113,9 +128,10 @@ def _asks_for_main(test: Any) -> bool:  # noqa: ANN401 - any node
 
 
 def _value(namespace: dict[str, Any], names: tuple[str, ...]) -> object:
+    shown = namespace.pop(VALUE, None)
     if len(names) > 1:
         return tuple(namespace.get(name) for name in names)
-    return namespace.get(names[0]) if names else namespace.pop(VALUE, None)
+    return namespace.get(names[0]) if names else shown
 
 
 def _ending_by(error: BaseException) -> Ending:

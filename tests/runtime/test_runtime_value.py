@@ -47,6 +47,24 @@ def test_a_value_that_is_an_output_is_written_once(task):
     assert [path.name for path in (task.folder / "results").iterdir()] == ["var-history.pkl"]
 
 
+@pytest.mark.parametrize(
+    ("script", "names"),
+    [
+        ("h = 1\nh", ["h"]),
+        ("if __name__ == '__main__':\n    m, h = 1, 2\n    h, m", ["h", "m"]),
+        ("h = 1\nif __name__ == '__main__':\n    h", []),  # the notebook's own, not the cell's
+        ("h = 1\nh,", []),
+        ("h = 1\n[h]", []),
+        ("h = 1\nh, h", []),
+        ("h = 1\nh, (h, 2)", []),
+        ("h = 1\nh + 0", []),
+    ],
+)
+def test_variables_that_the_close_shows_come_back(task, script, names):
+    task.run(script)
+    assert sorted(task.outcome["outputs"]) == sorted(names)
+
+
 def test_a_wanted_name_that_is_not_there_is_told(task):
     assert task.run("1", outputs=["histroy"]) == 0
     stored = task.outcome["outputs"]["histroy"]
