@@ -74,10 +74,6 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     options = {name: keywords[name] for name in OPTIONS if keywords.get(name) is not None}
     _refuse_ambiguous(function, options)
     kwargs = {name: value for name, value in keywords.items() if name not in OPTIONS}
-    while isinstance(function, functools.partial):
-        args = (*function.args, *args)
-        kwargs = {**function.keywords, **kwargs}
-        function = function.func
     spec = _spec(function, options)
     bundle = build_call(function, args, kwargs, cells, namespace, limit=limit, root=root)
     return PreparedCall(spec=spec, bundle=bundle, cluster=options.get("cluster"))
@@ -115,6 +111,8 @@ def _spec(function: Callable[..., Any], options: Mapping[str, Any]) -> JobSpec:
         memory=_memory(options.get("memory")),
         vcores=options.get("cpus"),
     )
+    while isinstance(function, functools.partial):
+        function = function.func
     called = _NOT_IN_A_NAME.sub("-", getattr(function, "__name__", "")).strip("-._")
     return JobSpec(
         name=_text("name", options.get("name")) or called[:64] or "job",

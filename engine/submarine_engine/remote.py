@@ -57,9 +57,9 @@ def _find(names: tuple[str, str]) -> type[Exception] | None:
     found: Any = sys.modules.get(names[0])
     for name in names[1].split("."):
         found = getattr(found, name, None)
-    if isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, _NEVER):
-        return found
-    return None
+    if not isinstance(found, type) or not issubclass(found, Exception) or found is Exception:
+        return None
+    return None if issubclass(found, _NEVER) else found
 
 
 @lru_cache(maxsize=100)

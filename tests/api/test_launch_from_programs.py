@@ -1,0 +1,246 @@
+"""launch() and submit() of a plain program, on the real local cluster."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from submarine_engine import JobState, list_jobs, open_job
+
+PROGRAM = """
+    import dataclasses, functools, sys
+    from submarine_engine import launch, submit
+    from submarine_engine.errors import CommandError, JobFailedError
+
+    import helper
+
+    @dataclasses.dataclass
+    class Config:
+        size: int
+
+    class Net:
+        def __init__(self, size): self.size = size
+
+    def train(config, scale=2, **others):
+        print("training", type(config) is Config, helper.half(config.size), others)
+        print("careful", file=sys.stderr)
+        return Net(config.size * scale)
+
+    def fail(x):
+        y = x
+        raise LookupError(f"no {y}")
+
+    def named(name):
+        return name
+
+    if __name__ == "__main__":
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Write a program that ends in `body`; return how to start it."""
+
+    def write(body, program=PROGRAM):
+        folder = tmp_path / "project"
+        folder.mkdir()
+        (folder / "helper.py").write_text("def half(x): return x / 2\n")
+        source = textwrap.dedent(program) + textwrap.indent(textwrap.dedent(body), "    ")
+        (folder / "program.py").write_text(source)
+        return [sys.executable, "-W", "error", str(folder / "program.py")]
+
+    return write
+
+
+def run(command, code=0):
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == code, ran.stderr
+    return ran
+
+
+def test_launch_streams_and_returns(program):
+    ran = run(program("net = launch(train, Config(4), scale=3)\nprint(type(net) is Net, net.size)"))
+    assert ran.stdout == "training True 2.0 {}\nTrue 12\n"
+    assert ran.stderr == "careful\n"
+
+
+def test_submit_says_nothing_and_is_a_future(program):
+    body = """
+        job = submit(train, Config(4), name="quiet", env={"A": "b"}, other=1)
+        print(job.result(timeout=60).size, job.done(), job.status().state.value)
+    """
+    ran = run(program(body))
+    assert (ran.stdout, ran.stderr) == ("8 True succeeded\n", "")
+
+
+def test_what_the_function_raises_is_raised_here(program):
+    body = """
+        try:
+            launch(fail, "rate")
+        except LookupError as error:
+            print(type(error) is not LookupError, isinstance(error, JobFailedError))
+            [frame] = error.frames
+            print(frame.cell.rpartition("/")[2], frame.line, frame.function)
+            print(error)
+    """
+    lines = run(program(body)).stdout.splitlines()
+    assert lines[0] == "True True"
+    assert lines[1] == "program.py 22 fail"
+    assert "LookupError: no rate" in lines[2]
+    assert 'program.py, line 22, in fail(): raise LookupError(f"no {y}")' in lines[3]
+
+
+def test_what_cannot_come_back_is_a_warning(program):
+    body = """
+        import warnings
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            value = launch(make)
+        print(value)
+        print(caught[0].message)
+        print(caught[0].filename.rpartition("/")[2])
+    """
+    functions = PROGRAM.replace(
+        "def named", "def make():\n        return lambda: 1\n\n    def named"
+    )
+    lines = run(program(body, functions)).stdout.splitlines()
+    assert lines[0].startswith("<function make.<locals>.<lambda> at ")
+    assert "cannot be pickled and came back as text" in lines[1]
+    assert lines[2] == "program.py"
+
+
+REFUSED = {
+    "an ambiguous name": (
+        "submit(named, name='x')",
+        "`name` is an option of the job and a parameter",
+    ),
+    "impossible GPUs": ("submit(train, Config(1), gpus=-1)", "gpus=-1 is not possible"),
+    "GPUs that are none": ("submit(train, Config(1), gpus='two')", "gpus='two' is not possible"),
+    "impossible memory": (
+        "submit(train, Config(1), memory='lots')",
+        "memory=lots is not an amount",
+    ),
+    "no memory": ("submit(train, Config(1), memory=0)", "memory=0 is not possible"),
+    "a bad environment": ("submit(train, Config(1), env={'A': 1})", "is no text"),
+    "an environment that is none": ("submit(train, Config(1), env='A=1')", "is no mapping"),
+    "a bad name": ("submit(train, Config(1), name='a b')", "'a b' cannot name a job"),
+    "a name that is none": ("submit(train, Config(1), name=3)", "name=3 is no text"),
+    "no function": ("submit(3)", "3 is no function"),
+    "an unknown cluster": ("submit(train, 1, cluster='moon')", "there is no cluster 'moon'"),
+    "an image here": ("submit(train, 1, docker_image='x')", "docker_image"),
+    "an open file": ("submit(train, open('/dev/null'))", "file"),
+}
+
+
+@pytest.mark.parametrize(("call", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_is_refused_and_nothing_is_on_record(program, call, words, tmp_path):
+    body = f"""
+        from submarine_engine import SubmarineError, list_jobs
+        try:
+            {call}
+        except SubmarineError as error:
+            print(error)
+        print(len(list(list_jobs())))
+    """
+    out = run(program(body)).stdout
+    assert words.lower() in out.lower().replace("--", "")
+    assert "→ " in out
+    assert out.endswith("\n0\n")
+
+
+def test_a_parameter_of_the_same_name_is_bound_first(program):
+    ran = run(program("print(launch(functools.partial(named, name='x'), name='job'))"))
+    assert ran.stdout == "x\n"
+
+
+def test_a_parameter_of_the_same_name_may_go_by_place(program):
+    assert run(program("print(launch(named, 'x', gpus=0))")).stdout == "x\n"
+
+
+def test_a_function_of_a_module(program):
+    assert run(program("print(launch(helper.half, 3))")).stdout == "1.5\n"
+
+
+def test_a_function_typed_at_a_prompt_is_refused_with_the_way_out():
+    code = "from submarine_engine import launch\ndef f(): pass\nlaunch(f)"
+    ran = run([sys.executable, "-c", code], code=1)
+    assert "the function was typed at a prompt, its source is in no file" in ran.stderr
+    assert "from submarine_magics import launch" in ran.stderr
+
+
+def test_a_program_run_as_a_module(program, tmp_path, monkeypatch):
+    program("print(launch(train, Config(2)).size)")
+    monkeypatch.chdir(tmp_path / "project")
+    assert run([sys.executable, "-m", "program"]).stdout == "training True 1.0 {}\n4\n"
+
+
+SLEEPS = """
+    import time
+    from submarine_engine import launch
+
+    def train():
+        print("began", flush=True)
+        try:
+            time.sleep(600)
+        except KeyboardInterrupt:
+            print("saved", flush=True)
+            raise
+
+    if __name__ == "__main__":
+"""
+
+
+def test_an_interrupt_cancels_the_job_and_waits_for_its_end(program):
+    body = """
+        from submarine_engine import list_jobs
+        try:
+            launch(train)
+        except KeyboardInterrupt as error:
+            print(error)
+        print([job.state.value for job in list_jobs()])
+    """
+    process = subprocess.Popen(
+        program(body, SLEEPS), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "began\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    lines = out.splitlines()
+    assert lines[0] == "saved"
+    assert lines[1].endswith(" was cancelled")
+    assert lines[2] == "['cancelled']"
+    assert "cancelling … (interrupt again to leave at once)" in err
+
+
+def test_a_second_interrupt_leaves_at_once(program, monkeypatch):
+    deaf = SLEEPS.replace(
+        'print("saved", flush=True)', 'print("deaf", flush=True); time.sleep(600)'
+    )
+    monkeypatch.setenv("SUBMARINE_GRACE", "300")
+    process = subprocess.Popen(
+        program("launch(train)", deaf), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "began\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "deaf\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert "KeyboardInterrupt" in err
+    finally:
+        process.kill()
+        process.wait()
+    [summary] = list_jobs()
+    job = open_job(summary.id)
+    job.kill()
+    assert job.wait(60).state is JobState.CANCELLED
+
+
+def test_importing_launch_brings_no_front_end():
+    code = "import sys; from submarine_engine import launch; print('IPython' in sys.modules)"
+    assert run([sys.executable, "-c", code]).stdout == "False\n"
