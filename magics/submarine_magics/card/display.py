@@ -103,8 +103,7 @@ class JobCard:
         card, now = self._view()
         if not self._display_id:
             if get_ipython() is not None:
-                text = {"text/plain": static_bundle(card)["text/plain"]}
-                _raw(display, text, uuid.uuid4().hex)
+                _show_text(card)
             return
         self._blocking = False
         self._last(card, now)
@@ -205,6 +204,16 @@ class JobCard:
         self._due = time.monotonic() + every
 
 
+def show_job(job: Job) -> None:
+    """Show a card that follows `job` by itself; in a terminal, its text as it stands."""
+    card = JobCard(job)
+    if in_kernel():
+        card.display()
+        card.follow()
+    else:
+        card.close(job.status())
+
+
 def in_kernel() -> bool:
     """Return whether displays go to a front end by a kernel."""
     return getattr(get_ipython(), "kernel", None) is not None
@@ -220,6 +229,10 @@ def _import_widget() -> None:
         import submarine_magics.card.widget  # noqa: F401, PLC0415 - optional
     except ImportError:
         return
+
+
+def _show_text(card: CardView) -> None:
+    _raw(display, {"text/plain": static_bundle(card)["text/plain"]}, uuid.uuid4().hex)
 
 
 def _raw(show: Any, bundle: dict[str, Any], display_id: str) -> None:  # noqa: ANN401 - IPython's
