@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +10,7 @@ from submarine_engine.bundle import Cell
 from submarine_engine.errors import CellSyntaxError
 
 from submarine_magics.failures import NOWHERE, check, failed_at, running_at
+from submarine_magics.ran_files import ran_files
 from submarine_magics.translate import Translation, translate
 
 _NO_CELL = "code run without a cell"
@@ -163,14 +163,13 @@ class CellLog:
         run.number, run.id = outer.number, outer.id
         if outer.raw.rstrip("\n").endswith(run.raw.rstrip("\n")):
             outer.inner = run  # as %%capture does
-        elif match := re.match(r"\s*%run\s+(?:-\w+\s+)*(\S+\.ipynb)", outer.raw):
-            run.file = match[1]
-        else:
-            run.file = outer.file
 
     def _after(self, result: Any) -> None:  # noqa: ANN401 - IPython's ExecutionResult
-        info = getattr(result, "info", None)
-        if info is None or not info.raw_cell or info.raw_cell.isspace():
+        if result is None:  # the shell itself failed: nobody knows how far the cell came
+            self._runs += [self._running.pop()] if self._running else []
+            return
+        info = result.info
+        if not info.raw_cell or info.raw_cell.isspace():
             return
         while self._running and self._running[-1].raw != info.raw_cell:
             self._running.pop()
@@ -187,6 +186,8 @@ class CellLog:
         if self._running and self._running[-1].inner is run:
             return
         run.compiled = self._compiled(run, info)
+        for path, pieces in ran_files(run.raw, self._shell.var_expand):
+            self._runs += [_Run(piece, run.number, run.id, file=path) for piece in pieces]
         self._runs.append(run)
         self._cell(run)
 

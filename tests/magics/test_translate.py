@@ -1,0 +1,275 @@
+"""IPython's syntax becomes plain Python on the same lines; what has no place is listed."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from IPython.core.inputtransformer2 import TransformerManager
+from IPython.core.interactiveshell import InteractiveShell
+from submarine_magics.shell_lines import expanded
+from submarine_magics.translate import translate
+
+
+def source(raw, **options):
+    return translate(raw, **options).source
+
+
+def dropped(raw, **options):
+    return [(line.line, line.text) for line in translate(raw, **options).dropped]
+
+
+def problems(raw, **options):
+    return [(found.line, found.text) for found in translate(raw, **options).problems]
+
+
+@pytest.mark.parametrize(
+    ("raw", "python"),
+    [
+        ("!ls -l", 'subprocess.run("ls -l", shell=True)'),
+        ("files = !ls", 'files = subprocess.getoutput("ls").splitlines()'),
+        ("!!ls", 'subprocess.getoutput("ls").splitlines()'),
+        ("%sx ls", 'subprocess.getoutput("ls").splitlines()'),
+        ("%ls -a", 'subprocess.run("ls -a", shell=True)'),
+        ("!echo {x} $x", 'subprocess.run(f"echo {x} {x}", shell=True)'),
+        ("!echo {unknown} {x}", 'subprocess.run("echo {unknown} {x}", shell=True)'),
+        ("!echo $HOME", 'subprocess.run("echo $HOME", shell=True)'),
+        ("!awk '{print $1}' f", "subprocess.run(\"awk '{print $1}' f\", shell=True)"),
+        ("%time f(x)", "f(x)"),
+        ("%time y = f(x)", "y = f(x)"),
+        ("y = %time f(x)", "y = f(x)"),
+        ("%timeit -n 3 -r1 f(x)", "f(x)"),
+        ("%prun -l 5 f(x)", "f(x)"),
+        ("%time y = !ls", 'y = subprocess.getoutput("ls").splitlines()'),
+        ("%env A=B c", 'os.environ["A"] = "B c"'),
+        ("%env A {x}", 'os.environ["A"] = f"{x}"'),
+        ("%set_env A=1", 'os.environ["A"] = "1"'),
+        ("home = %env HOME", 'home = os.environ["HOME"]'),
+        ("%cd data", 'os.chdir("data")'),
+        ("%cd -q ~/data", 'os.chdir(os.path.expanduser("~/data"))'),
+        ("%cd 'my data'", 'os.chdir("my data")'),
+        ("%cd", 'os.chdir(os.path.expanduser("~"))'),
+        ("here = %pwd", "here = os.getcwd()"),
+        ("%matplotlib inline", ""),
+        ("?f", ""),
+        ("f??", ""),
+        ("%unknown thing", ""),
+        ("/f x", "f(x)"),
+        (">>> y = 1", "y = 1"),
+        ("    y = 1", "y = 1"),
+        ("y = '''\n!no\n%no\n'''", "y = '''\n!no\n%no\n'''"),
+        ("y = 4 %x", "y = 4 %x"),
+        ("get_ipython().magic('matplotlib inline')", ""),
+        ("f(get_ipython().getoutput('ls'))", 'f(subprocess.getoutput("ls").splitlines())'),
+        ("y = 'é'; z = !ls é", "y = 'é'; z = !ls é"),
+        ("if x:\n  y = 'é'\n  !ls é", "if x:\n  y = 'é'\n  subprocess.run(\"ls é\", shell=True)"),
+    ],
+)
+def test_a_line_reads_as_a_person_would_write_it(raw, python):
+    assert source(raw, known={"x"}) == python
+
+
+def test_imports_that_the_lines_need_are_told():
+    assert translate("!ls\n%env A=B\n%time !ls").imports == ("import subprocess", "import os")
+    assert translate("x = 1").imports == ()
+
+
+CELL = """
+
+%matplotlib inline
+import os
+for step in steps:
+    !echo {step} \\
+        more
+    %time train(step)
+    %load_ext x
+def f():
+    %pip install x
+    ?help
+x = !ls
+"""
+
+
+def test_lines_keep_their_numbers():
+    translation = translate(CELL, known={"steps"})
+    assert translation.source.split("\n") == [
+        *("", "", "", "import os", "for step in steps:"),
+        '    subprocess.run(f"echo {step}          more", shell=True)',
+        *("", "    train(step)", "", "def f():", "", "    pass"),
+        *('x = subprocess.getoutput("ls").splitlines()', ""),
+    ]
+    assert [(line.line, line.text) for line in translation.dropped] == [
+        *((3, "%matplotlib inline"), (9, "%load_ext x")),
+        *((11, "%pip install x"), (12, "%pinfo help")),
+    ]
+    assert "installed where the job runs" in translation.dropped[2].reason
+
+
+def test_lines_as_ipython_compiles_them_are_found_in_the_cell():
+    compiled = TransformerManager().transform_cell(CELL).split("\n")
+    numbers = translate(CELL).numbers
+    assert numbers[compiled.index("import os")] == 4
+    assert numbers[compiled.index("def f():")] == 10
+
+
+PIECES = (
+    *("", "x = 1", "!ls", "%time x", "y = !ls", "?x", "z = (1,\n  2)", "!a \\\n b", "# c"),
+    *("if x:\n  %pip a\n  !b", "%env A=B", "'''\n!x\n'''", "%%x", "def f(:"),
+)
+
+
+@given(st.lists(st.sampled_from(PIECES)))
+def test_the_mark_of_every_line_stays_on_its_line(pieces):
+    lines = [f"{piece}\nmark_{index}" for index, piece in enumerate(pieces)]
+    raw = "\n".join(lines)
+    translated = source(raw).split("\n")
+    for number, line in enumerate(raw.split("\n")):
+        if line.startswith("mark_"):
+            assert translated[number] == line or raw.lstrip().startswith("%%")
+
+
+# Cell magics
+
+
+def test_magics_around_code_keep_the_code():
+    assert source("%%time\n\nx = 1\n!ls") == '\n\nx = 1\nsubprocess.run("ls", shell=True)'
+    assert source("\n%%capture out\n%%time\nf()") == "\n\n\nf()"
+    assert source("%%timeit -n 3 x = 1\nf(x)") == "x = 1\nf(x)"
+    assert dropped("%%time\nx") == [(1, "%%time")]
+
+
+def test_code_that_left_nothing_in_the_notebook_is_left_out_of_what_ran():
+    assert source("%%timeit\nx = 1", executed=True).strip() == ""
+    assert source("%timeit x = 1", executed=True).strip() == ""
+    assert source("%time x = 1", executed=True) == "x = 1"
+    assert source("%%submarine.python a.py\nx = 1", executed=True).strip() == ""
+
+
+def test_of_a_cell_that_ran_as_a_job_only_its_results_stay():
+    raw = "%%submarine --gpus 2 -o model\nimport os\nmodel = Net()\nlr = 1\nloss, n = train(lr)"
+    lines = source(raw, executed=True).split("\n")
+    assert lines[:2] == ["", ""]
+    assert lines[2].startswith("model = get_ipython()")
+    assert lines[3] == ""
+    assert lines[4].startswith("n = get_ipython()") or lines[4].startswith("loss = ")
+    assert source(raw).split("\n")[1:] == raw.split("\n")[1:]
+
+
+@pytest.mark.parametrize("magic", ["bash", "sh", "python3", "script bash"])
+def test_scripts_run_as_they_did(magic, tmp_path):
+    body = {"python3": 'import os\nprint(\'a\\n\', """b""", os.getcwd())\n'}.get(
+        magic, 'for x in a "b\\\\c"; do\n  echo "$x" \'"""\' >> out\ndone\n'
+    )
+    raw = f"%%{magic}\n{body}"
+    assert source(raw).split("\n")[1] == body.split("\n")[0].replace("\\", "\\\\").replace(
+        '"""', r"\"\"\""
+    )
+    expected = subprocess.run(
+        magic.replace("script ", ""), input=body.encode(), stdout=-1, cwd=tmp_path, check=True
+    )
+    first = (tmp_path / "out").read_text() if (tmp_path / "out").exists() else None
+    (tmp_path / "out").unlink(missing_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import subprocess\n{source(raw)}"],
+        stdout=-1,
+        cwd=tmp_path,
+        check=True,
+    )
+    assert done.stdout == expected.stdout
+    assert first is None or (tmp_path / "out").read_text() == first
+
+
+def test_the_output_of_a_script_can_be_kept():
+    code = source("%%bash --out lines\necho a\necho b\n")
+    namespace = {"subprocess": subprocess}
+    exec(code, namespace)  # noqa: S102 - the point
+    assert namespace["lines"] == "a\nb\n"
+
+
+TEXT = "a = '''x'''\n  b = \"\"\"é\"\"\" \\\\ \\n\n\n"
+
+
+def test_files_are_written_as_they_were(tmp_path):
+    path = tmp_path / "new.py"
+    assert source("%%writefile a.py\nx = 1\n") == 'Path("a.py").write_text("""\\\nx = 1\n""")'
+    for raw in (f"%%writefile {path}\n{TEXT}", f"%%writefile -a {path}\n{TEXT}"):
+        translation = translate(raw)
+        assert translation.imports == ("from pathlib import Path",)
+        exec("\n".join([*translation.imports, translation.source]))  # noqa: S102 - the point
+    assert path.read_text(encoding="utf-8") == TEXT * 2
+    named = translate("%%file {name}.py\nx\n", known={"name"})
+    assert named.source.startswith('Path(f"{name}.py").write_text')
+
+
+@pytest.mark.parametrize("raw", ["%%html\n<b>", "%%markdown\n# a", "%%javascript\nx()"])
+def test_what_is_only_shown_is_dropped(raw):
+    assert source(raw).strip() == ""
+    assert problems(raw) == []
+    assert len(dropped(raw)) == 1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "%%cython\ncdef int x",
+        "%%R -o df\nx",
+        "%%bash --bg\nls",
+        "%%script\nls",
+        "%run other.py",
+        "%cd -",
+        "x = %who_ls",
+        "x = %timeit -o f()",
+    ],
+)
+def test_what_no_script_can_hold_is_a_problem(raw):
+    assert problems(raw) == [(1, raw.split("\n")[0].removeprefix("x = "))]
+    assert all(problem.fix for problem in translate(raw).problems)
+
+
+def test_code_that_does_not_parse_is_handed_on():
+    for raw in ("def f(:\n  !ls", "%time f(\n", "x = (\n!ls"):
+        with pytest.raises(SyntaxError):
+            compile(source(raw), "cell", "exec")
+
+
+def test_a_magic_without_its_sign_counts_where_ipython_took_it_for_one():
+    compiled = "get_ipython().run_line_magic('pip', 'install x')\n"
+    assert source("\npip install x", compiled=compiled) == "\n"
+    assert dropped("\npip install x", compiled=compiled) == [(2, "%pip install x")]
+    assert source("x = 1", compiled="x = 1\n") == "x = 1"
+
+
+# Expansion is IPython's own
+
+
+FRAGMENTS = (
+    *("{x}", "$x", "$$x", "{d['k']}", '{d["k"]}', "{x!r}", "{x + 1}", "{d['k'][1:2]}", "é", "{}"),
+    *(
+        "{{",
+        "}}",
+        "{",
+        "}",
+        "{y}",
+        "$y",
+        "$1",
+        "'",
+        '"',
+        "\\",
+        "#",
+        " ",
+        "{'a' + \"b\"}",
+        "$x.real",
+    ),
+    *("{x:>3}", "{[z for z in range(x)]}", "{{1: 2}}"),
+)
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join))
+def test_text_expands_as_ipython_expands_it(text):
+    namespace = {"x": 3, "d": {"k": "value"}}
+    shell = InteractiveShell.instance()
+    shell.user_ns.clear()
+    shell.user_ns.update(namespace)
+    expected = shell.var_expand(text, depth=100)
+    assert eval(expanded(text, namespace), dict(namespace)) == expected  # noqa: S307 - the point
