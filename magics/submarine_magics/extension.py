@@ -65,6 +65,10 @@ def with_body(lines: list[str]) -> list[str]:
     return lines
 
 
+# In a terminal, IPython must not try it on a cell that is still being typed.
+with_body.has_side_effects = True  # type: ignore[attr-defined] # TransformerManager looks for it
+
+
 def _formatter(shell: InteractiveShell) -> Any:  # noqa: ANN401 - IPython's, not typed
     assert shell.display_formatter is not None  # noqa: S101 - for the type checker
     return shell.display_formatter.ipython_display_formatter

@@ -81,7 +81,7 @@ class Driven:
         self.client.start_channels()
         self.client.wait_for_ready(timeout=PATIENCE)
 
-    def send(self, code: str, metadata: dict | None = None) -> str:
+    def send(self, code: str, metadata: dict | None = None, subshell: str | None = None) -> str:
         message = self.client.session.msg(
             "execute_request",
             {
@@ -94,6 +94,8 @@ class Driven:
             },
         )
         message["metadata"] = metadata or {}
+        if subshell:
+            message["header"]["subshell_id"] = subshell
         self.client.shell_channel.send(message)
         return message["header"]["msg_id"]
 

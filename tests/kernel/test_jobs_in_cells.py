@@ -327,3 +327,33 @@ def test_other_tags_and_magics_are_left_alone(kernel):
     ran = kernel.run("%%capture caught\nprint('here')", sent_by_lab("submarine"))
     assert ran.reply["status"] == "ok"
     assert kernel.value("caught.stdout") == "'here\\n'"
+
+
+def test_a_subshell_runs_a_job_while_the_main_shell_waits_for_another(kernel):
+    session, client = kernel.client.session, kernel.client
+    client.control_channel.send(session.msg("create_subshell_request", {}))
+    subshell = client.get_control_msg(timeout=60)["content"]["subshell_id"]
+    main = kernel.send(
+        "%%submarine --gpus 0\n"
+        "import pathlib, time\n"
+        "while not pathlib.Path('told').exists(): time.sleep(0.02)\n"
+        "print('main')"
+    )
+    other = kernel.send(
+        "%%submarine --gpus 0\nimport pathlib\nprint('other')\npathlib.Path('told').touch()",
+        subshell=subshell,
+    )
+    texts = {main: "", other: ""}
+    idle = []
+    while len(idle) < len(texts):
+        message = client.get_iopub_msg(timeout=60)
+        parent, content = message["parent_header"].get("msg_id"), message["content"]
+        if message["msg_type"] == "stream" and parent in texts:
+            texts[parent] += content["text"]
+        elif content.get("execution_state") == "idle" and parent in texts:
+            idle.append(parent)
+    for _ in texts:
+        assert client.get_shell_msg(timeout=60)["content"]["status"] == "ok"
+    assert texts == {main: "main\n", other: "other\n"}
+    client.control_channel.send(session.msg("delete_subshell_request", {"subshell_id": subshell}))
+    client.get_control_msg(timeout=60)

@@ -1,6 +1,7 @@
 """Notebooks run by nbclient, papermill and nbval: nothing of a job's output is lost."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -87,7 +88,7 @@ def test_papermill_runs_tagged_cells_as_jobs(tmp_path):
     made = notebook(
         TRAIN,
         ("epochs = 1", ["parameters"]),
-        ("history = train(epochs)", ["submarine:--name=nightly"]),
+        ("history = train(epochs)", ["submarine:--gpus=1"]),
         "history",
     )
     nbformat.write(made, path)
@@ -99,7 +100,7 @@ def test_papermill_runs_tagged_cells_as_jobs(tmp_path):
         capture_output=True,
     )
     ran = nbformat.read(out, as_version=4)
-    job = next(cell for cell in ran.cells if "submarine:--name=nightly" in cell.metadata.tags)
+    job = next(cell for cell in ran.cells if "submarine:--gpus=1" in cell.metadata.tags)
     assert any("nightly: succeeded" in text for text in displays(job))
     assert ("stdout", "epoch 0\nepoch 1\nepoch 2\n") in streams(job)
     assert displays(ran.cells[-1]) == ["3"]
@@ -120,3 +121,34 @@ def test_nbval_passes_a_notebook_that_was_run(tmp_path):
     )
     assert ran.returncode == 0, ran.stdout
     assert "3 passed" in ran.stdout
+
+
+TYPED = """%load_ext submarine_magics
+def train(n): print("epoch", n); return n
+
+%%submarine --gpus 0
+train(3)
+
+
+_ + 1
+%%submarine --gups 1
+1
+
+
+"""
+
+
+def test_a_terminal_runs_cells_as_jobs_too(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor"],
+        input=TYPED,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "epoch 3\n" in ran.stdout
+    assert re.search(r"Out\[\d\]: 3\n", ran.stdout)
+    assert re.search(r"Out\[\d\]: 4\n", ran.stdout)
+    assert "there is no option --gups" in ran.stdout
+    assert "Traceback" not in ran.stdout
