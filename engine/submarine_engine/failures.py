@@ -202,8 +202,11 @@ def _around(
     lines: list[str], line: int, first: int, last: int, shift: int
 ) -> tuple[tuple[int, str], ...]:
     """Return the lines around `line`, within `first` to `last`, with `shift` added to numbers."""
+    # A cell's code may stand in a block of the script, further to the right than in the cell.
+    indents = [len(text) - len(text.lstrip()) for text in lines[first - 1 : last] if text.strip()]
+    indent = min(indents, default=0)
     numbers = range(max(first, line - _AROUND), min(last, line + _AROUND, len(lines)) + 1)
-    return tuple((number + shift, clean(lines[number - 1])) for number in numbers)
+    return tuple((number + shift, clean(lines[number - 1][indent:])) for number in numbers)
 
 
 def _place(frame: RemoteFrame) -> str:

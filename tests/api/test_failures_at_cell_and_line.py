@@ -65,6 +65,15 @@ def test_a_notebook_shows_it_in_ipythons_manner(ran):
     )
 
 
+def test_a_cell_in_a_block_of_the_script_is_shown_as_it_was(ran):
+    ran.run("x = 0\nif x == 0:\n    1 / x")
+    script = ran.root / "bundle" / "script.py"
+    script.write_text(script.read_text().replace("\n", "\n    "))
+    assert "Cell In[1], line 3\n      1 x = 0\n      2 if x == 0:\n----> 3     1 / x\n" in shown(
+        failed(ran)
+    )
+
+
 def test_files_that_travelled_are_shown_as_files(ran):
     files = {"helper.py": "def halve(x):\n    return x / 2\n"}
     error = failed(ran.run("import helper\nhelper.halve('a')", files=files))
