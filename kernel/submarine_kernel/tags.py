@@ -36,17 +36,18 @@ def job_options(tags: object) -> str | None:
 
 
 def sent_tags(cell_meta: Mapping[str, Any] | None) -> object:
-    """Return the tags that came with an execution; None where the front end sends no metadata.
+    """Return the tags that came with an execution; None where the front end sends none of any cell.
 
-    JupyterLab puts the cell's metadata beside its own ``cellId``, ``deletedCells`` and
-    ``recordTiming``; VS Code's notebook model nests it under ``metadata``.
+    JupyterLab puts the cell's own metadata beside its ``cellId``, ``deletedCells`` and
+    ``recordTiming`` (``CodeCell.execute`` of @jupyterlab/cells): a cell without tags has none then.
+    VS Code's notebook model nests the metadata once more.
     """
     if not cell_meta:
         return None
     nested = cell_meta.get("metadata")
     if isinstance(nested, Mapping) and "tags" in nested:
         return nested["tags"]
-    return cell_meta.get("tags", [])
+    return cell_meta.get("tags", [] if "deletedCells" in cell_meta else None)
 
 
 class NotebookTags:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from submarine_magics.launch import launch, submit
+from submarine_magics.launching import launch, submit
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -37,6 +37,7 @@ def test_options_come_from_the_tags(tags, options):
         ({"tags": ["submarine"], "cellId": "a", "recordTiming": False}, ["submarine"]),
         ({"cellId": "a", "deletedCells": [], "recordTiming": False}, []),
         ({"cellId": "a", "metadata": {"tags": ["submarine"]}}, ["submarine"]),
+        ({"cellId": "vscode-notebook-cell:/a.ipynb#x"}, None),
         ({}, None),
         (None, None),
     ],
