@@ -43,12 +43,12 @@ class Lab:
     Parameters
     ----------
     root
-        Everything of it lies there: notebooks in ``work``, jobs in ``home``.
+        Everything of it lies there: notebooks in ``work``, jobs in ``.local/share/submarine``.
     """
 
     def __init__(self, root: Path) -> None:
         self.work = root / "work"
-        self.home = root / "home"
+        self.home = root / ".local/share/submarine"
         self.token = secrets.token_hex(16)
         self._runtime = root / "runtime"
         settings = root / "settings"
@@ -58,7 +58,8 @@ class Lab:
             file.write_text(json.dumps(values))
         self.work.mkdir()
         own = {
-            "HOME": root, "IPYTHONDIR": root / "ipython", "SUBMARINE_HOME": self.home,
+            "HOME": root, "XDG_CONFIG_HOME": root / ".config", "IPYTHONDIR": root / "ipython",
+            "SUBMARINE_HOME": self.home,
             "SUBMARINE_LOCAL_GPUS": "2", "JUPYTER_CONFIG_DIR": root / "config",
             "JUPYTER_DATA_DIR": root / "data", "JUPYTER_RUNTIME_DIR": self._runtime,
             "JUPYTERLAB_SETTINGS_DIR": settings, "JUPYTERLAB_WORKSPACES_DIR": root / "workspaces",

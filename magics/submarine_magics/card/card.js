@@ -2,7 +2,7 @@
 // it from text nodes, keeps it up to date, lets running times tick, and cancels.
 
 const TAGS = new Set(
-  "a button caption code details div li pre span summary table tbody td th thead tr ul".split(" "),
+  "a button caption code details div li pre span strong summary table tbody td th thead tr ul".split(" "),
 );
 const ATTRIBUTES = new Set(
   "class title href target rel role scope open tabindex type disabled".split(" "),

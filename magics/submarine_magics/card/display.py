@@ -25,7 +25,6 @@ from submarine_magics.card.mime import WIDGET_TYPE, static_bundle
 from submarine_magics.card.model import CardView, view
 from submarine_magics.card.pages import cancel_url, log_page
 from submarine_magics.card.record import read_record
-from submarine_magics.card.words import time_of_day
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
@@ -124,8 +123,7 @@ class JobCard:
         if self._widget is not None:
             self._widget.show(card, now.wall, blocking=False)
         self._widget = None
-        self._note = f"left running, as of {time_of_day(now)}; "
-        self._note += f"see on: %submarine job attach {card.job_id}"
+        self._note = f"Nobody follows it here: %submarine job attach {card.job_id} does"
         self._refresh(card)
 
     def follow(self) -> None:

@@ -13,11 +13,13 @@ from importlib.resources import files
 from submarine_magics.card.model import CardView, web_address
 from submarine_magics.card.tree import Node, card_tree, footer_tree, script_tree
 
+# Words in a row are easier to read than a list of strings.
 TAGS = frozenset(
-    "a button caption code details div li pre span summary table tbody td th thead tr ul".split()  # noqa: SIM905 - words are easier to read
+    "a button caption code details div li pre span strong "  # noqa: SIM905 - as said above
+    "summary table tbody td th thead tr ul".split()
 )
 ATTRIBUTES = frozenset(
-    "class title href target rel role scope open tabindex type disabled".split()  # noqa: SIM905 - likewise
+    "class title href target rel role scope open tabindex type disabled".split()  # noqa: SIM905
 )
 
 
@@ -25,7 +27,8 @@ def to_html(card: CardView, note: str = "") -> str:
     """Return the card with its style, script and where its log is; `note` is for the reader."""
     root = card_tree(card)
     script = script_tree(card.script, card.log_path or "the job's folder") if card.script else None
-    last = Node("div", {"class": "smc-foot"}, (note,)) if note else None
+    notes = ". ".join(filter(None, (card.as_of, note)))
+    last = Node("div", {"class": "smc-foot"}, (notes,)) if notes else None
     whole = Node(root.tag, root.attributes, (*root.children, script, footer_tree(card), last))
     return f"<style>{style()}</style>{serialise(whole)}"
 

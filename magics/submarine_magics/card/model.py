@@ -77,6 +77,8 @@ class CardView:
         Seconds since submission, to the end where there is one.
     ticking
         Whether `elapsed` goes on growing.
+    as_of
+        When this was so, for what will not change by itself; empty once the job is over.
     facts
         What the job is and has, short: ``In [3]``, ``on local``.
     sentence
@@ -98,6 +100,7 @@ class CardView:
     elapsed: float
     elapsed_text: str
     ticking: bool
+    as_of: str
     facts: tuple[str, ...]
     sentence: str
     error: bool
@@ -128,6 +131,7 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         elapsed=elapsed,
         elapsed_text=clock(elapsed) if ticking else duration(elapsed),
         ticking=ticking,
+        as_of="" if status.state.final else f"as of {time_of_day(now)}",
         facts=_facts(record, status),
         sentence=_sentence(status),
         error=status.state in (JobState.FAILED, JobState.LOST),
@@ -137,7 +141,7 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         tasks_left_out=max(0, len(status.tasks) - _TASKS_SHOWN),
         ledger=view_ledger(record, status, now),
         log_url=web_address(record.log_url),
-        log_path=visible(record.folder / "tasks", 400) if record.folder else "",
+        log_path=visible(f"{record.folder}/tasks", 400) if record.folder else "",
         log_command=f"submarine job logs {visible(record.job_id, 64)}",
         script=_script(record),
         quicklinks=_quicklinks(record),

@@ -30,7 +30,7 @@ class Record:
     machine_gpus
         GPUs of the whole cluster, asked only for a job without any; None where nobody knows.
     folder
-        The job's folder, where it is on this machine.
+        The job's folder on this machine, ``~`` for the user's own; empty where it is not here.
     log_url
         The page of the job's log.
     script, script_name, script_size
@@ -44,7 +44,7 @@ class Record:
     origin: str = ""
     host: str = ""
     machine_gpus: int | None = None
-    folder: Path | None = None
+    folder: str = ""
     log_url: str | None = None
     bundle_hash: str = ""
     script: str = ""
@@ -74,7 +74,7 @@ def read_record(
         origin=origin,
         host=str(data.get("host", "")),
         machine_gpus=_machine_gpus(job) if spec.gpus == 0 else None,
-        folder=paths.root if paths else None,
+        folder=_folder(paths.root) if paths else "",
         log_url=log_url,
         bundle_hash=str(data.get("bundle_hash", "")),
         script=script,
@@ -95,6 +95,13 @@ def job_paths(job: Job) -> JobPaths | None:
 def stored_spec(paths: JobPaths) -> JobSpec:
     """Return what a job was asked to run, as its record says; an empty one where it does not."""
     return _spec(_json(paths.record))
+
+
+def _folder(path: Path) -> str:
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):  # elsewhere, or nobody's home is known
+        return str(path)
 
 
 def _json(path: Path) -> dict[str, object]:

@@ -73,7 +73,7 @@ def script_tree(script: ScriptView, where: str) -> Node:
     """Return the script, folded in; `where` says how to see the whole of it."""
     summary = node(
         "summary", "",
-        node("span", "label", "Script"), " ",
+        node("strong", "label", "Script"), " ",
         node("span", "quiet", f"{script.name} · {script.lines} · "),
         node("code", "quiet", script.hash[:12], title=f"sha256 of the bundle: {script.hash}"),
     )  # fmt: skip
@@ -91,14 +91,14 @@ def footer_tree(card: CardView) -> Node:
 def _head(card: CardView, *, live: bool) -> Node:
     word = f" {card.state}{'…' if card.state == 'cancelling' else ''}"
     glyph = node("span", "glyph", card.glyph, aria_hidden="true")
-    state = node("span", "state", glyph, word, role="status")
+    state = node("strong", "state", glyph, word, role="status")
     elapsed = node("span", "elapsed", card.elapsed_text, title="since submission", **_ticks(card))
     links = [_link("log", "YARN LOG", card.log_url, card.log_command)] if card.log_url else []
     links += [_link("link", label, url, url) for label, url in card.quicklinks]
     spaced = [part for link in links for part in (link, " ")]
     actions = node("span", "actions", *spaced, _cancel(card) if live else None)
     return node(
-        "div", "head", state, " ", node("span", "title", card.title), " ", elapsed, " ", actions
+        "div", "head", state, " ", node("strong", "title", card.title), " ", elapsed, " ", actions
     )
 
 
@@ -144,7 +144,7 @@ def _progress(card: CardView) -> Node | None:
 
 def _ledger(card: CardView) -> Node:
     ledger = card.ledger
-    label = node("div", "line", node("span", "label", "GPU ledger"), " ",
+    label = node("div", "line", node("strong", "label", "GPU ledger"), " ",
                  node("span", "quiet", ledger.gpus))  # fmt: skip
     if not ledger.stages:
         return node("div", "ledger", label)
@@ -169,7 +169,7 @@ def _stage(stage: Stage) -> Node:
 def _tasks(card: CardView) -> Node | None:
     if not card.tasks:
         return None
-    summary = node("summary", "", node("span", "label", "Tasks"), " ",
+    summary = node("summary", "", node("strong", "label", "Tasks"), " ",
                    node("span", "quiet", _tasks_words(card)))  # fmt: skip
     head = node("tr", "", *(node("th", "", title, scope="col") for title in _COLUMNS))
     table = node(

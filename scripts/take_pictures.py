@@ -1,0 +1,89 @@
+"""Take the pictures of the docs in a real JupyterLab; run it by hand after a change of the card.
+
+``docs/images/cell.png``: a finished ``%%submarine`` cell that trains on scikit-learn's digits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from lab_driver import LIMIT, Lab, Notebook, chromium
+from playwright.sync_api import Browser
+
+IMAGES = Path(__file__).parents[1] / "docs/images"
+CELLS = [
+    """
+    %load_ext submarine_magics
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+    from sklearn.neural_network import MLPClassifier
+
+    digits = load_digits()
+    train_x, test_x, train_y, test_y = train_test_split(digits.data / 16, digits.target)
+    """,
+    """
+    def train(epochs):
+        model = MLPClassifier((64,), learning_rate_init=0.01, random_state=0)
+        history = []
+        for epoch in range(1, epochs + 1):
+            model.partial_fit(train_x, train_y, classes=range(10))
+            history.append(model.score(test_x, test_y))
+            print(f"Epoch {epoch}/{epochs} - loss: {model.loss_:.2f} - accuracy: {history[-1]:.0%}")
+        return model, history
+    """,
+    """
+    %%submarine --gpus 2 --name digits
+    model, history = train(epochs=6)
+    """,
+    """
+    f"{history[-1]:.0%} of {len(test_x)} pictures read right, and no GPU is held any more"
+    """,
+]
+
+QUIET = """
+.jp-Collapser { visibility: hidden }
+.jp-Cell { border-color: transparent !important; box-shadow: none !important; outline: none !important }
+"""  # nothing that marks the active cell
+
+
+def take_cell(browser: Browser, lab: Lab, target: Path, theme: str) -> None:
+    """Run the cells, and take a picture of the last three of them."""
+    context = browser.new_context(viewport={"width": 960, "height": 1400}, device_scale_factor=2)
+    page = context.new_page()
+    page.set_default_timeout(LIMIT)
+    notebook = Notebook(lab, page, "digits", CELLS)
+    notebook.theme(theme)
+    notebook.run_all()
+    page.wait_for_selector(".submarine-card[data-state=succeeded]")
+    notebook.wait_idle()
+    page.wait_for_selector(".jp-OutputArea >> text=no GPU is held any more")
+    page.add_style_tag(content=QUIET)
+    first = page.locator(".jp-CodeCell").nth(1).bounding_box()
+    last = page.locator(".jp-CodeCell").last.bounding_box()
+    if first is None or last is None:
+        raise RuntimeError("the notebook's cells are out of sight")
+    bottom = last["y"] + last["height"]
+    page.screenshot(path=target, clip={**first, "height": bottom - first["y"]})
+    context.close()
+
+
+def main() -> None:
+    """Take all pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--to", type=Path, default=IMAGES, help="the folder to put them into")
+    parser.add_argument("--theme", default="JupyterLab Light")
+    options = parser.parse_args()
+    options.to.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="submarine-") as folder:
+        lab = Lab(Path(folder))
+        try:
+            with chromium() as browser:
+                take_cell(browser, lab, options.to / "cell.png", options.theme)
+        finally:
+            lab.stop()
+
+
+if __name__ == "__main__":
+    main()
