@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -48,6 +49,12 @@ class Ran:
                 key = content.get("transient", {}).get("display_id") or number
                 shown[key] = content["data"].get("text/plain", "") + "\n"
         return "".join(shown.values())
+
+    @property
+    def error(self) -> str:
+        """The one error that was shown, without colours."""
+        [error] = self.of_type("error")
+        return re.sub(r"\x1b\[\d+m", "", "\n".join(error["traceback"]))
 
     @property
     def value(self) -> str | None:
@@ -142,6 +149,20 @@ def kernel(tmp_path_factory):
     driven = Driven(str(tmp_path_factory.mktemp("home")))
     yield driven
     driven.stop()
+
+
+TRAIN = """
+def train(epochs):
+    for epoch in range(epochs):
+        print("epoch", epoch)
+    return {"epochs": epochs}
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(kernel):
+    """The kernel has a function to run: `train`."""
+    kernel.run(TRAIN)
 
 
 @pytest.fixture

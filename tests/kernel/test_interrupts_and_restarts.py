@@ -1,7 +1,6 @@
 """What becomes of a job when its cell is interrupted, and when its kernel is gone."""
 
 import os
-import re
 import shutil
 import signal
 import time
@@ -63,11 +62,6 @@ def free(kernel):
     return len(gpus) == 2 and all(gpu.job_id is None for gpu in gpus)
 
 
-def said(ran):
-    [error] = ran.of_type("error")
-    return re.sub(r"\x1b\[\d+m", "", "\n".join(error["traceback"]))
-
-
 def test_an_interrupt_cancels_the_job_and_its_gpus_are_free(own_kernel, monkeypatch):
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")
     sent, _ = start(own_kernel, LONG)
@@ -75,8 +69,8 @@ def test_an_interrupt_cancels_the_job_and_its_gpus_are_free(own_kernel, monkeypa
     ran = own_kernel.collect(sent)
     assert ran.reply["status"] == "error"
     assert ran.reply["ename"] == "JobCancelledError"
-    assert "cancelled" in said(ran)
-    assert "submarine_" not in said(ran)
+    assert "cancelled" in ran.error
+    assert "submarine_" not in ran.error
     assert "cancelling job" in ran.stream("stderr")
     assert the_job(own_kernel).state is JobState.CANCELLED
     assert free(own_kernel)
@@ -100,7 +94,7 @@ def test_a_second_interrupt_leaves_at_once_and_the_job_ends_by_itself(driven):
     kernel.manager.interrupt_kernel()
     ran = kernel.collect(sent)
     assert ran.reply["ename"] == "JobCancelledError"
-    assert "job attach" in said(ran)
+    assert "job attach" in ran.error
     assert not the_job(kernel).state.final
     kernel.run("%submarine job kill stubborn")
     kernel.run("%submarine job wait stubborn --timeout 60")
@@ -151,5 +145,5 @@ def test_a_job_folder_deleted_while_running_is_an_error_in_words(own_kernel):
     shutil.rmtree(folder)
     ran = own_kernel.collect(sent)
     assert ran.reply["status"] == "error"
-    assert job.id in said(ran)
-    assert "submarine_" not in said(ran)
+    assert job.id in ran.error
+    assert "submarine_" not in ran.error

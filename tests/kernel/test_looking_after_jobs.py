@@ -1,0 +1,105 @@
+"""``%submarine`` in a real kernel: its verbs, its errors in words, its completion."""
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("trained")
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("%%submarine --gups 2\n1", "--gpus"),
+        ("%%submarine --gpus -1\n1", "--gpus"),
+        ("%%submarine --memory lots\n1", "lots"),
+        ("%%submarine --gpus 64\n1", "2"),
+        ("%%submarine --cluster nowhere\n1", "nowhere"),
+        ("%%submarine --docker_image x\n1", "docker_image"),
+        ("%%submarine\nnot_defined_anywhere()", "not_defined_anywhere"),
+        ("%%submarine\ndef (:", "line 2"),
+        ("%%submarine\n", "nothing to run"),
+        ("%%submarine\n# a comment", "nothing to run"),
+        ("lock = __import__('threading').Lock()\n%submarine use nowhere", "nowhere"),
+        ("%submarine job lits", "mean list"),
+        ("%submarine job show no-such-job", "no-such-job"),
+        ("%submarine job logs ../../etc/passwd", "passwd"),
+        ("%submarine config show", "terminal"),
+        ("%%submarine.python a b\n1", "TITLE.py"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_words(kernel, cell, said):
+    before = kernel.value("len(get_ipython().run_line_magic('submarine', 'job list --all'))")
+    ran = kernel.run(cell)
+    assert ran.reply["status"] == "error"
+    text = ran.error
+    assert said in text
+    assert "Traceback" not in text
+    after = kernel.value("len(get_ipython().run_line_magic('submarine', 'job list --all'))")
+    assert before == after
+
+
+def test_help_is_shown(kernel):
+    assert "--gpus" in kernel.run("%%submarine --help\n").text
+    assert "job attach" in kernel.run("%submarine help").text
+    assert "--timeout" in kernel.run("%submarine job wait --help").text
+    assert "job list" in kernel.run("%submarine").text
+
+
+def test_jobs_are_looked_after(kernel):
+    kernel.run("%%submarine --detach --name cared\ntrain(2)")
+    assert kernel.run("%submarine job wait cared --timeout 60").reply["status"] == "ok"
+    assert "cared" in kernel.run("%submarine job list").value
+    assert "cared: succeeded" in kernel.run("%submarine job show cared").text
+    assert kernel.run("%submarine job logs cared").stream("stdout") == "epoch 0\nepoch 1\n"
+    assert kernel.run("%submarine job logs cared --offset 8").stream("stdout") == "epoch 1\n"
+    assert kernel.run("%submarine job logs cared --stderr").stream("stdout") == ""
+    assert kernel.run("%submarine gpus").value.count("free") == 2
+    assert "setting grace" in kernel.run("%submarine doctor").value
+    assert "was over already" in kernel.run("%submarine job kill cared").stream("stderr")
+    assert kernel.run("%submarine use local").reply["status"] == "ok"
+
+
+def test_attaching_shows_the_log_from_its_first_byte_and_brings_the_result(kernel):
+    kernel.run("%%submarine --detach --name again\nlater = train(2)")
+    ran = kernel.run("%submarine job attach again")
+    assert ran.stream("stdout") == "epoch 0\nepoch 1\n"
+    assert ran.value == "{'epochs': 2}"
+    assert kernel.value("later") == "{'epochs': 2}"
+
+
+def test_waiting_gives_up_and_a_job_is_killed(kernel):
+    kernel.run("%%submarine --detach --name sleeper --gpus 0\nimport time\ntime.sleep(600)")
+    ran = kernel.run("%submarine job wait sleeper --timeout 0.1")
+    assert "not over" in ran.error
+    kernel.run("%submarine job kill sleeper")
+    kernel.run("%submarine job wait sleeper --timeout 60")
+    assert "JobCancelledError" in kernel.run("%submarine job attach sleeper").error
+
+
+def test_the_magics_can_be_unloaded_and_loaded_again(kernel):
+    assert kernel.run("%unload_ext submarine_magics").reply["status"] == "ok"
+    ran = kernel.run("%submarine help")
+    assert "UsageError" in ran.stream("stderr") + ran.text
+    assert kernel.run("%load_ext submarine_magics").reply["status"] == "ok"
+    assert kernel.run("%%submarine\ntrain(1)").value == "{'epochs': 1}"
+
+
+def complete(kernel, line):
+    reply = kernel.client.complete(line, len(line), reply=True, timeout=60)
+    content = reply["content"]
+    return [line[: content["cursor_start"]] + match for match in content["matches"]]
+
+
+def test_tab_completes_verbs_options_and_jobs(kernel):
+    kernel.run("%%submarine --name completed\n1")
+    assert "%submarine job attach" in complete(kernel, "%submarine job at")
+    assert "%%submarine --gpus" in complete(kernel, "%%submarine --gp")
+    assert "%%submarine --gpus 1 --name" in complete(kernel, "%%submarine --gpus 1 --na")
+    assert "%submarine job show completed" in complete(kernel, "%submarine job show compl")
+    job_id = kernel.value("get_ipython().run_line_magic('submarine', 'job list')[0].id")[1:-1]
+    assert f"%submarine job kill {job_id}" in complete(kernel, f"%submarine job kill {job_id[:8]}")
+    assert "%submarine use local" in complete(kernel, "%submarine use lo")
+
+
+def test_the_script_is_that_of_the_last_job(kernel):
+    kernel.run("%%submarine\ntrain(5)")
+    assert "train(5)" in kernel.run("%submarine script").value
