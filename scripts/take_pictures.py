@@ -42,10 +42,12 @@ CELLS = [
     """,
 ]
 
+# Nothing that marks the active cell.
 QUIET = """
 .jp-Collapser { visibility: hidden }
-.jp-Cell { border-color: transparent !important; box-shadow: none !important; outline: none !important }
-"""  # nothing that marks the active cell
+.jp-Cell { border-color: transparent !important; outline: none !important }
+.jp-Cell { box-shadow: none !important }
+"""
 
 
 def take_cell(browser: Browser, lab: Lab, target: Path, theme: str) -> None:

@@ -61,6 +61,7 @@ class CellView(Renderer):
     def leave(self) -> None:
         """Show the last of the text that came; the job may go on."""
         self._output.flush()
+        self._card.leave()
 
 
 def cell_output(job: Job) -> CellOutput:
