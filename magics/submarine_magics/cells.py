@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.bundle import Cell
 from submarine_engine.errors import CellSyntaxError
 
-from submarine_magics.failures import NOWHERE, check, failed_at, running_at
+from submarine_magics.failures import NOWHERE, Place, check, failed_at, running_at
 from submarine_magics.ran_files import ran_files
 from submarine_magics.translate import Translation, translate
 
@@ -25,7 +26,8 @@ class _Run:
     id: str | None
     file: str | None = None
     compiled: str | None = None
-    failed: tuple[int, bool] | None = None  # line, and whether it is one of a magic's body
+    failed: Place | None = None
+    shown: object = None  # the last error that the shell had shown before
     inner: _Run | None = None  # a cell magic's body that ran as a cell of its own
     cell: Cell | None = None
 
@@ -152,6 +154,7 @@ class CellLog:
     def _before(self, info: Any) -> None:  # noqa: ANN401 - IPython's ExecutionInfo
         number = self._next_number() if info.store_history else None
         run = _Run(info.raw_cell, number, getattr(info, "cell_id", None))
+        run.shown = getattr(sys, "last_value", None)
         if self._running:
             self._nest(run)
         elif number is None:
@@ -183,6 +186,8 @@ class CellLog:
             return
         if result.error_in_exec is not None:
             run.failed = failed_at(result.error_in_exec)
+        else:
+            run.failed = _swallowed(run)
         if self._running and self._running[-1].inner is run:
             return
         run.compiled = self._compiled(run, info)
@@ -217,16 +222,32 @@ def _as_cell(run: _Run, translation: Translation, shift: int) -> Cell:
     )
 
 
+def _swallowed(run: _Run) -> Place | None:
+    """Return where the body of a cell magic raised, which has only shown the error.
+
+    ``%%time`` does so in IPython 8.
+    """
+    error = getattr(sys, "last_value", None)
+    if error is run.shown or not isinstance(error, BaseException):
+        return None
+    if not run.raw.lstrip().startswith("%%"):
+        return None
+    place = failed_at(error)
+    return place if place[1] else None
+
+
 def _executed(run: _Run, translation: Translation) -> int | None:
     """Return how many lines of the cell took effect; None for all of them."""
     failed, numbers = run.failed, translation.numbers
     if failed is None and run.inner is not None and run.inner.failed is not None:
-        failed = run.inner.failed[0], True
+        failed = 1, run.inner.failed[0]
     if failed is None:
         return None
     line, in_body = failed
-    if translation.magic and not in_body:
-        return 0  # the magic itself failed
+    if translation.magic:
+        if not in_body:
+            return 0  # the magic itself failed
+        line = in_body
     if numbers and line <= len(numbers):
         line = numbers[line - 1]
     return line - 1

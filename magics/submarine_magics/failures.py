@@ -10,19 +10,22 @@ from types import CodeType
 from submarine_engine.bundle import Cell
 from submarine_engine.errors import CellSyntaxError
 
-NOWHERE = (0, False)
+Place = tuple[int, int]
+"""A line of a cell, and below a cell magic around it the line of the magic's body, else 0."""
+
+NOWHERE: Place = (0, 0)
 """The place in a cell where there is no cell."""
 
 
-def failed_at(error: BaseException) -> tuple[int, bool]:
-    """Return the line at which a cell raised, and whether it is one of its cell magic's body."""
+def failed_at(error: BaseException) -> Place:
+    """Return where a cell raised."""
     trace = traceback.walk_tb(error.__traceback__)
-    line, in_body = _line_of_cell((frame.f_code, line) for frame, line in trace)
-    return line or 1, in_body
+    line, body = _place((frame.f_code, line) for frame, line in trace)
+    return line or 1, body
 
 
-def running_at(namespace: Mapping[str, object]) -> tuple[int, bool]:
-    """Return the line to which the cell that runs now has come, as `failed_at` does.
+def running_at(namespace: Mapping[str, object]) -> Place:
+    """Return the place to which the cell that runs now has come.
 
     Parameters
     ----------
@@ -31,22 +34,22 @@ def running_at(namespace: Mapping[str, object]) -> tuple[int, bool]:
 
     Returns
     -------
-    tuple
+    Place
         `NOWHERE` where no cell runs.
     """
     stack = reversed(list(traceback.walk_stack(None)))
-    return _line_of_cell((f.f_code, line) for f, line in stack if f.f_globals is namespace)
+    return _place((f.f_code, line) for f, line in stack if f.f_globals is namespace)
 
 
-def _line_of_cell(places: Iterable[tuple[CodeType, int]]) -> tuple[int, bool]:
+def _place(places: Iterable[tuple[CodeType, int]]) -> Place:
     """Look at places from the outermost to the innermost."""
     found = 0
     for code, line in places:
         if code.co_name == "<module>" or code.co_name.startswith("<cell line"):
             if code.co_filename.startswith(("<timed", "<magic", "<string")):
-                return line, True
+                return found, line
             found = found or line
-    return found, False
+    return found, 0
 
 
 def check(cell: Cell) -> None:

@@ -100,7 +100,10 @@ def test_hash_seeds_of_two_processes_do_not_show():
     )
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, stdout=-1, check=True
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=-1,
+            check=True,
         ).stdout
         for seed in ("1", "2", "3")
     }

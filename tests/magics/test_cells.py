@@ -102,7 +102,8 @@ def test_cells_that_did_not_parse_took_no_effect(log, run):
         ("%%capture\nx = 1\n1/0", 2),
         ("%%time\nx = (", 0),
         ("%%no_such_magic\nx = 1", 0),
-        ("%time x = 1/0", 0),
+        ("%%time\nx = 1\nif x:\n    1/0", 3),
+        ("x = 1\n%prun 1/0\ny = 1", 1),
     ],
 )
 def test_what_stood_above_the_line_that_raised_took_effect(log, run, raw, executed):
