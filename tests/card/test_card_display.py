@@ -62,6 +62,14 @@ CELLS = {
         card.close(job.wait(60))
         print(took)
     """,
+    "flooded": """
+        from submarine_magics import pace
+        from submarine_magics.card import display
+        display._AGAIN_AFTER = 0.05
+        pace.shared.take(900_000)
+        watch(submit('1'))
+        [each.join() for each in threading.enumerate() if isinstance(each, threading.Timer)]
+    """,
     "left": """
         job = submit('import time; time.sleep(600)')
         card = JobCard(job, blocking=True)
@@ -163,6 +171,15 @@ def test_many_changes_are_few_messages_and_the_last_one_arrives(ran):
     assert updates[-1]["tree"][1]["data-state"] == "cancelled"
     assert updates[-1]["blocking"] is False
     assert ran["busy"].card[JOB]["state"] == "cancelled"
+
+
+def test_after_a_flood_the_last_state_is_sent_again(ran):
+    def last_words(cell):
+        updates = ran[cell].sent("update_display_data")
+        return [content["data"][JOB]["state"] for content in updates]
+
+    assert last_words("succeeds") == ["succeeded"]
+    assert last_words("flooded") == ["succeeded", "succeeded"]
 
 
 def test_a_card_that_was_left_says_how_to_see_on(ran):
