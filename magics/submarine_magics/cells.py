@@ -10,7 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.bundle import Cell
 from submarine_engine.errors import CellSyntaxError
 
-from submarine_magics.failures import NOWHERE, Place, check, failed_at, running_at
+from submarine_magics.failures import NOWHERE, Place, check, failed_at, running_at, swallowed_at
 from submarine_magics.ran_files import ran_files
 from submarine_magics.translate import Translation, translate
 
@@ -187,7 +187,7 @@ class CellLog:
         if result.error_in_exec is not None:
             run.failed = failed_at(result.error_in_exec)
         else:
-            run.failed = _swallowed(run)
+            run.failed = swallowed_at(run.raw, run.shown)
         if self._running and self._running[-1].inner is run:
             return
         run.compiled = self._compiled(run, info)
@@ -220,20 +220,6 @@ def _as_cell(run: _Run, translation: Translation, shift: int) -> Cell:
         file=run.file,
         imports=translation.imports,
     )
-
-
-def _swallowed(run: _Run) -> Place | None:
-    """Return where the body of a cell magic raised, which has only shown the error.
-
-    ``%%time`` does so in IPython 8.
-    """
-    error = getattr(sys, "last_value", None)
-    if error is run.shown or not isinstance(error, BaseException):
-        return None
-    if not run.raw.lstrip().startswith("%%"):
-        return None
-    place = failed_at(error)
-    return place if place[1] else None
 
 
 def _executed(run: _Run, translation: Translation) -> int | None:

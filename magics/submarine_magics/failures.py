@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Mapping
@@ -22,6 +23,23 @@ def failed_at(error: BaseException) -> Place:
     trace = traceback.walk_tb(error.__traceback__)
     line, body = _place((frame.f_code, line) for frame, line in trace)
     return line or 1, body
+
+
+def swallowed_at(raw: str, before: object) -> Place | None:
+    """Return where the body of a cell magic raised that only showed the error, as IPython 8 does.
+
+    Parameters
+    ----------
+    raw
+        The cell as typed.
+    before
+        ``sys.last_value`` as it was before the cell ran.
+    """
+    error = getattr(sys, "last_value", None)
+    if error is before or not isinstance(error, BaseException) or not raw.lstrip().startswith("%%"):
+        return None
+    place = failed_at(error)
+    return place if place[1] else None
 
 
 def running_at(namespace: Mapping[str, object]) -> Place:
