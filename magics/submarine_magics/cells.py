@@ -8,9 +8,10 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.bundle import Cell
+from submarine_engine.bundle.maincell import check_syntax
 from submarine_engine.errors import CellSyntaxError
 
-from submarine_magics.failures import NOWHERE, Place, check, failed_at, running_at, swallowed_at
+from submarine_magics.failures import NOWHERE, Place, failed_at, running_at, swallowed_at
 from submarine_magics.ran_files import ran_files
 from submarine_magics.translate import Translation, translate
 
@@ -108,7 +109,7 @@ class CellLog:
                 where=f"{cell.label}, line {problem.line + shift}",
                 fix=problem.fix,
             )
-        check(cell)
+        check_syntax(cell)
         return cell
 
     def _whole(self, raw: str) -> _Run | None:

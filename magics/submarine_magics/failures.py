@@ -1,15 +1,11 @@
-"""Cells that raised, and cells that do not compile."""
+"""How far a cell came that raised, or that runs now."""
 
 from __future__ import annotations
 
 import sys
 import traceback
-import warnings
 from collections.abc import Iterable, Mapping
 from types import CodeType
-
-from submarine_engine.bundle import Cell
-from submarine_engine.errors import CellSyntaxError
 
 Place = tuple[int, int]
 """A line of a cell, and below a cell magic around it the line of the magic's body, else 0."""
@@ -68,29 +64,3 @@ def _place(places: Iterable[tuple[CodeType, int]]) -> Place:
                 return found, line
             found = found or line
     return found, 0
-
-
-def check(cell: Cell) -> None:
-    """Refuse a cell that cannot be code of a script.
-
-    Raises
-    ------
-    CellSyntaxError
-        It does not compile; also for what only a notebook allows, like ``await`` at its top level.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            compile(cell.source, cell.label, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        fix = "correct the cell"
-        if "await" in (error.msg or "") or "async" in (error.msg or ""):
-            fix = "a script cannot await at its top level: write asyncio.run(…)"
-        text = f": {error.text.strip()}" if error.text else ""
-        raise CellSyntaxError(
-            f"{error.msg}{text}", where=f"{cell.label}, line {error.lineno or 1}", fix=fix
-        ) from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise CellSyntaxError(
-            f"the cell cannot be compiled: {error}", where=cell.label, fix="correct the cell"
-        ) from None

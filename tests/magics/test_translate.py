@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 from IPython.core.interactiveshell import InteractiveShell
+from submarine_engine.bundle import Cell, build
 from submarine_magics.shell_lines import expanded
 from submarine_magics.translate import translate
 
@@ -73,6 +74,17 @@ def test_a_line_reads_as_a_person_would_write_it(raw, python):
 def test_imports_that_the_lines_need_are_told():
     assert translate("!ls\n%env A=B\n%time !ls").imports == ("import subprocess", "import os")
     assert translate("x = 1").imports == ()
+
+
+def test_a_script_imports_what_its_lines_need():
+    raw = {1: "def show(x):\n    !echo {x}", 2: "%cd data\nshow(1)"}
+    cells = []
+    for number, text in raw.items():
+        found = translate(text)
+        cells.append(Cell(number=number, source=found.source, raw=text, imports=found.imports))
+    script = build(cells[1], cells[:1], {"show": print}).script
+    assert "# %% Imports\nimport os\nimport subprocess\n\n\n# %% In [1]\n" in script
+    assert '    os.chdir("data")\n' in script
 
 
 CELL = """
