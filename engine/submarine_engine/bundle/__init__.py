@@ -1,6 +1,7 @@
 """Cells to one training script: what was executed becomes what a person would have written."""
 
 from submarine_engine.bundle.build import build
+from submarine_engine.bundle.call import build_call
 from submarine_engine.bundle.model import (
     Bundle,
     CapturedValue,
@@ -22,5 +23,6 @@ __all__ = [
     "Part",
     "PartBook",
     "build",
+    "build_call",
     "build_parts",
 ]

@@ -17,7 +17,7 @@ from submarine_engine.bundle.modules import travelling_modules
 from submarine_engine.bundle.needs import Needs, NeedsSourceError
 from submarine_engine.bundle.origins import Origins
 from submarine_engine.bundle.plan import Plan, plan
-from submarine_engine.bundle.script import Script
+from submarine_engine.bundle.script import IPYTHON_SYNTAX, Script
 from submarine_engine.errors import UndefinedNameError
 
 ENTRY = "script.py"
@@ -87,7 +87,7 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
 def _of_translation(cells: Sequence[Cell]) -> list[Cell]:
     """Return a first cell with the imports that IPython's syntax needs as plain Python."""
     lines = sorted({line for cell in cells for line in cell.imports})
-    return [Cell(number=None, source="\n".join(lines), file="IPython syntax")] if lines else []
+    return [Cell(number=None, source="\n".join(lines), file=IPYTHON_SYNTAX)] if lines else []
 
 
 def _plan(

@@ -109,7 +109,9 @@ class _Composer:
             between = self.executed.parsed(above[0]).lines[upper.last : lines[0][0] - 1]
             if above[1] + 1 == position[1] and not any(line.strip() for line in between):
                 return 2 if _apart(upper, lower) else min(2, len(between))
-        return 2 if upper.compound or lower.compound else 0
+        if upper.compound or lower.compound:
+            return 2
+        return 1 if isinstance(upper.node, ast.Expr) else 0
 
     def value(self, item: Load | str) -> None:
         begun = self.script.section(VALUES)
@@ -131,7 +133,8 @@ class _Composer:
         for index in range(self.main.leading):
             node = self.main.parsed.statements[index].node
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                found += self.main.comments(index)
+                comments = self.main.comments(index)
+                found += [line for line in comments if line[1].strip()]
         return found
 
     def begin_main(self, lead: Lines) -> None:

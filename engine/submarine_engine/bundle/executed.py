@@ -116,12 +116,15 @@ class Executed:
     def additions(self, name: str, after: Position) -> Iterator[Position]:
         """Yield the statements that add to what `name` means: ``Net.forward = forward``.
 
-        Those are assignments to its attributes and items, ``setattr``, and what it registers.
+        Those are assignments to its attributes and items, ``setattr``, and what it registers; until
+        the name is bound anew.
         """
+        newer = [place for place in self.bindings(name) if place > after]
+        until = min(newer, default=(len(self.cells), 0))
         for index in self._cells_with(name):
-            if index >= after[0] and may_add(self._sources[index], name):
+            if after[0] <= index <= until[0] and may_add(self._sources[index], name):
                 for position, statement in self.effective(index):
-                    if position > after and _adds_to(statement.node, name):
+                    if after < position < until and _adds_to(statement.node, name):
                         yield position
 
     def _cells_with(self, text: str) -> list[int]:

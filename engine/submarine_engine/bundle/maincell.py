@@ -6,6 +6,7 @@ import ast
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 
 from submarine_engine.bundle.bindings import FUNCTIONS
 from submarine_engine.bundle.constants import assigned_names, is_constant
@@ -81,10 +82,13 @@ class MainCell:
         return head + single_spaced(shifted(lines, _INDENT, fixed), fixed)
 
     def comments(self, index: int) -> Lines:
-        """Return all the comments between a leading statement and the one before it."""
+        """Return all the comments between a leading statement and the one before it.
+
+        Empty lines between them and the statement are kept.
+        """
         statement = self.parsed.statements[index]
         first = self.parsed.statements[index - 1].last + 1 if index else 1
-        return _stripped(self.parsed.numbered(first, statement.first - 1))
+        return _from_first(self.parsed.numbered(first, statement.first - 1))
 
 
 def take_apart(cell: Cell) -> MainCell:
@@ -106,7 +110,8 @@ def take_apart(cell: Cell) -> MainCell:
     leading = 0
     for index, statement in enumerate(parsed.statements):
         definition = isinstance(statement.node, _DEFINITIONS)
-        if not (definition or _is_constant(statement)) or statement.guarded or not statement.alone:
+        leads = definition or _is_constant(statement) or _is_text(statement)
+        if not leads or statement.guarded or not statement.alone:
             break
         leading = index + 1 if definition else leading
     return MainCell(cell, parsed, leading)
@@ -155,7 +160,17 @@ def _is_constant(statement: Statement) -> bool:
     return bool(names) and all(is_constant(statement.node, name) for name in names or ())
 
 
+def _is_text(statement: Statement) -> bool:
+    """Return whether it is a bare string, such as a docstring for the cell."""
+    value = statement.node.value if isinstance(statement.node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
 def _stripped(lines: Lines) -> Lines:
     """Return `lines` without empty ones at both ends."""
-    full = [index for index, (_, line) in enumerate(lines) if line.strip()]
-    return lines[full[0] : full[-1] + 1] if full else []
+    return _from_first(_from_first(lines)[::-1])[::-1]
+
+
+def _from_first(lines: Lines) -> Lines:
+    """Return `lines` from the first that is not empty."""
+    return list(dropwhile(lambda line: not line[1].strip(), lines))

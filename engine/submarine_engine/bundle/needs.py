@@ -76,6 +76,8 @@ class Needs:
     ----------
     sources
         Statements, with the place of each in the order of execution.
+    additions
+        The statements that add to what each statement defines; they are `sources` as well.
     kept
         Values by name.
     refers
@@ -95,6 +97,7 @@ class Needs:
         self.origins, self.capture, self.lazy = origins, capture, lazy
         self.main, self.cell = main, cell
         self.sources: dict[Position, Position] = {}
+        self.additions: dict[Position, list[Position]] = {}
         self.kept: dict[str, Kept] = {}
         self.refers: dict[str, frozenset[str]] = {}
         self.imports: dict[str, dict[object, Imported]] = {}
@@ -212,10 +215,11 @@ class Needs:
                 if name not in use.bound:
                     place = Place(cell, use.line)
                     self._want(name, _NOTHING, place, hard=use.hard, at=position)
-        for name in statement.binds:
-            if executed.last(name) == position:
-                for addition in executed.additions(name, position):
-                    self._enter(addition, addition, free)
+        self.additions[position] = [
+            addition for name in statement.binds for addition in executed.additions(name, position)
+        ]
+        for addition in self.additions[position]:
+            self._enter(addition, addition, free)
 
     def _keep(self, want: _Want, kept: Kept) -> None:
         name = want.name

@@ -187,10 +187,10 @@ class Origins:
             return position
         said = self._said(position)
         for place in self.executed.bindings(name):
+            if self._said(place) != said or any(self.executed.additions(name, place)):
+                break
             if place == position:
                 return latest
-            if self._said(place) != said:
-                break
         return position
 
     def _said(self, position: Position) -> tuple[str, ...]:

@@ -75,6 +75,9 @@ class _Graph:
             for name, use in self.needs.reads(node).now.items():
                 if name not in use.bound:
                     found.update(self._providers(name, node))
+            for other in [other for other in found if not isinstance(other, str)]:
+                added = self.needs.additions.get(other, ())
+                found.update(addition for addition in added if addition < node)
         return found - {node}
 
     def _later(self, node: Node) -> set[Node]:
@@ -202,9 +205,9 @@ def _refuse_circle(graph: _Graph, name: str) -> None:
     needs = graph.needs
     if name in needs.refers[name]:
         raise CannotTravelError(
-            f"`{name}` is {type_name(needs.kept[name].value)} that was made by a call",
+            f"the source of `{name}` ({type_name(needs.kept[name].value)}) is in no cell that ran",
             where=needs.kept[name].cell,
-            fix="make it with a plain assignment or a `class` or `def` statement",
+            fix="define it with `def`, `class` or a plain assignment, in a cell or in a module",
         )
     before = reachable(graph.now[name], lambda node: graph.now[node])
     if any(name in graph.wishes(node) for node in before):

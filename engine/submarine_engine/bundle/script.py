@@ -8,6 +8,12 @@ from itertools import groupby
 from submarine_engine.bundle.model import Cell, LineSpan
 from submarine_engine.bundle.text import Lines
 
+THE_CALL = "the call"
+IPYTHON_SYNTAX = "IPython syntax"
+"""What stands in place of a file's name for cells that nobody typed."""
+
+_NOT_TYPED = (THE_CALL, IPYTHON_SYNTAX)
+
 
 class Script:
     """A script that grows line by line, and knows where each line came from."""
@@ -49,7 +55,7 @@ class Script:
         taken = [
             (line, cell, number)
             for line, (_, cell, number) in enumerate(self._lines, 1)
-            if cell is not None
+            if cell is not None and cell.file not in _NOT_TYPED
         ]
         runs = groupby(taken, lambda entry: (id(entry[1]), entry[0] - entry[2]))
         return tuple(_span(self.entry, list(run)) for _, run in runs)
