@@ -13,7 +13,8 @@ from submarine_engine.errors import CellSyntaxError
 
 from submarine_magics.failures import NOWHERE, Place, failed_at, running_at, swallowed_at
 from submarine_magics.ran_files import ran_files
-from submarine_magics.translate import Translation, translate
+from submarine_magics.translate import translate
+from submarine_magics.translation import Translation
 
 _NO_CELL = "code run without a cell"
 

@@ -1,0 +1,196 @@
+"""What cannot travel is refused with its place in the value, its cell and the way out."""
+
+import multiprocessing
+import queue
+import socket
+import sqlite3
+import sys
+import threading
+import types
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from submarine_engine.bundle.capture import Capture
+from submarine_engine.errors import CannotTravelError
+
+
+def captured(**values):
+    capture = Capture()
+    for name, value in values.items():
+        capture.add(name, value, "In [3]")
+    return capture.finish()
+
+
+def refusal(**values):
+    with pytest.raises(CannotTravelError) as caught:
+        captured(**values)
+    return caught.value
+
+
+@pytest.fixture
+def main(monkeypatch):
+    """Stand in for the notebook's ``__main__``."""
+    module = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", module)
+
+    def run(source):
+        exec(source, vars(module))  # noqa: S102 - as a cell
+        return module
+
+    return run
+
+
+def test_an_object_of_a_class_that_was_run_again_is_refused(main):
+    module = main("class Net: pass\nnet = [Net()]")
+    main("class Net: pass")
+    error = refusal(nets=module.net)
+    assert "`nets[0]` was made by Net, which was defined anew since" in str(error)
+    assert error.fix == "run the cell that makes it again"
+    del module.Net
+    assert "which was deleted since" in str(refusal(nets=module.net))
+
+
+class Handle:
+    __slots__ = ("handle",)
+
+    def __init__(self, handle):
+        self.handle = handle
+
+
+def generator():
+    yield 1
+
+
+async def coroutine():
+    pass
+
+
+class Refusing:
+    def __reduce__(self):
+        raise ValueError("I stay here")
+
+
+class UnspeakableError(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+class Silent:
+    def __getstate__(self):
+        raise UnspeakableError
+
+
+class TwoArgumentsError(Exception):
+    def __init__(self, one, two):
+        super().__init__(f"{one} {two}")
+
+
+def test_open_things_are_refused_with_path_cell_and_way_out(tmp_path):
+    with (tmp_path / "log").open("w") as file, socket.socket() as connection:
+        error = refusal(config={"runs": [{"log": file}]})
+        assert error.what.startswith('`config["runs"][0]["log"]` is an open file')
+        assert error.where == "In [3]"
+        assert "open it inside the job" in error.fix
+        assert "`net.handle` is an open socket" in str(refusal(net=Handle(connection)))
+        assert "`file` is an open file" in str(refusal(file=file))
+    database = sqlite3.connect(":memory:")
+    assert "`db[1]` is a database connection" in str(refusal(db=(1, database)))
+    database.close()
+
+
+def local_function(number):
+    def inner():
+        return number
+
+    return inner
+
+
+def local_class():
+    class Inner:
+        pass
+
+    return Inner
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (threading.Lock, "a lock"),
+        (threading.RLock, "a lock"),
+        (threading.Event, "a lock or another"),
+        (threading.Thread, "a thread"),
+        (queue.Queue, "a queue"),
+        (queue.SimpleQueue, "a queue"),
+        (multiprocessing.Lock, "a tool of other processes"),
+        (ThreadPoolExecutor, "a pool of threads"),
+        (generator, "a generator"),
+        (lambda: sys, "a module"),
+        (lambda: lambda: 1, "a lambda"),
+        (lambda: local_function(1), "defined inside a function"),
+        (local_class(), "defined inside a function"),
+        (sys._getframe, "a stack frame"),
+        (lambda: memoryview(b"abc"), "a view on memory"),
+    ],
+)
+def test_live_things_are_refused_by_what_they_are(make, words):
+    error = refusal(things=[make()])
+    assert error.what.startswith(f"`things[0]` is {words}")
+    assert error.fix
+
+
+def test_a_coroutine_is_refused():
+    waiting = coroutine()
+    assert "`waiting` is a coroutine" in str(refusal(waiting=waiting))
+    waiting.close()
+
+
+def test_the_shell_is_refused():
+    shell = InteractiveShell()
+    assert "`holder.handle` is the notebook's own shell" in str(refusal(holder=Handle(shell)))
+
+
+class Device:
+    platform = "gpu"
+
+
+def foreign(module, **attributes):
+    """Return an object of a class of another module, as a framework that is not here has it."""
+    kind = type("Tensor", (), {"__module__": module, **attributes})
+    return kind()
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        foreign("torch", is_cuda=True, device=types.SimpleNamespace(type="cuda")),
+        foreign("torch.nn.parameter", is_cuda=False, device=types.SimpleNamespace(type="mps")),
+        foreign("jaxlib._jax", devices=lambda _: {Device()}),
+        foreign("tensorflow.python", device="/job:localhost/replica:0/task:0/device:GPU:0"),
+        foreign("cupy", __cuda_array_interface__={}),
+    ],
+    ids=lambda tensor: type(tensor).__module__,
+)
+def test_arrays_on_a_gpu_are_refused(tensor):
+    error = refusal(state={"weights": tensor})
+    assert '`state["weights"]` is an array on a device' in error.what
+    assert ".cpu()" in error.fix
+
+
+def test_objects_that_refuse_are_quoted():
+    assert "`objects[1]` (Refusing) cannot be pickled: ValueError: I stay here" in str(
+        refusal(objects=[1, Refusing()])
+    ).replace(f"{__name__}.", "")
+    assert "UnspeakableError: (its message cannot be shown)" in str(refusal(silent=Silent()))
+
+
+def test_what_cannot_be_unpacked_is_refused():
+    error = refusal(failure=TwoArgumentsError(1, 2))
+    assert "can be packed but not unpacked again: TypeError" in error.what
+
+
+def test_endless_nesting_is_refused():
+    nested = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert "nested too deeply" in str(refusal(nested=nested))
