@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
+import re
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -18,6 +21,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 LIMIT = 300
+USUAL_HOME = "~/.local/share/submarine"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -58,19 +62,38 @@ def run(path: Path) -> nbformat.NotebookNode:
         resources={"metadata": {"path": str(path.parent)}},
         record_timing=False,
         store_widget_state=False,
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
         on_cell_start=show_source,
         on_cell_executed=show_results,
     ).execute()
     return notebook
 
 
+def declare_gpus() -> None:
+    """Let the queue and the ledger have something to count on a machine without GPUs."""
+    if shutil.which("nvidia-smi") is None and "SUBMARINE_LOCAL_GPUS" not in os.environ:
+        os.environ["SUBMARINE_LOCAL_GPUS"] = "2"
+        print(
+            "No NVIDIA GPU here: SUBMARINE_LOCAL_GPUS=2 declares two, for the queue to share out."
+        )
+
+
 def save(notebook: nbformat.NotebookNode, path: Path) -> None:
-    """Write the notebook with the outputs that can be shown without its kernel."""
+    """Write the notebook with the outputs that can be shown without its kernel.
+
+    The names of this machine and of the passing folder of jobs are nobody's business.
+    """
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET, None)
     notebook.metadata.pop("language_info", None)
-    nbformat.write(notebook, path)
+    host = platform.node()
+    text = nbformat.writes(notebook).replace(os.environ["SUBMARINE_HOME"], USUAL_HOME)
+    spare = " " * max(0, len("localhost") - len(host))  # so that tables stay straight
+    text = re.sub(rf"(?<=  ){re.escape(host)}{spare}(?=  )", "localhost", text)
+    text = re.sub(rf"(?<= on ){re.escape(host)}(?=:)", "localhost", text)
+    text = text.replace(f"<td>{host}</td>", "<td>localhost</td>")
+    path.write_text(text + "\n")
 
 
 def main() -> int:
@@ -79,6 +102,7 @@ def main() -> int:
     parser.add_argument("--save", action="store_true", help="keep the outputs in the notebooks")
     parser.add_argument("notebooks", nargs="+", type=Path, metavar="NOTEBOOK")
     options = parser.parse_args()
+    declare_gpus()
     with tempfile.TemporaryDirectory(prefix="submarine-") as home:
         os.environ["SUBMARINE_HOME"] = home
         for path in options.notebooks:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from IPython import get_ipython
+
 from submarine_magics.launching import launch, submit
+from submarine_magics.workbench import bench_of
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -24,3 +27,7 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     from submarine_magics.extension import unload  # noqa: PLC0415 - as above
 
     unload(shell)
+
+
+if (_shell := get_ipython()) is not None:
+    bench_of(_shell)  # listens from now on: not every front end keeps a history of the cells

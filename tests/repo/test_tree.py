@@ -16,7 +16,7 @@ HOSTS = [
     "yarn" + "pkg.com", "crates" + ".io", "proxy.golang" + ".org", "repo1.maven" + ".org",
     "deb.debian" + ".org",
 ]  # fmt: skip
-MACHINE = re.compile(r"(?<![\w.~])/(?:home|Users)/\w+|(?<![\w.~/])/(?:root|work)/\w+")
+MACHINE = re.compile(r"(?<![\w.~])/(?:home|Users)/\w{2,}|(?<![\w.~/])/(?:root|work)/\w+")
 
 
 def committed() -> dict[str, str]:

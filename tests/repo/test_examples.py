@@ -1,0 +1,63 @@
+"""Every example runs as its reader would run it, and gives what it shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.ipynb"))
+
+each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+
+
+def test_there_are_examples():
+    assert {path.stem for path in EXAMPLES} >= {"quickstart", "jax_digits", "parts", "sweep"}
+
+
+@each_example
+def test_it_gives_what_it_shows(example):
+    command = [sys.executable, "-m", "pytest", "--nbval", str(example)]
+    command += ["--nbval-sanitize-with", str(ROOT / "examples/sanitize.cfg")]
+    command += ["--nbval-cell-timeout", "200"]
+    # Not this project's own pytest settings: warnings of nbval and its kernel are theirs.
+    command += ["--config-file", os.devnull, "-p", "no:cacheprovider", "-p", "no:xdist"]
+    done = subprocess.run(
+        command,
+        cwd=example.parent,
+        env={**os.environ, "SUBMARINE_LOCAL_GPUS": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"\d+ passed", done.stdout)
+    assert "skipped" not in done.stdout
+
+
+@each_example
+def test_it_was_run_from_top_to_bottom(example):
+    notebook = nbformat.read(example, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert "widgets" not in notebook.metadata
+
+
+@each_example
+def test_it_tells_nothing_of_the_machine_it_ran_on(example):
+    text = example.read_text()
+    assert not re.search(r"/(?:tmp|home|root|work|Users|var)/\w", text)
+    hosts = re.findall(r"worker-0 on ([^:]+):|declared GPU +(\S+)", text)
+    assert {"".join(host) for host in hosts} <= {"localhost"}
+
+
+@each_example
+def test_it_is_small(example):
+    assert example.stat().st_size < 200_000
