@@ -22,6 +22,8 @@ from submarine_engine.errors import UndefinedNameError
 
 ENTRY = "script.py"
 
+_MOST_HINTS = 3
+
 
 def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     main: Cell,
@@ -119,19 +121,19 @@ def _refuse_missing(needs: Needs, executed: Executed) -> None:
         return
     (first, where), *others = missing.items()
     what = f"`{first}` is not defined"
+    if where.value:
+        what += f", and the value of `{where.value}` was made by it"
     if others:
         listed = ", ".join(f"`{name}` ({place})" for name, place in others)
         what += f", nor {'is' if len(others) == 1 else 'are'} {listed}"
-    near = difflib.get_close_matches(first, needs.origins.known(), n=1)
-    hint = f"did you mean `{near[0]}`? " if near else ""
-    if where.value:
-        what += f", and the value of `{where.value}` was made by it"
+    known = needs.origins.known()
+    near = [difflib.get_close_matches(name, known, n=1) for name in missing]
+    meant = ", ".join(f"`{names[0]}`" for names in near[:_MOST_HINTS] if names)
+    define = "define it in this cell, or in one that was run before"
     raise UndefinedNameError(
         what,
         where=str(where) if where.cell else "",
-        fix=f"{hint}Define it in this cell, or in one that was run before"
-        if not hint
-        else f"{hint}Else define it in this cell, or in one that was run before",
+        fix=f"did you mean {meant}? Else {define}" if meant else define,
     )
 
 

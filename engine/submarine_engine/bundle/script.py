@@ -52,21 +52,24 @@ class Script:
 
     def spans(self) -> tuple[LineSpan, ...]:
         """Return where the lines came from."""
-        taken = [
-            (line, cell, number)
-            for line, (_, cell, number) in enumerate(self._lines, 1)
-            if cell is not None and cell.file not in _NOT_TYPED
-        ]
-        runs = groupby(taken, lambda entry: (id(entry[1]), entry[0] - entry[2]))
-        return tuple(_span(self.entry, list(run)) for _, run in runs)
+        runs = groupby(
+            enumerate(self._lines, 1),
+            lambda entry: (id(entry[1][1]), entry[0] - entry[1][2]),  # one cell, line for line
+        )
+        found = []
+        for _, run in runs:
+            entries = list(run)
+            line, (_, cell, number) = entries[0]
+            if cell is not None and cell.file not in _NOT_TYPED:
+                found.append(_span(self.entry, line, len(entries), cell, number))
+        return tuple(found)
 
 
-def _span(entry: str, run: list[tuple[int, Cell, int]]) -> LineSpan:
-    line, cell, number = run[0]
+def _span(entry: str, line: int, count: int, cell: Cell, number: int) -> LineSpan:
     return LineSpan(
         file=entry,
         line=line,
-        count=len(run),
+        count=count,
         cell=cell.label,
         cell_id=cell.id,
         cell_number=cell.number,
