@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from submarine_engine.job import JobState
@@ -153,6 +153,11 @@ class LogChunk:
     stream: str
     offset: int
     data: bytes
+
+    def after(self, offset: int) -> LogChunk:
+        """Return what lies at `offset` of the log and after it; its data may be empty."""
+        skipped = min(len(self.data), max(0, offset - self.offset))
+        return replace(self, offset=self.offset + skipped, data=self.data[skipped:])
 
 
 EVENTS: Mapping[str, type[Event]] = {

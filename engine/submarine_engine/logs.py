@@ -171,7 +171,7 @@ class _Show:
 
     def take(self, item: Event | LogChunk | None) -> None:
         if isinstance(item, LogChunk):
-            self._gather((item.task, item.stream), item.data[max(0, self._offset - item.offset) :])
+            self._gather((item.task, item.stream), item.after(self._offset).data)
         elif item is not None:
             self.status = apply(self.status, item)
             if self.status.state is not self._shown.state:

@@ -133,6 +133,9 @@ def test_logs_are_byte_exact_and_apart(trained, submarine):
     assert submarine("job", "logs", trained[-5:], "--stderr").stdout == b""
     assert submarine("job", "logs", "train", "--stdout", "--offset", "4").stdout == b"\nthree\n"
     assert submarine("job", "logs", "train", "--offset", "4").stderr == b""
+    past_stderr = submarine("job", "logs", "train", "--offset", "5")
+    assert (past_stderr.returncode, past_stderr.stdout, past_stderr.stderr) == (0, b"three\n", b"")
+    assert submarine("job", "attach", "train", "--offset", "5").returncode == 0
     assert submarine("job", "logs", "train", "--task", "worker-0").stdout == b"one\xff\nthree\n"
     both = submarine("job", "attach", "train", "--offset", "4")
     assert both.stdout == b"\nthree\n"

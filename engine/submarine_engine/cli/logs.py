@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output
@@ -28,21 +27,22 @@ def logs(command: Command, output: Output) -> int:
         )
     streams = [stream for stream in ("stdout", "stderr") if values.get(stream)]
     view = JsonView(output, job.id) if output.json else View(output, job.id)
-    for chunk in _chunks(job, tasks, values):
+    for chunk in _chunks(job, follow=bool(values.get("follow"))):
         if wanted in (None, chunk.task) and (not streams or chunk.stream in streams):
-            view.log(chunk)
+            rest = chunk.after(values.get("offset", 0))
+            if rest.data:
+                view.log(rest)
     return exits.OK
 
 
-def _chunks(job: Job, tasks: list[str], values: Any) -> Iterator[LogChunk]:  # noqa: ANN401 - a mapping
-    offset = values.get("offset", 0)
-    starts = {f"{task}/{stream}": offset for task in tasks for stream in ("stdout", "stderr")}
-    cursor = Cursor(logs=starts if offset else {})
-    if values.get("follow"):
-        for item, _ in job.stream(cursor):
+def _chunks(job: Job, *, follow: bool) -> Iterator[LogChunk]:
+    """Yield what the logs hold now; where `follow`, up to the job's end."""
+    if follow:
+        for item, _ in job.stream():
             if isinstance(item, LogChunk):
                 yield item
         return
+    cursor = Cursor()
     while True:
         batch = job.cluster.read(job.id, cursor)
         yield from (item for item in batch.items if isinstance(item, LogChunk))

@@ -10,7 +10,6 @@ from submarine_engine.cli.output import Output
 from submarine_engine.cli.program import read_program
 from submarine_engine.cli.watch import Interrupts, counted_interrupts, follow, view_of
 from submarine_engine.clusters import open_cluster
-from submarine_engine.clusters.base import Cursor
 from submarine_engine.command.model import Command
 from submarine_engine.command.spec import to_command
 from submarine_engine.config import load_config
@@ -69,8 +68,6 @@ def attach(command: Command, output: Output) -> int:
     """Follow a job from its first byte; Ctrl-C leaves, the job goes on."""
     job = open_job(command.values["job"])
     offset = command.values.get("offset", 0)
-    logs = {f"{t.task}/{s}": offset for t in job.status().tasks for s in ("stdout", "stderr")}
-    cursor = Cursor(logs=logs if offset else {})
     view = view_of(job, str(record_of(job.id).get("spec", {}).get("name", job.id)), output)
 
     def leave() -> bool:
@@ -78,7 +75,7 @@ def attach(command: Command, output: Output) -> int:
         return False
 
     with counted_interrupts() as interrupts:
-        status = follow(job, view, interrupts, leave, cursor)
+        status = follow(job, view, interrupts, leave, offset)
     return exits.INTERRUPTED if status is None else exits.code_of_job(status)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output, clipped, duration, visible
-from submarine_engine.clusters.base import Cursor
 from submarine_engine.events import Event, LogChunk, Moment
 from submarine_engine.future import Job
 from submarine_engine.job import JobState
@@ -147,7 +146,7 @@ def follow(
     view: View,
     interrupts: Interrupts,
     on_interrupt: Callable[[], bool],
-    cursor: Cursor | None = None,
+    offset: int = 0,
 ) -> JobStatus | None:
     """Show a job until it is over.
 
@@ -155,8 +154,8 @@ def follow(
     ----------
     on_interrupt
         Called at the first Ctrl-C; returns whether to go on.
-    cursor
-        Where to begin in the logs; byte 0 where None.
+    offset
+        The first byte of each log to show; a log that is shorter shows nothing.
 
     Returns
     -------
@@ -165,13 +164,13 @@ def follow(
     """
     status, asked = JobStatus(), False
     try:
-        for item, _ in job.stream(cursor, idle=_TICK):
+        for item, _ in job.stream(idle=_TICK):
             if interrupts.pending and not asked:
                 asked = True
                 if not on_interrupt():
                     return None
             if isinstance(item, LogChunk):
-                view.log(item)
+                view.log(item.after(offset))
             elif item is not None:
                 status = apply(status, item)
                 view.event(item, status)
