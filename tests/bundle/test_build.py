@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import subprocess
 import sys
@@ -200,3 +201,40 @@ def test_the_same_input_gives_the_same_bytes_in_every_process(tmp_path):
         for seed in ("0", "1", "2", "3")
     }
     assert len(outputs) == 1
+
+
+def test_what_ipython_puts_among_the_builtins_is_imported(notebook, monkeypatch):
+    from IPython.display import display
+
+    monkeypatch.setattr(builtins, "display", display, raising=False)
+    notebook.namespace["open"] = "IPython's own"
+    notebook.namespace["exit"] = "IPython's own"
+    bundle = notebook.bundle("display('x')\nprint(open.__name__, exit is None)")
+    assert "from IPython.display import display\n" in bundle.script
+    assert "IPython's own" not in bundle.script
+
+
+def test_functions_of_a_main_block_are_moved_out_of_it(notebook):
+    source = '''
+if __name__ == "__main__":
+    TEXT = """a
+  b"""
+
+    def f():
+        """Say it.
+
+        Well.
+        """
+        return """c
+  d""", TEXT
+'''
+    notebook.run(source)
+    bundle = notebook.bundle("print(f())")
+    assert "\ndef f():\n    " in bundle.script
+    assert notebook.result(bundle) == "('c\\n  d', 'a\\n  b')\n"
+
+
+def test_long_sums_are_no_deep_nesting(notebook):
+    notebook.run("x = 1")
+    terms = " + ".join(["x"] * 900)
+    assert notebook.job(f"print({terms})") == "900\n"

@@ -134,3 +134,22 @@ def test_what_the_main_cell_reads_before_it_binds_is_taken_from_the_kernel(noteb
 def test_a_name_that_a_branch_may_bind_is_taken_where_the_kernel_has_it(notebook):
     notebook.run("rate = 0.5")
     assert notebook.job("if not rate:\n    rate = 1\nprint(rate)") == "0.5\n"
+
+
+def test_values_keep_the_class_that_they_have_where_the_main_cell_has_another(notebook):
+    notebook.run("class Net:\n    size = 1\n\nnet = Net()")
+    main = "class Net:\n    size = 2\n\nprint(net.size, Net().size, isinstance(net, Net))"
+    assert notebook.job(main) == "1 2 False\n"
+
+
+def test_the_main_cell_can_build_on_the_class_of_its_name(notebook):
+    notebook.run("class Net:\n    size = 1")
+    assert notebook.job("class Net(Net):\n    more = 2\n\nprint(Net.size, Net.more)") == "1 2\n"
+
+
+def test_values_with_strange_attributes_are_no_functions(notebook):
+    notebook.run(
+        "class Strange:\n    def __getattr__(self, name):\n        raise ValueError(name)\n"
+        "    def __reduce__(self):\n        return Strange, ()\n\nstrange = Strange()"
+    )
+    assert notebook.job("print(type(strange).__name__)") == "Strange\n"

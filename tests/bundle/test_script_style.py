@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import submarine_engine
 from submarine_engine.bundle import Cell, build
 
 
@@ -130,3 +133,21 @@ def test_f_strings_over_several_lines_keep_their_text(notebook):
     notebook.run("x = 3")
     main = "if x:\n    text = f'''\n{x}\n  end'''\nprint(repr(text))"
     assert notebook.job(main) == "'\\n3\\n  end'\n"
+
+
+def test_whatever_is_formatted_stays_formatted(tmp_path):
+    """Whole modules as main cells: this package's own are real code, laid out at 88 columns."""
+    package = Path(submarine_engine.__file__).parent
+    for file in package.rglob("*.py"):
+        name = "_".join(file.relative_to(package).parts)
+        (tmp_path / name).write_text(file.read_text())
+    ruff = [sys.executable, "-m", "ruff", "format", "--isolated", "--no-cache"]
+    subprocess.run([*ruff, "--quiet", "."], cwd=tmp_path, check=True)
+    for file in tmp_path.glob("*.py"):
+        cell = Cell(number=1, source=file.read_text())
+        if cell.source.strip():
+            file.write_text(build(cell, [], {}).script)
+    done = subprocess.run(
+        [*ruff, "--diff", "."], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout

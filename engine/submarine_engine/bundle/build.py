@@ -18,7 +18,7 @@ from submarine_engine.bundle.needs import Needs, NeedsSourceError
 from submarine_engine.bundle.origins import Origins
 from submarine_engine.bundle.plan import Plan, plan
 from submarine_engine.bundle.script import IPYTHON_SYNTAX, Script
-from submarine_engine.errors import UndefinedNameError
+from submarine_engine.errors import BundleError, UndefinedNameError
 
 ENTRY = "script.py"
 
@@ -82,6 +82,10 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
             found = _plan(part, executed, origins, Capture(limit), outputs)
         except NeedsSourceError as need:
             as_source[need.name] = need.refers
+        except RecursionError:
+            raise BundleError(
+                "the code is nested too deeply to be read", where=main.label, fix="simplify it"
+            ) from None
         else:
             return _bundle(found, executed, part, root)
 

@@ -115,4 +115,7 @@ def function_like(value: object) -> bool:
         return bool(value) and all(map(function_like, value))
     if isinstance(value, functools.partial):
         return False
-    return isinstance(getattr(value, "__wrapped__", None), types.FunctionType)
+    try:
+        return isinstance(getattr(value, "__wrapped__", None), types.FunctionType)
+    except Exception:  # noqa: BLE001 - a foreign __getattr__ raises what it likes
+        return False

@@ -86,6 +86,15 @@ class Flow(ast.NodeVisitor):
         elif not isinstance(node.target, ast.Name):
             self.visit(node.target)
 
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        # A sum of 1,000 terms is nested 1,000 deep to the left.
+        right: list[ast.expr] = []
+        left: ast.expr = node
+        while isinstance(left, ast.BinOp):
+            right.append(left.right)
+            left = left.left
+        self.visit_all([left, *reversed(right)])
+
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
         self.visit(node.target)

@@ -180,8 +180,7 @@ class Needs:
                 variants[origin.meaning] = origin
         elif isinstance(origin, Defined):
             self._enter(origin.position, origin.bound, want.free)
-            for name in sorted(self.origins.as_source.get(want.name, ())):
-                self._want(name, _NOTHING, Place(value=want.name), hard=True)
+            self._want_referred(want.name, self.origins.as_source.get(want.name, _NOTHING))
         elif isinstance(origin, Kept):
             self._keep(want, origin)
         elif want.hard and origin is None:
@@ -235,5 +234,9 @@ class Needs:
             return
         self.kept[name] = kept
         self.refers[name] = refers
-        for other in sorted(refers):
-            self._want(other, _NOTHING, Place(value=name), hard=True)
+        self._want_referred(name, refers)
+
+    def _want_referred(self, value: str, refers: frozenset[str]) -> None:
+        """Follow what a value refers to: what the names mean now, before the main cell."""
+        for name in sorted(refers):
+            self._want(name, _NOTHING, Place(value=value), hard=True, at=self.origins.end)

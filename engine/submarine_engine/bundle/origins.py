@@ -76,7 +76,7 @@ class Origins:
     Parameters
     ----------
     executed
-        What was executed; statements of cells from `main` on have not run in this process.
+        What was executed; statements of the cell `main` have not run in this process.
     namespace
         The variables as they are now.
     main
@@ -95,7 +95,7 @@ class Origins:
     ) -> None:
         self.executed = executed
         self._namespace = namespace
-        self._end: Position = (main, 0)
+        self.end: Position = (main, 0)
         self.as_source = as_source
         self._found: dict[tuple[str, Position | None], Origin | None] = {}
 
@@ -120,7 +120,7 @@ class Origins:
         node = self.executed.statement(position).node
         if kind is Kind.IMPORT and isinstance(node, (ast.Import, ast.ImportFrom)):
             return self._imported(name, position, at)
-        if kind in (Kind.IMPORT, Kind.DEFINE) or position >= self._end:
+        if kind in (Kind.IMPORT, Kind.DEFINE) or position >= self.end:
             return Defined(self._latest_alike(name, position), position)
         return self._assigned(name, position)
 
@@ -130,7 +130,7 @@ class Origins:
         """Return how what `position` assigned to `name` travels."""
         node = self.executed.statement(position).node
         literal = is_constant(node, name)
-        newest = self.executed.last(name, self._end)
+        newest = self.executed.last(name, self.end)
         if newest is not None and newest != position:
             if literal or isinstance(getattr(node, "value", None), ast.Lambda):
                 return Defined(self._latest_alike(name, position), position)

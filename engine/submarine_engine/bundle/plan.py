@@ -70,7 +70,7 @@ class _Graph:
         found: set[Node] = set()
         if isinstance(node, str):
             for name in self.needs.refers[node]:
-                found.update(self._providers(name))
+                found.update(self._providers(name, self.needs.origins.end))
         else:
             for name, use in self.needs.reads(node).now.items():
                 if name not in use.bound:
@@ -108,13 +108,16 @@ class _Graph:
                 # Who was defined with the earlier one must not see the later one.
                 self.now[later].update(
                     node
-                    for node in self.needs.sources
+                    for node in self.nodes
                     if node not in nodes and self._uses(node, name, earlier)
                 )
 
-    def _uses(self, position: Position, name: str, provider: Node) -> bool:
-        uses = self.needs.reads(position).now
-        return name in uses and provider in self._providers(name, position)
+    def _uses(self, node: Node, name: str, provider: Node) -> bool:
+        if isinstance(node, str):
+            at, used = self.needs.origins.end, name in self.needs.refers[node]
+        else:
+            at, used = node, name in self.needs.reads(node).now
+        return used and provider in self._providers(name, at)
 
 
 def plan(needs: Needs) -> Plan:
