@@ -156,7 +156,7 @@ if __name__ == "__main__":
     sys.exit(train())
 """
     notebook.namespace.update(SIZE=3)
-    cell = Cell(number=None, source=source, file="/home/user/train.py")
+    cell = Cell(number=None, source=source, file="/somewhere/train.py")
     bundle = build(Cell(number=1, source="print(train())"), [cell], notebook.namespace)
     assert "# %% train.py\n" in bundle.script
     assert "sys" not in bundle.script
@@ -173,7 +173,7 @@ if __name__ == "__main__":
     n = 3
 """
     notebook.namespace.update(n=3)
-    cell = Cell(number=None, source=source, file="/home/user/train.py")
+    cell = Cell(number=None, source=source, file="/somewhere/train.py")
     bundle = build(Cell(number=1, source="print(show())"), [cell], notebook.namespace)
     assert notebook.result(bundle) == "csv3\n"
 

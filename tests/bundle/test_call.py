@@ -189,8 +189,8 @@ if __name__ == "__main__":
     launch(train, 3)
 """
     notebook.run(source, executed=5)
-    cell = Cell(number=None, source=source, file="/home/user/program.py")
+    cell = Cell(number=None, source=source, file="/somewhere/program.py")
     bundle = build_call(notebook.namespace["train"], (3,), {}, [cell], notebook.namespace)
     assert "launch" not in bundle.script
-    assert bundle.manifest.lines[-1].cell == "/home/user/program.py"
+    assert bundle.manifest.lines[-1].cell == "/somewhere/program.py"
     assert notebook.result(bundle) == "6\n"
