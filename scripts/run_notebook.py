@@ -62,6 +62,7 @@ def run(path: Path) -> nbformat.NotebookNode:
         resources={"metadata": {"path": str(path.parent)}},
         record_timing=False,
         store_widget_state=False,
+        coalesce_streams=True,
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
         on_cell_start=show_source,
         on_cell_executed=show_results,
