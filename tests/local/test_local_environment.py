@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from submarine_engine.clusters.local.environment import job_environment
+from submarine_engine.clusters.environment import job_environment
 from submarine_engine.history import TaskPaths
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from submarine_engine.clusters.local import machine
-from submarine_engine.clusters.local.environment import refuse_reserved
+from submarine_engine.clusters import machine
+from submarine_engine.clusters.environment import refuse_reserved
 from submarine_engine.clusters.local.gpus import DECLARATION, Inventory
 from submarine_engine.errors import ResourcesError, SubmissionError, UnsupportedError
 from submarine_engine.job import JobSpec, Resources

@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from submarine_engine.clusters.local import cancelling, locks, machine
-from submarine_engine.clusters.local.environment import gpu_environment
-from submarine_engine.clusters.local.journal import Journal, read_events
+from submarine_engine.clusters import cancelling, locks, machine
+from submarine_engine.clusters.environment import gpu_environment
+from submarine_engine.clusters.journal import Journal, read_events
 from submarine_engine.clusters.local.processes import spawn
 from submarine_engine.events import CancelRequested, Event, Finished, Granted, Released
 from submarine_engine.history import JobPaths, read_json

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from submarine_engine.clusters.local import locks
+from submarine_engine.clusters import locks
 from submarine_engine.history import make_private
 
 _LONGEST_LABEL = 200

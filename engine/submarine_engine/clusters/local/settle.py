@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from submarine_engine.clusters.local import locks, machine
-from submarine_engine.clusters.local.ending import Ending, read_outcome
-from submarine_engine.clusters.local.journal import Journal, read_events
+from submarine_engine.clusters import locks, machine
+from submarine_engine.clusters.ending import Ending, read_outcome
+from submarine_engine.clusters.journal import Journal, read_events
 from submarine_engine.clusters.local.launch import launch_file
 from submarine_engine.clusters.local.processes import end_leftovers
 from submarine_engine.clusters.local.tickets import Queue

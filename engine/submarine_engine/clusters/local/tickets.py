@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from submarine_engine.clusters.local import launch, locks, machine
+from submarine_engine.clusters import locks, machine
+from submarine_engine.clusters.local import launch
 from submarine_engine.clusters.local.leases import Holder, Leases, release
 from submarine_engine.clusters.local.processes import spawn
 from submarine_engine.clusters.local.queuefile import QueueFile, Ticket

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from submarine_engine.clusters.local import locks
-from submarine_engine.clusters.local.journal import Journal
+from submarine_engine.clusters import locks
+from submarine_engine.clusters.journal import Journal
 from submarine_engine.clusters.local.tickets import Queue
 from submarine_engine.events import Waiting
 from submarine_engine.history import JobPaths, read_json

@@ -9,9 +9,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from submarine_engine.clusters.local import cancelling, machine, memory
-from submarine_engine.clusters.local.ending import Ending, judge, read_outcome
-from submarine_engine.clusters.local.journal import Journal
+from submarine_engine.clusters import cancelling, machine
+from submarine_engine.clusters.ending import Ending, judge, read_outcome
+from submarine_engine.clusters.journal import Journal
+from submarine_engine.clusters.local import memory
 from submarine_engine.clusters.local.launch import launch_file
 from submarine_engine.clusters.local.processes import end_children, end_group, stat
 from submarine_engine.clusters.local.progress import Progress
@@ -78,7 +79,7 @@ def watch(  # noqa: PLR0913 - all that the first half knows
             break
         time.sleep(1)
         written = watched.tell_end(exited, exited)
-    from submarine_engine.clusters.local.staging import sweep  # noqa: PLC0415 - it need not hurry
+    from submarine_engine.clusters.staging import sweep  # noqa: PLC0415 - it need not hurry
 
     with suppress(OSError):
         sweep(Path(home))

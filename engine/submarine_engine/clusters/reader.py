@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from submarine_engine.clusters.base import Batch, Cursor
-from submarine_engine.clusters.local.journal import read_events
+from submarine_engine.clusters.journal import read_events
 from submarine_engine.errors import JobError
 from submarine_engine.events import Event, Finished, LogChunk
 from submarine_engine.history import JobPaths

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-from submarine_engine.clusters.local.journal import read_events
+from submarine_engine.clusters.journal import read_events
 from submarine_engine.history import JobPaths
 from submarine_engine.lifecycle import JobStatus, fold
 
