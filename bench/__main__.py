@@ -18,6 +18,7 @@ FIGURES: dict[str, Callable[[Path], Figure]] = {
     "first-line": latency.first_lines,
     "result": latency.results,
     "lease": latency.leases,
+    "lease-loaded": latency.loaded_leases,
     "training": training.loops,
     "throughput": streams.throughput,
     "lag": streams.lag,

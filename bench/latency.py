@@ -14,6 +14,7 @@ from bench.work import say_first_line
 
 ROUNDS = 7
 RETURN_NOW = "import time\ntime.monotonic()\n"
+LOAD_SKLEARN = "import sklearn.datasets, sklearn.neural_network\n"
 
 
 def seen_in(log: Path, text: str) -> float:
@@ -91,9 +92,19 @@ def results(folder: Path) -> Figure:
 
 def leases(folder: Path) -> Figure:
     """Measure from the function's return to the GPU seen free by another process."""
+    return _lease("return → GPU free", RETURN_NOW, folder)
 
+
+def loaded_leases(folder: Path) -> Figure:
+    """Measure the same where the job has loaded a large library, which takes long to let go."""
+    return _lease(
+        "return → GPU free, scikit-learn loaded", LOAD_SKLEARN + RETURN_NOW, folder, rounds=3
+    )
+
+
+def _lease(what: str, source: str, folder: Path, rounds: int = ROUNDS) -> Figure:
     def ours() -> float:
-        job = submit(RETURN_NOW, gpus=1)
+        job = submit(source, gpus=1)
         cluster = open_cluster()
         # The grant may be seen before or after the submission comes back, but it is certain.
         while not job.status().tasks or job.status().tasks[0].held is None:
@@ -104,17 +115,17 @@ def leases(folder: Path) -> Figure:
         return free - job.result()
 
     def python() -> float:
-        source = "import time\nprint(time.monotonic())\n"
-        with plain(folder / "plain.py", source, stdout=subprocess.PIPE) as process:
+        printing = source.replace("time.monotonic()", "print(time.monotonic())")
+        with plain(folder / "plain.py", printing, stdout=subprocess.PIPE) as process:
             assert process.stdout
             returned = float(process.stdout.readline())
             process.wait()
             return time.monotonic() - returned
 
     with own_home(folder / "home", gpus=1):
-        mine, plains = in_turn(ROUNDS, ours, python)
+        mine, plains = in_turn(rounds, ours, python)
     return Figure(
-        what="return → GPU free",
+        what=what,
         target="≤ 0.1 s",
         unit="s",
         ours=mine,

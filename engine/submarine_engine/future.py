@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from submarine_engine.lifecycle import JobStatus
 
 _QUICKEST = 0.01
-_SLOWEST = 0.1
+_SLOWEST = 0.05
 
 
 class Job:

@@ -23,6 +23,9 @@ PATIENCE = 1.0
 
 _SIGKILL = 9
 _KILLING_TAKES = 1.0
+_WRITERS = {io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom}
+_FILE_TYPES = {0o100000, 0o010000, 0o140000}
+"""Files, pipes and sockets, as ``st_mode & 0o170000`` tells them (inode(7))."""
 
 
 def leave(code: int) -> NoReturn:
@@ -66,12 +69,37 @@ def _flush() -> None:
     """Write out what streams, open files and the C library still hold."""
     _flush_streams()
     job.flush_progress()
-    for thing in gc.get_objects():
-        if type(thing) in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom):
+    # A large library makes hundreds of thousands of objects: look through all of them only where
+    # one can be an open file. What writes to an old descriptor is a variable, as a rule.
+    variables = getattr(sys.modules.get("__main__"), "__dict__", {})
+    for thing in gc.get_objects() if _holds_files() else list(variables.values()):
+        if type(thing) in _WRITERS:
             with suppress(BaseException):
                 thing.flush()
     with suppress(Exception):
         standard("ctypes", sys.path[0]).CDLL(None).fflush(None)
+
+
+def _descriptors() -> set[str]:
+    with suppress(OSError):
+        return set(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names only
+    return set()
+
+
+_inherited = _descriptors()
+
+
+def _holds_files() -> bool:
+    """Return whether this process has opened anything for writing that it has not closed."""
+    for name in _descriptors() - _inherited:
+        with suppress(OSError):
+            descriptor = os.open(f"/proc/self/fdinfo/{name}", os.O_RDONLY)
+            told = os.read(descriptor, 4096).split()
+            os.close(descriptor)
+            flags = int(told[told.index(b"flags:") + 1], 8)
+            if flags & os.O_ACCMODE and os.fstat(int(name)).st_mode & 0o170000 in _FILE_TYPES:
+                return True
+    return False
 
 
 def _flush_streams() -> None:

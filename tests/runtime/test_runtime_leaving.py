@@ -101,6 +101,29 @@ def test_what_is_buffered_is_written(task):
     assert sorted(task.stdout.split()) == ["C", "python"]
 
 
+@pytest.mark.parametrize(
+    ("opened", "read"),
+    [
+        ("open('written', 'wb')", "open('written', 'rb').read()"),
+        ("open('written', 'wb+')", "open('written', 'rb').read()"),
+        ("os.fdopen((ends := os.pipe())[1], 'wb')", "os.read(ends[0], 9)"),
+        ("(ends := socket.socketpair())[0].makefile('wb')", "ends[1].recv(9)"),
+    ],
+)
+def test_what_is_buffered_is_written_wherever_it_goes(task, opened, read):
+    task.run(
+        f"""
+        import atexit, os, socket
+        class Log:
+            file = {opened}
+            ends = locals().get("ends")
+        Log.file.write(b"kept")
+        atexit.register(lambda ends: print({read}), Log.ends)
+        """
+    )
+    assert task.stdout == "b'kept'\n", task.stderr
+
+
 def test_temporary_folders_are_removed(task):
     task.run("import tempfile\nfolder = tempfile.TemporaryDirectory()\nname = folder.name")
     assert not Path(task.value).exists()
