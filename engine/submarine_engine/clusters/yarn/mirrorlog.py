@@ -1,0 +1,186 @@
+"""A task's logs, copied from wherever they can be read into the job's own folder.
+
+The copy is only ever appended to, and its size is the only note of how far it came: whoever goes
+on (the keeper after a kill, another source after the application's end) begins at the next byte.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from submarine_engine.clusters.yarn.logpage import LogsGoneError, LogTruncatedError
+from submarine_engine.history import TaskPaths, write_json
+
+STREAMS = ("stdout", "stderr")
+LIMIT = 4 << 20
+_PIECE = 1 << 20
+_BETWEEN = 0.05
+
+
+class LogSource(Protocol):
+    """Where a container's logs can be read."""
+
+    @property
+    def container(self) -> str:
+        """YARN's id of the container."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it shows the files themselves, so that a shorter one was truncated."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return the size of each file; empty where nothing is known of the container."""
+
+    def read(self, name: str, offset: int, limit: int) -> bytes:
+        """Return at most `limit` bytes of a file from `offset` on."""
+
+
+class LogMirror:
+    """Copies ``stdout`` and ``stderr`` of one container behind what the task's logs hold already.
+
+    Where a task runs in one container after another, the logs of each come after those of the one
+    before. A file that was truncated by its job begins anew behind what was copied of it. Where
+    each log of each container begins is kept beside the copies.
+
+    Parameters
+    ----------
+    local
+        The task's files.
+    source
+        Where to copy from.
+    """
+
+    def __init__(self, local: TaskPaths, source: LogSource) -> None:
+        self._local = local
+        self._source = source
+        self._note = local.root / ".origins.json"
+        self._origins = self._begin()
+
+    def step(self, limit: int = LIMIT, sizes: Mapping[str, int] | None = None) -> int:
+        """Copy what is new, at most `limit` bytes; return how many.
+
+        Parameters
+        ----------
+        sizes
+            What the source has just said of its files, to spare asking it again.
+
+        Raises
+        ------
+        ClusterError
+            The source does not answer; what came before is written.
+        OSError
+            The copy cannot be written; likewise.
+        """
+        if sizes is None:
+            sizes = self._source.sizes()
+        copied = 0
+        for stream in STREAMS:
+            if stream in sizes:
+                copied += self._copy(stream, sizes[stream], limit - copied)
+        return copied
+
+    def drain(self, seconds: float = 30.0) -> bool:
+        """Copy until nothing is missing, for a container that writes no more.
+
+        Returns
+        -------
+        bool
+            False where the source no longer knows the container, or time ran out: the rest is to
+            come from elsewhere.
+
+        Raises
+        ------
+        ClusterError, OSError
+            As `step`.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            sizes = self._source.sizes()
+            if not any(stream in sizes for stream in STREAMS):
+                return False
+            try:
+                copied = self.step(sizes=sizes)
+            except LogsGoneError:
+                return False
+            if not self.behind(sizes):
+                return True
+            if time.monotonic() > until:
+                return False
+            if not copied:
+                time.sleep(_BETWEEN)
+
+    def behind(self, sizes: Mapping[str, int]) -> int:
+        """Return how many bytes of files of these sizes are not copied yet."""
+        return sum(
+            max(0, sizes[stream] - self._offset(stream)) for stream in STREAMS if stream in sizes
+        )
+
+    def _copy(self, stream: str, size: int, limit: int) -> int:
+        offset = self._offset(stream)
+        if size < offset:
+            if not self._source.live:
+                return 0
+            offset = self._begin_anew(stream)
+        copied = 0
+        while offset < size and copied < limit:
+            try:
+                data = self._source.read(stream, offset, min(_PIECE, limit - copied))
+            except LogTruncatedError:
+                offset = self._begin_anew(stream)
+                break
+            if not data:
+                break
+            _append(self._local.log(stream), data)
+            offset += len(data)
+            copied += len(data)
+        return copied
+
+    def _offset(self, stream: str) -> int:
+        """Return how far the source's file is copied."""
+        return _size(self._local.log(stream)) - self._origins[stream]
+
+    def _begin(self) -> dict[str, int]:
+        """Return at which byte of the copies the container's logs begin, and keep that."""
+        noted = _read_note(self._note)
+        if self._source.container in noted:
+            return noted[self._source.container]
+        origins = {stream: _size(self._local.log(stream)) for stream in STREAMS}
+        write_json(self._note, {**noted, self._source.container: origins})
+        return origins
+
+    def _begin_anew(self, stream: str) -> int:
+        self._origins = {**self._origins, stream: _size(self._local.log(stream))}
+        noted = _read_note(self._note)
+        write_json(self._note, {**noted, self._source.container: self._origins})
+        return 0
+
+
+def _append(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            # What was written counts, even if the disk has no room for the rest.
+            view = view[os.write(descriptor, view) :]
+    finally:
+        os.close(descriptor)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _read_note(path: Path) -> dict[str, dict[str, int]]:
+    try:
+        data: dict[str, dict[str, int]] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    return data
