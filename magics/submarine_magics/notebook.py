@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -30,6 +31,19 @@ def notebook_path(namespace: Mapping[str, object]) -> Path | None:
         if isinstance(path, str) and path.endswith(".ipynb"):
             return Path(path).absolute()
     return _from_parent()
+
+
+def cell_order(namespace: Mapping[str, object]) -> list[str]:
+    """Return the ids of the notebook's cells from top to bottom, as it was saved last.
+
+    Empty where the file is not known, is half written, or has no ids (before nbformat 4.5).
+    """
+    path = notebook_path(namespace)
+    try:
+        cells = json.loads(path.read_bytes())["cells"] if path else []
+        return [cell["id"] for cell in cells if isinstance(cell["id"], str)]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
 
 
 def _from_parent() -> Path | None:

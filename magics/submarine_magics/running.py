@@ -13,6 +13,7 @@ from submarine_engine.errors import BundleError, CommandError
 from submarine_engine.future import Job
 
 from submarine_magics.interrupts import held_interrupts
+from submarine_magics.notebook import cell_order
 from submarine_magics.show import say, show_help
 from submarine_magics.watch import watch
 from submarine_magics.workbench import Workbench
@@ -57,7 +58,7 @@ def parts_bundle(bench: Workbench, command: Command | None = None) -> Bundle:
     BundleError
         None was given.
     """
-    parts = bench.parts.parts()
+    parts = bench.parts.parts(cell_order(bench.namespace))
     if not parts:
         raise BundleError(
             "there is no part to run", fix="begin a cell with %%submarine.python, and run it"

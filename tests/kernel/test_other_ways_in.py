@@ -2,6 +2,7 @@
 
 import re
 
+import nbformat
 import pytest
 
 pytestmark = pytest.mark.usefixtures("trained")
@@ -44,8 +45,28 @@ def test_parts_are_merged_and_run(kernel):
     assert kernel.run(f"%submarine job run {command} --gpus 0").stream("stdout").endswith("shell\n")
 
 
-def sent_by_lab(*tags):
-    return {"tags": list(tags), "cellId": "abc", "deletedCells": [], "recordTiming": False}
+def sent_by_lab(*tags, cell="abc"):
+    return {"tags": list(tags), "cellId": cell, "deletedCells": [], "recordTiming": False}
+
+
+def test_parts_are_in_the_order_of_the_saved_notebook(driven, tmp_path):
+    path = tmp_path / "ordered.ipynb"
+    kernel = driven(env={"JPY_SESSION_NAME": str(path)})
+
+    def save(*ids):
+        cells = [nbformat.v4.new_code_cell(id=cell) for cell in ids]
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+
+    def printed():
+        return kernel.run("%submarine job run --gpus 0").stream("stdout").split()
+
+    for name in ("last", "first", "unsaved"):
+        kernel.run(f"%%submarine.python\nprint('{name}')", sent_by_lab(cell=name))
+    assert printed() == ["last", "first", "unsaved"]
+    save("first", "another", "last")
+    assert printed() == ["first", "last", "unsaved"]
+    path.write_text(path.read_text()[:100])  # half written
+    assert printed() == ["last", "first", "unsaved"]
 
 
 def test_a_tagged_cell_is_a_job(kernel):
