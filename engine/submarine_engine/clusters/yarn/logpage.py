@@ -17,6 +17,7 @@ Nothing in it is escaped: only the length tells where the bytes end, whatever th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,6 +28,23 @@ MOST_LINES = 24
 LARGEST = 1 << 62
 _CONTENTS = b"LogContents:\n"
 _TRAILER = b"End of LogType:"
+
+
+_CONTAINER = re.compile(r"container_(?:e\d{1,12}_)?(\d{1,20}_\d{1,12})_\d{1,12}_\d{1,20}", re.ASCII)
+
+
+def application_of(container: str) -> str:
+    """Return the id of the application that a container is of.
+
+    Raises
+    ------
+    ClusterError
+        `container` is not a container's id.
+    """
+    match = _CONTAINER.fullmatch(container)
+    if match is None:
+        raise ClusterError(f"{container!r} is not a container's id")
+    return f"application_{match[1]}"
 
 
 class LogsGoneError(ClusterError):
@@ -49,14 +67,14 @@ class Header:
         Of the file.
     length
         Bytes of the whole log, of which the answer may hold a part.
-    aggregated
-        It comes from what log aggregation keeps, not from the node's own disk.
+    kind
+        ``LOCAL``, from the node's own disk, or ``AGGREGATED``; empty from Hadoop 2.
     """
 
     container: str
     name: str
     length: int
-    aggregated: bool
+    kind: str
 
 
 def trailer(name: str) -> bytes:
@@ -105,7 +123,7 @@ def _header(fields: dict[bytes, bytes]) -> Header:
         container=fields.get(b"Container", b"").partition(b" ")[0].decode("ascii", "replace"),
         name=name.decode("utf-8", "replace"),
         length=int(length),
-        aggregated=fields.get(b"LogAggregationType") == b"AGGREGATED",
+        kind=fields.get(b"LogAggregationType", b"").decode("ascii", "replace"),
     )
 
 

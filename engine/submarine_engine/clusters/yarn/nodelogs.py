@@ -18,6 +18,7 @@ from submarine_engine.clusters.yarn.logpage import (
     LARGEST,
     LogsGoneError,
     LogTruncatedError,
+    application_of,
     read_header,
 )
 from submarine_engine.clusters.yarn.logtail import Tail
@@ -29,7 +30,6 @@ _LARGEST_LIST = 1 << 22
 _LEAST_SLACK = 1 << 12
 _ATTEMPTS = 8
 _MOST_SIZES = 10_000
-_CONTAINER = re.compile(r"container_(?:e\d{1,12}_)?\d{1,20}_\d{1,12}_\d{1,12}_\d{1,20}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _OK = 200
 _NOT_THERE = (404, 503)
@@ -158,7 +158,7 @@ class NodeLogs:
             raise self._connection.silent(error) from error
         if header is None:
             return response, 0
-        if header.name != name or header.aggregated:
+        if header.name != name or header.kind == "AGGREGATED":
             raise LogsGoneError(
                 f"{name} of {container} is not on the node's own disk",
                 where=self._connection.where,
@@ -211,8 +211,7 @@ class NodeSource:
 
 
 def _path(container: str) -> str:
-    if not _CONTAINER.fullmatch(container):
-        raise ClusterError(f"{container!r} is not a container's id")
+    application_of(container)
     return container
 
 
