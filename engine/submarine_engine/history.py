@@ -12,8 +12,9 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from submarine_engine.errors import JobNotFoundError
 RECORD_VERSION = 1
 
 _JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[a-z2-7]{5}")
+_SECOND = len("20260101-000000")
 _TASK_ID = re.compile(r"[a-z]{1,16}-[0-9]{1,6}")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -42,7 +44,7 @@ def default_home() -> Path:
 
 
 def new_job_id() -> str:
-    """Make a job id: UTC date, time and five random letters, so that ids sort by age."""
+    """Make a job id: UTC date, time and five random letters, so that ids sort by age in seconds."""
     tail = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in os.urandom(5))
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + tail
 
@@ -155,12 +157,18 @@ def make_private(path: Path) -> Path:
 
 
 def job_ids(home: Path) -> Iterator[str]:
-    """Yield the ids of all jobs on record, newest first."""
+    """Yield the ids of all jobs on record, newest first; those of one second in any order."""
     try:
         names = sorted(os.listdir(home / "jobs"), reverse=True)  # noqa: PTH208 - 10,000 names
     except FileNotFoundError:
         return
     yield from (name for name in names if _JOB_ID.fullmatch(name))
+
+
+def of_one_second(ids: Iterable[str]) -> Iterator[list[str]]:
+    """Yield what `job_ids` yields, second by second."""
+    for _, group in groupby(ids, lambda job_id: job_id[:_SECOND]):
+        yield list(group)
 
 
 def find_job(home: Path, wanted: str) -> JobPaths:
@@ -182,11 +190,14 @@ def find_job(home: Path, wanted: str) -> JobPaths:
             f"{len(ending)} jobs have an id that ends in {wanted!r}",
             fix=f"say more of it: {', '.join(ending[:5])}",
         )
-    for job_id in ids:
-        paths = JobPaths(home, job_id)
-        record = read_json(paths.record)
-        if record and record["spec"]["name"] == wanted:
-            return paths
+    for group in of_one_second(ids):
+        named = []
+        for job_id in group:
+            record = read_json(JobPaths(home, job_id).record)
+            if record and record["spec"]["name"] == wanted:
+                named.append((record["created"], job_id))
+        if named:
+            return JobPaths(home, max(named)[1])
     raise JobNotFoundError(
         f"no job {wanted!r} is on record in {home}", fix="see `submarine job list`"
     )

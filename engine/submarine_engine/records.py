@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.errors import SubmarineError
 from submarine_engine.events import Moment
-from submarine_engine.history import JobPaths, default_home, find_job, job_ids, read_json
+from submarine_engine.history import (
+    JobPaths,
+    default_home,
+    find_job,
+    job_ids,
+    of_one_second,
+    read_json,
+)
 from submarine_engine.job import JobState
 
 if TYPE_CHECKING:
@@ -82,10 +89,13 @@ def list_jobs(home: Path | None = None, limit: int | None = None) -> list[JobSum
 
 def iter_jobs(home: Path) -> Iterator[JobSummary]:
     """Yield the summaries on record, newest first; a folder that holds none is passed over."""
-    for job_id in job_ids(home):
-        summary = _read(home, job_id)
-        if summary is not None:
-            yield summary
+    for group in of_one_second(job_ids(home)):
+        found = [summary for job_id in group if (summary := _read(home, job_id))]
+        yield from sorted(found, key=_age)
+
+
+def _age(summary: JobSummary) -> float:
+    return -summary.created.wall if summary.created else 0.0
 
 
 def _read(home: Path, job_id: str) -> JobSummary | None:

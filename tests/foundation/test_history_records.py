@@ -24,11 +24,11 @@ from submarine_engine.history import (
 IDS = st.from_regex(r"20[0-9]{6}-[0-9]{6}-[a-z2-7]{5}", fullmatch=True)
 
 
-def record(home, job_id, name="mnist"):
+def record(home, job_id, name="mnist", created=0.0):
     """Put a job on record, as far as finding it goes."""
     paths = JobPaths(home, job_id)
     paths.root.mkdir(parents=True)
-    paths.record.write_text(json.dumps({"spec": {"name": name}}))
+    paths.record.write_text(json.dumps({"spec": {"name": name}, "created": [created, 0.0]}))
     return paths
 
 
@@ -159,6 +159,14 @@ def test_a_job_is_found_by_id_ending_and_name(tmp_path):
     assert find_job(tmp_path, "bbaa").root == new.root
     assert find_job(tmp_path, "mnist").root == new.root
     assert find_job(tmp_path, "other").root == other.root
+
+
+def test_of_jobs_of_one_second_and_name_the_newest_is_found(tmp_path):
+    record(tmp_path, "20260101-000000-ccccc", created=0.2)
+    newest = record(tmp_path, "20260101-000000-bbbbb", created=0.3)
+    record(tmp_path, "20260101-000000-aaaaa", created=0.1)
+    record(tmp_path, "20251231-235959-zzzzz", created=0.4)  # by a clock that was set back
+    assert find_job(tmp_path, "mnist").root == newest.root
 
 
 def test_an_ending_of_several_jobs_is_refused_with_their_ids(tmp_path):
