@@ -29,6 +29,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from submarine_engine.bundle.model import CapturedValue
     from submarine_engine.traceback import Frame, Trace
 
 
@@ -99,7 +102,31 @@ class CannotTravelError(BundleError):
 
 
 class CaptureTooLargeError(BundleError):
-    """The values captured for the job exceed the size budget; the message lists the largest."""
+    """The values captured for the job exceed the size budget; the message lists the largest.
+
+    Parameters
+    ----------
+    what, where, fix
+        As in `SubmarineError`.
+    values
+        Everything that was captured, largest first. A size is the least that the value needs, since
+        what is too large is not counted to its end.
+    limit
+        Bytes that all of them together may need.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        fix: str = "",
+        values: Sequence[CapturedValue] = (),
+        limit: int | None = None,
+    ) -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.values = tuple(values)
+        self.limit = limit
 
 
 class SubmissionError(SubmarineError):

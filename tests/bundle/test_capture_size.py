@@ -55,6 +55,14 @@ def test_a_gigabyte_is_refused_without_a_copy_of_it():
     ]
     assert "--input_path" in error.fix
     assert "SUBMARINE_CAPTURE_LIMIT" in error.fix
+    assert error.limit == MIB
+    assert [(value.name, value.cell, value.size >> 20) for value in error.values] == [
+        ("table", "In [0]", 1024),
+        ("text", "In [2]", 1024),
+        ("view", "In [3]", 512),
+        ("small", "In [1]", 0),
+    ]
+    assert pickle.loads(pickle.dumps(error)).values == error.values  # noqa: S301 - our own bytes
 
 
 def test_masses_of_small_objects_are_not_counted_to_their_end():

@@ -205,6 +205,8 @@ class Capture:
             f"and {human(self._limit)} may travel:\n" + "\n".join(lines),
             fix="load the data inside the job, from --input_path; or raise the limit: "
             "capture_limit in config.toml, or SUBMARINE_CAPTURE_LIMIT",
+            values=[_summary(entry, {}) for entry in large],
+            limit=self._limit,
         )
 
 
