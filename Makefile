@@ -10,7 +10,7 @@ ARGS ?=
 REQUIREMENTS := pyproject.toml constraints.txt scripts/install
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench examples constraints clean
+.PHONY: help demo test lint format bench examples pictures constraints clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,10 @@ bench: $(VENV)/.dev ## measure against plain Python and submitit, in one run; pr
 
 examples: $(VENV)/.dev ## run the examples and keep their outputs in the notebooks
 	$(BIN)/python scripts/run_notebook.py --save examples/*.ipynb
+
+pictures: $(VENV)/.dev ## take the pictures of the docs anew, in a real JupyterLab
+	scripts/require chromium
+	$(BIN)/python scripts/take_pictures.py
 
 constraints: $(VENV)/.dev ## pin the newest versions that go together
 	scripts/constraints $(BIN)
