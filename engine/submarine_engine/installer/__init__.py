@@ -1,0 +1,16 @@
+"""A Hadoop cluster of one's own on this machine: real daemons on loopback, from pinned artifacts.
+
+::
+
+    cluster = HadoopCluster()
+    cluster.up(Wanted(gpus=4, nodes=3))   # returns when a job could run
+    cluster.environment()                 # HADOOP_CONF_DIR, JAVA_HOME, PATH
+    cluster.daemon("nodemanager-0").kill()
+    cluster.down()                        # leaves nothing behind
+"""
+
+from submarine_engine.installer.cluster import DaemonStatus, HadoopCluster
+from submarine_engine.installer.daemons import Daemon
+from submarine_engine.installer.plan import Plan, Wanted
+
+__all__ = ["Daemon", "DaemonStatus", "HadoopCluster", "Plan", "Wanted"]

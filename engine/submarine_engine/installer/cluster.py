@@ -1,0 +1,211 @@
+"""One cluster of one's own: up, status, down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from submarine_engine.errors import ClusterError, CommandError
+from submarine_engine.history import default_home
+from submarine_engine.installer.daemons import Daemon, cluster_environment, daemon_names
+from submarine_engine.installer.files import remove_files, write_files
+from submarine_engine.installer.jars import fetch_jars
+from submarine_engine.installer.java import find_java
+from submarine_engine.installer.layout import DEFAULT_NAME, Layout
+from submarine_engine.installer.lock import alone
+from submarine_engine.installer.plan import Plan, Wanted, read_plan
+from submarine_engine.installer.ports import hold_block
+from submarine_engine.installer.processes import end_containers, end_daemon, find_daemons
+from submarine_engine.installer.ready import missing
+from submarine_engine.installer.starting import Starter
+
+READY_IN = 300.0
+
+Report = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonStatus:
+    """A daemon: its process (None where it does not run), its pages, its log."""
+
+    name: str
+    pid: int | None
+    web: str
+    log: Path
+
+
+class HadoopCluster:
+    """A Hadoop cluster of one's own on this machine, known by its name within a home.
+
+    Parameters
+    ----------
+    home
+        The folder of Submarine's records; the configured one unless given.
+    name
+        What to call it.
+
+    Raises
+    ------
+    CommandError
+        `name` cannot name a cluster, or `home` cannot hold one.
+    """
+
+    def __init__(self, home: Path | None = None, name: str = DEFAULT_NAME) -> None:
+        self.name = name
+        self.layout = Layout(default_home() if home is None else home, name)
+
+    def __repr__(self) -> str:
+        return f"<HadoopCluster {self.name} in {self.layout.root}>"
+
+    @property
+    def plan(self) -> Plan:
+        """What it is made of.
+
+        Raises
+        ------
+        ClusterError
+            There is no such cluster.
+        """
+        plan = read_plan(self.layout)
+        if plan is None:
+            raise ClusterError(
+                f"there is no cluster {self.name!r}",
+                where=str(self.layout.root),
+                fix="make it: `submarine cluster up`",
+            )
+        return plan
+
+    def up(
+        self,
+        wanted: Wanted | None = None,
+        *,
+        report: Report = str,
+        timeout: float = READY_IN,
+    ) -> Plan:
+        """Build and start it, or what of it is not up; return when a job could run.
+
+        Whatever was interrupted before is finished. Daemons stay until `down`.
+
+        Parameters
+        ----------
+        report
+            Is told in words what goes on.
+        timeout
+            Seconds to wait for the daemons.
+
+        Raises
+        ------
+        ClusterError
+            Java or Maven is missing; the cluster is there, of another shape; a daemon ended by
+            itself, or was not ready in time.
+        """
+        with alone(self.layout.lock):
+            plan = read_plan(self.layout)
+            if plan is None:
+                self._end()
+            else:
+                self._refuse_other(plan, wanted or Wanted())
+            if plan and find_daemons(self.layout):
+                self._start(plan, report, timeout)
+                return plan
+            java = find_java()
+            report(f"Java {java.version}: {java.home}")
+            jars = fetch_jars(java, report=report)
+            with hold_block(self.layout.root, plan.port if plan else None) as port:
+                asked = plan.wanted if plan else wanted or Wanted()
+                plan = Plan.make(asked, port=port, java=java, jars=jars)
+                write_files(plan, self.layout)
+                self._start(plan, report, timeout)
+        return plan
+
+    def down(self) -> bool:
+        """End its daemons and containers, and remove all of it; whether there was anything."""
+        there = self.layout.root.exists() or bool(find_daemons(self.layout))
+        with alone(self.layout.lock):
+            self._end()
+            self.layout.lock.unlink()
+        with suppress(OSError):  # other clusters are in there
+            self.layout.lock.parent.rmdir()
+        return there
+
+    def daemons(self) -> list[DaemonStatus]:
+        """Return its daemons; none where there is no cluster."""
+        plan = read_plan(self.layout)
+        if plan is None:
+            return []
+        running = find_daemons(self.layout)
+        return [
+            DaemonStatus(name, running.get(name), daemon.web, daemon.log)
+            for name in daemon_names(plan)
+            for daemon in [Daemon(name, plan, self.layout)]
+        ]
+
+    def problems(self) -> list[str]:
+        """Return what is missing before a job could run, in words; empty when it could."""
+        plan = self.plan
+        running = find_daemons(self.layout)
+        ended = [f"{name} does not run" for name in daemon_names(plan) if name not in running]
+        return ended or missing(plan)
+
+    def daemon(self, name: str) -> Daemon:
+        """Return one daemon, to kill it or start it.
+
+        Raises
+        ------
+        ClusterError
+            There is no such cluster.
+        CommandError
+            The cluster has no such daemon.
+        """
+        plan = self.plan
+        if name not in daemon_names(plan):
+            raise CommandError(
+                f"there is no daemon {name!r}", fix=f"choose one of {', '.join(daemon_names(plan))}"
+            )
+        return Daemon(name, plan, self.layout)
+
+    def environment(self, outer: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the variables that let programs find it: ``HADOOP_CONF_DIR`` and its kin.
+
+        Parameters
+        ----------
+        outer
+            The environment that they are for, `PATH` of which stays; this process's unless given.
+        """
+        return cluster_environment(self.plan, self.layout, os.environ if outer is None else outer)
+
+    def wait_ready(self, timeout: float = READY_IN) -> None:
+        """Wait until a job could run, after daemons were started one by one.
+
+        Raises
+        ------
+        ClusterError
+            A daemon does not run, or it takes too long.
+        """
+        Starter(self.plan, self.layout, timeout).wait()
+
+    def _refuse_other(self, plan: Plan, wanted: Wanted) -> None:
+        if different := plan.differs(wanted):
+            raise ClusterError(
+                f"the cluster {self.name!r} is there already, with {different}",
+                where=str(self.layout.root),
+                fix="end it first (`submarine cluster down`), or give the new one a --name",
+            )
+
+    def _start(self, plan: Plan, report: Report, timeout: float) -> None:
+        running = find_daemons(self.layout)
+        absent = [name for name in daemon_names(plan) if name not in running]
+        starter = Starter(plan, self.layout, timeout)
+        if absent:
+            report(f"starting {', '.join(absent)}")
+            starter.start(absent)
+        starter.wait()
+
+    def _end(self) -> None:
+        for name in find_daemons(self.layout):
+            end_daemon(self.layout, name)
+        end_containers(self.layout)
+        remove_files(self.layout)

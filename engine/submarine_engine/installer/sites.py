@@ -1,0 +1,195 @@
+"""Hadoop's configuration: small, quick to notice things, loopback alone.
+
+Names and defaults are of Hadoop 3.4.1's ``*-default.xml``. Where a value differs from the default,
+the reason stands beside it or is one of three: less memory, sooner, or fixed ports, which recovery
+after a kill needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from xml.sax.saxutils import escape
+
+from submarine_engine.installer.layout import Layout
+from submarine_engine.installer.plan import Plan
+
+HOST = "127.0.0.1"
+NODE_MEMORY = 8192
+NODE_VCORES = 16
+HEARTBEAT = 100
+SMALL_QUEUE = "small"
+
+_SCHEDULER = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler"
+_STORE = "org.apache.hadoop.yarn.server.resourcemanager.recovery.FileSystemRMStateStore"
+_CALCULATOR = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
+
+LOG4J = """\
+log4j.rootLogger=INFO,console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
+log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
+"""
+
+
+def shared_sites(plan: Plan, layout: Layout) -> dict[str, dict[str, str]]:
+    """Return the files of the folder that ``HADOOP_CONF_DIR`` names: properties by file."""
+    return {
+        "core-site.xml": _core(plan, layout),
+        "hdfs-site.xml": _hdfs(plan, layout),
+        "yarn-site.xml": _yarn(plan, layout),
+        "capacity-scheduler.xml": _queues(),
+        "resource-types.xml": {"yarn.resource-types": "yarn.io/gpu"},
+    }
+
+
+def node_site(plan: Plan, layout: Layout, number: int) -> dict[str, str]:
+    """Return the ``yarn-site.xml`` of one NodeManager."""
+    data = layout.node_data(number)
+    own = {
+        "local-dirs": data / "local",
+        "log-dirs": data / "logs",
+        "recovery.dir": data / "recovery",
+        "address": f"{HOST}:{plan.node_port(number, 0)}",
+        "webapp.address": f"{HOST}:{plan.node_port(number, 1)}",
+        "localizer.address": f"{HOST}:{plan.node_port(number, 2)}",
+        "collector-service.address": f"{HOST}:{plan.node_port(number, 3)}",
+        "resource-plugins.gpu.allowed-gpu-devices": _allowed(plan, number),
+    }
+    return {
+        **_yarn(plan, layout),
+        **{f"yarn.nodemanager.{key}": str(value) for key, value in own.items()},
+    }
+
+
+def to_xml(properties: Mapping[str, str]) -> str:
+    """Return Hadoop's file of properties."""
+    rows = "".join(
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
+        for name, value in properties.items()
+    )
+    return f'<?xml version="1.0"?>\n<configuration>\n{rows}</configuration>\n'
+
+
+def _allowed(plan: Plan, number: int) -> str:
+    """Return the GPUs of a node: ``index:minor`` of its part of the machine's, or all declared."""
+    if not plan.real:
+        return "auto"
+    first = number * plan.gpus
+    mine = enumerate(plan.cards[first : first + plan.gpus], first)
+    return ",".join(f"{index}:{card.minor}" for index, card in mine)
+
+
+def _core(plan: Plan, layout: Layout) -> dict[str, str]:
+    return {
+        "fs.defaultFS": plan.default_fs,
+        "hadoop.tmp.dir": str(layout.tmp),
+        "hadoop.http.staticuser.user": plan.user,
+        "ipc.client.connect.retry.interval": "200",
+        "ipc.server.listen.queue.size": "256",
+    }
+
+
+def _hdfs(plan: Plan, layout: Layout) -> dict[str, str]:
+    return {
+        "dfs.replication": "1",
+        "dfs.namenode.name.dir": f"file://{layout.namenode}",
+        "dfs.datanode.data.dir": f"file://{layout.datanode}",
+        "dfs.namenode.http-address": f"{HOST}:{plan.port + 6}",
+        "dfs.namenode.rpc-bind-host": HOST,
+        "dfs.datanode.address": f"{HOST}:{plan.port + 7}",
+        "dfs.datanode.http.address": f"{HOST}:{plan.port + 8}",
+        "dfs.datanode.ipc.address": f"{HOST}:{plan.port + 9}",
+        "dfs.permissions.superusergroup": plan.user,
+        "dfs.namenode.safemode.extension": "0",
+        "dfs.heartbeat.interval": "1",
+        "dfs.namenode.heartbeat.recheck-interval": "5000",
+        "dfs.namenode.handler.count": "8",
+    }
+
+
+def _yarn(plan: Plan, layout: Layout) -> dict[str, str]:
+    return {
+        **_resourcemanager(plan, layout),
+        **_nodemanagers(plan, layout),
+        "yarn.scheduler.minimum-allocation-mb": "128",  # small masters
+        "yarn.scheduler.maximum-allocation-mb": str(NODE_MEMORY),
+        "yarn.scheduler.maximum-allocation-vcores": str(NODE_VCORES),
+        # Several NodeManagers on one host are told apart by their ports.
+        "yarn.scheduler.include-port-in-node-name": str(plan.nodes > 1).lower(),
+        # There is no HADOOP_HOME with the layout that the default counts on.
+        "yarn.application.classpath": f"{layout.conf},{plan.jars}/*",
+        "yarn.log-aggregation-enable": "true",
+        "yarn.log-aggregation.retain-seconds": "604800",
+        "yarn.nodemanager.remote-app-log-dir": (
+            "/tmp/logs" if plan.hdfs else str(layout.data / "aggregated-logs")  # noqa: S108 - of HDFS
+        ),
+        "yarn.client.nodemanager-connect.retry-interval-ms": "500",
+        "yarn.timeline-service.enabled": "false",
+    }
+
+
+def _resourcemanager(plan: Plan, layout: Layout) -> dict[str, str]:
+    names = ("address", "scheduler.address", "resource-tracker.address", "admin.address",
+             "webapp.address")  # fmt: skip
+    addresses = {name: f"{HOST}:{plan.port + place}" for place, name in enumerate(names)}
+    settings = {
+        "hostname": HOST,
+        **addresses,
+        "bind-host": HOST,
+        "scheduler.class": _SCHEDULER,
+        "scheduler.monitor.enable": "false",  # no preemption
+        "recovery.enabled": "true",
+        "store.class": _STORE,
+        "fs.state-store.uri": f"file://{layout.states}",
+        "work-preserving-recovery.enabled": "true",
+        "work-preserving-recovery.scheduling-wait-ms": "1000",
+        "nodemanagers.heartbeat-interval-ms": str(HEARTBEAT),
+        "connect.retry-interval.ms": "500",
+        "scheduler.client.thread-count": "10",
+        "resource-tracker.client.thread-count": "10",
+        "client.thread-count": "10",
+        "amlauncher.thread-count": "10",
+    }
+    return {
+        **{f"yarn.resourcemanager.{name}": value for name, value in settings.items()},
+        "yarn.nm.liveness-monitor.expiry-interval-ms": "15000",  # a lost node is lost soon
+    }
+
+
+def _nodemanagers(plan: Plan, layout: Layout) -> dict[str, str]:
+    settings = {
+        "hostname": HOST,
+        "bind-host": HOST,
+        "resource.memory-mb": str(NODE_MEMORY),
+        "resource.cpu-vcores": str(NODE_VCORES),
+        "vmem-check-enabled": "false",  # Python with CUDA maps far more than it uses
+        "disk-health-checker.max-disk-utilization-per-disk-percentage": "99.9",
+        "recovery.enabled": "true",
+        "recovery.supervised": "true",  # containers go on while it is away
+        "delete.debug-delay-sec": "0",
+    }
+    if plan.gpus:
+        settings |= {
+            "resource-plugins": "yarn.io/gpu",
+            "resource-plugins.gpu.allowed-gpu-devices": "auto",
+            "resource-plugins.gpu.path-to-discovery-executables": str(layout.gpu_program),
+        }
+    return {f"yarn.nodemanager.{name}": value for name, value in settings.items()}
+
+
+def _queues() -> dict[str, str]:
+    """Two queues: one that may take everything, one whose limits can be run into."""
+    settings = {
+        # The default calculator counts memory alone: GPUs would be given twice.
+        "resource-calculator": _CALCULATOR,
+        "maximum-am-resource-percent": "0.5",
+        "root.queues": f"default,{SMALL_QUEUE}",
+        "root.default.capacity": "75",
+        "root.default.maximum-capacity": "100",
+        "root.default.user-limit-factor": "10",
+        f"root.{SMALL_QUEUE}.capacity": "25",
+        f"root.{SMALL_QUEUE}.maximum-capacity": "25",
+    }
+    return {f"yarn.scheduler.capacity.{name}": value for name, value in settings.items()}

@@ -1,0 +1,111 @@
+"""A real YARN cluster: one for all test processes of a run, and others to be broken.
+
+The fixtures give a `Yarn`; ``yarn.environment`` is what programs need to find it, and `on_yarn`
+sets that for a test. Clusters are started when the first test asks for one, and a caretaker process
+takes them down at the end, also where the tests are killed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from submarine_engine.installer import Daemon, HadoopCluster, Wanted
+
+CARETAKER = Path(__file__).with_name("caretaker.py")
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+
+
+class Yarn(NamedTuple):
+    """A running cluster: 4 declared GPUs a node, queues `default` (all) and `small` (a quarter).
+
+    `conf` is its ``HADOOP_CONF_DIR``; `rm`, `namenode` are web addresses.
+    """
+
+    cluster: HadoopCluster
+    conf: Path
+    environment: Mapping[str, str]
+    rm: str
+    namenode: str
+
+    def daemon(self, name: str) -> Daemon:
+        """Return ``resourcemanager``, ``namenode``, ``datanode`` or ``nodemanager-N``."""
+        return self.cluster.daemon(name)
+
+    def wait_ready(self) -> None:
+        """Wait until a job could run, after daemons were started again."""
+        self.cluster.wait_ready()
+
+
+def start(home: Path, name: str, nodes: int) -> Yarn:
+    """Start a cluster, or what of it does not run."""
+    cluster = HadoopCluster(home, name)
+    plan = cluster.up(Wanted(gpus=4, nodes=nodes))
+    return Yarn(cluster, cluster.layout.conf, cluster.environment(), plan.rm_web, plan.namenode_web)
+
+
+@contextmanager
+def looked_after(folder: Path) -> Iterator[Path]:
+    """Give a home for clusters that are taken down when the last test process has left it."""
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, CARETAKER, folder / "users", folder]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as caretaker:
+        assert caretaker.stdout.readline() == b"here\n"
+        yield folder
+        caretaker.stdin.close()
+        assert caretaker.wait(120) == 0
+
+
+@pytest.fixture(scope="session")
+def yarn(tmp_path_factory) -> Iterator[Yarn]:
+    """Return the cluster that all tests of the run share; leave its daemons alone."""
+    own = tmp_path_factory.getbasetemp()
+    with looked_after(
+        (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "yarn"
+    ) as home:
+        yield start(home, "shared", 1)
+
+
+@pytest.fixture(scope="session")
+def home_of_its_own(tmp_path_factory) -> Iterator[Path]:
+    with looked_after(tmp_path_factory.mktemp("yarn-own")) as home:
+        yield home
+
+
+@pytest.fixture
+def yarn_of_its_own(home_of_its_own) -> Yarn:
+    """Return a cluster of one node that no other test uses meanwhile: kill its daemons as you like.
+
+    Tests of one process follow one another on it; what one has killed is up again for the next.
+    """
+    return start(home_of_its_own, "one", 1)
+
+
+@pytest.fixture
+def yarn_of_three(home_of_its_own) -> Yarn:
+    """Return one of three nodes, likewise."""
+    return start(home_of_its_own, "three", 3)
+
+
+def use(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) -> Yarn:
+    """Let this test's process, and what it starts, find the cluster."""
+    for name, value in yarn.environment.items():
+        monkeypatch.setenv(name, value)
+    for name in PROXIES:  # of the machine that the tests run on; loopback needs none
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    return yarn
+
+
+@pytest.fixture
+def on_yarn(yarn, monkeypatch) -> Yarn:
+    """Return the shared cluster, with the environment set for it."""
+    return use(yarn, monkeypatch)
