@@ -34,13 +34,14 @@ class NodeConnection:
     """
 
     def __init__(self, address: str, *, user: str, timeout: float) -> None:
-        parts = urlsplit(address if "://" in address else f"http://{address}")
+        wrong = ClusterError(f"{address!r} is not the web address of a node")
         try:
+            parts = urlsplit(address if "://" in address else f"http://{address}")
             host, port = parts.hostname, parts.port
         except ValueError:
-            host = port = None
+            raise wrong from None
         if parts.scheme not in ("http", "https") or not host:
-            raise ClusterError(f"{address!r} is not the web address of a node")
+            raise wrong
         self.where = f"node {parts.netloc}"
         self._secure = parts.scheme == "https"
         self._host, self._port = host, port
@@ -140,6 +141,7 @@ class NodeConnection:
                 if left < 0:
                     self.close()
                     return
+            response.read()  # `read1` does not see the end of an answer of known length
             self._connection.sock.settimeout(self._timeout)
         except (OSError, HTTPException, AttributeError):  # no socket: the node has closed it
             self.close()

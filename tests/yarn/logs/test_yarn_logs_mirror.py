@@ -1,0 +1,192 @@
+"""The copy of a task's logs: complete, exactly once, whoever goes on with it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from submarine_engine.clusters.yarn.logpage import LogsGoneError
+from submarine_engine.clusters.yarn.mirrorlog import LogMirror
+from submarine_engine.clusters.yarn.nodelogs import NodeLogs, NodeSource
+from submarine_engine.errors import ClusterError
+from submarine_engine.history import TaskPaths
+
+FRAGMENTS = st.one_of(
+    st.binary(max_size=200),
+    st.sampled_from(
+        [
+            b"LogContents:\n",
+            b"End of LogType:stdout.\n",
+            b"\nEnd of LogType:stderr\n****\n\n",
+            b"LogLength:0\n",
+            b"\r\n0\r\n\r\n",
+            b"x" * 9000,
+        ]
+    ),
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["stdout", "stderr"]), FRAGMENTS),
+        st.tuples(st.just("step"), st.integers(1, 10_000)),
+        st.sampled_from([("keeper killed", 0), ("node hangs up", 0), ("answer breaks off", 100)]),
+    ),
+    max_size=30,
+)
+
+
+class Kept:
+    """Logs that are over and do not change."""
+
+    live = False
+
+    def __init__(self, container, **logs):
+        self.container = container
+        self.logs = logs
+
+    def sizes(self):
+        return {name: len(data) for name, data in self.logs.items()}
+
+    def read(self, name, offset, limit):
+        return self.logs[name][offset : offset + limit]
+
+
+@given(steps=STEPS)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_happens_the_copy_is_the_log(node, tmp_path_factory, container, steps):
+    for stream in ("stdout", "stderr"):
+        node.log(stream).write_bytes(b"")
+    task = TaskPaths(tmp_path_factory.mktemp("task"))
+    logs = NodeLogs(node.address, timeout=5)
+    mirror = LogMirror(task, NodeSource(logs, container))
+    for what, value in steps:
+        if what == "step":
+            try:
+                assert mirror.step(value) <= value
+            except ClusterError:
+                assert node.break_off is not None
+            node.break_off = None
+        elif what == "keeper killed":
+            mirror = LogMirror(TaskPaths(task.root), NodeSource(logs, container))
+        elif what == "node hangs up":
+            node.hang_up()
+        elif what == "answer breaks off":
+            node.break_off = value
+        else:
+            node.write(what, value)
+    node.break_off = None
+    assert mirror.drain()
+    logs.close()
+    for stream in ("stdout", "stderr"):
+        copy = task.log(stream).read_bytes() if task.log(stream).exists() else b""
+        assert copy == node.log(stream).read_bytes()
+
+
+def test_the_copies_are_the_owners_alone(node, task, source):
+    before = os.umask(0)
+    try:
+        node.write("stdout", b"secret")
+        LogMirror(task, source).drain()
+    finally:
+        os.umask(before)
+    for path in task.root.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("stopped_at", [0, 1, 4095, 4096, 70_000, 99_999, 100_000])
+def test_the_rest_comes_from_aggregation(node, task, source, container, stopped_at):
+    content = os.urandom(100_000)
+    node.write("stdout", content)
+    node.write("stderr", b"e\n")
+    mirror = LogMirror(task, source)
+    assert not stopped_at or mirror.step(stopped_at) == stopped_at
+    node.log("stdout").unlink()
+    node.log("stderr").unlink()
+    node.log("stdout").parent.rmdir()
+    assert not mirror.drain()
+    assert LogMirror(task, Kept(container, stdout=content, stderr=b"e\n")).drain()
+    assert task.stdout.read_bytes() == content
+    assert task.stderr.read_bytes() == b"e\n"
+
+
+def test_a_log_that_goes_while_it_is_drained_is_left_to_others(node, task, source):
+    node.write("stdout", b"x" * 10)
+    node.after_list = lambda: node.log("stdout").unlink(missing_ok=True)
+    assert not LogMirror(task, source).drain()
+
+
+def test_a_step_does_not_ask_for_sizes_that_it_is_told(node, task, source):
+    node.write("stdout", b"12345")
+    mirror = LogMirror(task, source)
+    assert mirror.step(sizes={"stdout": 5}) == 5
+    assert mirror.step(sizes={"stdout": 5}) == 0
+    assert len(node.asked) == 1
+    node.write("stdout", b"6")
+    assert mirror.behind({"stdout": 6, "other": 9}) == 1
+
+
+def test_a_file_that_goes_within_a_step_is_said(node, task, source):
+    node.write("stderr", b"")
+    with pytest.raises(LogsGoneError):
+        LogMirror(task, source).step(sizes={"stdout": 5})
+
+
+def test_logs_of_the_next_container_come_after_those_of_the_one_before(task):
+    first = Kept("container_1_1_1_2", stdout=b"one\n", stderr=b"")
+    second = Kept("container_1_1_1_3", stdout=b"two\n", stderr=b"e")
+    assert LogMirror(task, first).drain()
+    for _ in range(2):  # a keeper, and the one after it
+        assert LogMirror(task, second).drain()
+    assert LogMirror(task, first).drain()
+    assert task.stdout.read_bytes() == b"one\ntwo\n"
+    assert task.stderr.read_bytes() == b"e"
+
+
+def test_a_truncated_log_begins_anew_behind_its_copy(node, task, source, container, logs):
+    node.write("stdout", b"before\n")
+    mirror = LogMirror(task, source)
+    mirror.step()
+    node.log("stdout").write_bytes(b"new\n")
+    mirror.step()
+    assert task.stdout.read_bytes() == b"before\nnew\n"
+    # So it is for the next keeper.
+    node.write("stdout", b"more\n")
+    assert LogMirror(task, NodeSource(logs, container)).drain()
+    assert task.stdout.read_bytes() == b"before\nnew\nmore\n"
+
+
+def test_truncation_between_list_and_read_is_seen(node, task, source):
+    node.write("stdout", b"before\n")
+    mirror = LogMirror(task, source)
+    mirror.step()
+    node.write("stdout", b"more\n")
+    node.after_list = lambda: node.log("stdout").write_bytes(b"new\n")
+    mirror.step()
+    node.after_list = lambda: None
+    mirror.step()
+    assert task.stdout.read_bytes() == b"before\nnew\n"
+
+
+def test_shorter_logs_of_a_source_that_lags_are_no_truncation(task, container):
+    assert LogMirror(task, Kept(container, stdout=b"all of it")).drain()
+    assert LogMirror(task, Kept(container, stdout=b"all")).step() == 0
+    assert task.stdout.read_bytes() == b"all of it"
+
+
+def test_a_full_disk_loses_and_repeats_nothing(node, task, source):
+    content = os.urandom(50_000)
+    node.write("stdout", content)
+    mirror = LogMirror(task, source)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            mirror.step()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert task.stdout.read_bytes() == content[:20_000]
+    assert mirror.drain()
+    assert task.stdout.read_bytes() == content
