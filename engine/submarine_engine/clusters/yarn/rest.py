@@ -1,0 +1,199 @@
+"""The ResourceManager's REST API, and the one place that turns its failures into our words.
+
+Documents are described in Hadoop's "ResourceManager REST APIs" (Hadoop 3.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from submarine_engine.errors import ClusterError
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.yarn.hadoop import HadoopConf
+
+_TIMEOUT = (3.0, 15.0)  # seconds to connect, and between two bytes
+_LONGEST_ANSWER = 300
+
+
+def new_session(conf: HadoopConf) -> requests.Session:
+    """Return a session for the cluster's own pages: no proxy, and Kerberos where it is asked for.
+
+    Raises
+    ------
+    ClusterError
+        The cluster wants Kerberos, and the package for that is not installed.
+    """
+    session = requests.Session()
+    session.trust_env = False  # a proxy for the outside has no way to the cluster
+    session.headers["Accept"] = "application/json"
+    if conf.kerberos:
+        try:
+            from requests_gssapi import (  # type: ignore[import-not-found] # noqa: PLC0415 - where needed
+                HTTPSPNEGOAuth,
+            )
+        except ImportError as error:
+            raise ClusterError(
+                "the cluster wants Kerberos, and requests-gssapi is not installed",
+                fix="pip install requests-gssapi, then kinit",
+            ) from error
+        session.auth = HTTPSPNEGOAuth()
+    return session
+
+
+class ResourceManager:
+    """The ResourceManager of a cluster; of several (high availability) the one that is active.
+
+    Parameters
+    ----------
+    conf
+        The cluster's configuration.
+    """
+
+    def __init__(self, conf: HadoopConf) -> None:
+        self._conf = conf
+        self._session = new_session(conf)
+        self._urls = list(conf.rm_urls)
+        self.user = conf.user
+
+    @property
+    def url(self) -> str:
+        """The address that answered last."""
+        return self._urls[0]
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        """Return the document at ``/ws/v1/cluster/PATH``.
+
+        Raises
+        ------
+        ClusterError
+            No ResourceManager answers, or it refuses.
+        """
+        answer = self._ask("GET", path, query)
+        try:
+            document: dict[str, Any] = answer.json()
+        except ValueError as error:
+            raise ClusterError(
+                "the ResourceManager's answer is no JSON",
+                where=answer.url,
+                fix="see whether yarn.resourcemanager.webapp.address names a ResourceManager",
+            ) from error
+        return document
+
+    def application(self, app_id: str) -> dict[str, Any]:
+        """Return the report of an application."""
+        report: dict[str, Any] = self.get(f"apps/{app_id}")["app"]
+        return report
+
+    def applications(self, **query: str) -> list[dict[str, Any]]:
+        """Return the reports of all applications that match, such as ``user=…, states=RUNNING``."""
+        return listed(self.get("apps", **query).get("apps"), "app")
+
+    def containers(self, app_id: str) -> list[dict[str, Any]]:
+        """Return the containers that the scheduler counts as the application's at this moment."""
+        attempts = listed(self.get(f"apps/{app_id}/appattempts").get("appAttempts"), "appAttempt")
+        if not attempts:
+            return []
+        last = max(attempts, key=lambda attempt: int(attempt["id"]))["appAttemptId"]
+        return listed(self.get(f"apps/{app_id}/appattempts/{last}/containers"), "container")
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Return the NodeManagers."""
+        return listed(self.get("nodes").get("nodes"), "node")
+
+    def scheduler(self) -> dict[str, Any]:
+        """Return what the scheduler says of its queues."""
+        info: dict[str, Any] = self.get("scheduler")["scheduler"]["schedulerInfo"]
+        return info
+
+    def signal(self, container_id: str, command: str = "GRACEFUL_SHUTDOWN") -> None:
+        """Let a container's node send it a signal: SIGTERM, or by ``FORCEFUL_SHUTDOWN`` SIGKILL."""
+        self._ask("POST", f"containers/{container_id}/signal/{command}", {})
+
+    def kill(self, app_id: str, diagnostics: str = "") -> None:
+        """End an application; no-op where it is over."""
+        state = {"state": "KILLED", "diagnostics": diagnostics}
+        self._ask("PUT", f"apps/{app_id}/state", {}, json=state)
+
+    def _ask(
+        self, method: str, path: str, query: Mapping[str, str], json: object = None
+    ) -> requests.Response:
+        if not self._conf.kerberos:
+            query = {**query, "user.name": self.user}
+        problem: ClusterError | None = None
+        for url in list(self._urls):
+            try:
+                answer = self._session.request(
+                    method, f"{url}/ws/v1/cluster/{path}", params=query, json=json, timeout=_TIMEOUT
+                )
+            except requests.RequestException as error:
+                problem = problem or _unreachable(url, error)
+                continue
+            if "This is standby RM" in answer.text[:200]:
+                continue
+            if self._urls[0] != url:  # the active one first, next time
+                self._urls.remove(url)
+                self._urls.insert(0, url)
+            if not answer.ok:
+                raise _refused(answer)
+            return answer
+        raise problem or ClusterError(
+            "no ResourceManager is active",
+            where=", ".join(self._urls),
+            fix="ask the cluster's owner; `yarn rmadmin -getAllServiceState` tells them which is",
+        )
+
+
+def listed(holder: Any, name: str) -> list[dict[str, Any]]:  # noqa: ANN401 - a foreign document
+    """Return the list `name` of a document, which may be absent, null, or one object alone."""
+    found = (holder or {}).get(name) or []
+    return found if isinstance(found, list) else [found]
+
+
+def resources(allocated: Any) -> dict[str, int]:  # noqa: ANN401 - a foreign document
+    """Return ``{"memory-mb": …, "vcores": …, "yarn.io/gpu": …}`` of a REST resource.
+
+    Both forms are read: ``resourceInformations`` of nodes and queues, ``entry`` of containers.
+    """
+    found: dict[str, int] = {}
+    information = (allocated or {}).get("resourceInformations") or {}
+    for entry in listed(information, "resourceInformation"):
+        found[str(entry["name"])] = int(entry["value"])
+    for entry in listed(allocated, "entry"):
+        with suppress(ValueError):
+            found[str(entry["key"])] = int(entry["value"])
+    return found
+
+
+def _unreachable(url: str, error: requests.RequestException) -> ClusterError:
+    return ClusterError(
+        "the ResourceManager does not answer",
+        where=url,
+        fix="see whether it runs (submarine doctor --cluster yarn), and whether HADOOP_CONF_DIR "
+        f"names this cluster; the network says: {_short(str(error))}",
+    )
+
+
+def _refused(answer: requests.Response) -> ClusterError:
+    said = answer.text
+    with suppress(ValueError, KeyError, TypeError):
+        said = answer.json()["RemoteException"]["message"]
+    return ClusterError(
+        f"the ResourceManager refuses ({answer.status_code}): {_short(said)}",
+        where=answer.url.partition("?")[0],
+        fix="its own words say why; its log says more",
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= _LONGEST_ANSWER else line[: _LONGEST_ANSWER - 1] + "…"
+
+
+def gpus_of(containers: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many GPUs these containers hold."""
+    return sum(resources(c.get("allocatedResources")).get("yarn.io/gpu", 0) for c in containers)
