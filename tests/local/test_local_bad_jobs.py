@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import time
 from pathlib import Path
@@ -12,7 +11,7 @@ from submarine_engine.clusters.base import Cursor
 from submarine_engine.errors import JobNotFoundError
 from submarine_engine.job import JobState
 
-from .conftest import until
+from tests.jobs import until
 
 
 def gone(pid):
@@ -67,19 +66,6 @@ def test_a_job_that_submits_a_job_does_not_take_it_along(local, tmp_path):
     job_id = story.out.strip()
     assert local.follow(job_id).state is JobState.SUCCEEDED
     assert flag.exists()
-
-
-def test_a_lot_of_output_is_whole(local):
-    size = 20_000_000
-    story = local.run(
-        "import os, sys\n"
-        "line = bytes(range(256)) * 64\n"
-        f"left = {size}\n"
-        "while left: left -= os.write(1, line[:left])\n"
-    )
-    expected = (bytes(range(256)) * (size // 256 + 1))[:size]
-    assert len(story.logs["stdout"]) == size
-    assert hashlib.sha256(story.logs["stdout"]).digest() == hashlib.sha256(expected).digest()
 
 
 def test_more_memory_than_asked_for_ends_the_job_with_the_reason(local):

@@ -9,7 +9,7 @@ from submarine_engine.errors import (
     SubmissionError,
     UnsupportedError,
 )
-from submarine_engine.job import JobSpec, Resources, Role
+from submarine_engine.job import JobSpec, Role
 
 UNSUPPORTED = [
     ({"docker_image": "tf:2"}, "docker"),
@@ -44,14 +44,6 @@ def test_the_default_queue_may_be_named(local):
     assert local.cluster.check(JobSpec(queue="default")).gpus is not None
 
 
-def test_nothing_is_left_behind_by_a_refusal(local):
-    with pytest.raises(UnsupportedError):
-        local.submit("1", docker_image="tf:2")
-    with pytest.raises(SubmissionError):
-        local.submit("1", input_path="not/there")
-    assert not list(local.home.glob("**/*.json"))
-
-
 def test_more_gpus_than_there_are_says_how_many_and_how_to_declare_them(local, declare_gpus):
     declare_gpus(2)
     with pytest.raises(ResourcesError, match="this machine has 2") as caught:
@@ -67,12 +59,6 @@ def test_a_declaration_that_is_no_number_is_refused(local, monkeypatch, declared
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", declared)
     with pytest.raises(ConfigError, match="SUBMARINE_LOCAL_GPUS"):
         local.cluster.check(JobSpec())
-
-
-@pytest.mark.parametrize("resources", [{"memory": 1 << 40}, {"vcores": 100_000}])
-def test_more_memory_or_cores_than_the_machine_has(local, resources):
-    with pytest.raises(ResourcesError, match="this machine has"):
-        local.cluster.check(JobSpec(roles=(Role(resources=Resources(**resources)),)))
 
 
 def test_paths_of_this_machine_reach_the_job(local, tmp_path):
@@ -96,8 +82,3 @@ def test_a_checkpoint_folder_that_cannot_be_made(local, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SubmissionError, match="cannot be made"):
         local.submit("1", checkpoint_path="file/below")
-
-
-def test_a_working_directory_that_is_not_there(local, tmp_path):
-    with pytest.raises(SubmissionError, match="there is no folder"):
-        local.submit("1", workdir=tmp_path / "gone")

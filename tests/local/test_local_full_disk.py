@@ -12,7 +12,9 @@ from submarine_engine.clusters.local.leases import Holder, Leases, release
 from submarine_engine.errors import SubmissionError
 from submarine_engine.job import JobSpec, JobState
 
-from .conftest import Local, until
+from tests.jobs import until
+
+from .conftest import Local
 
 SIZE = 4 << 20
 

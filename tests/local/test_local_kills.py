@@ -13,7 +13,9 @@ from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.clusters.local import settle as settling
 from submarine_engine.job import JobState
 
-from .conftest import ids_of, until
+from tests.jobs import until
+
+from .conftest import ids_of
 
 SLEEP = "import time; print('on', flush=True); time.sleep(600)"
 

@@ -13,7 +13,9 @@ from submarine_engine.errors import SubmissionError
 from submarine_engine.events import Waiting
 from submarine_engine.job import JobState
 
-from .conftest import ids_of, until
+from tests.jobs import until
+
+from .conftest import ids_of
 
 HOLD = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.02)\n"
 
@@ -28,18 +30,6 @@ def held(local, declare_gpus, tmp_path):
     yield job_id, gate
     gate.touch()
     local.follow(job_id)
-
-
-def test_who_comes_first_is_served_first(local, held, tmp_path):
-    gate = held[1]
-    order = tmp_path / "order"
-    script = f"open({str(order)!r}, 'a').write('{{}} ')"
-    jobs = [local.submit(script.format(n), gpus=2) for n in range(4)]
-    assert all(local.state(job) is JobState.QUEUED for job in jobs)
-    gate.touch()
-    for job in jobs:
-        assert local.follow(job).state is JobState.SUCCEEDED
-    assert order.read_text() == "0 1 2 3 "
 
 
 def test_what_a_job_waits_for_is_told_in_words(local, held):
@@ -86,19 +76,6 @@ def test_jobs_without_gpus_wait_for_nobody(local, held):
     local.submit("1", gpus=1)
     assert local.run("print('now')").out == "now\n"
     held[1].touch()
-
-
-def test_a_queued_job_is_cancelled_at_once(local, held):
-    waits, after = local.submit("1", gpus=1), local.submit("1", gpus=1)
-    local.cluster.cancel(waits, "not needed")
-    story = local.follow(waits)
-    assert story.state is JobState.CANCELLED
-    assert story.status.reason == "not needed"
-    assert story.status.tasks[0].held is None
-    assert Queue(local.home).ahead(after) == 0
-    local.cluster.kill(after)
-    assert local.state(after) is JobState.CANCELLED
-    local.cluster.cancel(after)
 
 
 def test_a_queued_job_whose_folder_is_deleted_holds_nobody_up(local, held):

@@ -9,7 +9,9 @@ import signal
 import pytest
 from submarine_engine.job import JobState
 
-from .conftest import ids_of, until
+from tests.jobs import until
+
+from .conftest import ids_of
 
 GPUS = 3
 

@@ -143,26 +143,6 @@ def test_a_log_that_the_job_made_into_something_else_is_not_read(tmp_path):
     assert read_all(paths, 100)[1] == {"stdout": b"", "stderr": b""}
 
 
-def test_a_reader_sees_only_what_is_new(local, declare_gpus, tmp_path):
-    gate = tmp_path / "gate"
-    job_id = local.submit(
-        f"import os, time\nprint('a')\nwhile not os.path.exists({str(gate)!r}): time.sleep(.02)\n"
-        "print('b')"
-    )
-    cursor = Cursor()
-    seen = b""
-    while seen != b"a\n":
-        batch = local.cluster.read(job_id, cursor)
-        cursor = batch.cursor
-        seen += b"".join(item.data for item in batch.items if isinstance(item, LogChunk))
-    gate.touch()
-    while not (batch := local.cluster.read(job_id, cursor)).ended:
-        seen += b"".join(item.data for item in batch.items if isinstance(item, LogChunk))
-        cursor = batch.cursor
-    seen += b"".join(item.data for item in batch.items if isinstance(item, LogChunk))
-    assert seen == b"a\nb\n"
-
-
 def test_a_folder_that_is_deleted_under_the_reader(local):
     import shutil
 

@@ -120,6 +120,7 @@ class Queue:
             return False
         with self._lock():
             self._grant_in_turn()
+            self._seen_holders = {}
             left = bool(self._file.lines())
             if left and keep:
                 self._keep()
