@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT = (3.0, 15.0)  # seconds to connect, and between two bytes
 _LONGEST_ANSWER = 300
+_CLUSTER = "/ws/v1/cluster"
 
 
 def new_session(conf: HadoopConf) -> requests.Session:
@@ -66,7 +67,7 @@ class ResourceManager:
         return self._urls[0]
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
-        """Return the document at ``/ws/v1/cluster/PATH``.
+        """Return the document at a path, such as ``/ws/v1/cluster/nodes``.
 
         Raises
         ------
@@ -86,38 +87,42 @@ class ResourceManager:
 
     def application(self, app_id: str) -> dict[str, Any]:
         """Return the report of an application."""
-        report: dict[str, Any] = self.get(f"apps/{app_id}")["app"]
+        report: dict[str, Any] = self.get(f"{_CLUSTER}/apps/{app_id}")["app"]
         return report
 
     def applications(self, **query: str) -> list[dict[str, Any]]:
         """Return the reports of all applications that match, such as ``user=…, states=RUNNING``."""
-        return listed(self.get("apps", **query).get("apps"), "app")
+        return listed(self.get(f"{_CLUSTER}/apps", **query).get("apps"), "app")
 
     def containers(self, app_id: str) -> list[dict[str, Any]]:
         """Return the containers that the scheduler counts as the application's at this moment."""
-        attempts = listed(self.get(f"apps/{app_id}/appattempts").get("appAttempts"), "appAttempt")
+        attempts = listed(
+            self.get(f"{_CLUSTER}/apps/{app_id}/appattempts").get("appAttempts"), "appAttempt"
+        )
         if not attempts:
             return []
         last = max(attempts, key=lambda attempt: int(attempt["id"]))["appAttemptId"]
-        return listed(self.get(f"apps/{app_id}/appattempts/{last}/containers"), "container")
+        return listed(
+            self.get(f"{_CLUSTER}/apps/{app_id}/appattempts/{last}/containers"), "container"
+        )
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return the NodeManagers."""
-        return listed(self.get("nodes").get("nodes"), "node")
+        return listed(self.get(f"{_CLUSTER}/nodes").get("nodes"), "node")
 
     def scheduler(self) -> dict[str, Any]:
         """Return what the scheduler says of its queues."""
-        info: dict[str, Any] = self.get("scheduler")["scheduler"]["schedulerInfo"]
+        info: dict[str, Any] = self.get(f"{_CLUSTER}/scheduler")["scheduler"]["schedulerInfo"]
         return info
 
     def signal(self, container_id: str, command: str = "GRACEFUL_SHUTDOWN") -> None:
         """Let a container's node send it a signal: SIGTERM, or by ``FORCEFUL_SHUTDOWN`` SIGKILL."""
-        self._ask("POST", f"containers/{container_id}/signal/{command}", {})
+        self._ask("POST", f"{_CLUSTER}/containers/{container_id}/signal/{command}", {})
 
     def kill(self, app_id: str, diagnostics: str = "") -> None:
         """End an application; no-op where it is over."""
         state = {"state": "KILLED", "diagnostics": diagnostics}
-        self._ask("PUT", f"apps/{app_id}/state", {}, json=state)
+        self._ask("PUT", f"{_CLUSTER}/apps/{app_id}/state", {}, json=state)
 
     def _ask(
         self, method: str, path: str, query: Mapping[str, str], json: object = None
@@ -128,7 +133,7 @@ class ResourceManager:
         for url in list(self._urls):
             try:
                 answer = self._session.request(
-                    method, f"{url}/ws/v1/cluster/{path}", params=query, json=json, timeout=_TIMEOUT
+                    method, f"{url}{path}", params=query, json=json, timeout=_TIMEOUT
                 )
             except requests.RequestException as error:
                 problem = problem or _unreachable(url, error)
