@@ -129,6 +129,12 @@ class Hdfs:
                 aside.unlink(missing_ok=True)
         return b""
 
+    def read(self, path: str, offset: int, limit: int) -> bytes:
+        """Return at most `limit` bytes of the file at `path` from `offset` on."""
+        path = self._plain(path)
+        with self._talk(path):
+            return self._web.read_some(path, offset, limit)
+
     def put(self, source: bytes | Path, path: str, *, replace: bool = True) -> None:
         """Write a file, aside and renamed. Only the user may read it.
 

@@ -60,6 +60,11 @@ class QuietWebHDFS(WebHDFS):  # type: ignore[misc] # fsspec is not typed
         kind = {"content-type": "application/octet-stream"}
         self.session.put(there, data=data, headers=kind, allow_redirects=False).raise_for_status()
 
+    def read_some(self, path: str, offset: int, limit: int) -> bytes:
+        """Return at most `limit` bytes of a file from `offset` on."""
+        content: bytes = self._call("OPEN", path=path, offset=offset, length=limit).content
+        return content
+
     def read_into(self, path: str, write: Callable[[bytes], object]) -> None:
         """Read a file as one stream."""
         there = self._call("OPEN", path=path, redirect=False).headers["Location"]
