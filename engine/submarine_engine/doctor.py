@@ -175,7 +175,7 @@ def _cluster(config: Config) -> Iterator[Check]:
 def _gpus(config: Config) -> Iterator[Check]:
     name = str(config.value("cluster"))
     gpus = open_cluster(name).gpus()
-    held = sum(gpu.job_id is not None for gpu in gpus)
+    held = sum(gpu.held_by is not None for gpu in gpus)
     names = ", ".join(sorted({gpu.name for gpu in gpus}))
     found = f"{len(gpus)} ({names}), {held} held" if gpus else "none"
     if name != "local":

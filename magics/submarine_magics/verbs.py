@@ -103,8 +103,12 @@ def _kill(_: Workbench, command: Command) -> None:
 
 
 def _gpus(bench: Workbench, command: Command) -> Listing[Gpu]:
-    gpus = bench.cluster(command.values.get("cluster")).gpus()
-    rows = [(gpu.id, gpu.name, gpu.host, _bytes(gpu.memory), gpu.job_id or "free") for gpu in gpus]
+    cluster = bench.cluster(command.values.get("cluster"))
+    gpus = cluster.gpus()
+    rows = [(gpu.id, gpu.name, gpu.host, _bytes(gpu.memory), gpu.held_by or "free") for gpu in gpus]
+    shares = [f"{one.kind} {one.name}: {one.free} of {one.total}" for one in cluster.gpu_shares()]
+    if shares:
+        say(f"free GPUs · {' · '.join(shares)}")
     return Listing(gpus, ("GPU", "NAME", "HOST", "MEMORY", "JOB"), rows)
 
 

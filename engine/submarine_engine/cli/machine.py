@@ -5,6 +5,7 @@ from __future__ import annotations
 from submarine_engine import __version__
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output, visible
+from submarine_engine.clusters.base import Gpu
 from submarine_engine.command.help import help_text
 from submarine_engine.command.model import Command
 from submarine_engine.config import load_config
@@ -16,35 +17,47 @@ def gpus(command: Command, output: Output) -> int:
     from submarine_engine.clusters import open_cluster  # noqa: PLC0415 - help needs no cluster
 
     config = load_config({"cluster": command.values.get("cluster")})
-    found = open_cluster(str(config.value("cluster"))).gpus()
+    cluster = open_cluster(str(config.value("cluster")))
+    found, shares = cluster.gpus(), cluster.gpu_shares()
     if output.json:
         for gpu in found:
-            output.data(
-                {
-                    "id": gpu.id,
-                    "name": gpu.name,
-                    "host": gpu.host,
-                    "memory": gpu.memory,
-                    "job": gpu.job_id,
-                }
-            )
-    elif not found:
-        output.note("the cluster has no GPU; SUBMARINE_LOCAL_GPUS=N declares some on this machine")
-    else:
+            output.data(_gpu_json(gpu))
+        for share in shares:
+            output.data({share.kind: share.name, "free": share.free, "total": share.total})
+        return exits.OK
+    if not found:
+        fix = "; SUBMARINE_LOCAL_GPUS=N declares some on this machine"
+        output.note(f"the cluster has no GPU{fix if cluster.name == 'local' else ''}")
+        return exits.OK
+    rows = [
+        (
+            gpu.id,
+            gpu.name,
+            gpu.host,
+            f"{gpu.memory} MiB" if gpu.memory else "-",
+            visible(gpu.held_by or "free", line=True),
+        )
+        for gpu in found
+    ]
+    output.table(("gpu", "name", "host", "memory", "job"), rows)
+    if shares:
+        output.line()
         output.table(
-            ("gpu", "name", "host", "memory", "job"),
-            [
-                (
-                    gpu.id,
-                    gpu.name,
-                    gpu.host,
-                    f"{gpu.memory} MiB" if gpu.memory else "-",
-                    gpu.job_id or "free",
-                )
-                for gpu in found
-            ],
+            ("part", "name", "free", "total"),
+            [(share.kind, share.name, str(share.free), str(share.total)) for share in shares],
         )
     return exits.OK
+
+
+def _gpu_json(gpu: Gpu) -> dict[str, str | int | None]:
+    facts = {
+        "id": gpu.id,
+        "name": gpu.name,
+        "host": gpu.host,
+        "memory": gpu.memory,
+        "job": gpu.job_id,
+    }
+    return facts if gpu.holder is None else {**facts, "holder": gpu.holder, "queue": gpu.queue}
 
 
 def doctor(command: Command, output: Output) -> int:

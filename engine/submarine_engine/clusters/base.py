@@ -80,13 +80,42 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU as the cluster accounts it; `job_id` holds it, None where it is free."""
+    """One GPU as the cluster accounts it.
+
+    Parameters
+    ----------
+    memory
+        Mebibytes.
+    job_id
+        The job of Submarine's that holds it.
+    holder
+        Who holds it, in words, where the cluster runs more than Submarine's jobs.
+    queue
+        The holder's queue, where the cluster has more than one.
+    """
 
     id: str
     name: str
     host: str
     memory: int | None = None
     job_id: str | None = None
+    holder: str | None = None
+    queue: str | None = None
+
+    @property
+    def held_by(self) -> str | None:
+        """Who holds it, in words; None where it is free."""
+        return self.job_id or self.holder
+
+
+@dataclass(frozen=True, slots=True)
+class GpuShare:
+    """GPUs of one part of a cluster; `kind` of part is ``node`` or ``queue``."""
+
+    kind: str
+    name: str
+    free: int
+    total: int
 
 
 class Cluster(ABC):
@@ -139,6 +168,10 @@ class Cluster(ABC):
     @abstractmethod
     def gpus(self) -> list[Gpu]:
         """Return the cluster's GPUs and who holds each."""
+
+    def gpu_shares(self) -> list[GpuShare]:
+        """Return what each part of the cluster has of them; none where it has no parts."""
+        return []
 
     @abstractmethod
     def log_url(self, job_id: str) -> str | None:

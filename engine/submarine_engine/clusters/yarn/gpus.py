@@ -1,0 +1,229 @@
+"""The cluster's GPUs as the ResourceManager accounts them: free and total, and who holds what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from submarine_engine.clusters.base import Gpu, GpuShare
+from submarine_engine.clusters.yarn.applications import Application, alive
+from submarine_engine.clusters.yarn.foreign import GPU, at, listed, number, told
+from submarine_engine.clusters.yarn.nodehttp import NodeConnection
+from submarine_engine.clusters.yarn.nodes import Node, read_nodes
+from submarine_engine.clusters.yarn.scheduler import read_scheduler
+from submarine_engine.errors import ClusterError
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.yarn.rest import ResourceManager
+
+_NODE_TIMEOUT = 1.5
+_AT_ONCE = 16
+_LARGEST_ANSWER = 1 << 20
+_MOST_APPLICATIONS = 200  # one question each
+
+
+class Device(NamedTuple):
+    """What a NodeManager tells of one GPU; `memory` in MiB."""
+
+    minor: int
+    uuid: str
+    name: str
+    memory: int | None
+
+
+class Devices(NamedTuple):
+    """The GPUs of a node; `assigned` says which container has which (by minor number).
+
+    `assigned` is None where the NodeManager does not isolate GPUs, and so gives none by name.
+    """
+
+    found: Sequence[Device] = ()
+    assigned: Mapping[int, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """GPUs of one container."""
+
+    container: str
+    gpus: int
+    application: Application
+
+
+def cluster_gpus(
+    rm: ResourceManager,
+    home_jobs: Mapping[str, str] | None = None,
+    *,
+    devices: Callable[[Node], Devices] | None = None,
+) -> list[Gpu]:
+    """Return every GPU of the nodes that are up, and who holds each.
+
+    Parameters
+    ----------
+    home_jobs
+        Jobs of this home by the containers that they hold; applications made for one job tell it
+        by their tags.
+    devices
+        Asks a node for its GPUs; its NodeManager unless given.
+
+    Returns
+    -------
+    list of Gpu
+        By host. Ids are UUIDs where the NodeManager tells which container has which GPU, else
+        numbers: then only how many each one holds is known.
+
+    Raises
+    ------
+    ClusterError
+        The ResourceManager does not answer.
+    """
+    nodes = [node for node in read_nodes(rm.get("/ws/v1/cluster/nodes")) if node.total.get(GPU)]
+    nodes = [node for node in nodes if node.up or node.used.get(GPU)]
+    if not nodes:
+        return []
+    holdings = _holdings(rm) if any(node.used.get(GPU) for node in nodes) else {}
+    ask = devices or (lambda node: node_devices(node, rm.user))
+    with ThreadPoolExecutor(min(_AT_ONCE, len(nodes))) as pool:
+        told_by = list(pool.map(ask, nodes))
+    jobs = home_jobs or {}
+    return [
+        gpu
+        for node, found in zip(nodes, told_by, strict=True)
+        for gpu in node_gpus(node, found, holdings.get(node.id, []), jobs)
+    ]
+
+
+def node_gpus(
+    node: Node, devices: Devices, holdings: Sequence[Holding], jobs: Mapping[str, str]
+) -> Iterator[Gpu]:
+    """Yield the GPUs of one node with their holders."""
+    count = node.total.get(GPU, 0)
+    if devices.assigned is not None and len(devices.found) >= count:
+        by_container = {holding.container: holding for holding in holdings}
+        for device in devices.found:
+            container = devices.assigned.get(device.minor)
+            holding = by_container.get(container or "")
+            yield _gpu(node, device.uuid, device, container, holding, jobs)
+        return
+    held = [holding for holding in holdings for _ in range(holding.gpus)][:count]
+    unknown = max(0, min(count, node.used.get(GPU, 0)) - len(held))
+    for index in range(count):
+        one = devices.found[index] if index < len(devices.found) else None
+        holding = held[index] if index < len(held) else None
+        container = holding.container if holding else "?" if index < len(held) + unknown else None
+        yield _gpu(node, str(index), one, container, holding, jobs)
+
+
+def _gpu(  # noqa: PLR0913, PLR0917 - the columns of one line
+    node: Node,
+    gpu_id: str,
+    device: Device | None,
+    container: str | None,
+    holding: Holding | None,
+    jobs: Mapping[str, str],
+) -> Gpu:
+    application = holding.application if holding else None
+    holder = None
+    if container is not None:
+        holder = "an application that you may not see"
+        if application is not None:
+            holder = f"{application.user}: {application.name} ({application.id})"
+    return Gpu(
+        id=gpu_id,
+        name=device.name if device else "GPU",
+        host=node.host,
+        memory=device.memory if device else None,
+        job_id=jobs.get(container or "") or (application.job_id if application else None),
+        holder=holder,
+        queue=application.queue.removeprefix("root.") if application else None,
+    )
+
+
+def _holdings(rm: ResourceManager) -> dict[str, list[Holding]]:
+    """Return who holds GPUs, by node."""
+    found: dict[str, list[Holding]] = {}
+    holders = [application for application in alive(rm) if application.used.get(GPU)]
+    for application in sorted(holders, key=lambda one: one.started)[:_MOST_APPLICATIONS]:
+        for container in _containers(rm, application.id):
+            gpus = _gpus_of(container)
+            if gpus:
+                holding = Holding(told(container.get("containerId"), 100), gpus, application)
+                node = told(container.get("nodeId") or container.get("assignedNodeId"), 200)
+                found.setdefault(node, []).append(holding)
+    return found
+
+
+def _containers(rm: ResourceManager, app_id: str) -> list[Mapping[str, object]]:
+    path = f"/ws/v1/cluster/apps/{quote(app_id, safe='')}/appattempts"
+    try:
+        attempts = listed(rm.get(path), "appAttempts", "appAttempt")
+        newest = max(attempts, key=lambda one: number(one.get("id")), default={})
+        attempt = str(at(newest, "appAttemptId") or "")
+        if not attempt:
+            return []
+        return listed(rm.get(f"{path}/{quote(attempt, safe='')}/containers"), "container")
+    except ClusterError:  # it ended meanwhile, or may not be seen
+        return []
+
+
+def _gpus_of(container: Mapping[str, object]) -> int:
+    entries = listed(container, "allocatedResources", "entry")
+    return sum(number(one.get("value")) for one in entries if one.get("key") == GPU)
+
+
+def node_devices(node: Node, user: str = "") -> Devices:
+    """Ask a NodeManager for its GPUs; none where it does not answer."""
+    try:
+        connection = NodeConnection(node.web, user=user, timeout=_NODE_TIMEOUT)
+        try:
+            connection.get(f"/ws/v1/node/resources/{quote(GPU, safe='')}")
+            return read_devices(json.loads(connection.body(_LARGEST_ANSWER)))
+        finally:
+            connection.close()
+    except (ClusterError, ValueError, RecursionError):
+        return Devices()
+
+
+def read_devices(document: object) -> Devices:
+    """Read a NodeManager's answer of ``/ws/v1/node/resources/yarn.io%2Fgpu``."""
+    found = [
+        Device(
+            number(one.get("minorNumber")),
+            told(one.get("uuid"), 80),
+            told(one.get("productName"), 80) or "GPU",
+            number(at(one, "gpuMemoryUsage", "totalMemoryMiB")) or None,
+        )
+        for one in listed(document, "gpuDeviceInformation", "gpus")
+    ]
+    if not listed(document, "totalGpuDevices"):
+        return Devices(found)
+    given = {number(one.get("minorNumber"), -1) for one in listed(document, "totalGpuDevices")}
+    assigned = {
+        number(one.get("minorNumber"), -1): told(one.get("containerId"), 100)
+        for one in listed(document, "assignedGpuDevices")
+    }
+    return Devices([device for device in found if device.minor in given], assigned)
+
+
+def gpu_shares(rm: ResourceManager) -> list[GpuShare]:
+    """Return what every node and every queue has of the GPUs, and has free now.
+
+    Raises
+    ------
+    ClusterError
+        The ResourceManager does not answer.
+    """
+    nodes = read_nodes(rm.get("/ws/v1/cluster/nodes"))
+    nodes = tuple(node for node in nodes if node.up and node.total.get(GPU))
+    free = sum(node.free[GPU] for node in nodes)
+    shares = [GpuShare("node", node.host, node.free[GPU], node.total[GPU]) for node in nodes]
+    for queue in read_scheduler(rm.get("/ws/v1/cluster/scheduler")).leaves:
+        most, used = (queue.most or {}).get(GPU, 0), (queue.used or {}).get(GPU, 0)
+        if most or used:
+            name = queue.path.removeprefix("root.")
+            shares.append(GpuShare("queue", name, max(0, min(most - used, free)), most))
+    return shares
