@@ -144,11 +144,42 @@ def test_a_dry_run_shows_all_and_asks_for_nothing(folder, submarine):
 
 
 @pytest.mark.parametrize(
+    "source",
+    [
+        "globals().update(made=1)\nprint(made)",
+        "exec('made = 1')\nprint(made)",
+        "import builtins\nbuiltins.made = 1\nprint(made)",
+        "from helper import *\nprint(made)",
+        "try:\n    made\nexcept NameError:\n    made = 1\nprint(made)",
+        "if __name__ == '__main__':\n    made = len([__file__])\nprint(made)",
+    ],
+)
+def test_names_that_a_file_makes_by_other_means_are_believed_in(folder, submarine, source):
+    (folder / "helper.py").write_text("made = 1\n")
+    (folder / "train.py").write_text(source + "\n")
+    done = submarine("job", "run", "train.py")
+    assert (done.returncode, done.stdout) == (0, b"1\n"), done.stderr
+
+
+def test_a_command_runs_a_file_as_it_is(folder, submarine):
+    (folder / "train.py").write_text("not_there\n")
+    done = submarine("job", "run", "train.py", "--worker_launch_cmd", "python train.py || echo ran")
+    assert done.stdout == b"ran\n"
+    assert b"NameError" in done.stderr
+
+
+@pytest.mark.parametrize(
     ("words", "code", "what"),
     [
         (("nowhere.py",), 65, "nowhere.py: the file cannot be read: No such file"),
         (("broken.py",), 65, "broken.py, line 2: "),
         (("imports_broken.py",), 65, "broken.py, line 2"),
+        (
+            ("lacks.py",),
+            65,
+            "lacks.py, line 3: `histroy` is not defined; also missing: `np` (line 5)",
+        ),
+        (("lacking",), 65, "lacking/main.py, line 3: `histroy` is not defined"),
         (("nul.py",), 65, "nul.py"),
         (("cookie.py",), 65, "cookie.py"),
         (("data.csv",), 64, "data.csv is not a Python file"),
@@ -169,6 +200,9 @@ def test_what_cannot_run_costs_nothing(folder, submarine, words, code, what):
     (folder / "ok.py").write_text("print('ran')\n")
     (folder / "broken.py").write_text("x = 1\nif x\n")
     (folder / "imports_broken.py").write_text("import broken\n")
+    for lacks in (folder / "lacks.py", folder / "lacking/main.py"):
+        lacks.parent.mkdir(exist_ok=True)
+        lacks.write_text("history = []\ndef show():\n    print(histroy)\n\nnp.zeros(__file__)\n")
     (folder / "nul.py").write_bytes(b"x = 1\0\n")
     (folder / "cookie.py").write_bytes(b"# coding: no-such-code\n")
     (folder / "two").mkdir()

@@ -41,7 +41,8 @@ def check_part(script: Script, scripts: Mapping[str, Script], cells: Sequence[Ce
         At the cell and its line.
     """
     tree = _compiled(script)
-    missing = sorted(_missing(tree, scripts), key=lambda found: found[1])
+    texts = {path: other.text for path, other in scripts.items()}
+    missing = missing_names(tree, texts)
     if not missing:
         return
     (name, line), *others = missing
@@ -81,8 +82,21 @@ def _compiled(script: Script) -> ast.Module:
     return tree
 
 
-def _missing(tree: ast.Module, scripts: Mapping[str, Script]) -> Iterator[tuple[str, int]]:
-    """Yield the names that a file reads and that nobody defines, with their lines."""
+def missing_names(tree: ast.Module, texts: Mapping[str, str]) -> list[tuple[str, int]]:
+    """Return the names that a file reads and that nobody defines, with their lines, in order.
+
+    Parameters
+    ----------
+    tree
+        The file.
+    texts
+        Files beside it by their paths, of which it may import everything by a star. None is
+        missing where it does so of a module that is not known here.
+    """
+    return sorted(_missing(tree, texts), key=lambda found: found[1])
+
+
+def _missing(tree: ast.Module, texts: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     lazy = sys.version_info >= (3, 14) or any(
         isinstance(node, ast.ImportFrom)
         and node.module == "__future__"
@@ -90,7 +104,7 @@ def _missing(tree: ast.Module, scripts: Mapping[str, Script]) -> Iterator[tuple[
         for node in tree.body
     )
     reads = read_statements(tree.body, lazy=lazy)
-    from_stars = _from_stars(reads.stars, scripts)
+    from_stars = _from_stars(reads.stars, texts)
     if from_stars is None:
         return
     there = {name for name in dir(builtins) if name not in _NOT_PYTHONS_OWN} | from_stars
@@ -104,13 +118,13 @@ def _missing(tree: ast.Module, scripts: Mapping[str, Script]) -> Iterator[tuple[
                 yield name, use.line
 
 
-def _from_stars(modules: Collection[str], scripts: Mapping[str, Script]) -> set[str] | None:
+def _from_stars(modules: Collection[str], texts: Mapping[str, str]) -> set[str] | None:
     """Return the names that star imports bring; None where nobody can tell."""
     names: set[str] = set()
     for module in modules:
-        script = scripts.get(f"{module.replace('.', '/')}.py")
-        if script is not None:
-            names |= set(bound_names(ast.parse(script.text).body))
+        text = texts.get(f"{module.replace('.', '/')}.py")
+        if text is not None:
+            names |= set(bound_names(ast.parse(text).body))
         elif module in sys.modules:
             names |= set(dir(sys.modules[module]))
         else:

@@ -14,6 +14,7 @@ from tokenize import detect_encoding
 
 from submarine_engine.bundle.model import Bundle, LineSpan, Manifest
 from submarine_engine.bundle.modules import TOTAL_LIMIT, travelling_modules
+from submarine_engine.cli.names import check_names
 from submarine_engine.command.spec import job_name
 from submarine_engine.errors import BundleError, CellSyntaxError, CommandError
 from submarine_engine.job import JobSpec
@@ -44,8 +45,8 @@ def read_program(script: str | None, spec: JobSpec, folder: Path) -> Program:
     ------
     CommandError
         Nothing says what to run, or it is no Python file.
-    BundleError, CellSyntaxError
-        A file cannot be read, does not parse, or is too large.
+    BundleError, CellSyntaxError, UndefinedNameError
+        A file cannot be read, does not parse, lacks a name, or is too large.
     """
     if script is None:
         return _of_commands(spec, folder)
@@ -59,6 +60,7 @@ def read_program(script: str | None, spec: JobSpec, folder: Path) -> Program:
             fix="name a file that ends in .py, a folder of them, or give --worker_launch_cmd",
         )
     bundle = _bundle(path.parent, {path.name: script}, path.name)
+    _check_entry(bundle, script, spec)
     return Program(bundle=bundle, name=job_name(path.stem))
 
 
@@ -99,8 +101,15 @@ def _of_folder(folder: Path, label: str, spec: JobSpec) -> Program:
             where="job run",
             fix="call it main.py, name the file itself, or give --worker_launch_cmd",
         )
-    name = job_name(folder.resolve().name)
-    return Program(bundle=_bundle(folder, files, entry or next(iter(files), None)), name=name)
+    bundle = _bundle(folder, files, entry or next(iter(files), None))
+    if entry is not None:
+        _check_entry(bundle, files[entry], spec)
+    return Program(bundle=bundle, name=job_name(folder.resolve().name))
+
+
+def _check_entry(bundle: Bundle, label: str, spec: JobSpec) -> None:
+    if any(role.command is None for role in spec.roles):  # else the command says what runs
+        check_names(bundle.files[bundle.manifest.entry], label)
 
 
 def _python_files(folder: Path) -> list[str]:
