@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode
 
-from submarine_engine.clusters.staging import user_name
 from submarine_engine.clusters.yarn.hdfserrors import said
 from submarine_engine.clusters.yarn.namenodes import NameNode, name_nodes
 from submarine_engine.errors import ClusterError, SubmarineError, SubmissionError
@@ -235,8 +234,7 @@ def open_hdfs(conf: HadoopConf, user: str | None = None) -> Hdfs | None:
     Parameters
     ----------
     user
-        Default: ``HADOOP_USER_NAME``, else the user that this process runs as. With Kerberos, the
-        ticket says who it is.
+        Default: whom the cluster knows this process as. With Kerberos, the ticket says it.
 
     Returns
     -------
@@ -258,8 +256,7 @@ def open_hdfs(conf: HadoopConf, user: str | None = None) -> Hdfs | None:
             f"HDFS needs a package that is not installed: {error.name}",
             fix="pip install 'submarine-notebook[yarn]'",
         ) from error
-    kerberos = conf.get("hadoop.security.authentication", "simple") == "kerberos"
-    who = None if kerberos else user or os.environ.get("HADOOP_USER_NAME") or user_name()
+    who = None if conf.kerberos else user or conf.user
     for node in nodes:
         others = tuple(other for other in nodes if other != node)
         with suppress(_NotActiveError):

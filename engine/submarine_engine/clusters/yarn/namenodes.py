@@ -48,14 +48,14 @@ def name_nodes(conf: HadoopConf) -> tuple[NameNode, ...]:
         return ()
     if where.scheme != "hdfs" or not host:
         return ()
-    scheme = "https" if conf.get("dfs.http.policy", "") == "HTTPS_ONLY" else "http"
+    scheme = "https" if conf.get("dfs.http.policy") == "HTTPS_ONLY" else "http"
     key = f"dfs.namenode.{scheme}-address"
     service = where.netloc
-    named = [name.strip() for name in (conf.get(f"dfs.ha.namenodes.{service}", "")).split(",")]
+    named = [name.strip() for name in conf.get(f"dfs.ha.namenodes.{service}").split(",")]
     endings = [f".{service}.{name}" for name in named if name]
     found = []
     for ending in endings or [f".{service}", ""]:
-        address = conf.get(key + ending, "")
+        address = conf.get(key + ending)
         if address or (not endings and not ending):
             found.append(_name_node(address, host, scheme))
             if not endings:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from submarine_engine.clusters.yarn.hdfs import Hdfs
@@ -45,11 +46,17 @@ def upload_once(hdfs: Hdfs, data: bytes | Path, suffix: str) -> str:
     SubmissionError
         HDFS refuses, in its own words; nothing is left behind.
     """
+    return send_once(hdfs, data, suffix)[0]
+
+
+def send_once(hdfs: Hdfs, data: bytes | Path, suffix: str) -> tuple[str, int]:
+    """Do as `upload_once`; return the path and how many bytes were sent, 0 where it was there."""
     size = data.stat().st_size if isinstance(data, Path) else len(data)
     path = cache_path(hdfs, digest_of(data), suffix)
-    if not in_cache(hdfs, path, size):
-        hdfs.put(data, path, replace=False)
-    return path
+    if in_cache(hdfs, path, size):
+        return path, 0
+    hdfs.put(data, path, replace=False)
+    return path, size
 
 
 def upload_made(hdfs: Hdfs, key: str, suffix: str, make: Callable[[], Path]) -> tuple[str, int]:
@@ -60,7 +67,7 @@ def upload_made(hdfs: Hdfs, key: str, suffix: str, make: Callable[[], Path]) -> 
     key
         Hash of what the file is made from, so that it need not be made to be found.
     make
-        Writes the file and returns where; called only if it is needed.
+        Writes the file and returns where; called only if it is needed. The file is removed.
 
     Returns
     -------
@@ -74,8 +81,11 @@ def upload_made(hdfs: Hdfs, key: str, suffix: str, make: Callable[[], Path]) -> 
     if in_cache(hdfs, path):
         return path, 0
     made = make()
-    hdfs.put(made, path, replace=False)
-    return path, made.stat().st_size
+    try:
+        hdfs.put(made, path, replace=False)
+        return path, made.stat().st_size
+    finally:
+        made.unlink()
 
 
 def cache_path(hdfs: Hdfs, key: str, suffix: str) -> str:
@@ -153,11 +163,17 @@ def clean(hdfs: Hdfs, older_than: float) -> int:
 
 def digest_of(data: bytes | Path) -> str:
     """Return the SHA-256 of bytes, or of a file, in hexadecimal."""
-    digest = hashlib.sha256()
     if isinstance(data, bytes):
-        digest.update(data)
-        return digest.hexdigest()
-    with data.open("rb") as file:
+        return hashlib.sha256(data).hexdigest()
+    status = data.stat()
+    return _digest_of_file(data.absolute(), status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _digest_of_file(path: Path, _size: int, _changed: int) -> str:
+    """Read a file once for as long as it stays as it is: archives are of gigabytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
         while piece := file.read(_PIECE):
             digest.update(piece)
     return digest.hexdigest()

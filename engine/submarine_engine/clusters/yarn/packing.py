@@ -1,0 +1,281 @@
+"""A copy of this process's Python environment, in layers that are sent once each.
+
+::
+
+    base/     the interpreter and its standard library
+    <name>/   a large package, with those that its libraries are linked to
+    small/    all other packages
+    local/    code installed for editing, as it is now
+
+Layers other than the base hold ``site/`` and ``bin/``. YARN unpacks each beside the container and
+keeps it on the node for the next one. The base's own ``site-packages`` holds one ``.pth`` file that
+puts the ``site`` folders on ``sys.path``, in every process of the job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import platform
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from submarine_engine.clusters.yarn import installed, interpreter
+from submarine_engine.clusters.yarn.installed import File, Installed
+
+BASE = "base"
+_FORMAT = "1"
+_LARGE = 40_000_000
+_LARGEST_LOCAL = 100_000_000
+_MOST_LARGE = 6
+_PTH = (
+    b"import os, site; [site.addsitedir(one) for one in"
+    b" os.environ.get('SUBMARINE_LAYERS', '').split(os.pathsep) if one]\n"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """An archive of an environment.
+
+    Parameters
+    ----------
+    folder
+        Where it is unpacked, in the container's working directory.
+    title
+        For people.
+    key
+        SHA-256 of all that it is made from: same files, same key.
+    written, links
+        Content, and targets of links, by path: what is nowhere a file.
+    """
+
+    folder: str
+    title: str
+    key: str
+    files: tuple[File, ...]
+    written: Mapping[str, bytes] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files, before compression."""
+        return sum(file.size for file in self.files)
+
+    def write(self) -> Path:
+        """Write the archive (``.tar.gz``) to a temporary file of the caller's."""
+        handle, name = tempfile.mkstemp(prefix="submarine-", suffix=".tar.gz")
+        try:
+            # Level 1: the wire is quicker than the compression of the last few percent.
+            with (
+                os.fdopen(handle, "wb") as raw,
+                tarfile.open(
+                    fileobj=raw, mode="w:gz", compresslevel=1, dereference=False
+                ) as archive,
+            ):
+                for file in self.files:
+                    if os.path.lexists(file.source):
+                        _add(archive, file)
+                for path, data in self.written.items():
+                    _add_bytes(archive, tarfile.TarInfo(path), data)
+                for path, target in self.links.items():
+                    link = tarfile.TarInfo(path)
+                    link.type, link.linkname = tarfile.SYMTYPE, target
+                    archive.addfile(link)
+        except BaseException:
+            Path(name).unlink()
+            raise
+        return Path(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What an environment is made of, before anything is written.
+
+    Parameters
+    ----------
+    python
+        Words of a shell that run it, once the layers are unpacked in the working directory.
+    versions
+        ``python`` and every distribution.
+    notes
+        What the user should know.
+    """
+
+    layers: tuple[Layer, ...]
+    python: str
+    versions: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def plan() -> Plan:
+    """Return the layers of this process's environment; reads no more than lists of files."""
+    found, local, notes = _found()
+    groups = together(found)
+    large = sorted((one for one in groups if _size(one) >= _LARGE), key=_size, reverse=True)
+    large = large[:_MOST_LARGE]
+    small = [one for group in groups if group not in large for one in group]
+    layers = [_base()]
+    layers += [_layer(f"large-{max(group, key=_by_size).name}", group) for group in large]
+    layers += [_layer("small", small)] if small else []
+    layers += [_layer("local", local)] if local else []
+    versions = {"python": platform.python_version()}
+    versions.update((one.name, one.version) for one in found if one.version)
+    return Plan(
+        layers=tuple(layers),
+        python=_command([layer.folder for layer in layers[1:]]),
+        versions=versions,
+        notes=tuple(notes),
+    )
+
+
+def together(found: Iterable[Installed]) -> list[list[Installed]]:
+    """Return the distributions in groups that have to lie in one folder.
+
+    These are the ones that share a folder (``nvidia``, ``google``): a library finds the others
+    beside it, ``$ORIGIN/../../nvidia/…``, and so does whatever requires one of NVIDIA's.
+    """
+    groups: list[list[Installed]] = []
+    for one in sorted(found, key=lambda one: one.name):
+        joined = [one]
+        apart = []
+        for group in groups:
+            if any(_linked(one, other) for other in group):
+                joined += group
+            else:
+                apart.append(group)
+        groups = [*apart, joined]
+    return groups
+
+
+def _linked(one: Installed, other: Installed) -> bool:
+    shared = {top for top in one.tops & other.tops if not top.endswith(".py")}
+    if shared:
+        return True
+    pairs = (one, other), (other, one)
+    return any("nvidia" in theirs.tops and theirs.name in mine.needs for mine, theirs in pairs)
+
+
+def _found() -> tuple[list[Installed], list[Installed], list[str]]:
+    """Return what is installed, the code under development, and what the user should know."""
+    found: dict[str, Installed] = {}
+    local: dict[str, Installed] = {}
+    notes = []
+    for site in installed.sites():
+        here = list(installed.distributions(site))
+        claimed = frozenset(top for one in here for top in one.tops)
+        for one in (*here, *installed.loose(site, claimed)):
+            found.setdefault(one.name, one)  # what stands first on sys.path hides what comes later
+        for name, path in installed.local_code(site):
+            files = tuple(installed.tree(path, path.name))
+            size = sum(file.size for file in files)
+            if size > _LARGEST_LOCAL:
+                notes.append(
+                    f"{name} stays behind: it is imported from {path}, which holds "
+                    f"{size / 1e6:.0f} MB; install it to send it: pip install {path.parent}"
+                )
+            elif name not in local:
+                notes.append(f"{name} goes along as it is now in {path}")
+                local[name] = Installed(
+                    name=name, key=installed.stamp(files), files=files, tops=frozenset({path.name})
+                )
+    return list(found.values()), list(local.values()), notes
+
+
+def _base() -> Layer:
+    files = interpreter.base_files()
+    digest = hashlib.sha256(f"{_FORMAT} {sys.version} {interpreter.program()}".encode())
+    for file in files:
+        digest.update(f"{file.name} {file.size}\n".encode())
+    written = {f"{interpreter.site_folder()}/submarine-layers.pth": _PTH}
+    program = interpreter.program()
+    names = {file.name for file in files}
+    links = {f"bin/{name}": program for name in ("python", "python3") if f"bin/{name}" not in names}
+    digest.update(repr((sorted(written.items()), sorted(links.items()))).encode())
+    return Layer(
+        folder=BASE,
+        title="Python itself",
+        key=digest.hexdigest(),
+        files=files,
+        written=written,
+        links=links,
+    )
+
+
+def _layer(folder: str, parts: Sequence[Installed]) -> Layer:
+    digest = hashlib.sha256(_FORMAT.encode())
+    for one in sorted(parts, key=lambda one: one.name):
+        digest.update(f"{one.name} {one.key}\n".encode())
+    title = f"{len(parts)} packages" if len(parts) > 1 else parts[0].name
+    if folder.startswith("large-") and len(parts) > 1:
+        title = f"{folder.removeprefix('large-')} and {len(parts) - 1} more"
+    files = tuple(
+        replace(file, name=f"{'bin' if file.script else 'site'}/{file.name}")
+        for one in parts
+        for file in one.files
+    )
+    return Layer(folder=folder, title=title, key=digest.hexdigest(), files=files)
+
+
+def _command(folders: Sequence[str]) -> str:
+    """Return the words that run the base's Python with all layers, and nothing of the node's."""
+    layers = ":".join(f"$PWD/{folder}/site" for folder in folders)
+    programs = ":".join(f"$PWD/{folder}/bin" for folder in (BASE, *folders))
+    words = [
+        "env -u PYTHONHOME -u PYTHONPATH PYTHONNOUSERSITE=1",
+        f'SUBMARINE_LAYERS="{layers}"',
+        f'PATH="{programs}:$PATH"',
+    ]
+    if interpreter.shared_library():
+        words.append(f'LD_LIBRARY_PATH="$PWD/{BASE}/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"')
+    return " ".join([*words, f'"$PWD/{BASE}/bin/{interpreter.program()}"'])
+
+
+def _add(archive: tarfile.TarFile, file: File) -> None:
+    info = archive.gettarinfo(file.source, file.name)
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    if info.issym() and (info.linkname.startswith("/") or ".." in info.linkname):
+        # It leads to somewhere that the container has not.
+        info = archive.gettarinfo(os.path.realpath(file.source), file.name)
+    if info.islnk():
+        info.type = tarfile.REGTYPE
+        info.size = file.size
+    if not info.isreg():
+        archive.addfile(info)
+        return
+    with Path(file.source).open("rb") as source:
+        if file.script:
+            _add_bytes(archive, info, _relocated(source.read()))
+        else:
+            archive.addfile(info, source)
+
+
+def _add_bytes(archive: tarfile.TarFile, info: tarfile.TarInfo, data: bytes) -> None:
+    info.size = len(data)
+    archive.addfile(info, io.BytesIO(data))
+
+
+def _relocated(script: bytes) -> bytes:
+    """Return a console script that runs with whatever ``python3`` comes first on the path."""
+    first, _, rest = script.partition(b"\n")
+    if not first.startswith(b"#!"):
+        return script
+    if first == b"#!/bin/sh" and rest.startswith(b"'''exec'"):  # as pip writes long paths
+        rest = rest.partition(b"\n' '''\n")[2]
+    elif b"python" not in first:
+        return script
+    return b"#!/usr/bin/env python3\n" + rest
+
+
+def _size(group: Iterable[Installed]) -> int:
+    return sum(one.size for one in group)
+
+
+def _by_size(one: Installed) -> int:
+    return one.size
