@@ -12,24 +12,24 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib import metadata
+from functools import lru_cache
 from pathlib import Path
 
 SKIPPED = frozenset({"__pycache__", ".git", ".venv", "node_modules", ".ipynb_checkpoints"})
 _SITES = ("site-packages", "dist-packages")
 _MAPPING = re.compile(r"^MAPPING[^=]*=\s*(\{.*\})\s*$", re.MULTILINE)
-_REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
+_NEEDS = re.compile(r"^Requires-Dist: ([A-Za-z0-9._-]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of an environment: where it lies, and its name relative to ``site`` or ``bin``."""
+    """A file of an environment: where it lies, its path in a layer, its bytes."""
 
     source: str
     name: str
     size: int
-    script: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Installed:
     key
         New whenever any of its files is another.
     tops
-        First components of its files' names: packages and modules.
+        Its packages and modules, as they lie in ``site-packages``.
     needs
         Names of distributions that it requires.
     """
@@ -69,17 +69,17 @@ def sites() -> list[Path]:
 
 def distributions(site: Path) -> Iterator[Installed]:
     """Return the distributions in `site` that have a ``RECORD``."""
-    for found in metadata.distributions(path=[str(site)]):
-        record = found.read_text("RECORD")
-        name = found.metadata["Name"]
-        if record and name:
-            yield _distribution(found, normal(name), record, site)
+    for record in sorted(site.glob("*.dist-info/RECORD")):
+        status = record.stat()
+        yield _distribution(site, record, status.st_mtime_ns, status.st_size)
 
 
-def _distribution(found: metadata.Distribution, name: str, record: str, site: Path) -> Installed:
-    digest = hashlib.sha256(f"{name} {found.version}".encode())
+@lru_cache(maxsize=10_000)  # the next job of this process asks again
+def _distribution(site: Path, record: Path, _changed: int, _size: int) -> Installed:
+    name, version, needs = _metadata(record.parent)
+    digest = hashlib.sha256(f"{name} {version}".encode())
     files, tops = [], set()
-    for row in csv.reader(record.splitlines()):
+    for row in csv.reader(record.read_text("utf-8").splitlines()):
         path, hashed, size = (*row, "", "")[:3]
         if not path or not hashed or path.endswith(".pyc"):
             continue  # what the installer notes for itself, and what Python makes again
@@ -89,20 +89,28 @@ def _distribution(found: metadata.Distribution, name: str, record: str, site: Pa
         if path.startswith(("../", "/")) and not script:
             continue  # data of other programs: manuals, kernels, desktop files
         digest.update(f"{path} {hashed}\n".encode())
-        files.append(
-            File(f"{site}/{path}", path.rpartition("/")[2] if script else path, _int(size), script)
-        )
         if not script:
             tops.add(path.partition("/")[0])
-    needs = (_REQUIREMENT.match(line) for line in found.requires or ())
+        place = f"bin/{path.rpartition('/')[2]}" if script else f"site/{path}"
+        files.append(File(f"{site}/{path}", place, int(size) if size.isdigit() else 0))
     return Installed(
         name=name,
+        version=version,
         key=digest.hexdigest(),
         files=tuple(files),
         tops=frozenset(tops),
-        needs=frozenset(normal(need[0]) for need in needs if need),
-        version=found.version,
+        needs=needs,
     )
+
+
+def _metadata(info: Path) -> tuple[str, str, frozenset[str]]:
+    """Return name, version and required names; the standard library's reader takes 4 ms for it."""
+    name, _, version = info.name.removesuffix(".dist-info").partition("-")
+    with suppress(OSError):
+        head = (info / "METADATA").read_text("utf-8", "replace").partition("\n\n")[0]
+        needs = frozenset(normal(found) for found in _NEEDS.findall(head))
+        return normal(name), version, needs
+    return normal(name), version, frozenset()
 
 
 def loose(site: Path, claimed: frozenset[str]) -> Iterator[Installed]:
@@ -110,7 +118,7 @@ def loose(site: Path, claimed: frozenset[str]) -> Iterator[Installed]:
     for path in sorted(site.iterdir()):
         if path.name in claimed or path.name in SKIPPED or path.suffix == ".pth":
             continue
-        files = tuple(tree(path, path.name))
+        files = tuple(tree(path, f"site/{path.name}"))
         if files:
             yield Installed(
                 name=str(path), key=stamp(files), files=files, tops=frozenset({path.name})
@@ -168,7 +176,3 @@ def _leads_away(pth: Path) -> bool:
     """Tell whether a ``.pth`` file names a folder of this machine."""
     lines = pth.read_text("utf-8", "replace").splitlines() if pth.is_file() else ()
     return any(line.startswith("/") for line in lines)
-
-
-def _int(text: str) -> int:
-    return int(text) if text.isdigit() else 0

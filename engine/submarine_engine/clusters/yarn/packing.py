@@ -22,7 +22,8 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from submarine_engine.clusters.yarn import installed, interpreter
@@ -140,25 +141,17 @@ def together(found: Iterable[Installed]) -> list[list[Installed]]:
     These are the ones that share a folder (``nvidia``, ``google``): a library finds the others
     beside it, ``$ORIGIN/../../nvidia/…``, and so does whatever requires one of NVIDIA's.
     """
-    groups: list[list[Installed]] = []
-    for one in sorted(found, key=lambda one: one.name):
-        joined = [one]
-        apart = []
-        for group in groups:
-            if any(_linked(one, other) for other in group):
-                joined += group
-            else:
-                apart.append(group)
-        groups = [*apart, joined]
-    return groups
-
-
-def _linked(one: Installed, other: Installed) -> bool:
-    shared = {top for top in one.tops & other.tops if not top.endswith(".py")}
-    if shared:
-        return True
-    pairs = (one, other), (other, one)
-    return any("nvidia" in theirs.tops and theirs.name in mine.needs for mine, theirs in pairs)
+    groups: dict[str, list[Installed]] = {}
+    known = {one.name: one for one in found}
+    for one in sorted(known.values(), key=lambda one: one.name):
+        keys = {one.name, *(f"{top}/" for top in one.tops if "." not in top)}
+        near = (known[need] for need in one.needs if need in known)
+        keys.update("nvidia/" for other in near if "nvidia" in other.tops)
+        joined = {id(groups[key]): groups[key] for key in keys if key in groups}
+        group = [one, *(other for part in joined.values() for other in part)]
+        groups.update({key: group for key, part in groups.items() if id(part) in joined})
+        groups.update(dict.fromkeys(keys, group))
+    return list({id(group): group for group in groups.values()}.values())
 
 
 def _found() -> tuple[list[Installed], list[Installed], list[str]]:
@@ -172,7 +165,7 @@ def _found() -> tuple[list[Installed], list[Installed], list[str]]:
         for one in (*here, *installed.loose(site, claimed)):
             found.setdefault(one.name, one)  # what stands first on sys.path hides what comes later
         for name, path in installed.local_code(site):
-            files = tuple(installed.tree(path, path.name))
+            files = tuple(installed.tree(path, f"site/{path.name}"))
             size = sum(file.size for file in files)
             if size > _LARGEST_LOCAL:
                 notes.append(
@@ -187,6 +180,7 @@ def _found() -> tuple[list[Installed], list[Installed], list[str]]:
     return list(found.values()), list(local.values()), notes
 
 
+@cache  # an interpreter stays as it is while it runs
 def _base() -> Layer:
     files = interpreter.base_files()
     digest = hashlib.sha256(f"{_FORMAT} {sys.version} {interpreter.program()}".encode())
@@ -214,11 +208,7 @@ def _layer(folder: str, parts: Sequence[Installed]) -> Layer:
     title = f"{len(parts)} packages" if len(parts) > 1 else parts[0].name
     if folder.startswith("large-") and len(parts) > 1:
         title = f"{folder.removeprefix('large-')} and {len(parts) - 1} more"
-    files = tuple(
-        replace(file, name=f"{'bin' if file.script else 'site'}/{file.name}")
-        for one in parts
-        for file in one.files
-    )
+    files = tuple(file for one in parts for file in one.files)
     return Layer(folder=folder, title=title, key=digest.hexdigest(), files=files)
 
 
@@ -250,7 +240,7 @@ def _add(archive: tarfile.TarFile, file: File) -> None:
         archive.addfile(info)
         return
     with Path(file.source).open("rb") as source:
-        if file.script:
+        if file.name.startswith("bin/"):
             _add_bytes(archive, info, _relocated(source.read()))
         else:
             archive.addfile(info, source)
