@@ -18,8 +18,9 @@ help: ## list what can be made
 demo: $(VENV)/.demo ## set up, then run examples/quickstart.ipynb as a notebook runs: logs, card, result
 	$(BIN)/python scripts/run_notebook.py examples/quickstart.ipynb
 
-test: $(VENV)/.dev lint ## set up, then run every test (chromium is installed where it is missing)
-	scripts/require chromium
+test: $(VENV)/.dev lint ## set up, then run every test (chromium and Maven are installed where they are missing)
+	scripts/require chromium mvn=maven
+	$(BIN)/python -m submarine_engine.installer
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 lint: $(VENV)/.dev ## format, style and strict types; changes nothing

@@ -168,6 +168,29 @@ RUN = (
     ),
 )
 
+_NAMED = Option(
+    name="name", kind=values.NAME, help="What the cluster is called; yarn unless given."
+)
+
+CLUSTER_UP = (
+    Option(
+        name="gpus",
+        kind=values.COUNT,
+        help="GPUs of each node; this machine's own, or four declared ones, unless given.",
+    ),
+    Option(name="nodes", kind=values.COUNT, help="NodeManagers; one unless given."),
+    Option(name="hdfs", switch=True, help="Whether there is an HDFS; there is unless false."),
+    Option(name="no-hdfs", help="No HDFS: the cluster's files are this machine's."),
+    _NAMED,
+)
+
+CLUSTER_NAMED = (_NAMED,)
+
+CLUSTER_LOGS = (
+    _NAMED,
+    Option(name="follow", short="f", help="Go on until Ctrl-C."),
+)
+
 LIST = (
     Option(name="all", help="List every job on record; the newest 20 otherwise."),
     Option(name="limit", kind=values.COUNT, help="List that many of the newest jobs."),

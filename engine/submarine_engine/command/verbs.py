@@ -44,6 +44,56 @@ RUN = Verb(
     ),
 )
 
+CLUSTER_VERBS = (
+    Verb(
+        path=("cluster", "up"),
+        summary="Start a YARN cluster of your own on this machine; return when a job could run.",
+        details=(
+            "Real Hadoop daemons on loopback, from jars that Maven fetches once. What is up stays "
+            "as it is, and what was interrupted is finished. The daemons stay until `cluster down`."
+        ),
+        options=options.CLUSTER_UP,
+        surfaces=_TERMINAL,
+        examples=("cluster up", "cluster up --gpus 2 --nodes 3 --name three"),
+    ),
+    Verb(
+        path=("cluster", "env"),
+        summary="Write what to set so that programs find the cluster, for `eval`.",
+        options=options.CLUSTER_NAMED,
+        surfaces=_TERMINAL,
+        examples=("cluster env",),
+    ),
+    Verb(
+        path=("cluster", "status"),
+        summary="Show the cluster's daemons, and whether a job could run.",
+        options=options.CLUSTER_NAMED,
+        surfaces=_TERMINAL,
+        examples=("cluster status",),
+    ),
+    Verb(
+        path=("cluster", "logs"),
+        summary="Write the log of a daemon, or list the logs.",
+        arguments=(
+            Argument(
+                name="daemon",
+                kind=values.DAEMON,
+                help="resourcemanager, namenode, datanode or nodemanager-N.",
+                required=False,
+            ),
+        ),
+        options=options.CLUSTER_LOGS,
+        surfaces=_TERMINAL,
+        examples=("cluster logs", "cluster logs nodemanager-0 --follow"),
+    ),
+    Verb(
+        path=("cluster", "down"),
+        summary="End the cluster's daemons and jobs, and remove all of it.",
+        options=options.CLUSTER_NAMED,
+        surfaces=_TERMINAL,
+        examples=("cluster down",),
+    ),
+)
+
 VERBS = (
     RUN,
     Verb(
@@ -93,6 +143,7 @@ VERBS = (
         arguments=(_JOBS,),
         examples=("job kill mnist",),
     ),
+    *CLUSTER_VERBS,
     Verb(
         path=("gpus",),
         summary="List the GPUs and the jobs that hold them.",
@@ -148,6 +199,7 @@ VERBS = (
 
 GROUPS = {
     "job": "Run jobs, and look after them.",
+    "cluster": "Have a YARN cluster of your own on this machine.",
     "config": "See the configuration.",
 }
 

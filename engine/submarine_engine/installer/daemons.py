@@ -26,7 +26,11 @@ _CLASSES = {
 _HEAP = {"resourcemanager": 400, "nodemanager": 400, "namenode": 256, "datanode": 256}
 # What a daemon, and through it a container, gets of the environment: that of a real cluster's.
 _KEPT = re.compile(r"PATH|HOME|USER|LOGNAME|LANG|LC_\w+|TZ")
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 _TOLD = 3
+
+FORMATTER = "namenode-formatter"
+"""The NameNode while it makes the file system."""
 
 
 class Daemon:
@@ -55,12 +59,16 @@ class Daemon:
     @property
     def web(self) -> str:
         """The address of its pages."""
-        kind, _, number = self.name.partition("-")
-        places = {"resourcemanager": 4, "namenode": 6, "datanode": 8}
-        port = (
-            self._plan.node_port(int(number), 1) if number else self._plan.port + places[kind]
-        )  # fmt: skip
-        return f"http://127.0.0.1:{port}"
+        plan = self._plan
+        _, _, number = self.name.partition("-")
+        if number:
+            return plan.node_web(int(number))
+        webs = {
+            "resourcemanager": plan.rm_web,
+            "namenode": plan.namenode_web,
+            "datanode": plan.datanode_web,
+        }
+        return webs[self.name]
 
     def start(self) -> None:
         """Start it where it does not run; returns at once, see `HadoopCluster.wait_ready`."""
@@ -94,7 +102,7 @@ class Daemon:
             *quick_flags(_HEAP[kind]),
             *plan.java.flags(),
             f"-Djava.io.tmpdir={layout.tmp}",
-            *([] if wait else marks(layout, self.name)),
+            *marks(layout, FORMATTER if wait else self.name),
             "-cp",
             ":".join(folders),
             _CLASSES[kind],
@@ -138,12 +146,18 @@ def daemon_environment(plan: Plan, layout: Layout) -> dict[str, str]:
 
 def cluster_environment(plan: Plan, layout: Layout, outer: Mapping[str, str]) -> dict[str, str]:
     """Return what programs need in order to find the cluster, above an `outer` environment."""
-    path = [str(layout.bin), *filter(None, [outer.get("PATH")])]
-    return {
+    here = str(layout.bin)
+    path = [entry for entry in outer.get("PATH", "").split(":") if entry not in ("", here)]
+    found = {
         "HADOOP_CONF_DIR": str(layout.conf),
         "JAVA_HOME": str(plan.java.home),
-        "PATH": ":".join(path),
+        "PATH": ":".join([here, *path]),
     }
+    if any(name.lower() in _PROXIES and value for name, value in outer.items()):
+        # gRPC, for one, would ask the proxy for loopback.
+        direct = [outer.get("no_proxy") or outer.get("NO_PROXY") or "", "127.0.0.1", "localhost"]
+        found["no_proxy"] = ",".join(filter(None, direct))
+    return found
 
 
 def _private(path: str | Path, flags: int) -> int:

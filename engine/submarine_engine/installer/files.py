@@ -59,9 +59,10 @@ def remove_files(layout: Layout) -> None:
 
 
 def _make(folder: Path) -> None:
-    """Make a folder and those above it, within the cluster's, for the owner alone."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder.chmod(0o700)
+    """Make a folder and those above it for the owner alone."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True, mode=0o700)
 
 
 def _write(path: Path, text: str) -> None:

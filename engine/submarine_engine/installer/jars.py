@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from submarine_engine.errors import ClusterError
 from submarine_engine.installer.java import Java
@@ -72,7 +73,7 @@ def fetch_jars(
                 shutil.rmtree(left)
             aside = Path(tempfile.mkdtemp(prefix="fetching-", dir=folder.parent))
             try:
-                _run_maven(maven, aside, {**environment, "JAVA_HOME": str(java.home)})
+                _run_maven(maven, aside, _maven_environment(java, environment))
                 (aside / "jars").rename(folder)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
@@ -88,6 +89,21 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _maven_environment(java: Java, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which Maven goes through the proxy that everybody else does.
+
+    It reads no ``https_proxy``, but what Java calls that. ``~/.m2/settings.xml`` stands above.
+    """
+    options = [environment.get("MAVEN_OPTS", "")]
+    for scheme in ("http", "https"):
+        proxy = urlsplit(environment.get(f"{scheme}_proxy") or "")
+        if proxy.hostname:
+            options.append(f"-D{scheme}.proxyHost={proxy.hostname}")
+            options.append(f"-D{scheme}.proxyPort={proxy.port or 80}")
+    maven_opts = " ".join(filter(None, options))
+    return {**environment, "JAVA_HOME": str(java.home), "MAVEN_OPTS": maven_opts}
 
 
 def _run_maven(maven: str, aside: Path, environment: Mapping[str, str]) -> None:

@@ -92,7 +92,7 @@ def find_java(
         f"Hadoop needs Java {OLDEST} to {NEWEST}, and there is "
         + (f"only {told}" if told else "no Java"),
         where="JAVA_HOME, PATH, /usr/lib/jvm",
-        fix="install one (on Debian as root: apt-get install openjdk-17-jdk-headless), "
+        fix="install one (on Debian as root: apt-get install default-jre-headless), "
         "or let JAVA_HOME name it",
     )
 

@@ -135,6 +135,15 @@ class Plan:
         return f"http://127.0.0.1:{self.port + 6}"
 
     @property
+    def datanode_web(self) -> str:
+        """Address of the DataNode's pages."""
+        return f"http://127.0.0.1:{self.port + 8}"
+
+    def node_web(self, number: int) -> str:
+        """Address of a NodeManager's pages and REST interface."""
+        return f"http://127.0.0.1:{self.node_port(number, 1)}"
+
+    @property
     def default_fs(self) -> str:
         """The file system of the cluster."""
         return f"hdfs://127.0.0.1:{self.port + 5}" if self.hdfs else "file:///"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -11,6 +13,9 @@ from urllib.request import ProxyHandler, Request, build_opener
 from submarine_engine.installer.plan import Plan
 
 _PATIENCE = 5.0
+_ACTORS = "BPServiceActorInfo"
+# Nobody there, or a daemon that is still on its way up and says other things than it will.
+_NO_ANSWER = (OSError, HTTPException, ValueError, KeyError, TypeError)
 # A proxy of the environment has no business on loopback.
 _OPENER = build_opener(ProxyHandler({}))
 
@@ -35,18 +40,26 @@ def listens(port: int) -> bool:
 def _missing_yarn(plan: Plan) -> str:
     try:
         nodes = _ask(f"{plan.rm_web}/ws/v1/cluster/nodes")["nodes"]
-    except (OSError, ValueError, KeyError, TypeError):
+        known = {str(node["id"]).rpartition(":")[2]: node for node in (nodes or {}).get("node", ())}
+    except _NO_ANSWER:
         return "the resourcemanager does not answer"
-    seen = {
-        str(node["id"]).rpartition(":")[2]: _gpus(node)
-        for node in (nodes or {}).get("node", ())
-        if node["state"] == "RUNNING"
-    }
-    ports = [str(plan.node_port(number, 0)) for number in range(plan.nodes)]
-    ready = sum(seen.get(port) == plan.gpus for port in ports)
+    ready = sum(_node_runs(plan, number, known) for number in range(plan.nodes))
     if ready == plan.nodes:
         return ""
     return f"{ready} of {plan.nodes} nodes running with {plan.gpus} GPUs"
+
+
+def _node_runs(plan: Plan, number: int, known: Mapping[str, Any]) -> bool:
+    node = known.get(str(plan.node_port(number, 0)))
+    if node is None or node["state"] != "RUNNING" or _gpus(node) != plan.gpus:
+        return False
+    # What the ResourceManager says of a node that was killed stays true for seconds: it has to be
+    # of the node's present life.
+    try:
+        own = _ask(f"{plan.node_web(number)}/ws/v1/node/info")["nodeInfo"]
+        return bool(own["nodeHealthy"] and own["lastNodeUpdateTime"] == node["lastHealthUpdate"])
+    except _NO_ANSWER:
+        return False
 
 
 def _gpus(node: dict[str, Any]) -> int:
@@ -55,28 +68,39 @@ def _gpus(node: dict[str, Any]) -> int:
 
 
 def _missing_hdfs(plan: Plan) -> str:
-    bean = "/jmx?qry=Hadoop:service=NameNode,name="
     try:
-        (state,) = _ask(f"{plan.namenode_web}{bean}FSNamesystemState")["beans"]
-        (info,) = _ask(f"{plan.namenode_web}{bean}NameNodeInfo")["beans"]
-        if info["Safemode"]:
+        if _bean(plan.namenode_web, "NameNode", "NameNodeInfo")["Safemode"]:
             return "HDFS is in safe mode"
-        if not state["NumLiveDataNodes"]:
+        if not _bean(plan.namenode_web, "NameNode", "FSNamesystemState")["NumLiveDataNodes"]:
             return "HDFS has no datanode"
-    except (OSError, ValueError, KeyError, TypeError):
+    except _NO_ANSWER:
         return "the namenode does not answer"
+    if not _datanode_runs(plan):
+        return "the datanode does not answer"
     # Whoever submits needs a home, and NodeManagers a place for logs that everybody may write.
     homes = (f"/user/{plan.user}", "700"), ("/tmp", "1777")  # noqa: S108 - of HDFS
-    if not all(_make_folder(plan, path, mode) for path, mode in homes):
-        return "HDFS lets no folder be made"
-    return ""
+    made = all(_make_folder(plan, path, mode) for path, mode in homes)
+    return "" if made else "HDFS lets no folder be made"
+
+
+def _datanode_runs(plan: Plan) -> bool:
+    try:
+        actors = json.loads(_bean(plan.datanode_web, "DataNode", "DataNodeInfo")[_ACTORS])
+        return bool(actors) and all(actor["ActorState"] == "RUNNING" for actor in actors)
+    except _NO_ANSWER:
+        return False
+
+
+def _bean(web: str, service: str, name: str) -> dict[str, Any]:
+    (found,) = _ask(f"{web}/jmx?qry=Hadoop:service={service},name={name}")["beans"]
+    return dict(found)
 
 
 def _make_folder(plan: Plan, path: str, mode: str) -> bool:
     query = f"?op=MKDIRS&permission={mode}&user.name={plan.user}"
     try:
         return bool(_ask(f"{plan.namenode_web}/webhdfs/v1{path}{query}", "PUT")["boolean"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except _NO_ANSWER:
         return False
 
 

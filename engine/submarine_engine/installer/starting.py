@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from submarine_engine.errors import ClusterError
 from submarine_engine.installer import ready
-from submarine_engine.installer.daemons import Daemon, daemon_names
+from submarine_engine.installer.daemons import FORMATTER, Daemon, daemon_names
 from submarine_engine.installer.layout import Layout
 from submarine_engine.installer.plan import Plan
-from submarine_engine.installer.processes import find_daemons
+from submarine_engine.installer.processes import end_daemon, find_daemons
 
 _NAP = 0.1
 
@@ -74,7 +74,11 @@ class Starter:
             time.sleep(_NAP)
 
     def _format(self) -> None:
-        """Make the file system where there is none yet; one half made is made anew."""
+        """Make the file system where there is none yet; one half made is made anew.
+
+        Who made that may be at it still, where the process that waited for it was killed.
+        """
+        end_daemon(self._layout, FORMATTER)
         if self._layout.formatted.exists():
             return
         for folder in (self._layout.namenode, self._layout.datanode):

@@ -1,0 +1,96 @@
+"""Jars are fetched once, whole or not at all; what Maven says against it is passed on."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from submarine_engine.errors import ClusterError
+from submarine_engine.installer.jars import fetch_jars, jars_folder
+from submarine_engine.installer.java import Java
+
+JAVA = Java(Path("/opt/java"), 17)
+# Takes Maven's own options; each run is a line in the file `runs`.
+MAVEN = """\
+#!/bin/sh
+for word; do
+    case $word in -DoutputDirectory=*) out=${word#*=} ;; -*) ;; *.xml) pom=$word ;; esac
+done
+echo "$JAVA_HOME $MAVEN_OPTS" >> RUNS
+test -s "$pom" && mkdir "$out" && sleep 0.3 && echo jar > "$out/hadoop.jar"
+"""
+FETCH = """
+import sys
+from pathlib import Path
+from submarine_engine.installer.jars import fetch_jars
+from submarine_engine.installer.java import Java
+print(fetch_jars(Java(Path("/opt/java"), 17)))
+"""
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Return an environment with a cache of its own, and a stand-in for `mvn` on the PATH."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "mvn").write_text(MAVEN.replace("RUNS", str(tmp_path / "runs")))
+    (programs / "mvn").chmod(0o755)
+    for name in ("sh", "mkdir", "sleep"):
+        (programs / name).symlink_to(shutil.which(name))
+    return {"PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+def runs(tmp_path):
+    return (tmp_path / "runs").read_text().splitlines()
+
+
+def test_the_second_cluster_fetches_nothing(environment, tmp_path):
+    told = []
+    first = fetch_jars(JAVA, environment, report=told.append)
+    assert [jar.name for jar in first.iterdir()] == ["hadoop.jar"]
+    assert fetch_jars(JAVA, environment) == first == jars_folder(environment)
+    assert len(runs(tmp_path)) == len(told) == 1
+    assert runs(tmp_path)[0].startswith("/opt/java")
+    assert list(first.parent.iterdir()) == [first]
+
+
+def test_several_at_once_fetch_once(environment, tmp_path):
+    command = [sys.executable, "-c", FETCH]
+    started = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) for _ in range(3)]
+    assert {process.communicate()[0].decode().strip() for process in started} == {
+        str(jars_folder(environment))
+    }
+    assert len(runs(tmp_path)) == 1
+
+
+def test_what_an_interrupted_fetch_left_is_removed(environment):
+    left = jars_folder(environment).parent / "fetching-abc"
+    left.mkdir(parents=True)
+    (left / "half.jar").write_text("half")
+    assert fetch_jars(JAVA, environment).is_dir()
+    assert not left.exists()
+
+
+def test_maven_that_is_missing_is_named(environment, tmp_path):
+    (tmp_path / "programs/mvn").unlink()
+    with pytest.raises(ClusterError, match=r"Maven is missing.*mvn") as caught:
+        fetch_jars(JAVA, environment)
+    assert "apt-get install maven" in caught.value.fix
+
+
+def test_mavens_own_words_come_through(environment, tmp_path):
+    failing = "#!/bin/sh\necho '[INFO] fine so far'\necho '[ERROR] no route to host'\nexit 1\n"
+    (tmp_path / "programs/mvn").write_text(failing)
+    with pytest.raises(ClusterError, match=r"\[ERROR\] no route to host") as caught:
+        fetch_jars(JAVA, environment)
+    assert "fine so far" not in caught.value.what
+    assert "settings.xml" in caught.value.fix
+    assert list(jars_folder(environment).parent.iterdir()) == []
+
+
+def test_maven_goes_through_the_proxy_of_the_environment(environment, tmp_path):
+    fetch_jars(JAVA, {**environment, "https_proxy": "http://proxy.example:3128/"})
+    assert "-Dhttps.proxyHost=proxy.example -Dhttps.proxyPort=3128" in runs(tmp_path)[0]

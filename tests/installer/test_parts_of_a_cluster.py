@@ -1,0 +1,161 @@
+"""What a cluster is made of: ports, GPUs, a plan that is kept, a folder with a name."""
+
+from __future__ import annotations
+
+import socket
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from submarine_engine.errors import CommandError
+from submarine_engine.installer import sites
+from submarine_engine.installer.gpus import Card, choose_gpus, declared_gpus, to_xml
+from submarine_engine.installer.java import Java
+from submarine_engine.installer.layout import Layout
+from submarine_engine.installer.plan import MOST_NODES, Plan, Wanted, read_plan
+from submarine_engine.installer.ports import BLOCK, FIRST, LAST, hold_block, used_ports
+
+HOME = Path("/somewhere/home")
+
+
+def make_plan(port=FIRST, **wanted):
+    java = Java(Path("/opt/java"), 17)
+    return Plan.make(Wanted(**wanted), port=port, java=java, jars=Path("/cache/jars"))
+
+
+def real_gpus(count):
+    return [Card(f"H<{n}>", f"GPU-{n}", minor=n + 3, memory=80_000) for n in range(count)]
+
+
+def test_two_at_once_have_different_ports(tmp_path):
+    with hold_block(tmp_path) as first, hold_block(tmp_path) as second:
+        assert abs(first - second) >= BLOCK
+        assert FIRST <= first < LAST
+    with hold_block(tmp_path) as again:
+        assert again == first
+
+
+def test_a_cluster_keeps_its_ports_unless_somebody_took_one(tmp_path):
+    with hold_block(tmp_path) as first, hold_block(tmp_path) as known:
+        pass
+    with hold_block(tmp_path, known) as again:
+        assert again == known
+    with socket.create_server(("127.0.0.1", known + 5)):
+        assert known + 5 in used_ports()
+        with hold_block(tmp_path, known) as other:
+            assert other == first
+
+
+@given(st.integers(1, MOST_NODES))
+def test_no_port_is_given_twice(nodes):
+    plan = make_plan(nodes=nodes)
+    layout = Layout(HOME)
+    files = list(sites.shared_sites(plan, layout).values())
+    pages = [sites.node_site(plan, layout, number) for number in range(nodes)]
+    nodes_own = [
+        value
+        for site in pages
+        for name, value in site.items()
+        if name.startswith("yarn.nodemanager.") and value.startswith("127.0.0.1:")
+    ]
+    values = [value for site in files for value in site.values()] + nodes_own
+    ports = [int(value.rpartition(":")[2]) for value in values if "127.0.0.1:" in value]
+    assert len(set(ports)) == len(ports) == 10 + 4 * nodes
+    assert all(plan.port <= port < plan.port + BLOCK for port in ports)
+
+
+def test_everything_is_bound_to_loopback():
+    plan, layout = make_plan(), Layout(HOME)
+    for site in (*sites.shared_sites(plan, layout).values(), sites.node_site(plan, layout, 0)):
+        for name, value in site.items():
+            if name.endswith(("address", "hostname", "bind-host")):
+                assert value.partition(":")[0] == "127.0.0.1", name
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "there", "each", "real"),
+    [
+        (None, 1, 0, 4, False),
+        (None, 1, 2, 2, True),
+        (None, 2, 5, 2, True),
+        (None, 3, 2, 4, False),
+        (2, 1, 4, 2, True),
+        (8, 1, 4, 8, False),
+        (0, 1, 4, 0, False),
+    ],
+)
+def test_gpus_are_real_where_there_are_enough(asked, nodes, there, each, real):
+    chosen = choose_gpus(asked, nodes, real_gpus(there))
+    assert (chosen.each, chosen.real) == (each, real)
+    assert len(chosen.cards) == (there if real else each)
+
+
+def test_nodes_share_the_machines_gpus_out(monkeypatch):
+    monkeypatch.setattr("submarine_engine.installer.plan.find_gpus", lambda: tuple(real_gpus(5)))
+    plan, name = make_plan(nodes=2), "yarn.nodemanager.resource-plugins.gpu.allowed-gpu-devices"
+    allowed = [sites.node_site(plan, Layout(HOME), number)[name] for number in range(2)]
+    assert allowed == ["0:3,1:4", "2:5,3:6"]
+
+
+def test_node_managers_read_what_the_program_says():
+    root = ET.fromstring(to_xml([*real_gpus(1), *declared_gpus(2)]))  # noqa: S314 - our own
+    assert root.findtext("attached_gpus") == "3"
+    assert [gpu.findtext("minor_number") for gpu in root.iter("gpu")] == ["3", "0", "1"]
+    assert root.findtext("gpu/product_name") == "H<0>"
+
+
+def test_properties_are_escaped():
+    root = ET.fromstring(sites.to_xml({"a<b": "c&d"}))  # noqa: S314 - our own
+    assert root.findtext("property/name") == "a<b"
+    assert root.findtext("property/value") == "c&d"
+
+
+def test_a_plan_is_kept(tmp_path):
+    layout, plan = Layout(tmp_path), make_plan(nodes=3, gpus=2, hdfs=False)
+    assert read_plan(layout) is None
+    layout.root.mkdir(parents=True)
+    layout.plan.write_text(plan.to_json())
+    assert read_plan(layout) == plan
+    assert plan.wanted == Wanted(2, 3, hdfs=False)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1}', '{"version": 99}', "\0"])
+def test_a_plan_that_is_not_whole_is_none(tmp_path, text):
+    layout = Layout(tmp_path)
+    layout.root.mkdir(parents=True)
+    layout.plan.write_text(text)
+    assert read_plan(layout) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        (Wanted(), ""),
+        (Wanted(4, 1, hdfs=True), ""),
+        (Wanted(gpus=2), "--gpus 4"),
+        (Wanted(nodes=3, hdfs=False), "--nodes 1 --hdfs"),
+    ],
+)
+def test_what_differs_is_named(wanted, told):
+    assert make_plan(gpus=4).differs(wanted) == told
+
+
+@pytest.mark.parametrize("wanted", [{"nodes": 0}, {"nodes": 17}, {"gpus": 65}, {"gpus": -1}])
+def test_numbers_out_of_range_are_refused(wanted):
+    with pytest.raises(CommandError, match="is not possible"):
+        Wanted(**wanted)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "a b", "a" * 41, "ä", "a,b", "a\n"])
+def test_names_that_are_no_folder_are_refused(name):
+    with pytest.raises(CommandError, match="cannot name a cluster"):
+        Layout(HOME, name)
+
+
+@pytest.mark.parametrize("home", ["/a b", "/a,b", "/a:b", "/a'b", "/$HOME", "/a&b"])
+def test_homes_that_hadoop_cannot_read_are_refused(home):
+    with pytest.raises(CommandError, match="Hadoop cannot live") as caught:
+        Layout(Path(home))
+    assert "SUBMARINE_HOME" in caught.value.fix
