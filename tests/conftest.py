@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.hadoop"]
+
 # A busy machine is no failure; in CI the same commit gives the same examples.
 settings.register_profile(
     "submarine",

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 from submarine_engine.installer import Daemon, HadoopCluster, Wanted
 
-CARETAKER = Path(__file__).with_name("caretaker.py")
+CARETAKER = Path(__file__).with_name("yarn") / "caretaker.py"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 
 
