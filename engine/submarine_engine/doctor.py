@@ -23,6 +23,7 @@ from submarine_engine.settings import KEYS, format_value
 
 OK, NOTE, BAD = "ok", "note", "bad"
 
+_YARN = "yarn"
 _LITTLE_ROOM = 1 << 30
 _NO_ROOM = 100 << 20
 _LOOKED_AT = 1000
@@ -168,12 +169,23 @@ def _room(config: Config) -> Iterator[Check]:
 
 def _cluster(config: Config) -> Iterator[Check]:
     name = str(config.value("cluster"))
-    open_cluster(name)
+    if name != _YARN:
+        open_cluster(name)
     yield Check("cluster", OK, f"{name} ({config.origin('cluster')})")
+    if name == _YARN:
+        try:
+            from submarine_engine.clusters.yarn.doctor import yarn_checks  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            what = f"{error.name} is not installed"
+            yield Check("YARN", BAD, what, "pip install 'submarine-notebook[yarn]'")
+            return
+        yield from yarn_checks(os.environ)
 
 
 def _gpus(config: Config) -> Iterator[Check]:
     name = str(config.value("cluster"))
+    if name == _YARN:  # told by the checks above, queue by queue
+        return
     gpus = open_cluster(name).gpus()
     held = sum(gpu.held_by is not None for gpu in gpus)
     names = ", ".join(sorted({gpu.name for gpu in gpus}))

@@ -6,7 +6,6 @@ out between releases, and repeats text of other users (names, diagnostics). Noth
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,7 +15,6 @@ VCORES = "vcores"
 
 Amounts = Mapping[str, int]
 
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Co"})
 _LONGEST = 400
 
 
@@ -53,13 +51,10 @@ def told(value: object, limit: int = _LONGEST) -> str:
     """Return foreign text as one bounded line whose control characters are seen, not obeyed."""
     if value is None:
         return ""
-    text = " ".join(str(value)[: 4 * limit].split(" ")).strip()
+    text = str(value)[: 4 * limit].replace("\n", " ").replace("\t", " ").strip()
     if len(text) > limit:
         text = f"{text[: limit - 2]} …"
-    return "".join(
-        f"\\x{ord(char):02x}" if unicodedata.category(char) in _UNSEEN else char
-        for char in text.replace("\n", " ").replace("\t", " ")
-    )
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def amounts(document: object) -> dict[str, int] | None:

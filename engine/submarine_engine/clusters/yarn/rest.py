@@ -53,10 +53,13 @@ class ResourceManager:
     ----------
     conf
         The cluster's configuration.
+    timeout
+        Seconds to wait for a connection, and between two bytes of an answer.
     """
 
-    def __init__(self, conf: HadoopConf) -> None:
+    def __init__(self, conf: HadoopConf, *, timeout: tuple[float, float] = _TIMEOUT) -> None:
         self._conf = conf
+        self._timeout = timeout
         self._session = new_session(conf)
         self._urls = list(conf.rm_urls)
         self.user = conf.user
@@ -133,7 +136,7 @@ class ResourceManager:
         for url in list(self._urls):
             try:
                 answer = self._session.request(
-                    method, f"{url}{path}", params=query, json=json, timeout=_TIMEOUT
+                    method, f"{url}{path}", params=query, json=json, timeout=self._timeout
                 )
             except requests.RequestException as error:
                 problem = problem or _unreachable(url, error)
