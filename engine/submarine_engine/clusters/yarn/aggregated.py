@@ -147,9 +147,9 @@ def fetch_aggregated(  # noqa: PLR0913 - what the command takes
     ClusterError
         The command cannot be run, fails, or takes longer than `patience` seconds.
     """
-    command = [_program(), "logs", "-applicationId", application_of(container)]
+    words = ["logs", "-applicationId", application_of(container), "-containerId", container]
+    command = [_program(), *words]
     folder = Path(tempfile.mkdtemp(prefix=".aggregated-", dir=scratch))
-    command += ["-containerId", container]
     command += ["-log_files", ",".join(names), "-out", str(folder / "logs")]
     command += ["-appOwner", owner] if owner else []
     try:
