@@ -83,9 +83,10 @@ class Granted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started(Event):
-    """The task's code runs: from now on its GPUs are busy."""
+    """The task's code runs: from now on its GPUs are busy; `gpus` where only it knows their ids."""
 
     task: str
+    gpus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,9 @@ from submarine_engine.errors import CommandError
 
 SPEC_VERSION = 1
 
+MODES = ("auto", "warm", "cold")
+"""Warm: through an application that is kept for the notebook. Cold: one application per job."""
+
 ROLE_NAMES = ("chief", "worker", "ps", "evaluator", "tensorboard")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -201,6 +204,15 @@ class JobSpec:
         Names of variables of the script to bring back besides the result.
     notebook
         The notebook that the job was submitted from, for people.
+    mode
+        One of `MODES`: how the job comes to its containers, on clusters where that is a choice.
+    environment
+        Where its Python comes from, on clusters where that is a choice: ``same`` (this one's path,
+        there too), ``pack`` (a copy of this one), or an archive's path; None for the default.
+    node_label
+        Nodes to run on, by YARN's label.
+    priority
+        In the cluster's queue; higher comes first. None for the queue's default.
 
     Raises
     ------
@@ -219,8 +231,16 @@ class JobSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     notebook: str | None = None
+    mode: str = "auto"
+    environment: str | None = None
+    node_label: str | None = None
+    priority: int | None = None
 
     def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise CommandError(
+                f"there is no mode {self.mode!r}", fix=f"write --mode {', '.join(MODES)}"
+            )
         if not _NAME.fullmatch(self.name):
             raise CommandError(
                 f"{self.name!r} cannot name a job",
@@ -276,6 +296,10 @@ class JobSpec:
             "env": dict(self.env),
             "outputs": list(self.outputs),
             "notebook": self.notebook,
+            "mode": self.mode,
+            "environment": self.environment,
+            "node_label": self.node_label,
+            "priority": self.priority,
         }
 
     @classmethod

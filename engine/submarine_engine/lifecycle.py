@@ -217,7 +217,9 @@ def _(event: Started, status: JobStatus) -> JobStatus:
     task = status.task(event.task)
     if task is None or task.state is not TaskState.STARTING:
         return status
-    running = replace(task, state=TaskState.RUNNING, busy=event.at)
+    # Another number of GPUs than was granted is nobody's to say but the cluster's.
+    gpus = event.gpus if len(event.gpus) == len(task.gpus) else task.gpus
+    running = replace(task, state=TaskState.RUNNING, busy=event.at, gpus=gpus)
     return replace(
         _with(status, running), state=JobState.RUNNING, started=status.started or event.at
     )

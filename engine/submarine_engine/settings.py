@@ -121,6 +121,20 @@ KEYS = {
             read=_read_gpus,
             example="4",
         ),
+        Key(
+            name="yarn_idle",
+            help="Seconds after which a notebook's warm application on YARN ends, once idle.",
+            default=lambda: 900.0,
+            read=_read_seconds,
+            example='"15m"',
+        ),
+        Key(
+            name="yarn_python",
+            help="The Python interpreter on YARN's nodes; unset: this one's path.",
+            default=lambda: None,
+            read=_read_name,
+            example='"/usr/bin/python3"',
+        ),
     )
 }
 

@@ -64,11 +64,11 @@ class Outcome:
         It has none, or the folder is not there.
     """
 
-    def __init__(self, folder: str, bundle: str) -> None:
+    def __init__(self, folder: str, bundle: str, results: str = "results") -> None:
         self._bundle = bundle
         self._path = f"{folder}/outcome.json"
         self._aside = f"{folder}/.outcome.json.new"
-        self._results = f"{folder}/results"
+        self._results = f"{folder}/{results}"
         self._file = _open(self._aside)
         try:
             os.posix_fallocate(self._file.fileno(), 0, _RESERVE)

@@ -8,9 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from submarine_engine.clusters import locks
+from submarine_engine.clusters import locks, progress
 from submarine_engine.clusters.ending import Ending, judge
-from submarine_engine.clusters.local import memory, progress
+from submarine_engine.clusters.local import memory
 from submarine_engine.clusters.local.leases import Holder, Leases, release
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import Moment

@@ -57,8 +57,7 @@ def job_environment(  # noqa: PLR0913 - each is one thing that the job can ask f
         environment["MPLBACKEND"] = "Agg"  # the inline backend draws into a notebook only
     environment.update(wanted)
     if vcores is not None:
-        for variable in _THREAD_COUNTS:
-            environment.setdefault(variable, str(vcores))
+        environment = {**thread_limits(vcores), **environment}
     environment["SUBMARINE_JOB_ID"] = job_id
     environment["SUBMARINE_TASK"] = task.root.name
     environment["SUBMARINE_TASK_DIR"] = str(task.root)
@@ -68,6 +67,11 @@ def job_environment(  # noqa: PLR0913 - each is one thing that the job can ask f
     if checkpoint_path is not None:
         environment["SUBMARINE_CHECKPOINT_PATH"] = str(checkpoint_path)
     return environment
+
+
+def thread_limits(vcores: int) -> dict[str, str]:
+    """Return what keeps numerical libraries to so many threads."""
+    return dict.fromkeys(_THREAD_COUNTS, str(vcores))
 
 
 def gpu_environment(gpus: Sequence[str]) -> dict[str, str]:

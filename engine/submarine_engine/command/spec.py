@@ -20,7 +20,10 @@ _PLACES = {
     "%checkpoint_path%": ("checkpoint_path", "${SUBMARINE_CHECKPOINT_PATH}"),
     "%saved_model_path%": ("saved_model_path", ""),
 }
-_PLAIN = ("queue", "docker_image", "input_path", "checkpoint_path", "tensorboard")
+_PLAIN = (
+    "queue", "docker_image", "input_path", "checkpoint_path", "tensorboard", "mode", "environment",
+    "node_label", "priority",
+)  # fmt: skip
 
 
 def build_spec(values: Mapping[str, Any]) -> JobSpec:
@@ -140,7 +143,9 @@ def to_command(spec: JobSpec, script: str | None = None) -> str:
     words = ["job", "run", *_option("name", spec.name)]
     for key in _PLAIN:
         value = getattr(spec, key)
-        words += [f"--{key}"] if value is True else _option(key, value or None)
+        if key == "mode" and value == "auto":
+            continue
+        words += [f"--{key}"] if value is True else _option(key, None if value is False else value)
     for key, pairs in (("env", spec.env.items()), ("quicklink", spec.quicklinks)):
         for name, value in pairs:
             words += _option(key, f"{name}={value}")

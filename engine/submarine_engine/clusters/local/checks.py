@@ -56,6 +56,13 @@ def _check_kind(spec: JobSpec) -> None:
             where="--queue",
             fix="leave it out, or write --queue default",
         )
+    for option in ("environment", "node_label", "priority"):
+        if getattr(spec, option) is not None:
+            raise UnsupportedError(
+                f"the local cluster knows no {option.replace('_', ' ')}",
+                where=f"--{option}",
+                fix="leave it out: the job runs here, in this Python, in the order of submission",
+            )
     if spec.tensorboard:
         raise UnsupportedError(
             "the local cluster of this release starts no TensorBoard",

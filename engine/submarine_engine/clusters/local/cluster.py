@@ -14,12 +14,12 @@ from submarine_engine.clusters.folded import Folded
 from submarine_engine.clusters.local import launch
 from submarine_engine.clusters.local.checks import check_spec
 from submarine_engine.clusters.local.gpus import Inventory, inventory
-from submarine_engine.clusters.local.processes import reap
 from submarine_engine.clusters.local.queuefile import Ticket
 from submarine_engine.clusters.local.settle import settle
 from submarine_engine.clusters.local.staging import put_on_record
 from submarine_engine.clusters.local.tickets import Queue
 from submarine_engine.clusters.local.waiting import seen_waiting, tell_waiting
+from submarine_engine.clusters.processes import reap
 from submarine_engine.clusters.reader import read_batch
 from submarine_engine.config import load_config
 from submarine_engine.errors import (

@@ -10,9 +10,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from submarine_engine.clusters.local.processes import reap
 from submarine_engine.clusters.local.settle import settle
 from submarine_engine.clusters.local.tickets import Queue
+from submarine_engine.clusters.processes import reap
 from submarine_engine.errors import ClusterError, JobNotFoundError
 from submarine_engine.history import JobPaths
 

@@ -15,7 +15,7 @@ from typing import Any
 from submarine_engine.clusters import cancelling, locks, machine
 from submarine_engine.clusters.environment import gpu_environment
 from submarine_engine.clusters.journal import Journal, read_events
-from submarine_engine.clusters.local.processes import spawn
+from submarine_engine.clusters.processes import spawn
 from submarine_engine.events import CancelRequested, Event, Finished, Granted, Released
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from submarine_engine.clusters.local.processes import Stat, is_driver, pids, stat
+from submarine_engine.clusters.processes import Stat, is_driver, pids, stat
 
 _GIB = 1 << 30
 _MIB = 1 << 20

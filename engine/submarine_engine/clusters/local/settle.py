@@ -11,8 +11,8 @@ from submarine_engine.clusters import locks, machine
 from submarine_engine.clusters.ending import Ending, read_outcome
 from submarine_engine.clusters.journal import Journal, read_events
 from submarine_engine.clusters.local.launch import launch_file
-from submarine_engine.clusters.local.processes import end_leftovers
 from submarine_engine.clusters.local.tickets import Queue
+from submarine_engine.clusters.processes import end_leftovers
 from submarine_engine.events import Event, Exited, Finished, Moment, Released, Returned
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState

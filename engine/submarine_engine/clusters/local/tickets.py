@@ -18,8 +18,8 @@ from pathlib import Path
 from submarine_engine.clusters import locks, machine
 from submarine_engine.clusters.local import launch
 from submarine_engine.clusters.local.leases import Holder, Leases, release
-from submarine_engine.clusters.local.processes import spawn
 from submarine_engine.clusters.local.queuefile import QueueFile, Ticket
+from submarine_engine.clusters.processes import spawn
 from submarine_engine.errors import JobNotFoundError
 from submarine_engine.history import JobPaths, make_private
 

@@ -14,10 +14,10 @@ from submarine_engine.clusters.ending import Ending, judge, read_outcome
 from submarine_engine.clusters.journal import Journal
 from submarine_engine.clusters.local import memory
 from submarine_engine.clusters.local.launch import launch_file
-from submarine_engine.clusters.local.processes import end_children, end_group, stat
-from submarine_engine.clusters.local.progress import Progress
 from submarine_engine.clusters.local.tickets import Queue
 from submarine_engine.clusters.local.wake import Wake
+from submarine_engine.clusters.processes import end_children, end_group, stat
+from submarine_engine.clusters.progress import Progress
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import (
     CancelRequested,

@@ -1,0 +1,141 @@
+"""What YARN is asked for: applications and their services, as skein describes them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+import skein
+
+from submarine_engine.clusters.yarn.payload import boot_text
+from submarine_engine.history import write_aside
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.yarn.folder import KeeperFolder
+    from submarine_engine.job import JobSpec, Role
+
+MASTER_MEMORY = 256
+"""Mebibytes of an application's master: skein's own program, without a GPU."""
+
+_HEARTBEAT = 0.2
+_EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
+_TAG = 100
+_SCRIPT = """\
+umask 027
+L="${LOG_DIRS%%,*}"
+exec >>"$L/stdout" 2>>"$L/stderr"
+cat > boot.py <<'END_OF_BOOT'
+%s
+END_OF_BOOT
+trap : TERM
+"$SUBMARINE_PYTHON" boot.py &
+task=$!
+while :; do
+  wait $task; code=$?
+  kill -0 $task 2>/dev/null || break
+done
+echo $code > "$L/exit"
+exit $code
+"""
+
+
+def shape_key(spec: JobSpec, python: str) -> str:
+    """Return what tells warm masters of one notebook apart: whatever an application fixes."""
+    roles = [[role.name, role.resources.to_json()] for role in spec.roles]
+    fixed = [spec.queue, spec.docker_image, spec.environment, spec.node_label, roles, python]
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def application(
+    spec: JobSpec,
+    folder: KeeperFolder,
+    *,
+    python: str,
+    job_id: str | None,
+    environments: Mapping[str, Mapping[str, str]],
+) -> skein.ApplicationSpec:
+    """Describe an application.
+
+    Parameters
+    ----------
+    python
+        The interpreter's path on the nodes.
+    job_id
+        The one job that it is for, whose containers it starts at once and with which it ends. None
+        for a warm master, which starts none by itself.
+    environments
+        Of each role's containers, by the role's name.
+    """
+    cold = job_id is not None
+    services = {
+        role.name: _service(role, python, environments.get(role.name, {}), cold=cold, spec=spec)
+        for role in spec.roles
+    }
+    notebook = Path(spec.notebook).name if spec.notebook else ""
+    return skein.ApplicationSpec(
+        name=f"submarine {spec.name}" if cold else f"submarine {notebook or 'notebook'}",
+        queue=spec.queue or "default",
+        node_label=spec.node_label or "",
+        tags=_tags(folder.conf.user, notebook, job_id),
+        master=skein.Master(
+            resources=skein.Resources(memory=f"{MASTER_MEMORY} MiB", vcores=1),
+            files={"submarine.jar": skein.File(str(heartbeat_jar(folder)), type="file")},
+            env={"JAVA_TOOL_OPTIONS": "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"},
+        ),
+        services=services,
+        max_attempts=1,
+    )
+
+
+def _service(
+    role: Role, python: str, environment: Mapping[str, str], *, cold: bool, spec: JobSpec
+) -> skein.Service:
+    asked = role.resources
+    return skein.Service(
+        instances=role.count if cold else 0,
+        resources=skein.Resources(
+            memory=f"{asked.memory or 2048} MiB", vcores=asked.vcores or 1, gpus=asked.gpus or 0
+        ),
+        env={"SUBMARINE_PYTHON": python, **environment},
+        script=_SCRIPT % boot_text(),
+        allow_failures=not cold,
+        node_label=spec.node_label or "",
+    )
+
+
+def _tags(user: str, notebook: str, job_id: str | None) -> set[str]:
+    tags = {"submarine", f"submarine-user:{user}"}
+    if notebook:
+        tags.add(f"submarine-notebook:{notebook}")
+    if job_id:
+        tags.add(f"submarine-job:{job_id}")
+    # YARN takes printable ASCII without commas, 100 characters at most.
+    return {"".join(c if " " < c < "\x7f" and c != "," else "_" for c in t)[:_TAG] for t in tags}
+
+
+def heartbeat_jar(folder: KeeperFolder) -> Path:
+    """Return a jar that makes an application's master ask for containers five times a second.
+
+    Its heartbeat is half of `yarn.am.liveness-monitor.expiry-interval-ms`, five seconds at most,
+    and a jar beside it comes before Hadoop's own configuration on its classpath.
+    """
+    path = folder.root / "submarine.jar"
+    site = (folder.conf.folder / "yarn-site.xml").read_text()
+    value = str(int(_HEARTBEAT * 2000))
+    ours = f"<property><name>{escape(_EXPIRY)}</name><value>{value}</value></property>"
+    end = site.rindex("</configuration>")
+    content = f"{site[:end]}{ours}{site[end:]}"
+    aside = folder.root / "submarine.jar.new"
+    entry = zipfile.ZipInfo("yarn-site.xml", (1980, 1, 1, 0, 0, 0))
+    with zipfile.ZipFile(aside, "w") as jar:
+        jar.writestr(entry, content)
+    data = aside.read_bytes()
+    aside.unlink()
+    if not path.exists() or path.read_bytes() != data:
+        write_aside(path, data)
+    return path

@@ -1,0 +1,139 @@
+"""The first thing that runs in a container: unpack the payload, see which GPUs are ours, go on.
+
+It is sent as text (``python -c``) and therefore imports the standard library alone. What it writes
+lies in the container's log folder, where the NodeManager shows it: ``started.json`` before the
+runtime takes this process over, then the runtime's own files.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import io
+import json
+import os
+import sys
+import tarfile
+import time
+import urllib.request
+from pathlib import Path
+
+from submarine_runtime.webhdfs import fetch  # not sent: its source is, in place of this line
+
+CHUNK = "SUBMARINE_PAYLOAD_"
+URL = "SUBMARINE_PAYLOAD_URL"
+STARTED = "started.json"
+_PATIENCE = 3.0
+_OWN = "yarn.io%2Fgpu"
+
+
+def boot() -> None:
+    """Become the task's runtime."""
+    logs = os.environ.get("SUBMARINE_TASK_DIR") or os.environ["LOG_DIRS"].split(",")[0]
+    job = Path("job").absolute()
+    _unpack(_payload(), job)
+    plan = json.loads((job / "task.json").read_text())
+    environment = {**os.environ, **plan.pop("environment")}
+    gpus = _granted(plan.pop("gpus"))
+    if gpus is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    environment["SUBMARINE_TASK_DIR"] = logs
+    work = Path.cwd() if plan["workdir"] is None else Path(plan["workdir"])
+    plan.update(bundle=str(job / "bundle"), workdir=str(work))
+    _write(Path(logs, "task.json"), plan)
+    at = [time.time(), time.monotonic()]
+    told = {"at": at, "host": os.uname().nodename, "gpus": gpus, "pid": os.getpid()}
+    told.update(python=".".join(map(str, sys.version_info[:3])))
+    _write(Path(logs, STARTED), told)
+    runtime = job / "submarine_runtime" / "__main__.py"
+    os.execve(sys.executable, [sys.executable, "-u", str(runtime), logs], environment)  # noqa: S606 - no shell is wanted
+
+
+def _payload() -> bytes:
+    if urls := os.environ.pop(URL, ""):
+        fetch(urls, "payload.tar.gz")
+        return Path("payload.tar.gz").read_bytes()
+    chunks: list[str] = []
+    while (chunk := os.environ.pop(f"{CHUNK}{len(chunks)}", None)) is not None:
+        chunks.append(chunk)
+    return base64.b64decode("".join(chunks))
+
+
+def _unpack(payload: bytes, folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    with tarfile.open(fileobj=io.BytesIO(payload), mode="r:gz") as archive:
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(folder, filter="data")
+        else:  # Python before its security releases of 2023
+            archive.extractall(folder)  # noqa: S202 - our own archive
+
+
+def _granted(count: int) -> list[str] | None:
+    """Return the UUIDs of the GPUs that this container was given, else their minor numbers.
+
+    None where the NodeManager does not tell: then it has hidden all others itself, by cgroups.
+    """
+    if not count:
+        return []
+    host, port = os.environ.get("NM_HOST"), os.environ.get("NM_HTTP_PORT")
+    url = f"http://{host}:{port}/ws/v1/node/resources/{_OWN}"
+    try:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(url, timeout=_PATIENCE) as answer:
+            told = json.load(answer)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"submarine: the node does not say which GPUs are ours: {error}\n")
+        return None
+    devices = (told.get("gpuDeviceInformation") or {}).get("gpus") or []
+    names = {gpu["minorNumber"]: gpu.get("uuid") or str(gpu["minorNumber"]) for gpu in devices}
+    assigned = told.get("assignedGpuDevices") or []
+    mine = [d["minorNumber"] for d in assigned if d["containerId"] == os.environ["CONTAINER_ID"]]
+    if mine:
+        return [names.get(minor, str(minor)) for minor in sorted(mine)]
+    return _lease(count, [names[minor] for minor in sorted(names)])
+
+
+def _lease(count: int, devices: list[str]) -> list[str] | None:
+    """Choose GPUs on a node that counts them but does not say whose is which.
+
+    YARN's default container executor is such. Containers agree among themselves: the lock of a
+    file is the lease of a GPU, and falls free with the last process that has inherited it.
+    """
+    folder = f"/tmp/submarine-gpus-{os.getuid()}"  # noqa: S108 - the owner is checked below
+    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - mode
+    if os.lstat(folder).st_uid != os.getuid():  # noqa: PTH116 - not what a link leads to
+        return None
+    until = time.monotonic() + _PATIENCE
+    while True:
+        held: dict[str, int] = {}
+        for device in devices:
+            if len(held) == count:
+                break
+            name = "".join(c if c.isalnum() or c in "-." else "_" for c in device)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+            descriptor = os.open(f"{folder}/{name}", flags, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held[device] = descriptor
+            except BlockingIOError:
+                os.close(descriptor)
+        if len(held) == count or time.monotonic() > until:
+            break
+        for descriptor in held.values():
+            os.close(descriptor)
+        time.sleep(0.05)
+    if len(held) < count:
+        sys.stderr.write(f"submarine: only {len(held)} of {count} GPUs are free on this node\n")
+    for descriptor in held.values():
+        os.set_inheritable(descriptor, True)
+    return list(held)
+
+
+def _write(path: Path, content: object) -> None:
+    aside = path.with_name(f".{path.name}")
+    aside.write_text(json.dumps(content))
+    aside.replace(path)
+
+
+if __name__ == "__main__":
+    boot()

@@ -1,0 +1,224 @@
+"""YARN: the seam `Cluster`, over jobs' folders and the keeper that fills them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from submarine_engine.clusters import cancelling, locks
+from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu
+from submarine_engine.clusters.folded import Folded
+from submarine_engine.clusters.processes import reap, stat
+from submarine_engine.clusters.reader import read_batch
+from submarine_engine.clusters.staging import put_on_record
+from submarine_engine.clusters.yarn.folder import KeeperFolder
+from submarine_engine.clusters.yarn.gpus import cluster_gpus
+from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
+from submarine_engine.clusters.yarn.links import links
+from submarine_engine.clusters.yarn.preflight import check_spec
+from submarine_engine.clusters.yarn.rest import ResourceManager
+from submarine_engine.config import load_config
+from submarine_engine.errors import ClusterError, JobError, JobNotFoundError, SubmissionError
+from submarine_engine.history import JobPaths, default_home, make_private, read_json, write_json
+from submarine_engine.lifecycle import JobStatus
+
+if TYPE_CHECKING:
+    from submarine_engine.bundle import Bundle
+    from submarine_engine.job import JobSpec
+
+
+class YarnCluster(Cluster):
+    """Jobs as containers of Hadoop YARN.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept, see `default_home`.
+    conf
+        The cluster's configuration; what ``HADOOP_CONF_DIR`` names unless given.
+
+    Raises
+    ------
+    ConfigError
+        There is no configuration.
+    """
+
+    name: ClassVar[str] = "yarn"
+
+    def __init__(self, home: Path | None = None, conf: HadoopConf | None = None) -> None:
+        self.home = home or default_home()
+        self.conf = conf or load_hadoop()
+        self._rm = ResourceManager(self.conf)
+        self._folder = KeeperFolder(self.home, self.conf)
+        self._folded = Folded()
+
+    def check(self, spec: JobSpec) -> JobSpec:
+        """Refuse what the cluster cannot do, and fill in what was left to it."""
+        return check_spec(spec, self.conf, self._rm)
+
+    def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:
+        """Put the job on record and into the keeper's hands; return its id.
+
+        Raises
+        ------
+        SubmissionError
+            As `check` says; or the disk is full. Nothing is left behind.
+        ClusterError
+            The ResourceManager does not answer, or no keeper can be started.
+        """
+        spec = self.check(spec)
+
+        def finish(staged: JobPaths, _: JobPaths) -> None:
+            for task in spec.tasks:
+                make_private(staged.task(task).root)
+            write_json(staged.root / "launch.json", self._launch(spec, bundle))
+
+        paths, lock = put_on_record(self.home, "yarn", spec, bundle, workdir.absolute(), finish)
+        locks.drop(lock)
+        try:
+            self._folder.make()
+            (self._folder.open / paths.job_id).touch(mode=0o600)
+            self._folder.ensure_keeper()
+        except OSError as error:
+            with suppress(OSError):
+                (self._folder.open / paths.job_id).unlink(missing_ok=True)
+            shutil.rmtree(paths.root, ignore_errors=True)
+            raise SubmissionError(
+                f"no keeper can be started for the job: {error.strerror or error}",
+                where=str(self._folder.root),
+                fix="make room there, or let SUBMARINE_HOME name a folder of yours with room",
+            ) from error
+        return paths.job_id
+
+    def read(self, job_id: str, cursor: Cursor, *, limit: int = 1 << 20) -> Batch:
+        """Return at once what is new after `cursor`: at most `limit` bytes of logs.
+
+        Raises
+        ------
+        JobNotFoundError
+            There is no such job, or its folder was deleted.
+        JobError
+            `cursor` is no place in this job's stream.
+        """
+        with self._job(job_id) as paths:
+            tasks = [task.task for task in self._folded.status(paths).tasks]
+            batch = read_batch(paths, tasks, cursor, limit)
+            if not batch.items and not batch.ended:
+                self._attend(job_id)
+            return batch
+
+    def status(self, job_id: str) -> JobStatus:
+        """Return the job as it stands; raises as `read` does."""
+        with self._job(job_id) as paths:
+            status = self._folded.status(paths)
+            if not status.state.final:
+                self._attend(job_id)
+            return status
+
+    def cancel(self, job_id: str, reason: str = "") -> None:
+        """Ask the job to end: SIGTERM, grace, SIGKILL. Returns at once; no-op when it is over."""
+        self._ask_to_end(job_id, reason, kill=False)
+
+    def kill(self, job_id: str) -> None:
+        """End the job's processes at once (SIGKILL)."""
+        self._ask_to_end(job_id, "killed", kill=True)
+
+    def results(self, job_id: str) -> Path:
+        """Return the folder of the job's first task."""
+        with self._job(job_id) as paths:
+            return paths.task(self._folded.status(paths).tasks[0].task).root
+
+    def gpus(self) -> list[Gpu]:
+        """Return the cluster's GPUs and who holds each.
+
+        Raises
+        ------
+        ClusterError
+            The ResourceManager does not answer.
+        """
+        return cluster_gpus(self._rm, self._held_here())
+
+    def log_url(self, job_id: str) -> str | None:
+        """Return the container's log page while the job runs, the application's page after."""
+        return self.links(job_id).get("log")
+
+    def links(self, job_id: str) -> dict[str, str]:
+        """Return the web pages of a job: ``log``, ``application``, ``cluster``, ``tracking``."""
+        with self._job(job_id) as paths:
+            noted = read_json(paths.root / "yarn.json") or {}
+            app_id = noted.get("app_id")
+            if not app_id:
+                return {}
+            first = next((t for t in self._folded.status(paths).tasks if t.container), None)
+            container = None
+            if first is not None and not first.released and (node := noted.get("nodes", {})):
+                container = {"nodeHttpAddress": node.get(first.task), "id": first.container}
+            report = {"id": app_id, "user": self.conf.user, "state": "RUNNING"}
+            return links(self.conf, report, container)
+
+    def _launch(self, spec: JobSpec, bundle: Bundle) -> dict[str, Any]:
+        me = stat(os.getpid())
+        config = load_config()
+        return {
+            "version": 1,
+            "python": config.value("yarn_python") or _python(),
+            "entry": bundle.manifest.entry,
+            "grace": config.value("grace"),
+            "session": [os.getpid(), me.start] if spec.notebook and me else None,
+        }
+
+    def _attend(self, job_id: str) -> None:
+        """See to it that a keeper lives while a job is not over."""
+        if (self._folder.open / job_id).exists() and locks.is_free(self._folder.lock):
+            with suppress(OSError):
+                self._folder.ensure_keeper()
+
+    def _ask_to_end(self, job_id: str, reason: str, *, kill: bool) -> None:
+        with self._job(job_id) as paths:
+            if self._folded.status(paths).state.final:
+                return
+            cancelling.ask(paths, reason, kill=kill)
+            self._attend(job_id)
+            self._folder.ring()
+
+    def _held_here(self) -> dict[str, str]:
+        """Return the jobs of this home by the containers that they hold."""
+        held = {}
+        for job_id in self._folder.open_jobs():
+            with suppress(OSError, JobNotFoundError):
+                for task in self._folded.status(JobPaths(self.home, job_id)).tasks:
+                    if task.container and not task.released:
+                        held[task.container] = job_id
+        return held
+
+    @contextmanager
+    def _job(self, job_id: str) -> Iterator[JobPaths]:
+        """Give a job's files; turn what goes wrong with them into our words."""
+        paths = JobPaths(self.home, job_id)
+        reap()
+        try:
+            yield paths
+        except OSError as error:
+            if not paths.root.exists():
+                raise JobNotFoundError(
+                    f"the job is not on record: there is no folder {paths.root} (deleted?)",
+                    job_id=job_id,
+                    fix="see `submarine job list`",
+                ) from error
+            raise JobError(
+                f"the job's folder cannot be used: {error}",
+                job_id=job_id,
+                fix=f"see whether {paths.root} is yours and its disk has room",
+            ) from error
+
+
+def _python() -> str:
+    import sys  # noqa: PLC0415 - the one use
+
+    if not sys.executable:
+        raise ClusterError("this Python does not know its own path", fix="set yarn_python")
+    return sys.executable

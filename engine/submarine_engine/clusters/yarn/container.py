@@ -1,0 +1,187 @@
+"""One task's container, as its NodeManager and the application's master show it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.clusters.progress import Progress
+from submarine_engine.clusters.yarn.boot import STARTED
+from submarine_engine.clusters.yarn.logpage import LogsGoneError
+from submarine_engine.clusters.yarn.mirrorlog import LogMirror, LogSource
+from submarine_engine.errors import ClusterError
+from submarine_engine.events import (
+    Event,
+    Exited,
+    Granted,
+    Moment,
+    Progressed,
+    Released,
+    Returned,
+    Started,
+)
+from submarine_engine.history import JobPaths, make_private, write_aside
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.ending import Ending
+
+EXIT = "exit"
+_OUTCOME = "outcome.json"
+_PROGRESS = "progress.json"
+_PIECE = 1 << 20
+_MOST = 1 << 31
+_RESULT = re.compile(r"(return|var-\w{1,200})\.(pkl|txt)")
+
+
+class Container:
+    """A container from its grant to its release.
+
+    Parameters
+    ----------
+    paths, task
+        Whose container it is.
+    gpus
+        How many it was asked for with.
+    """
+
+    def __init__(self, paths: JobPaths, task: str, gpus: int) -> None:
+        self.task = task
+        self.files = paths.task(task)
+        self.gpus = gpus
+        self.id = ""
+        self.node = ""
+        self.started: Moment | None = None
+        self.over = False
+        self.released = False
+        self.said = ""  # what YARN says of its end
+        self._progress = Progress(self.files)
+        self._progress_size = 0
+        self._source: LogSource | None = None
+        self._mirror: LogMirror | None = None
+
+    def see(self, source: LogSource) -> None:
+        """Read from there from now on."""
+        make_private(self.files.root)
+        self._source = source
+        self._mirror = LogMirror(self.files, source)
+
+    def look(self) -> list[Event]:
+        """Copy what is new of it; return what that tells.
+
+        Raises
+        ------
+        ClusterError
+            The node does not answer.
+        OSError
+            The job's folder cannot be written.
+        """
+        if self._source is None or self._mirror is None:
+            return []
+        sizes = self._source.sizes()
+        events: list[Event] = []
+        if self.started is None and STARTED in sizes:
+            events += self._begin(self._fetch_json(STARTED, sizes))
+        with suppress(LogsGoneError):
+            self._mirror.step(sizes=sizes)
+        if self.started is not None:
+            events += self._look_at_progress(sizes)
+        if EXIT in sizes and not self._mirror.behind(sizes):
+            self.over = True
+        return events
+
+    def drain(self) -> bool:
+        """Copy the rest of a container that is over, and what it left; whether all was there."""
+        if self._source is None or self._mirror is None:
+            return False
+        sizes = self._source.sizes()
+        if not sizes or not self._mirror.drain():
+            return False
+        self.fetch_outcome(sizes)
+        return True
+
+    def fetch_outcome(self, sizes: Mapping[str, int]) -> None:
+        """Bring ``outcome.json`` and the results that it names into the job's folder."""
+        if _OUTCOME not in sizes or self.files.outcome.exists():
+            return
+        data = self._fetch(_OUTCOME, sizes)
+        outcome = json.loads(data)
+        with suppress(KeyError, TypeError, ValueError, IndexError):
+            # The node's monotonic clock means nothing here; its wall clock does.
+            outcome["returned_at"][1] = _here(float(outcome["returned_at"][0])).mono
+        make_private(self.files.results)
+        entries = [outcome.get("result"), *dict(outcome.get("outputs") or {}).values()]
+        for entry in entries:
+            name = entry.get("file") if isinstance(entry, dict) else None
+            if isinstance(name, str) and _RESULT.fullmatch(name) and name in sizes:
+                write_aside(self.files.results / name, self._fetch(name, sizes))
+        write_aside(self.files.outcome, json.dumps(outcome).encode())
+
+    @property
+    def exit_status(self) -> int | None:
+        """What the shell saw of the task's end; negative for a signal. None where it saw none."""
+        if self._source is None:
+            return None
+        with suppress(ClusterError, LogsGoneError, ValueError):
+            sizes = self._source.sizes()
+            if EXIT in sizes:
+                code = int(self._fetch(EXIT, sizes))
+                return 128 - code if code > 128 else code  # noqa: PLR2004 - as shells tell signals
+        return None
+
+    def _begin(self, told: Mapping[str, Any]) -> list[Event]:
+        self.started = _here(float(told["at"][0]))
+        gpus = tuple(str(gpu)[:100] for gpu in told.get("gpus") or ())
+        return [Started(task=self.task, gpus=gpus, at=self.started)]
+
+    def _look_at_progress(self, sizes: Mapping[str, int]) -> list[Event]:
+        with suppress(ClusterError, LogsGoneError):
+            if _PROGRESS in sizes:
+                write_aside(self.files.progress, self._fetch(_PROGRESS, sizes))
+        progressed: Progressed | None = self._progress.look()
+        return [progressed] if progressed else []
+
+    def _fetch_json(self, name: str, sizes: Mapping[str, int]) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = json.loads(self._fetch(name, sizes))
+        return found
+
+    def _fetch(self, name: str, sizes: Mapping[str, int]) -> bytes:
+        assert self._source is not None  # noqa: S101 - for the type checker
+        size = min(sizes[name], _MOST)
+        data = bytearray()
+        while len(data) < size:
+            piece = self._source.read(name, len(data), min(_PIECE, size - len(data)))
+            if not piece:
+                break
+            data += piece
+        return bytes(data)
+
+
+def _here(wall: float) -> Moment:
+    """Return the moment of a node's wall clock, on this machine's monotonic clock."""
+    now = Moment.now()
+    return Moment(wall, now.mono - max(0.0, now.wall - wall))
+
+
+def last_events(container: Container, ending: Ending, reason: str, released: Moment) -> list[Event]:
+    """Return the last events of a task's container."""
+    returned = None
+    if container.started is not None:
+        returned = ending.returned_at(container.started, released)
+    events: list[Event] = [Returned(task=container.task, at=returned)] if returned else []
+    exited = Exited(task=container.task, exit_code=ending.exit_code, reason=reason, at=released)
+    return [*events, exited, Released(task=container.task, at=released)]
+
+
+def granted(container: Container, began: float) -> Granted:
+    """Return that the container is the task's since `began`, on YARN's wall clock.
+
+    Which GPUs it was given only its node knows; the task tells when it starts.
+    """
+    gpus = tuple(f"{container.id[-6:]}/{number}" for number in range(container.gpus))
+    host = container.node.partition(":")[0]
+    return Granted(
+        task=container.task, host=host, container=container.id, gpus=gpus, at=_here(began)
+    )

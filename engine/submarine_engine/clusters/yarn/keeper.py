@@ -1,0 +1,176 @@
+"""The keeper: sees every job of a home on one YARN cluster through, and ends when idle.
+
+Kernels, terminals and pages only read what it writes into the jobs' folders, so that a kernel that
+dies loses nothing and a hundred readers cost the cluster no more than one.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from submarine_engine.clusters.journal import Journal
+from submarine_engine.clusters.processes import reap
+from submarine_engine.clusters.yarn.driver import Driver
+from submarine_engine.clusters.yarn.folder import KeeperFolder
+from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
+from submarine_engine.clusters.yarn.hdfs import Hdfs, open_hdfs
+from submarine_engine.clusters.yarn.masters import Masters, Session
+from submarine_engine.clusters.yarn.rest import ResourceManager
+from submarine_engine.clusters.yarn.watch import Watch
+from submarine_engine.config import load_config
+from submarine_engine.errors import JobNotFoundError, SubmarineError
+from submarine_engine.events import Finished
+from submarine_engine.history import JobPaths, read_json
+from submarine_engine.job import JobState
+
+_TURN = 0.5
+_TRIES = 5
+
+
+class Services:
+    """What all jobs of a keeper share.
+
+    Parameters
+    ----------
+    home
+        Where all jobs are kept.
+    conf
+        The cluster's configuration.
+    idle
+        Seconds after which a warm master without jobs ends.
+    """
+
+    def __init__(self, home: Path, conf: HadoopConf, idle: float) -> None:
+        self.conf = conf
+        self.folder = KeeperFolder(home, conf)
+        self.rm = ResourceManager(conf)
+        self.driver = Driver(self.folder)
+        self.masters = Masters(self.folder, self.driver, self.rm, idle)
+        self.load = 0
+        self._gone: dict[str, float] = {}
+        self._hdfs: Hdfs | None = None
+        self._hdfs_lock = threading.Lock()
+
+    @property
+    def hdfs(self) -> Hdfs | None:
+        """The way to HDFS; None where there is none, or WebHDFS does not answer."""
+        with self._hdfs_lock:
+            if self._hdfs is None:
+                self._hdfs = open_hdfs(self.conf)
+            return self._hdfs
+
+    def session(self, launch: Mapping[str, Any]) -> Session | None:
+        """Return whose job it is; None where it depends on no process."""
+        session = launch.get("session")
+        return (int(session[0]), int(session[1])) if session else None
+
+    def lease(self, job_id: str) -> None:
+        """Begin to count how long the job's notebook has been gone."""
+        self._gone.setdefault(job_id, time.monotonic())
+
+    def lease_is_over(self, job_id: str, seconds: float) -> bool:
+        """Return whether the job's notebook has been gone for so long."""
+        return time.monotonic() - self._gone.get(job_id, time.monotonic()) > seconds
+
+
+class Keeper:
+    """Runs one `Watch` in a thread for each job that is not over."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._folder = services.folder
+        self._stop = threading.Event()
+        self._watches: dict[str, threading.Thread] = {}
+        with suppress(FileExistsError):
+            os.mkfifo(self._folder.bell, 0o600)
+        # Open for writing too: else each ringer that closes it would be the end of the file.
+        self._bell = os.open(self._folder.bell, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def run(self, idle: float) -> None:
+        """See to jobs until there has been none, and no warm master, for `idle` seconds."""
+        busy_at = time.monotonic()
+        while self._folder.root.exists():
+            self._take_up()
+            if self._watches or self._services.masters.tend():
+                busy_at = time.monotonic()
+            elif time.monotonic() - busy_at > idle and not self._folder.open_jobs():
+                return
+            self._services.load = len(self._watches)
+            reap()
+            if select.select([self._bell], [], [], _TURN)[0]:
+                with suppress(BlockingIOError):
+                    os.read(self._bell, 4096)
+        self._stop.set()
+
+    def _take_up(self) -> None:
+        for job_id, thread in list(self._watches.items()):
+            if not thread.is_alive():
+                del self._watches[job_id]
+        for job_id in self._folder.open_jobs():
+            if job_id not in self._watches:
+                thread = threading.Thread(target=self._watch, args=(job_id,), name=job_id)
+                thread.daemon = True
+                self._watches[job_id] = thread
+                thread.start()
+
+    def _watch(self, job_id: str) -> None:
+        problem = ""
+        for attempt in range(_TRIES):
+            try:
+                paths = JobPaths(self._folder.home, job_id)
+                if not paths.root.exists() or Watch(self._services, paths).run(self._stop):
+                    self._close(job_id)
+                return  # noqa: TRY300 - it says what the lines above it mean
+            except JobNotFoundError:
+                self._close(job_id)
+                return
+            except Exception as error:  # noqa: BLE001, PERF203 - a job's trouble is its own
+                problem = f"{type(error).__name__}: {error}"
+                traceback.print_exc()
+                self._stop.wait(2.0**attempt / 2)
+        self._give_up(paths, problem)
+        self._close(job_id)
+
+    def _give_up(self, paths: JobPaths, problem: str) -> None:
+        noted = read_json(paths.root / "yarn.json") or {}
+        if noted.get("mode") == "cold" and noted.get("app_id"):
+            with suppress(SubmarineError):
+                self._services.rm.kill(noted["app_id"])
+        record = read_json(paths.record)
+        if record is not None:
+            journal = Journal(paths, record)
+            with suppress(OSError):
+                journal.append_last(
+                    Finished(state=JobState.LOST, reason=f"the job cannot be watched: {problem}")
+                )
+            journal.close()
+
+    def _close(self, job_id: str) -> None:
+        with suppress(OSError):
+            (self._folder.open / job_id).unlink()
+
+
+def main(arguments: list[str]) -> None:
+    """Run a keeper: the home, Hadoop's configuration, and the descriptor of the keeper's lock."""
+    home, hadoop, _ = arguments
+    conf = load_hadoop({"HADOOP_CONF_DIR": hadoop})
+    idle = load_config().value("yarn_idle")
+    services = Services(Path(home), conf, idle)
+    try:
+        Keeper(services).run(idle)
+    finally:
+        services.masters.close()
+        services.driver.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,261 @@
+"""One job on YARN from its request to its end: what a keeper does in a thread for each."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from submarine_engine.clusters import cancelling
+from submarine_engine.clusters.ending import Ending, judge, read_outcome
+from submarine_engine.clusters.journal import Journal, read_events
+from submarine_engine.clusters.yarn.container import Container, granted, last_events
+from submarine_engine.clusters.yarn.masters import FINAL, lives, over_words
+from submarine_engine.clusters.yarn.nodelogs import NodeLogs, NodeSource
+from submarine_engine.clusters.yarn.queues import waiting_reason
+from submarine_engine.clusters.yarn.rescue import rescue
+from submarine_engine.clusters.yarn.way import Asked, Way, open_way
+from submarine_engine.errors import ClusterError
+from submarine_engine.events import CancelRequested, Event, Finished, Moment, Waiting
+from submarine_engine.history import JobPaths, read_json
+from submarine_engine.job import JobSpec, JobState
+from submarine_engine.lifecycle import fold
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.yarn.keeper import Services
+
+_LIVELY = 0.03
+_EASY = 0.05
+_EVERY = 1.0
+_RELEASE = 0.02
+_LEASE = 30.0
+_TELLING = 1.0
+
+
+class _Cancel(NamedTuple):
+    reason: str
+    at: Moment
+
+
+class Watch:
+    """Sees a job through. Its record is on disk: another keeper can go on at any point.
+
+    Parameters
+    ----------
+    services
+        What the keeper's jobs share.
+    """
+
+    def __init__(self, services: Services, paths: JobPaths) -> None:
+        self._services = services
+        self._rm = services.rm
+        self._paths = paths
+        record = read_json(paths.record)
+        launch = read_json(paths.root / "launch.json")
+        if record is None or launch is None:
+            raise ClusterError("its record is gone", where=str(paths.root))
+        self._launch = launch
+        self._spec = JobSpec.from_json(record["spec"])
+        self._journal = Journal(paths, record)
+        self._status = fold(event for event, _ in read_events(paths.events)[0])
+        self._containers = [
+            Container(paths, task, role.resources.gpus or 0)
+            for role in self._spec.roles
+            for task in role.tasks
+        ]
+        self._way: Way | None = None
+        self._cancel: _Cancel | None = None
+        self._kill_at: float | None = None
+        self._told_waiting_at = 0.0
+        self._looked_at_rm = 0.0
+        self._report: dict[str, Any] = {}
+
+    def run(self, stop: threading.Event) -> bool:
+        """See the job through; False where `stop` came first.
+
+        Raises
+        ------
+        OSError
+            Its folder is gone, or cannot be written.
+        """
+        try:
+            if self._status.state.final:
+                return True
+            self._way = open_way(self._services, self._paths, self._spec, self._launch)
+            while not stop.is_set():
+                if self._turn():
+                    return True
+                stop.wait(self._pause())
+            return False
+        finally:
+            if self._way is not None:
+                self._way.close()
+            self._journal.close()
+
+    def _turn(self) -> bool:
+        """Do what is due; whether the job is over."""
+        self._heed_cancel()
+        assert self._way is not None  # noqa: S101 - `run` opened it
+        try:
+            asked = self._way.ask()
+        except ClusterError as error:
+            self._finish(JobState.FAILED, str(error))
+            return True
+        if asked is None:
+            return self._wait()
+        self._see_containers(asked)
+        for container in self._containers:
+            try:
+                self._write(*container.look())
+            except ClusterError:  # noqa: PERF203 - the node is silent: the ResourceManager knows whether it is lost
+                continue
+        return self._look_at_rm()
+
+    def _wait(self) -> bool:
+        """See to a job that has no container yet; whether it is over."""
+        if self._cancel is not None:
+            self._way and self._way.withdraw()
+            self._finish(JobState.CANCELLED, self._cancel.reason or "cancelled in the queue")
+            return True
+        if not lives(self._services.session(self._launch)):
+            self._services.lease(self._paths.job_id)
+            if self._services.lease_is_over(self._paths.job_id, _LEASE):
+                cancelling.ask(self._paths, "its notebook is gone", kill=False)
+        self._tell_waiting()
+        return False
+
+    def _see_containers(self, asked: Asked) -> None:
+        for container in self._containers:
+            found = asked.get(container.task)
+            if found is None or container.id:
+                continue
+            container.id, container.node = found.id, found.node
+            logs = NodeLogs(found.node, user=self._services.conf.user)
+            container.see(NodeSource(logs, found.id))
+            self._write(granted(container, found.began or time.time()))
+        if any(not container.id for container in self._containers):
+            self._tell_waiting()
+
+    def _look_at_rm(self) -> bool:
+        """See what the ResourceManager counts as the job's; whether the job is over."""
+        over = [c for c in self._containers if c.over and not c.released]
+        if not over and time.monotonic() - self._looked_at_rm < _EVERY:
+            return False
+        self._looked_at_rm = time.monotonic()
+        assert self._way is not None  # noqa: S101 - as above
+        try:
+            self._report = self._rm.application(self._way.app_id)
+            final = self._report["state"] in FINAL
+            held = (
+                set()
+                if final
+                else {c["containerId"] for c in self._rm.containers(self._way.app_id)}
+            )
+        except ClusterError:  # it is away for a while: the job goes on
+            return False
+        now = Moment.now()
+        for container in self._containers:
+            gone = container.id and container.id not in held and not self._way.is_new(container.id)
+            if (gone or final) and not container.released:
+                container.released = True
+                self._settle(container, now)
+        if all(container.released for container in self._containers):
+            self._conclude()
+            return True
+        return False
+
+    def _settle(self, container: Container, released: Moment) -> None:
+        """Bring home what a container left, and write its last events."""
+        assert self._way is not None  # noqa: S101 - as above
+        complete = False
+        with suppress(ClusterError):
+            complete = container.drain()
+        if not complete and container.id:
+            self._report = rescue(self._services, self._way.app_id, container) or self._report
+        status = container.exit_status
+        container.said = self._way.words(container.task) or (
+            over_words(self._report) if self._report.get("state") in FINAL else ""
+        )
+        ending = Ending(-9 if status is None else status, read_outcome(container.files))
+        _, reason = self._judge(container, ending)
+        if container.id:
+            self._write(*last_events(container, ending, reason, released))
+
+    def _judge(self, container: Container, ending: Ending) -> tuple[JobState, str]:
+        state, reason = judge(ending, self._paths.root, oom_killed=False)
+        if state is not JobState.SUCCEEDED and not ending.kind and container.said:
+            reason = f"{reason}; YARN says: {container.said}" if container.id else container.said
+        return state, reason
+
+    def _conclude(self) -> None:
+        status = fold(event for event, _ in read_events(self._paths.events)[0])
+        if self._cancel and not any(
+            task.returned and task.returned.mono < self._cancel.at.mono for task in status.tasks
+        ):
+            self._finish(JobState.CANCELLED, self._cancel.reason)
+            return
+        for container in self._containers:
+            ending = Ending(container.exit_status or 0, read_outcome(container.files))
+            task = status.task(container.task)
+            if not ending.kind and task is not None and task.exit_code:
+                ending = Ending(task.exit_code, {})
+            if not container.id:
+                self._finish(JobState.FAILED, container.said or "its container never came")
+                return
+            state, reason = self._judge(container, ending)
+            if state is not JobState.SUCCEEDED:
+                self._finish(state, reason)
+                return
+        self._finish(JobState.SUCCEEDED, "")
+
+    def _heed_cancel(self) -> None:
+        wanted = cancelling.wanted(self._paths)
+        if wanted is None:
+            return
+        assert self._way is not None  # noqa: S101 - as above
+        running = [c for c in self._containers if c.id and not c.released]
+        if self._cancel is None:
+            self._cancel = _Cancel(wanted.reason, Moment.now())
+            self._write(CancelRequested(reason=wanted.reason))
+            self._kill_at = time.monotonic() + float(self._launch["grace"])
+            for container in running:
+                with suppress(ClusterError):
+                    self._rm.signal(container.id)
+        if running and self._kill_at and (wanted.kill or time.monotonic() >= self._kill_at):
+            self._kill_at = time.monotonic() + _EVERY
+            for container in running:
+                with suppress(ClusterError):
+                    self._rm.signal(container.id, "FORCEFUL_SHUTDOWN")
+        if running and len(running) < len(self._containers):
+            self._way.withdraw()
+
+    def _tell_waiting(self) -> None:
+        if time.monotonic() - self._told_waiting_at < _TELLING:
+            return
+        self._told_waiting_at = time.monotonic()
+        assert self._way is not None  # noqa: S101 - as above
+        try:
+            ahead, reason = waiting_reason(
+                self._rm, self._way.app_id or None, self._spec, ahead=self._way.ahead
+            )
+        except ClusterError as error:
+            ahead, reason = 0, str(error)
+        if self._way.note:
+            reason = f"{reason} ({self._way.note})"
+        if (self._status.ahead, self._status.waiting_reason) != (ahead, reason):
+            self._write(Waiting(ahead=ahead, reason=reason))
+
+    def _write(self, *events: Event) -> None:
+        if events:
+            self._journal.append(*events)
+            self._status = fold(events, self._status)
+
+    def _finish(self, state: JobState, reason: str) -> None:
+        self._journal.append_last(Finished(state=state, reason=reason))
+
+    def _pause(self) -> float:
+        if any(c.over and not c.released for c in self._containers):
+            return _RELEASE
+        begun = all(container.started for container in self._containers)
+        return max(_EASY if begun else _LIVELY, self._services.load * _EASY / 4)
