@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -44,7 +43,8 @@ class Environment:
     kind
         ``same``, ``pack``, ``archive``, ``python`` or ``image``.
     python
-        What runs it, as words of a shell in the container's working directory.
+        The program: absolute, relative to the container's working directory, or for an image a
+        name that its ``PATH`` finds. No shell reads it.
     archives
         What YARN unpacks beside the container: address in HDFS (``hdfs://…``) by folder.
     versions
@@ -109,13 +109,13 @@ def prepare(  # noqa: PLR0913 - each is one thing that it depends on
     if wanted == "same":
         if image:
             return Environment(kind="image", python="python3")
-        return Environment(kind="same", python=shlex.quote(python))
+        return Environment(kind="same", python=python)
     if wanted == "pack":
         return _packed(_there(hdfs, conf, wanted), tell)
     if wanted.lower().endswith(_SUFFIXES):
         return _archive(wanted, _there(hdfs, conf, wanted))
     if wanted.startswith("/") and Path(wanted).name.startswith("python"):
-        return Environment(kind="python", python=shlex.quote(wanted))
+        return Environment(kind="python", python=wanted)
     fix = f"write {_OPTION} with one of: {_KINDS}"
     if Path(wanted).expanduser().is_dir():
         fix = (
@@ -176,7 +176,7 @@ def _archive(wanted: str, hdfs: Hdfs) -> Environment:
         address = hdfs.uri(path)
     return Environment(
         kind="archive",
-        python=f'"$PWD/{_FOLDER}/bin/python"',
+        python=f"{_FOLDER}/bin/python",
         archives={_FOLDER: address},
         sent=sent,
     )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
 from submarine_engine.clusters.yarn.installed import SKIPPED, File
+from submarine_engine.clusters.yarn.launcher import REAL
 
 # Tests, and what draws windows: a third of the library, and of no use in a container.
 _LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "idlelib", "turtledemo"})
+_PROGRAMS = re.compile(r"bin/python[0-9.]*")
 _OF_CONDA = frozenset({"conda-meta", "include", "man", "pkgs", "envs", "compiler_compat"})
 
 
@@ -21,12 +24,14 @@ def base_files() -> tuple[File, ...]:
     Of conda's Python that is the whole prefix, since its libraries lie beside it.
     """
     prefix = Path(sys.base_prefix)
+    real = _file(interpreter(), f"{REAL}/{program()}")
     if (prefix / "conda-meta").is_dir():
-        return tuple(_below(prefix, "", _LEFT_OUT | _OF_CONDA))
+        found = _below(prefix, "", _LEFT_OUT | _OF_CONDA)
+        return (*(file for file in found if not _PROGRAMS.fullmatch(file.name)), real)
     stdlib = Path(sysconfig.get_path("stdlib"))
     library = Path(sysconfig.get_config_var("LIBDIR") or "", shared_library())
     files = list(_below(stdlib, f"lib/{stdlib.name}", _LEFT_OUT))
-    files.append(_file(interpreter(), f"bin/{program()}"))
+    files.append(real)
     if shared_library() and library.is_file():
         files.append(_file(library, f"lib/{library.name}"))
     return tuple(files)

@@ -8,8 +8,8 @@
     local/    code installed for editing, as it is now
 
 Layers other than the base hold ``site/`` and ``bin/``. YARN unpacks each beside the container and
-keeps it on the node for the next one. The base's own ``site-packages`` holds one ``.pth`` file that
-puts the ``site`` folders on ``sys.path``, in every process of the job.
+keeps it on the node for the next one. The program ``base/bin/python3`` (`launcher`) finds the layers
+beside it.
 """
 
 from __future__ import annotations
@@ -28,16 +28,12 @@ from pathlib import Path
 
 from submarine_engine.clusters.yarn import installed, interpreter
 from submarine_engine.clusters.yarn.installed import File, Installed
+from submarine_engine.clusters.yarn.launcher import BASE, PTH, launcher
 
-BASE = "base"
 _FORMAT = "1"
 _LARGE = 40_000_000
 _LARGEST_LOCAL = 100_000_000
 _MOST_LARGE = 6
-_PTH = (
-    b"import os, site; [site.addsitedir(one) for one in"
-    b" os.environ.get('SUBMARINE_LAYERS', '').split(os.pathsep) if one]\n"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +79,9 @@ class Layer:
                     if os.path.lexists(file.source):
                         _add(archive, file)
                 for path, data in self.written.items():
-                    _add_bytes(archive, tarfile.TarInfo(path), data)
+                    info = tarfile.TarInfo(path)
+                    info.mode = 0o755 if path.startswith("bin/") else 0o644
+                    _add_bytes(archive, info, data)
                 for path, target in self.links.items():
                     link = tarfile.TarInfo(path)
                     link.type, link.linkname = tarfile.SYMTYPE, target
@@ -101,7 +99,7 @@ class Plan:
     Parameters
     ----------
     python
-        Words of a shell that run it, once the layers are unpacked in the working directory.
+        Path of its program, relative to the folder that the layers are unpacked in.
     versions
         ``python`` and every distribution.
     notes
@@ -129,7 +127,7 @@ def plan() -> Plan:
     versions.update((one.name, one.version) for one in found if one.version)
     return Plan(
         layers=tuple(layers),
-        python=_command([layer.folder for layer in layers[1:]]),
+        python=f"{BASE}/bin/{interpreter.program()}",
         versions=versions,
         notes=tuple(notes),
     )
@@ -186,10 +184,10 @@ def _base() -> Layer:
     digest = hashlib.sha256(f"{_FORMAT} {sys.version} {interpreter.program()}".encode())
     for file in files:
         digest.update(f"{file.name} {file.size}\n".encode())
-    written = {f"{interpreter.site_folder()}/submarine-layers.pth": _PTH}
     program = interpreter.program()
-    names = {file.name for file in files}
-    links = {f"bin/{name}": program for name in ("python", "python3") if f"bin/{name}" not in names}
+    script = launcher(program, shared=bool(interpreter.shared_library()))
+    written = {f"{interpreter.site_folder()}/submarine-layers.pth": PTH, f"bin/{program}": script}
+    links = {f"bin/{name}": program for name in ("python", "python3")}
     digest.update(repr((sorted(written.items()), sorted(links.items()))).encode())
     return Layer(
         folder=BASE,
@@ -210,20 +208,6 @@ def _layer(folder: str, parts: Sequence[Installed]) -> Layer:
         title = f"{folder.removeprefix('large-')} and {len(parts) - 1} more"
     files = tuple(file for one in parts for file in one.files)
     return Layer(folder=folder, title=title, key=digest.hexdigest(), files=files)
-
-
-def _command(folders: Sequence[str]) -> str:
-    """Return the words that run the base's Python with all layers, and nothing of the node's."""
-    layers = ":".join(f"$PWD/{folder}/site" for folder in folders)
-    programs = ":".join(f"$PWD/{folder}/bin" for folder in (BASE, *folders))
-    words = [
-        "env -u PYTHONHOME -u PYTHONPATH PYTHONNOUSERSITE=1",
-        f'SUBMARINE_LAYERS="{layers}"',
-        f'PATH="{programs}:$PATH"',
-    ]
-    if interpreter.shared_library():
-        words.append(f'LD_LIBRARY_PATH="$PWD/{BASE}/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"')
-    return " ".join([*words, f'"$PWD/{BASE}/bin/{interpreter.program()}"'])
 
 
 def _add(archive: tarfile.TarFile, file: File) -> None:

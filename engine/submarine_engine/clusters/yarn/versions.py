@@ -52,7 +52,7 @@ def probe_script(packages: Sequence[str] = PACKAGES) -> str:
 
 def probe_command(python: str, packages: Sequence[str] = PACKAGES) -> str:
     """Return the shell line for a container without a GPU; `python` is an `Environment`'s."""
-    return f"{python} -c {shlex.quote(probe_script(packages))}"
+    return f"{shlex.quote(python)} -c {shlex.quote(probe_script(packages))}"
 
 
 def read_probe(text: str, python: str = "python") -> dict[str, str]:
