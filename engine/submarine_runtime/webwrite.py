@@ -60,7 +60,8 @@ class WebFolder:
         """
         aside = f"{name}@part"
         self.create(aside, data)
-        there = quote(f"{urlsplit(self._folders[0][0]).path.partition('/webhdfs/v1')[2]}/{name}")
+        folder = urlsplit(self._folders[0][0]).path.partition("/webhdfs/v1")[2]  # quoted already
+        there = f"{folder}/{quote(name)}"
         self._ask("PUT", aside, f"op=RENAME&destination={there}&renameoptions=OVERWRITE")
 
     def _write(self, method: str, name: str, query: str, data: bytes) -> None:

@@ -51,9 +51,9 @@ def links(
 
 def container_page(conf: HadoopConf, container: Mapping[str, Any], user: str) -> str | None:
     """Return the address of a container's log page on its node; None where there is none."""
-    node = str(container.get("nodeHttpAddress") or "")
+    node = container.get("nodeHttpAddress")
     name = str(container.get("containerId") or container.get("id") or "")
-    if not node or not name or not user:
+    if not isinstance(node, str) or not node or not name or not user:
         return None
     if "://" not in node:
         secure = conf.get("yarn.http.policy", "HTTP_ONLY") == "HTTPS_ONLY"
