@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from submarine_engine.clusters import cancelling, locks
-from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu
+from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuShare
 from submarine_engine.clusters.folded import Folded
 from submarine_engine.clusters.processes import reap, stat
 from submarine_engine.clusters.reader import read_batch
 from submarine_engine.clusters.staging import put_on_record
 from submarine_engine.clusters.yarn.folder import KeeperFolder
-from submarine_engine.clusters.yarn.gpus import cluster_gpus
+from submarine_engine.clusters.yarn.gpus import cluster_gpus, gpu_shares
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
 from submarine_engine.clusters.yarn.links import links
 from submarine_engine.clusters.yarn.preflight import check_spec
@@ -141,6 +141,10 @@ class YarnCluster(Cluster):
             The ResourceManager does not answer.
         """
         return cluster_gpus(self._rm, self._held_here())
+
+    def gpu_shares(self) -> list[GpuShare]:
+        """Return what every node and every queue has of the GPUs; raises as `gpus` does."""
+        return gpu_shares(self._rm)
 
     def log_url(self, job_id: str) -> str | None:
         """Return the container's log page while the job runs, the application's page after."""

@@ -157,10 +157,9 @@ def node_pages(asked: Asked) -> Iterator[Check]:
 def log_aggregation(asked: Asked) -> Iterator[Check]:
     """Check that logs outlive their nodes; the ResourceManager's own setting wins over ours."""
     key, title = "yarn.log-aggregation-enable", "log aggregation"
-    value, whose = asked.conf.get(key), "by this configuration"
+    value, whose = _setting(asked, key), "at the ResourceManager"
     if not value:
-        document = _setting(asked, key)
-        value, whose = document, "at the ResourceManager"
+        value, whose = asked.conf.get(key), "by this configuration"
     if value.lower() == "true":
         yield Check(title, OK, f"on ({whose})")
     else:
