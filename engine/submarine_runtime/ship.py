@@ -6,7 +6,7 @@ wrote last is brought after the task is gone.
 A log lies in HDFS as segments, ``stdout@<offset of its first byte>``. A segment grows by appending.
 Where it is not certain whether an append was done, the segment is left as it is and another begins
 at the last byte that is certain: segments may overlap, and say the same where they do. Any other
-file of the folder is written again whenever it has changed.
+file of the folder is written again whenever it has changed. ``@over`` says that all is there.
 """
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ _LOOK = 0.05
 _PIECE = 8 << 20
 _LARGEST = 256 << 20
 _DESCRIPTORS = 1024
-_LAST = "outcome.json"
+_LAST = ("outcome.json", "exit")
+_OVER = "@over"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 
 
-def start(folder: str, urls: str) -> None:
-    """Start the process for this process's own task, and return at once.
+def start(folder: str, urls: str, below: str, task: int) -> None:
+    """Start the process, and return at once.
 
     Parameters
     ----------
     folder
         The task's folder.
-    urls
-        As of `WebFolder`.
+    urls, below
+        Where to, as of `WebFolder`.
+    task
+        The process with whose end the task is over.
     """
-    task = os.getpid()
     if os.fork():
         os.wait()
         return
@@ -55,7 +57,7 @@ def start(folder: str, urls: str) -> None:
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
         os.closerange(3, _DESCRIPTORS)
-        Shipper(folder, WebFolder(urls)).run(task)
+        Shipper(folder, WebFolder(urls, below)).run(task)
     finally:
         os._exit(0)
 
@@ -85,12 +87,13 @@ class Shipper:
             over = not _lives(task)
             try:
                 complete = self.step()
+                if over and complete:
+                    self._there.create(_OVER, b"")
+                    return
             except OSError:
                 if over and time.monotonic() > last + PATIENCE:
                     return
             else:
-                if over and complete:
-                    return
                 last = time.monotonic()
                 if over or not complete:
                     continue
@@ -107,10 +110,11 @@ class Shipper:
             HDFS does not take it; the next step goes on.
         """
         # Who sees the outcome may believe that the logs and results are complete.
-        others = sorted(self._others(), key=lambda name: (name == _LAST, name))
+        others = self._others()
+        others.sort(key=lambda name: _LAST.index(name) if name in _LAST else -1)
         more = [self._grow(stream) for stream in STREAMS]
         for name in others:
-            if name != _LAST or not any(more):
+            if name not in _LAST or not any(more):
                 self._bring(name)
         return not any(more)
 

@@ -14,21 +14,24 @@ _LONGEST = 400
 
 
 class WebFolder:
-    """A folder in HDFS that files are written to; the folder is there.
+    """A folder in HDFS that files are written to.
 
     Parameters
     ----------
     urls
-        Addresses of the folder by WebHDFS, with ``op`` and who asks in their queries, separated by
+        Addresses of a folder by WebHDFS, with ``op`` and who asks in their queries, separated by
         spaces (those of an HA pair): the first that does it is kept to.
+    below
+        Name of the folder in that one that is meant; it is made with the first file.
     """
 
-    def __init__(self, urls: str) -> None:
+    def __init__(self, urls: str, below: str = "") -> None:
         self._folders = []
         for url in urls.split():
             address, _, query = url.partition("?")
             who = [pair for pair in query.split("&") if pair and not pair.startswith("op=")]
-            self._folders.append((address.rstrip("/"), "&".join(who)))
+            folder = f"{address.rstrip('/')}/{quote(below)}".rstrip("/")
+            self._folders.append((folder, "&".join(who)))
 
     def create(self, name: str, data: bytes) -> None:
         """Write a file; what was there of that name is replaced.

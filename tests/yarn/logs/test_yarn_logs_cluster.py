@@ -195,7 +195,7 @@ import os, sys
 sys.path[:0] = {engine!r}, {tests!r}
 from submarine_runtime import ship
 folder = os.environ["LOG_DIRS"].split(",")[0]
-ship.start(folder, {urls!r})
+ship.start(folder, {urls!r}, os.environ["CONTAINER_ID"], os.getpid())
 from containers import write
 write(folder, 3, 80, 0.03)
 open(folder + "/outcome.json", "w").write("{{}}")
@@ -222,7 +222,7 @@ def test_by_way_of_hdfs_where_nodes_cannot_be_reached(start, conf, manager, tmp_
     app = start(f"{sys.executable} {script}")
     ((container, _),) = app.containers(1)
     task = task_in(tmp_path / "task")
-    source = HdfsSource(hdfs, folder, container)
+    source = HdfsSource(hdfs, f"{folder}/{container}", container)
 
     def step():
         LogMirror(task, source).step(1_000_000)

@@ -155,6 +155,8 @@ def test_each_byte_arrives_once(hdfs, container, tmp_path_factory, steps):
         copied = task.stdout.read_bytes() if task.stdout.exists() else b""
         assert (log.read_bytes() if log.exists() else b"").startswith(copied)
     assert shipper.step()
+    assert not LogMirror(task, source).drain(seconds=0)  # more may come
+    WebFolder(hdfs.url).create("@over", b"")
     if log.exists():
         assert LogMirror(task, source).drain()
         assert task.stdout.read_bytes() == log.read_bytes()
@@ -211,18 +213,19 @@ def test_the_rest_is_brought_when_the_task_was_killed(hdfs, container, tmp_path,
         "import sys, time\n"
         f"sys.path.insert(0, {str(Path(ship.__file__).parents[1])!r})\n"
         "from submarine_runtime import ship\n"
-        f"ship.start({str(log)!r}, {hdfs.url!r})\n"
+        "import os\n"
+        f"ship.start({str(log)!r}, {hdfs.url!r}, 'container_1', os.getpid())\n"
         f"with open({str(log / 'stdout')!r}, 'wb', 0) as file:\n"
         "    while True: file.write(b'line\\n' * 99); time.sleep(0.001)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-    source = HdfsSource(hdfs, FOLDER, container)
+    source = HdfsSource(hdfs, f"{FOLDER}/container_1", container)
     wait(lambda: source.sizes().get("stdout", 0) > 10_000)
+    assert not source.settled
     os.killpg(process.pid, 9)  # as YARN ends a container
     process.wait()
-    size = (log / "stdout").stat().st_size
-    wait(lambda: source.sizes()["stdout"] == size)
     assert LogMirror(task, source).drain()
+    assert source.settled
     assert task.stdout.read_bytes() == (log / "stdout").read_bytes()
     wait(lambda: not shippers(log))
 

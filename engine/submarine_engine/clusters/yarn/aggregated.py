@@ -89,6 +89,7 @@ class AggregatedSource:
     """
 
     live = False
+    settled = True
 
     def __init__(self, container: str, folder: Path) -> None:
         self.container = container

@@ -18,6 +18,7 @@ EVERY = 0.5
 """Seconds for which a listing is believed: the NameNode is everybody's."""
 
 _OFFSET = 20
+_OVER = "@over"
 
 
 class _Entry(Protocol):
@@ -66,11 +67,19 @@ class HdfsSource:
         self._folder = folder.rstrip("/")
         self._segments: dict[str, list[_Segment]] = {}
         self._listed = float("-inf")
+        self._over = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether the container has brought all that it will bring."""
+        return self._over
 
     def sizes(self) -> Mapping[str, int]:
         """Return the size of each file, as it was `EVERY` seconds ago at most."""
         if time.monotonic() - self._listed >= EVERY:
-            self._segments = _by_name(self._files.list(self._folder))
+            entries = self._files.list(self._folder)
+            self._over = any(entry.path.endswith(f"/{_OVER}") for entry in entries)
+            self._segments = _by_name(entries)
             self._listed = time.monotonic()
         return {
             name: max(segment.begins + segment.size for segment in segments)

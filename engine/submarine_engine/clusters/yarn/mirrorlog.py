@@ -33,6 +33,10 @@ class LogSource(Protocol):
     def live(self) -> bool:
         """Whether it shows the files themselves, so that a shorter one was truncated."""
 
+    @property
+    def settled(self) -> bool:
+        """Whether what it last showed of a container that is over is all there is."""
+
     def sizes(self) -> Mapping[str, int]:
         """Return the size of each file; empty where nothing is known of the container."""
 
@@ -101,13 +105,13 @@ class LogMirror:
         until = time.monotonic() + seconds
         while True:
             sizes = self._source.sizes()
-            if not any(stream in sizes for stream in STREAMS):
+            if self._source.settled and not any(stream in sizes for stream in STREAMS):
                 return False
             try:
                 copied = self.step(sizes=sizes)
             except LogsGoneError:
                 return False
-            if not self.behind(sizes):
+            if self._source.settled and not self.behind(sizes):
                 return True
             if time.monotonic() > until:
                 return False

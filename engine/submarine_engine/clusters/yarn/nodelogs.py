@@ -196,6 +196,7 @@ class NodeSource:
     """
 
     live = True
+    settled = True
 
     def __init__(self, logs: NodeLogs, container: str) -> None:
         self.container = container
