@@ -28,6 +28,7 @@ _HEAP = {"resourcemanager": 400, "nodemanager": 400, "namenode": 256, "datanode"
 _KEPT = re.compile(r"PATH|HOME|USER|LOGNAME|LANG|LC_\w+|TZ")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 _TOLD = 3
+_TAIL = 1 << 16
 
 FORMATTER = "namenode-formatter"
 """The NameNode while it makes the file system."""
@@ -119,12 +120,12 @@ class Daemon:
             raise self.failure()
 
     def failure(self) -> ClusterError:
-        """Return the error of a daemon that has ended by itself, with its own last words."""
-        lines = self.log.read_text(errors="replace").splitlines()
+        """Return the error of a daemon that does not run, with the last words of its last life."""
+        lines = _last_life(self.log)
         words = [
             line for line in lines if re.search(r" (?:ERROR|FATAL) |Exception: |Error: ", line)
         ]
-        told = "\n".join(line[:300] for line in (words or lines)[-_TOLD:])
+        told = "\n".join(line[:300] for line in (words or lines)[-_TOLD:]) or "it said nothing"
         return ClusterError(
             f"the {self.name} has ended by itself:\n{told}",
             where=str(self.log),
@@ -158,6 +159,17 @@ def cluster_environment(plan: Plan, layout: Layout, outer: Mapping[str, str]) ->
         direct = [outer.get("no_proxy") or outer.get("NO_PROXY") or "", "127.0.0.1", "localhost"]
         found["no_proxy"] = ",".join(filter(None, direct))
     return found
+
+
+def _last_life(log: Path) -> list[str]:
+    """Return what a daemon has written since it was started last, the end of it where it is long."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:  # it was never started
+        return []
+    return text.rpartition("STARTUP_MSG: Starting")[2].splitlines()
 
 
 def _private(path: str | Path, flags: int) -> int:

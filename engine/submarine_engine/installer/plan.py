@@ -120,11 +120,6 @@ class Plan:
         return self.port + _NODES_BEGIN + number * _PORTS_A_NODE + place
 
     @property
-    def rm_tracker(self) -> int:
-        """The ResourceManager's port for NodeManagers."""
-        return self.port + 2
-
-    @property
     def rm_web(self) -> str:
         """Address of the ResourceManager's pages and REST interface."""
         return f"http://127.0.0.1:{self.port + 4}"

@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from submarine_engine.errors import ClusterError
 from submarine_engine.installer.layout import Layout
 
 _PATIENCE = 30.0
@@ -50,8 +52,20 @@ def end_containers(layout: Layout) -> None:
     """Kill what NodeManagers of the cluster have started, and wait until it is gone.
 
     The daemons are gone by now; a container may start more processes while it is looked at.
+
+    Raises
+    ------
+    ClusterError
+        Some are still there after half a minute.
     """
+    end = time.monotonic() + _PATIENCE
     while found := [pid for pid in _own_pids() if _is_container(pid, layout)]:
+        if time.monotonic() > end:
+            raise ClusterError(
+                f"processes of the cluster's containers do not end: {', '.join(map(str, found))}",
+                where=str(layout.root),
+                fix="see what they wait for (`ps`), then say `submarine cluster down` again",
+            )
         for pid in found:
             _end(pid, lambda pid: _is_container(pid, layout))
 
@@ -67,7 +81,9 @@ def _end(pid: int, ours: Callable[[int], bool], number: int = signal.SIGKILL) ->
             return True
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(handle, number)
-        return bool(select.select([handle], [], [], _PATIENCE)[0])
+        waiting = select.poll()  # a pidfd can be read when its process has ended
+        waiting.register(handle, select.POLLIN)
+        return bool(waiting.poll(_PATIENCE * 1000))
     finally:
         os.close(handle)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Mapping
 from http.client import HTTPException
 from typing import Any
@@ -26,15 +25,6 @@ def missing(plan: Plan) -> list[str]:
     if plan.hdfs:
         found.append(_missing_hdfs(plan))
     return [problem for problem in found if problem]
-
-
-def listens(port: int) -> bool:
-    """Return whether somebody listens on a port of loopback."""
-    try:
-        socket.create_connection(("127.0.0.1", port), _PATIENCE).close()
-    except OSError:
-        return False
-    return True
 
 
 def _missing_yarn(plan: Plan) -> str:

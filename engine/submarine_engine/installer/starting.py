@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from submarine_engine.errors import ClusterError
-from submarine_engine.installer import ready
 from submarine_engine.installer.daemons import FORMATTER, Daemon, daemon_names
 from submarine_engine.installer.layout import Layout
 from submarine_engine.installer.plan import Plan
 from submarine_engine.installer.processes import end_daemon, find_daemons
+from submarine_engine.installer.ready import missing
 
 _NAP = 0.1
 
@@ -32,18 +32,14 @@ class Starter:
         self._end = time.monotonic() + timeout
 
     def start(self, names: Sequence[str]) -> None:
-        """Start daemons: NodeManagers when the ResourceManager hears them.
+        """Start daemons, all at once: the configuration lets them look for each other often.
 
-        One that comes too early falls asleep for long.
+        Those of HDFS come last, since the file system may have to be made first.
         """
-        started: list[str] = []
-        for name in names:
+        for name in sorted(names, key=("namenode", "datanode").__contains__):
             if name == "namenode":
                 self._format()
-            if name.startswith("nodemanager"):
-                self._wait(started, self._missing_tracker)
             Daemon(name, self._plan, self._layout).run()
-            started.append(name)
 
     def wait(self) -> None:
         """Wait until a job could run.
@@ -53,16 +49,9 @@ class Starter:
         ClusterError
             A daemon has ended by itself, or it takes too long.
         """
-        self._wait(daemon_names(self._plan), lambda: ready.missing(self._plan))
-
-    def _missing_tracker(self) -> list[str]:
-        listening = ready.listens(self._plan.rm_tracker)
-        return [] if listening else ["the resourcemanager does not listen"]
-
-    def _wait(self, needed: Sequence[str], missing: Callable[[], list[str]]) -> None:
-        while problems := missing():
+        while problems := missing(self._plan):
             running = find_daemons(self._layout)
-            for name in needed:
+            for name in daemon_names(self._plan):
                 if name not in running:
                     raise Daemon(name, self._plan, self._layout).failure()
             if time.monotonic() > self._end:

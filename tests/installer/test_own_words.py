@@ -1,0 +1,109 @@
+"""What the installer says where it cannot go on, and what it reads of NVML."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+from submarine_engine.cli import main
+from submarine_engine.errors import ClusterError
+from submarine_engine.installer import Daemon, HadoopCluster, Plan, Wanted
+from submarine_engine.installer.files import write_files
+from submarine_engine.installer.gpus import Card, find_gpus
+from submarine_engine.installer.java import Java
+from submarine_engine.installer.ports import FIRST
+
+LOG = """\
+2026-01-01 00:00:00,000 INFO NodeManager: STARTUP_MSG: Starting NodeManager
+2026-01-01 00:00:01,000 ERROR NodeManager: Error starting NodeManager
+java.net.BindException: Address already in use
+2026-01-01 00:00:02,000 INFO NodeManager: SHUTDOWN_MSG: Shutting down
+"""
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Return a cluster whose files are there, on a Java that is not."""
+    cluster = HadoopCluster(tmp_path, "made")
+    java = Java(tmp_path / "gone", 17)
+    plan = Plan.make(Wanted(gpus=1), port=FIRST, java=java, jars=tmp_path / "jars")
+    write_files(plan, cluster.layout)
+    return cluster
+
+
+def test_a_daemon_that_ended_is_told_with_its_own_words(made):
+    daemon = made.daemon("nodemanager-0")
+    daemon.log.write_text(LOG)
+    error = daemon.failure()
+    assert "the nodemanager-0 has ended by itself" in error.what
+    assert "BindException: Address already in use" in error.what
+    assert "SHUTDOWN" not in error.what
+    assert error.where == str(daemon.log)
+    assert "cluster logs nodemanager-0" in error.fix
+
+
+def test_a_daemon_that_cannot_be_run_is_told(made):
+    daemon = made.daemon("resourcemanager")
+    daemon.start()
+    assert daemon.pid is None
+    with pytest.raises(ClusterError, match="the resourcemanager has ended by itself"):
+        made.wait_ready(timeout=10)
+    assert made.problems()[0] == "resourcemanager does not run"
+
+
+def test_waiting_for_a_daemon_without_a_log_is_told(made):
+    with pytest.raises(ClusterError, match="the resourcemanager has ended by itself"):
+        made.wait_ready(timeout=10)
+    assert isinstance(made.daemon("namenode"), Daemon)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("up", "--hdfs", "--no-hdfs"), "contradict each other"),
+        (("up", "--nodes", "0"), "--nodes 0 is not possible"),
+        (("up", "--name", "../x"), "cannot name a cluster"),
+        (("logs", "nonsense"), "there is no cluster 'yarn'"),
+        (("env",), "there is no cluster 'yarn'"),
+    ],
+)
+def test_wrong_words_are_answered_before_anything_is_done(words, told, capsys, tmp_path):
+    assert main(["cluster", *words]) != 0
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "home").exists()
+
+
+def nvml(cards):
+    """Answer as `pynvml` does, for GPUs that are not there; a text of memory is an error."""
+
+    class NVMLError(Exception):
+        pass
+
+    def memory(card):
+        if card.memory is None:
+            raise NVMLError
+        return SimpleNamespace(total=card.memory << 20)
+
+    return SimpleNamespace(
+        NVMLError=NVMLError,
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlDeviceGetCount=lambda: len(cards),
+        nvmlDeviceGetHandleByIndex=cards.__getitem__,
+        nvmlDeviceGetName=lambda card: card.name.encode(),
+        nvmlDeviceGetUUID=lambda card: card.uuid,
+        nvmlDeviceGetMinorNumber=lambda card: card.minor,
+        nvmlDeviceGetMemoryInfo=memory,
+    )
+
+
+def test_gpus_of_the_machine_are_found(monkeypatch):
+    cards = (Card("H200", "GPU-1", 2, 141_000), Card("GB10", "GPU-2", 0, None))
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(cards))
+    assert find_gpus() == (cards[0], cards[1]._replace(memory=0))
+
+
+def test_a_machine_without_nvml_has_none(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert find_gpus() == ()
