@@ -85,6 +85,8 @@ def application(
         master=skein.Master(
             resources=skein.Resources(memory=f"{MASTER_MEMORY} MiB", vcores=1),
             files={"submarine.jar": skein.File(str(heartbeat_jar(folder)), type="file")},
+            # With a script of its own, a master does not end with its last container.
+            script="" if cold else "exec sleep 2147483647",
             env={"JAVA_TOOL_OPTIONS": "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"},
         ),
         services=services,
