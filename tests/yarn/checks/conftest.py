@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -31,6 +32,7 @@ class RecordedManager:
 
     def __init__(self, documents: dict[str, object], conf: Path) -> None:
         self.documents = documents
+        self.late = 0  # seconds that its clock is behind
         self.folder = conf
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.server.daemon_threads = True
@@ -103,6 +105,9 @@ def _handler(manager: RecordedManager) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
+        def date_time_string(self, timestamp=None):
+            return super().date_time_string((timestamp or time.time()) - manager.late)
+
         def log_message(self, *args):
             pass
 
@@ -123,3 +128,47 @@ def recorded(tmp_path) -> Iterator[Callable[[str], RecordedManager]]:
     for manager in started:
         manager.server.shutdown()
         manager.server.server_close()
+
+
+@pytest.fixture
+def submitted(on_yarn):
+    """Give a function that submits an application whose one container holds GPUs; all end here."""
+    import skein
+
+    with skein.Client() as client:
+        started: list[str] = []
+
+        def submit(*, queue: str, gpus: int, tags: set[str]) -> str:
+            small = {"memory": 256, "vcores": 1}
+            service = skein.Service(
+                instances=1, resources=skein.Resources(gpus=gpus, **small), script="sleep 600"
+            )
+            spec = skein.ApplicationSpec(
+                name="holds-gpus",
+                queue=queue,
+                tags=tags,
+                master=skein.Master(resources=skein.Resources(**small)),
+                services={"holder": service},
+            )
+            started.append(client.submit(spec))
+            return started[-1]
+
+        yield submit
+        for app_id in started:
+            client.kill_application(app_id)
+        rm = ResourceManager(load_hadoop())
+        until(lambda: all(rm.application(one)["state"] == "KILLED" for one in started))
+
+
+@pytest.fixture(name="until")
+def _until() -> Callable[..., object]:
+    return until
+
+
+def until(condition: Callable[[], object], limit: float = 60.0) -> object:
+    """Wait until a condition holds, and return what it gave."""
+    end = time.monotonic() + limit
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.05)
+    return found

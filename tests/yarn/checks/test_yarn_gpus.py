@@ -7,6 +7,12 @@ import sys
 import pytest
 from submarine_engine.clusters.base import GpuShare
 from submarine_engine.clusters.yarn.gpus import Devices, cluster_gpus, gpu_shares, read_devices
+from submarine_engine.clusters.yarn.hadoop import load_hadoop
+from submarine_engine.clusters.yarn.queues import waiting_reason
+from submarine_engine.clusters.yarn.rest import ResourceManager, gpus_of
+from submarine_engine.job import JobSpec, Resources, Role
+
+pytestmark = pytest.mark.filterwarnings("ignore:distutils Version:DeprecationWarning")  # skein's
 
 ROOT = "/ws/v1/cluster"
 GPU_PATH = "/ws/v1/node/resources/yarn.io%2Fgpu"
@@ -130,3 +136,21 @@ def test_a_real_cluster_tells_its_gpus(on_yarn):
         "default": 4,
         "small": 1,
     }
+
+
+def test_a_real_cluster_tells_who_holds_and_who_waits(on_yarn, submitted, until):
+    holder = submitted(queue="small", gpus=1, tags={"submarine", "submarine-job:20260101-mine"})
+    rm = ResourceManager(load_hadoop())
+    held = until(lambda: [gpu for gpu in cluster_gpus(rm) if holder in (gpu.holder or "")])
+    assert [(gpu.job_id, gpu.queue) for gpu in held] == [("20260101-mine", "small")]
+    assert GpuShare("queue", "small", 0, 1) in gpu_shares(rm)
+    (holding,) = [one for one in rm.containers(holder) if gpus_of([one])]
+    found = cluster_gpus(rm, {holding["containerId"]: "of-this-home"})
+    assert [gpu.job_id for gpu in found].count("of-this-home") == 1
+
+    spec = JobSpec(queue="small", roles=(Role(resources=Resources(gpus=1, memory=256)),))
+    waiter = submitted(queue="small", gpus=1, tags=set())
+    told = (0, "queue small: 1/1 GPU in use")
+    until(lambda: waiting_reason(rm, waiter, spec) == told)
+    ahead, words = waiting_reason(rm, None, spec)
+    assert (ahead, words) == (1, "queue small: 1/1 GPU in use, 1 job ahead")

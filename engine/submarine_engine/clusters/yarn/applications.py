@@ -31,14 +31,13 @@ class Application:
     tags: tuple[str, ...] = ()
     priority: int = 0
     started: int = 0
-    launched: bool = False
     used: Mapping[str, int] = field(default_factory=dict)
     pending: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for its application master or for containers."""
-        return not self.launched or any(value > 0 for value in self.pending.values())
+        """Whether it waits for containers, or will as soon as its application master is up."""
+        return self.state != "RUNNING" or any(value > 0 for value in self.pending.values())
 
     @property
     def job_id(self) -> str | None:
@@ -65,7 +64,6 @@ def read_application(one: Mapping[str, Any]) -> Application:
         tags=tuple(tag.strip() for tag in str(one.get("applicationTags") or "").split(",")),
         priority=number(one.get("priority")),
         started=number(one.get("startedTime")),
-        launched=bool(one.get("amHostHttpAddress")) or one.get("state") == "RUNNING",
         used=usage(resources, "used"),
         pending=usage(resources, "pending"),
     )
