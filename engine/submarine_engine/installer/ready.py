@@ -68,8 +68,9 @@ def _missing_hdfs(plan: Plan) -> str:
     if not _datanode_runs(plan):
         return "the datanode does not answer"
     # Whoever submits needs a home, and NodeManagers a place for logs that everybody may write.
-    homes = (f"/user/{plan.user}", "700"), ("/tmp", "1777")  # noqa: S108 - of HDFS
-    made = all(_make_folder(plan, path, mode) for path, mode in homes)
+    # HDFS gives the folders above one the same mode: others have homes below /user.
+    folders = {"/user": "755", f"/user/{plan.user}": "700", "/tmp": "1777"}  # noqa: S108 - of HDFS
+    made = all(_make_folder(plan, path, mode) for path, mode in folders.items())
     return "" if made else "HDFS lets no folder be made"
 
 

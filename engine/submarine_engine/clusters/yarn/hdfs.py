@@ -80,6 +80,22 @@ class Hdfs:
         """Return the address of `path` for Hadoop's own programs and fsspec: ``hdfs://…``."""
         return f"{self.url}{self._plain(path)}"
 
+    def web_uri(self, path: str) -> str:
+        """Return the address of `path` for fsspec where there is no Java: ``webhdfs://…``."""
+        return f"webhdfs://{self._nodes[0]}{self._plain(path)}"
+
+    def container_environment(self) -> dict[str, str]:
+        """Return what lets fsspec in a job read ``webhdfs://…`` as this user.
+
+        ``FSSPEC_<PROTOCOL>`` is fsspec's own configuration by environment.
+        """
+        identity = self._identity()
+        names = {"delegation": "token", "user.name": "user"}
+        told: dict[str, object] = {names[key]: value for key, value in identity.items()}
+        if self._nodes[0].secure:
+            told["use_https"] = True
+        return {"FSSPEC_WEBHDFS": json.dumps(told)}
+
     def entry(self, path: str) -> Entry | None:
         """Return what lies at `path`; None where there is nothing."""
         path = self._plain(path)
@@ -163,10 +179,17 @@ class Hdfs:
             self.remove(aside)
 
     def make_folder(self, path: str) -> None:
-        """Make a folder, and those above it, for the user alone; no-op where it is there."""
+        """Make a folder, and those above it, for the user alone; no-op where it is there.
+
+        The home and what is above it, which others pass through, get HDFS's own default.
+        """
         path = self._plain(path)
         if path in self._folders:
             return
+        if f"{path}/".startswith(f"{self.home}/") and self.home not in self._folders:
+            with self._talk(path, write=True):
+                self._web.change("MKDIRS", self.home)
+            self._folders.add(self.home)
         with self._talk(path, write=True):
             self._web.change("MKDIRS", path, permission=FOLDER_MODE)
         self._folders.add(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from submarine_engine.clusters.yarn.foreign import told
 from submarine_engine.errors import ClusterError, SubmarineError
 
@@ -12,6 +14,7 @@ _WAYS_OUT = (
     ("No space", "HDFS is full: remove what you no longer need, or ask its operator"),
     ("Permission denied", "ask HDFS's administrator for this folder, or run as who it belongs to"),
 )
+_QUERY = re.compile(r"\?op=\S*")  # it may hold a token
 _SILENT = "is HDFS up, and can its NameNode and DataNodes be reached from here over HTTP?"
 
 
@@ -44,4 +47,5 @@ def _remote(response: object) -> str:
 
 
 def _line(text: str) -> str:
-    return told((text.strip().splitlines() or [""])[0])
+    line = (text.strip().splitlines() or [""])[0]
+    return told(_QUERY.sub("", line))

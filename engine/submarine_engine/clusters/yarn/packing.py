@@ -8,8 +8,8 @@
     local/    code installed for editing, as it is now
 
 Layers other than the base hold ``site/`` and ``bin/``. YARN unpacks each beside the container and
-keeps it on the node for the next one. The program ``base/bin/python3`` (`launcher`) finds the layers
-beside it.
+keeps it on the node for the next one. The program ``base/bin/python3`` (`launcher`) finds the
+layers beside it.
 """
 
 from __future__ import annotations

@@ -69,6 +69,8 @@ class QuietWebHDFS(WebHDFS):  # type: ignore[misc] # fsspec is not typed
         """Read a file as one stream."""
         there = self._call("OPEN", path=path, redirect=False).headers["Location"]
         with self.session.get(there, stream=True) as answer:
+            if not answer.ok:
+                _ = answer.content  # what HDFS says, for the error
             answer.raise_for_status()
             for piece in answer.iter_content(_CHUNK):
                 write(piece)
