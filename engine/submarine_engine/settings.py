@@ -55,6 +55,12 @@ def _read_name(value: object) -> str:
     return value
 
 
+def _read_way(value: object) -> str:
+    if value not in ("auto", "nodes", "hdfs"):
+        raise ValueError("it must be auto, nodes or hdfs")
+    return str(value)
+
+
 def _read_size(value: object) -> int:
     return read_size(_as_text(value))
 
@@ -127,6 +133,13 @@ KEYS = {
             default=lambda: 900.0,
             read=_read_seconds,
             example='"15m"',
+        ),
+        Key(
+            name="yarn_logs",
+            help="The way of live logs on YARN: nodes, hdfs, or auto for what works from here.",
+            default=lambda: "auto",
+            read=_read_way,
+            example='"hdfs"',
         ),
         Key(
             name="yarn_python",

@@ -22,6 +22,7 @@ from submarine_runtime.webhdfs import fetch  # not sent: its source is, in place
 
 CHUNK = "SUBMARINE_PAYLOAD_"
 URL = "SUBMARINE_PAYLOAD_URL"
+SHIP = "SUBMARINE_SHIP"
 STARTED = "started.json"
 _PATIENCE = 3.0
 _OWN = "yarn.io%2Fgpu"
@@ -38,6 +39,8 @@ def boot() -> None:
     if gpus is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     environment["SUBMARINE_TASK_DIR"] = logs
+    if not os.access(environment.get("HOME", ""), os.W_OK):
+        environment["HOME"] = str(Path.cwd())  # YARN's own default is a folder for nobody
     work = Path.cwd() if plan["workdir"] is None else Path(plan["workdir"])
     plan.update(bundle=str(job / "bundle"), workdir=str(work))
     _write(Path(logs, "task.json"), plan)
@@ -45,6 +48,12 @@ def boot() -> None:
     told = {"at": at, "host": os.uname().nodename, "gpus": gpus, "pid": os.getpid()}
     told.update(python=".".join(map(str, sys.version_info[:3])))
     _write(Path(logs, STARTED), told)
+    if there := environment.pop(SHIP, ""):
+        # This folder cannot be reached from outside: its files go to HDFS while it is filled.
+        sys.path.insert(0, str(job))
+        from submarine_runtime import ship  # noqa: PLC0415 - unpacked just now
+
+        ship.start(logs, there, os.environ["CONTAINER_ID"], os.getppid())
     runtime = job / "submarine_runtime" / "__main__.py"
     os.execve(sys.executable, [sys.executable, "-u", str(runtime), logs], environment)  # noqa: S606 - no shell is wanted
 

@@ -57,6 +57,8 @@ class Container:
         self.over = False
         self.released = False
         self.said = ""  # what YARN says of its end
+        self.late: list[Event] = []  # of a task that was over before it was looked at
+        self._exit: int | None = None
         self._progress = Progress(self.files)
         self._progress_size = 0
         self._source: LogSource | None = None
@@ -96,9 +98,12 @@ class Container:
         """Copy the rest of a container that is over, and what it left; whether all was there."""
         if self._source is None or self._mirror is None:
             return False
-        sizes = self._source.sizes()
-        if not sizes or not self._mirror.drain():
+        if not self._mirror.drain():
             return False
+        sizes = self._source.sizes()
+        if self.started is None and STARTED in sizes:
+            self.late = self._begin(self._fetch_json(STARTED, sizes))
+        self._exit = self._read_exit(sizes)
         self.fetch_outcome(sizes)
         return True
 
@@ -122,10 +127,13 @@ class Container:
     @property
     def exit_status(self) -> int | None:
         """What the shell saw of the task's end; negative for a signal. None where it saw none."""
-        if self._source is None:
-            return None
-        with suppress(ClusterError, LogsGoneError, ValueError):
-            sizes = self._source.sizes()
+        if self._exit is None and self._source is not None:
+            with suppress(ClusterError):
+                self._exit = self._read_exit(self._source.sizes())
+        return self._exit
+
+    def _read_exit(self, sizes: Mapping[str, int]) -> int | None:
+        with suppress(ClusterError, ValueError):
             if EXIT in sizes:
                 code = int(self._fetch(EXIT, sizes))
                 return 128 - code if code > 128 else code  # noqa: PLR2004 - as shells tell signals
@@ -170,7 +178,9 @@ def last_events(container: Container, ending: Ending, reason: str, released: Mom
     returned = None
     if container.started is not None:
         returned = ending.returned_at(container.started, released)
-    events: list[Event] = [Returned(task=container.task, at=returned)] if returned else []
+    events = container.late
+    if returned:
+        events = [*events, Returned(task=container.task, at=returned)]
     exited = Exited(task=container.task, exit_code=ending.exit_code, reason=reason, at=released)
     return [*events, exited, Released(task=container.task, at=released)]
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from submarine_engine.clusters.journal import Journal
 from submarine_engine.clusters.processes import reap
+from submarine_engine.clusters.yarn.channel import LogChannel
 from submarine_engine.clusters.yarn.driver import Driver
 from submarine_engine.clusters.yarn.folder import KeeperFolder
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
@@ -47,14 +48,17 @@ class Services:
         The cluster's configuration.
     idle
         Seconds after which a warm master without jobs ends.
+    logs
+        The setting ``yarn_logs``.
     """
 
-    def __init__(self, home: Path, conf: HadoopConf, idle: float) -> None:
+    def __init__(self, home: Path, conf: HadoopConf, idle: float, logs: str = "auto") -> None:
         self.conf = conf
         self.folder = KeeperFolder(home, conf)
         self.rm = ResourceManager(conf)
         self.driver = Driver(self.folder)
         self.masters = Masters(self.folder, self.driver, self.rm, idle)
+        self.logs = LogChannel(conf, self.rm, lambda: self.hdfs, logs)
         self.load = 0
         self._gone: dict[str, float] = {}
         self._hdfs: Hdfs | None = None
@@ -163,8 +167,9 @@ def main(arguments: list[str]) -> None:
     """Run a keeper: the home, Hadoop's configuration, and the descriptor of the keeper's lock."""
     home, hadoop, _ = arguments
     conf = load_hadoop({"HADOOP_CONF_DIR": hadoop})
-    idle = load_config().value("yarn_idle")
-    services = Services(Path(home), conf, idle)
+    config = load_config()
+    idle = config.value("yarn_idle")
+    services = Services(Path(home), conf, idle, config.value("yarn_logs"))
     try:
         Keeper(services).run(idle)
     finally:

@@ -12,11 +12,10 @@ from submarine_engine.clusters.ending import Ending, judge, read_outcome
 from submarine_engine.clusters.journal import Journal, read_events
 from submarine_engine.clusters.yarn.container import Container, granted, last_events
 from submarine_engine.clusters.yarn.masters import FINAL, lives, over_words
-from submarine_engine.clusters.yarn.nodelogs import NodeLogs, NodeSource
 from submarine_engine.clusters.yarn.queues import waiting_reason
 from submarine_engine.clusters.yarn.rescue import rescue
 from submarine_engine.clusters.yarn.way import Asked, Way, open_way
-from submarine_engine.errors import ClusterError
+from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.events import CancelRequested, Event, Finished, Moment, Waiting
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobSpec, JobState
@@ -99,7 +98,7 @@ class Watch:
         assert self._way is not None  # noqa: S101 - `run` opened it
         try:
             asked = self._way.ask()
-        except ClusterError as error:
+        except (SubmissionError, ClusterError) as error:
             self._finish(JobState.FAILED, str(error))
             return True
         if asked is None:
@@ -131,8 +130,8 @@ class Watch:
             if found is None or container.id:
                 continue
             container.id, container.node = found.id, found.node
-            logs = NodeLogs(found.node, user=self._services.conf.user)
-            container.see(NodeSource(logs, found.id))
+            source = self._services.logs.source(self._paths.job_id, found.id, found.node)
+            container.see(source)
             self._write(granted(container, found.began or time.time()))
         if any(not container.id for container in self._containers):
             self._tell_waiting()
@@ -253,6 +252,7 @@ class Watch:
 
     def _finish(self, state: JobState, reason: str) -> None:
         self._journal.append_last(Finished(state=state, reason=reason))
+        self._services.logs.clear(self._paths.job_id)
 
     def _pause(self) -> float:
         if any(c.over and not c.released for c in self._containers):
