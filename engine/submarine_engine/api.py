@@ -36,6 +36,10 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     docker_image: str | None = None,
     input_path: str | Path | None = None,
     checkpoint_path: str | Path | None = None,
+    mode: str | None = None,
+    environment: str | Path | None = None,
+    node_label: str | None = None,
+    priority: int | None = None,
     **kwargs: Any,  # noqa: ANN401 - the function's own
 ) -> Job:
     """Run ``function(*args, **kwargs)`` as a job, and return the job at once.
@@ -54,6 +58,8 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
         Environment variables of the job.
     input_path, checkpoint_path
         The job reads them from ``SUBMARINE_INPUT_PATH`` and ``SUBMARINE_CHECKPOINT_PATH``.
+    mode, environment, node_label, priority
+        How the job comes to its containers on YARN, see `JobSpec`.
 
     Raises
     ------
@@ -67,7 +73,8 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     options = {
         "gpus": gpus, "memory": memory, "cpus": cpus, "name": name, "queue": queue,
         "cluster": cluster, "env": env, "docker_image": docker_image, "input_path": input_path,
-        "checkpoint_path": checkpoint_path,
+        "checkpoint_path": checkpoint_path, "mode": mode, "environment": environment,
+        "node_label": node_label, "priority": priority,
     }  # fmt: skip
     return _submit(function, args, {**kwargs, **options})
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OPTIONS = (
     "gpus", "memory", "cpus", "name", "queue", "cluster", "env", "docker_image", "input_path",
-    "checkpoint_path",
+    "checkpoint_path", "mode", "environment", "node_label", "priority",
 )  # fmt: skip
 """Keywords of `launch` and `submit` that say how the job runs; all others are the function's."""
 
@@ -122,6 +122,10 @@ def _spec(function: Callable[..., Any], options: Mapping[str, Any]) -> JobSpec:
         input_path=_text("input_path", options.get("input_path")),
         checkpoint_path=_text("checkpoint_path", options.get("checkpoint_path")),
         env=_environment(options.get("env") or {}),
+        mode=_text("mode", options.get("mode")) or "auto",
+        environment=_text("environment", options.get("environment")),
+        node_label=_text("node_label", options.get("node_label")),
+        priority=_number("priority", options.get("priority")),
     )
 
 
@@ -139,6 +143,12 @@ def _text(name: str, value: object) -> str | None:
     if isinstance(value, Path):
         return str(value)
     raise CommandError(f"{name}={value!r} is no text", fix=f"give {name} as a string")
+
+
+def _number(name: str, value: object) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise CommandError(f"{name}={value!r} is no whole number", fix=f"give {name} as 0, 1, 2, …")
 
 
 def _environment(value: object) -> dict[str, str]:

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class Console(Renderer):
-    """Writes a job's text to the program's own streams, and to stderr how long the queue is."""
+    """Writes a job's text to the program's own streams, and to stderr what it waits for."""
 
     def __init__(self) -> None:
         self.interrupted = False
         self._cancel_asked = False
-        self._ahead: int | None = None
+        self._waiting = ""
         self.job: Job | None = None
 
     def status(self, status: JobStatus) -> None:
-        """Say where in the queue the job is, when that changes."""
-        if status.ahead is not None and status.ahead != self._ahead:
-            self._note(f"waiting for GPUs, {status.ahead} ahead")
-        self._ahead = status.ahead
+        """Say what the job waits for, when that changes."""
+        if (words := waiting_words(status)) not in ("", self._waiting):
+            self._note(f"waiting: {words}")
+            self._waiting = words
 
     def text(self, task: str, stream: str, text: str) -> None:  # noqa: ARG002 - one task so far
         """Write text of the job to the stream of the same name."""
@@ -52,6 +52,13 @@ class Console(Renderer):
         sys.stdout.flush()
         sys.stderr.write(f"submarine: {job}{text}\n")
         sys.stderr.flush()
+
+
+def waiting_words(status: JobStatus) -> str:
+    """Return what a job waits for: the cluster's words, else its place; empty where it does not."""
+    if status.ahead is None or status.state.final:
+        return ""
+    return status.waiting_reason or f"{status.ahead} ahead in the queue"
 
 
 @contextmanager

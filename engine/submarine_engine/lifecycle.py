@@ -41,7 +41,7 @@ class TaskStatus:
     Parameters
     ----------
     gpus
-        Ids of the GPUs granted.
+        Ids of the GPUs granted; ``CONTAINER/NUMBER`` where their ids are not known yet.
     queued, held, busy, returned, exited, released
         When each stage began; None where it was not reached.
     progress
@@ -71,6 +71,11 @@ class TaskStatus:
     def role(self) -> str:
         """The role that the task is a member of."""
         return self.task.rpartition("-")[0]
+
+    @property
+    def named_gpus(self) -> tuple[str, ...]:
+        """Those of `gpus` whose ids are known: some clusters tell only a running task."""
+        return tuple(gpu for gpu in self.gpus if "/" not in gpu)
 
     @property
     def released_after(self) -> float | None:

@@ -29,7 +29,8 @@ def submit(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Job:
     ----------
     keywords
         The function's own, and the options of the job: ``gpus``, ``memory``, ``cpus``, ``name``,
-        ``queue``, ``cluster``, ``env``, ``docker_image``, ``input_path``, ``checkpoint_path``.
+        ``queue``, ``cluster``, ``env``, ``docker_image``, ``input_path``, ``checkpoint_path``,
+        ``mode``, ``environment``, ``node_label``, ``priority``.
 
     Raises
     ------

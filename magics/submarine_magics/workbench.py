@@ -82,9 +82,9 @@ class Workbench:
         return self.from_here(command.named(job_name(path.stem if path else "")))
 
     def from_here(self, spec: JobSpec) -> JobSpec:
-        """Say in `spec` which notebook it comes from, for people."""
+        """Say in `spec` which notebook it comes from; one whose file nobody tells is one, too."""
         path = notebook_path(self.namespace)
-        return replace(spec, notebook=str(path) if path else None)
+        return replace(spec, notebook=str(path) if path else "notebook")
 
     def submit(self, cluster: Cluster, spec: JobSpec, bundle: Bundle) -> Job:
         """Submit; relative paths mean in the job what they mean in the kernel now."""

@@ -89,7 +89,8 @@ def _show_facts(job: Job, status: JobStatus, record: dict[str, Any], output: Out
         if value not in (None, ""):
             text = str(value) if name == "state" else visible(str(value), line=True)
             output.line(f"{name + ':':<16}{text}")
-    for label, url in spec.get("quicklinks", ()):
+    pages = {what: url for what, url in job.cluster.links(job.id).items() if what != "log"}
+    for label, url in (*pages.items(), *spec.get("quicklinks", ())):
         output.line(f"{'link:':<16}{visible(f'{label} {url}', line=True)}")
 
 
@@ -113,7 +114,7 @@ def _task_row(task: TaskStatus) -> tuple[str, ...]:
         task.state.value,
         task.host or "-",
         task.container or "-",
-        ",".join(task.gpus) or "-",
+        ",".join(task.named_gpus) or (f"{len(task.gpus)}" if task.gpus else "-"),
         _clock(task.busy) or "-",
         _clock(task.exited) or "-",
         "-" if task.progress is None else f"{task.progress:.0%}",

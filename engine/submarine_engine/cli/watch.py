@@ -194,7 +194,7 @@ def progress_text(status: JobStatus) -> str:
     if status.progress is not None:
         words.append(f"{status.progress:.0%}")
     words += [task.message for task in status.tasks if task.message][:1]
-    if gpus := [gpu for task in status.tasks for gpu in task.gpus]:
+    if gpus := [gpu for task in status.tasks for gpu in task.named_gpus]:
         words.append(f"GPU {','.join(gpus)}")
     if since := status.started or status.submitted:
         words.append(duration(since.until(Moment.now())))

@@ -176,3 +176,11 @@ class Cluster(ABC):
     @abstractmethod
     def log_url(self, job_id: str) -> str | None:
         """Return the web address of the job's log; None where the cluster has no such page."""
+
+    def links(self, job_id: str) -> dict[str, str]:  # noqa: ARG002 - of clusters that have pages
+        """Return the cluster's web pages of a job as it stands, by what people call them.
+
+        ``log`` is what `log_url` returns, a task's id leads to that task's log; front ends show any
+        other one under its name. Asks nobody: it is called often.
+        """
+        return {}

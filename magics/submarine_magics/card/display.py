@@ -21,9 +21,10 @@ from submarine_engine.events import Moment
 from submarine_engine.lifecycle import JobStatus
 
 from submarine_magics import pace
+from submarine_magics.card.links import with_pages
 from submarine_magics.card.mime import WIDGET_TYPE, static_bundle
 from submarine_magics.card.model import CardView, view
-from submarine_magics.card.pages import cancel_url, log_page
+from submarine_magics.card.pages import cancel_url
 from submarine_magics.card.record import read_record
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class JobCard:
         self, job: Job, title: str | None = None, origin: str = "", *, blocking: bool = False
     ) -> None:
         self._job = job
-        self._record = read_record(job, title=title, origin=origin, log_url=log_page(job))
+        self._record = read_record(job, title=title, origin=origin)
         self._blocking = blocking
         self._display_id = ""
         self._widget: CardWidget | None = None
@@ -156,7 +157,7 @@ class JobCard:
 
     def _view(self) -> tuple[CardView, Moment]:
         now = Moment.now()
-        return view(self._record, self._status, now), now
+        return view(with_pages(self._record, self._job), self._status, now), now
 
     def _make_widget(self, card: CardView, now: Moment) -> CardWidget | None:
         if card.final:
@@ -171,7 +172,7 @@ class JobCard:
             card,
             now.wall,
             blocking=self._blocking,
-            cancel_url=cancel_url(self._record.log_url),
+            cancel_url=cancel_url(self._job),
             on_cancel=self._cancel,
         )
 

@@ -63,7 +63,7 @@ def view_ledger(record: Record, status: JobStatus, now: Moment) -> LedgerView:
     number = status.ledger.gpus
     if not number:
         return LedgerView(gpus=_without(record), stages=(), released="")
-    ids = [visible(gpu, 20) for task in status.tasks for gpu in task.gpus]
+    ids = [visible(gpu, 20) for task in status.tasks for gpu in task.named_gpus]
     named = f": {', '.join(ids)}" if 0 < len(ids) <= 8 else ""  # noqa: PLR2004 - one line
     return LedgerView(
         gpus=f"{count(number, 'GPU')}{named}",

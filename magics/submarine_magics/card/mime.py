@@ -8,8 +8,8 @@ from submarine_engine.events import Moment
 from submarine_engine.lifecycle import JobStatus
 
 from submarine_magics.card.html import to_html
+from submarine_magics.card.links import with_pages
 from submarine_magics.card.model import CardView, view
-from submarine_magics.card.pages import log_page
 from submarine_magics.card.record import read_record
 from submarine_magics.card.text import to_text
 
@@ -37,5 +37,5 @@ def static_bundle(card: CardView, note: str = "") -> dict[str, Any]:
 
 def mimebundle(job: Job, status: JobStatus | None = None) -> dict[str, Any]:
     """Return the static card of `job`, as ``Job``'s own display in a notebook."""
-    record = read_record(job, log_url=log_page(job))
+    record = with_pages(read_record(job), job)
     return static_bundle(view(record, status or job.status(), Moment.now()))

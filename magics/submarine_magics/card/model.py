@@ -6,6 +6,7 @@ outside is made visible and short here; a renderer only has to escape for its ow
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from submarine_engine.events import Moment
@@ -49,9 +50,11 @@ class TaskView:
     host: str
     state: str
     detail: str
+    gpus: str
     started: str
     finished: str
     progress: float | None
+    log_url: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,8 @@ class CardView:
         From 0 to 1, None where unknown; what the task says about it.
     log_path, log_command
         Where the log is, and how to see it from a terminal, when its page is gone.
+    links
+        The cluster's own pages of the job, ``(label, url)``.
     """
 
     job_id: str
@@ -113,6 +118,7 @@ class CardView:
     log_path: str
     log_command: str
     script: ScriptView | None
+    links: tuple[tuple[str, str], ...]
     quicklinks: tuple[tuple[str, str], ...]
 
 
@@ -137,14 +143,17 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         error=status.state in (JobState.FAILED, JobState.LOST),
         progress=status.progress,
         message=_message(status),
-        tasks=tuple(_task(task) for task in status.tasks[:_TASKS_SHOWN]),
+        tasks=tuple(
+            _task(task, record.task_links.get(task.task)) for task in status.tasks[:_TASKS_SHOWN]
+        ),
         tasks_left_out=max(0, len(status.tasks) - _TASKS_SHOWN),
         ledger=view_ledger(record, status, now),
         log_url=web_address(record.log_url),
         log_path=visible(f"{record.folder}/tasks", 400) if record.folder else "",
         log_command=f"submarine job logs {visible(record.job_id, 64)}",
         script=_script(record),
-        quicklinks=_quicklinks(record),
+        links=_links(record.links),
+        quicklinks=_links(record.spec.quicklinks),
     )
 
 
@@ -172,8 +181,10 @@ def _facts(record: Record, status: JobStatus) -> tuple[str, ...]:
 
 def _sentence(status: JobStatus) -> str:
     if status.state is JobState.QUEUED and not status.cancelling:
-        place = "" if status.ahead is None else f"{ordinal(status.ahead + 1)} in the queue"
-        return ", ".join(filter(None, (place, visible(status.waiting_reason, 300))))
+        reason = visible(status.waiting_reason, 300)
+        if status.ahead is None or (reason and ("ahead" in reason or not status.ahead)):
+            return reason
+        return ", ".join(filter(None, (f"{ordinal(status.ahead + 1)} in the queue", reason)))
     if status.cancelling and not status.state.final:
         return visible(status.reason, 300)
     if status.state in (JobState.SUCCEEDED, JobState.STARTING, JobState.RUNNING):
@@ -187,7 +198,7 @@ def _message(status: JobStatus) -> str:
     return visible(running[0], 80) if running and not status.state.final else ""
 
 
-def _task(task: TaskStatus) -> TaskView:
+def _task(task: TaskStatus, log_url: str | None) -> TaskView:
     detail = [f"attempt {task.attempt}"] if task.attempt > 1 else []
     if task.exit_code:
         word = "signal" if task.exit_code < 0 else "exit code"
@@ -198,9 +209,12 @@ def _task(task: TaskStatus) -> TaskView:
         host=visible(task.host, 60) or UNKNOWN,
         state=task.state.value,
         detail=", ".join(detail),
+        gpus=", ".join(visible(gpu, 20) for gpu in task.named_gpus)
+        or (str(len(task.gpus)) if task.gpus else UNKNOWN),
         started=time_of_day(task.busy),
         finished=time_of_day(task.exited),
         progress=1.0 if task.state is TaskState.SUCCEEDED else task.progress,
+        log_url=web_address(log_url),
     )
 
 
@@ -218,6 +232,6 @@ def _script(record: Record) -> ScriptView | None:
     )
 
 
-def _quicklinks(record: Record) -> tuple[tuple[str, str], ...]:
-    links = ((visible(label, 40), web_address(url)) for label, url in record.spec.quicklinks)
+def _links(found: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    links = ((visible(label, 40), web_address(url)) for label, url in found)
     return tuple((label, url) for label, url in links if url)

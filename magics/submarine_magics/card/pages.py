@@ -115,21 +115,27 @@ def log_page(job: Job) -> str | None:
     machine's network does not answer.
     """
     try:
-        url = job.cluster.log_url(job.id)
-        home = getattr(job.cluster, "home", None)
-        if url is not None or home is None:
-            return url
-        with _starting:
-            # A forked child has the server's socket, but not its thread.
-            key = (os.getpid(), home)
-            if key not in _servers:
-                _servers[key] = LogPages(job.cluster, home)
-            return _servers[key].url(job.id)
+        return job.cluster.log_url(job.id) or _own_page(job)
     except (OSError, SubmarineError):
         return None
 
 
-def cancel_url(page: str | None) -> str:
-    """Return where a POST cancels the job of a log page served here; empty for other pages."""
-    ours = any(page and server.token in page for server in _servers.values())
-    return f"{page}cancel" if ours else ""
+def cancel_url(job: Job) -> str:
+    """Return where a POST cancels `job`, on this machine; empty where nowhere."""
+    try:
+        page = _own_page(job)
+    except (OSError, SubmarineError):
+        return ""
+    return f"{page}cancel" if page else ""
+
+
+def _own_page(job: Job) -> str | None:
+    home = getattr(job.cluster, "home", None)
+    if home is None:
+        return None
+    with _starting:
+        # A forked child has the server's socket, but not its thread.
+        key = (os.getpid(), home)
+        if key not in _servers:
+            _servers[key] = LogPages(job.cluster, home)
+        return _servers[key].url(job.id)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,10 @@ class Record:
         The job's folder on this machine, ``~`` for the user's own; empty where it is not here.
     log_url
         The page of the job's log.
+    links
+        The cluster's other pages of the job, ``(label, url)``.
+    task_links
+        Pages of tasks' logs, by task.
     script, script_name, script_size
         The entry script's beginning, at most `SCRIPT_LIMIT` bytes; its name; all its bytes.
     """
@@ -46,20 +51,20 @@ class Record:
     machine_gpus: int | None = None
     folder: str = ""
     log_url: str | None = None
+    links: tuple[tuple[str, str], ...] = ()
+    task_links: Mapping[str, str] = field(default_factory=dict)
     bundle_hash: str = ""
     script: str = ""
     script_name: str = ""
     script_size: int = 0
 
 
-def read_record(
-    job: Job, *, title: str | None = None, origin: str = "", log_url: str | None = None
-) -> Record:
+def read_record(job: Job, *, title: str | None = None, origin: str = "") -> Record:
     """Read what a card shows of `job`; what cannot be read is left out, a card never fails a job.
 
     Parameters
     ----------
-    title, origin, log_url
+    title, origin
         As in `Record`; the title is the job's name where None.
     """
     paths = job_paths(job)
@@ -75,7 +80,6 @@ def read_record(
         host=str(data.get("host", "")),
         machine_gpus=_machine_gpus(job) if spec.gpus == 0 else None,
         folder=_folder(paths.root) if paths else "",
-        log_url=log_url,
         bundle_hash=str(data.get("bundle_hash", "")),
         script=script,
         script_name=name,

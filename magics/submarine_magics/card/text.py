@@ -16,7 +16,7 @@ def to_text(card: CardView) -> str:
     lines += [f"  {task_words(task)}" for task in card.tasks]
     lines += [f"  … {card.tasks_left_out} tasks more"] if card.tasks_left_out else []
     lines.append(f"  YARN LOG: {card.log_command}")
-    lines += [f"  {label}: {url}" for label, url in card.quicklinks]
+    lines += [f"  {label}: {url}" for label, url in (*card.links, *card.quicklinks)]
     if card.script:
         lines.append(f"  script: {card.script.name}, {card.script.lines}, {card.script.hash[:12]}")
     return "\n".join(lines)

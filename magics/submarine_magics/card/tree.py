@@ -60,7 +60,7 @@ def card_tree(card: CardView, *, live: bool = False) -> Node:
         },
         (
             _head(card, live=live),
-            node("div", "facts", " · ".join(card.facts)),
+            _facts(card),
             _sentence(card),
             _progress(card),
             _ledger(card),
@@ -100,6 +100,11 @@ def _head(card: CardView, *, live: bool) -> Node:
     return node(
         "div", "head", state, " ", node("strong", "title", card.title), " ", elapsed, " ", actions
     )
+
+
+def _facts(card: CardView) -> Node:
+    links = [part for label, url in card.links for part in (" · ", _link("link", label, url, url))]
+    return node("div", "facts", " · ".join(card.facts), *links)
 
 
 def _ticks(part: CardView | Stage) -> dict[str, str]:
@@ -171,16 +176,16 @@ def _tasks(card: CardView) -> Node | None:
         return None
     summary = node("summary", "", node("strong", "label", "Tasks"), " ",
                    node("span", "quiet", _tasks_words(card)))  # fmt: skip
-    head = node("tr", "", *(node("th", "", title, scope="col") for title in _COLUMNS))
-    table = node(
-        "table", "table", node("thead", "", head), node("tbody", "", *map(_row, card.tasks))
-    )
+    columns = [title for title in _COLUMNS if title != "GPUs" or len(card.tasks) > 1]
+    head = node("tr", "", *(node("th", "", title, scope="col") for title in columns))
+    rows = [_row(task, with_gpus="GPUs" in columns) for task in card.tasks]
+    table = node("table", "table", node("thead", "", head), node("tbody", "", *rows))
     more = node("div", "quiet", f"… {card.tasks_left_out:,} more") if card.tasks_left_out else None
     opened = {"open": ""} if len(card.tasks) <= _FEW_TASKS else {}
     return node("details", "tasks", summary, node("div", "scroll", table), more, **opened)
 
 
-_COLUMNS = ("Role", "Id", "Host", "State", "Start", "Finish", "Progress")
+_COLUMNS = ("Role", "Id", "Host", "GPUs", "State", "Start", "Finish", "Progress")
 
 
 def _tasks_words(card: CardView) -> str:
@@ -188,8 +193,10 @@ def _tasks_words(card: CardView) -> str:
     return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
 
 
-def _row(task: TaskView) -> Node:
+def _row(task: TaskView, *, with_gpus: bool) -> Node:
     state = f"{task.state} ({task.detail})" if task.detail else task.state
     progress = UNKNOWN if task.progress is None else percent(task.progress)
-    cells = (task.role, task.task, task.host, state, task.started, task.finished, progress)
+    named = _link("link", task.task, task.log_url, "its log") if task.log_url else task.task
+    gpus = (task.gpus,) if with_gpus else ()
+    cells = (task.role, named, task.host, *gpus, state, task.started, task.finished, progress)
     return node("tr", "", *(node("td", "", cell) for cell in cells), data_state=task.state)

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlsplit
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
+    from submarine_engine.lifecycle import JobStatus
 
 _FINAL = ("FINISHED", "FAILED", "KILLED")
 _LONGEST = 2000
@@ -47,6 +48,53 @@ def links(
     found["log"] = found["log"] or found["application"]
     found["tracking"] = web_address(report.get("trackingUrl"))
     return {what: address for what, address in found.items() if address}
+
+
+def job_links(conf: HadoopConf, noted: Mapping[str, Any], status: JobStatus) -> dict[str, str]:
+    """Return the pages of a job by what people call them, as `Cluster.links` does.
+
+    Parameters
+    ----------
+    noted
+        What the keeper wrote of the job: ``{"app_id", "containers": {task: [id, node, began]}}``.
+    status
+        The job as it stands: a container's page is there until it is released.
+
+    Returns
+    -------
+    dict of str to str
+        ``log``, the ids of running tasks, the application's id, ``ResourceManager``, ``tracking``.
+    """
+    app_id = str(noted.get("app_id") or "")
+    if not app_id:
+        return {}
+    pages = {}
+    for task, (container, node, *_) in dict(noted.get("containers") or {}).items():
+        seen = status.task(task)
+        if seen is not None and seen.held and not seen.released:
+            address = {"id": container, "nodeHttpAddress": node}
+            pages[task] = container_page(conf, address, conf.user)
+    report = {"id": app_id, "trackingUrl": _tracking(conf, app_id, over=status.state.final)}
+    found = links(conf, report)
+    log = next(filter(None, pages.values()), None) or found.get("log")
+    named = {
+        "log": log,
+        **(pages if len(status.tasks) > 1 else {}),
+        app_id: found.get("application"),
+        "ResourceManager": found.get("cluster"),
+        "tracking": found.get("tracking"),
+    }
+    return {name: address for name, address in named.items() if address}
+
+
+def _tracking(conf: HadoopConf, app_id: str, *, over: bool) -> str | None:
+    """Return where the web proxy shows what the application's master tells, while it lives."""
+    if over:
+        return None
+    proxy = conf.get("yarn.web-proxy.address")
+    scheme = "https" if conf.get("yarn.http.policy") == "HTTPS_ONLY" else "http"
+    base = f"{scheme}://{proxy}" if proxy else next(iter(conf.rm_urls), None)
+    return f"{base.rstrip('/')}/proxy/{quote(app_id, safe='')}/" if base else None
 
 
 def container_page(conf: HadoopConf, container: Mapping[str, Any], user: str) -> str | None:

@@ -79,7 +79,7 @@ def _why(
     scheduler: Scheduler,
     queue: Queue | None,
 ) -> str:
-    label = getattr(spec, "node_label", None) or ""
+    label = spec.node_label or ""
     usable = with_label(nodes, label)
     if not usable:
         return f"no node with the label {label!r} takes containers" if label else none_up(nodes)
@@ -97,8 +97,14 @@ def _why(
     if reasons:
         return reasons[0]
     if mine is not None and mine.state == "ACCEPTED" and mine.diagnostics:
-        return told(mine.diagnostics, 200)
+        return f"its application is starting: {_starting_words(mine.diagnostics)}"
     return f"{_use(wanted, usable)}; it is being placed"
+
+
+def _starting_words(diagnostics: str) -> str:
+    """Return what of the ResourceManager's words is for people: no time, no figures."""
+    words = re.sub(r"^\[[^\]]*\]\s*", "", diagnostics).partition("Details :")[0]
+    return told(words, 200).rstrip(" .")
 
 
 def held_back_words(why: str, queue: Queue | None) -> str:
@@ -189,7 +195,9 @@ def _of(name: str, used: Amounts, total: Amounts) -> str:
     return f"{used.get(name, 0)}/{some(name, total.get(name, 0))}"
 
 
-def master_fits(rm: ResourceManager, queue: str | None, memory_mb: int, user: str = "") -> bool:
+def master_fits(
+    rm: ResourceManager, queue: str | None, memory_mb: int, user: str | None = None
+) -> bool:
     """Whether one more application master leaves other applications room to start.
 
     Judged by the queue's limits of masters and of applications; where the scheduler tells none,
@@ -202,7 +210,7 @@ def master_fits(rm: ResourceManager, queue: str | None, memory_mb: int, user: st
     memory_mb
         What the master asks for, with one vcore.
     user
-        Whose it is: a queue may limit the masters of one user.
+        Whose it is, since a queue may limit the masters of one user; None for who asks.
 
     Raises
     ------
@@ -210,7 +218,7 @@ def master_fits(rm: ResourceManager, queue: str | None, memory_mb: int, user: st
         The ResourceManager does not answer.
     """
     found = read_scheduler(rm.get("/ws/v1/cluster/scheduler")).find(queue or DEFAULT)
-    return found is None or masters_that_fit(found, memory_mb, user) > 0
+    return found is None or masters_that_fit(found, memory_mb, user or rm.user) > 0
 
 
 def masters_that_fit(queue: Queue, memory_mb: int, user: str = "") -> int:
