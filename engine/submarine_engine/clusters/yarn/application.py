@@ -7,12 +7,14 @@ import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 import skein
 
+from submarine_engine.clusters.yarn.docker import docker_environment
 from submarine_engine.clusters.yarn.payload import boot_text
+from submarine_engine.clusters.yarn.versions import probe_command
 from submarine_engine.history import write_aside
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 MASTER_MEMORY = 256
 """Mebibytes of an application's master: skein's own program, without a GPU."""
+
+PROBED = "SUBMARINE-PROBED"
+"""What a warm master writes once it has tried the interpreter, whatever came of that."""
 
 _HEARTBEAT = 0.2
 _EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
@@ -44,18 +49,24 @@ exit $code
 """
 
 
-def shape_key(spec: JobSpec, python: str) -> str:
-    """Return what tells warm masters of one notebook apart: whatever an application fixes."""
+def shape_key(spec: JobSpec, environment: str) -> str:
+    """Return what tells warm masters of one notebook apart: whatever an application fixes.
+
+    Parameters
+    ----------
+    environment
+        The key of the job's environment.
+    """
     roles = [[role.name, role.resources.to_json()] for role in spec.roles]
-    fixed = [spec.queue, spec.docker_image, spec.environment, spec.node_label, roles, python]
+    fixed = [spec.queue, spec.docker_image, spec.node_label, roles, environment]
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def application(
     spec: JobSpec,
     folder: KeeperFolder,
+    launch: Mapping[str, Any],
     *,
-    python: str,
     job_id: str | None,
     environments: Mapping[str, Mapping[str, str]],
 ) -> skein.ApplicationSpec:
@@ -63,8 +74,8 @@ def application(
 
     Parameters
     ----------
-    python
-        The interpreter's path on the nodes.
+    launch
+        The job's ``launch.json``: the interpreter on the nodes, and what it comes in.
     job_id
         The one job that it is for, whose containers it starts at once and with which it ends. None
         for a warm master, which starts none by itself.
@@ -73,9 +84,12 @@ def application(
     """
     cold = job_id is not None
     services = {
-        role.name: _service(role, python, environments.get(role.name, {}), cold=cold, spec=spec)
+        role.name: _service(role, launch, environments.get(role.name, {}), cold=cold, spec=spec)
         for role in spec.roles
     }
+    files = {"submarine.jar": skein.File(str(heartbeat_jar(folder)), type="file")}
+    if launch["probed"] and not cold:
+        files.update(_archives(launch))
     notebook = Path(spec.notebook).name if spec.notebook else ""
     return skein.ApplicationSpec(
         name=f"submarine {spec.name}" if cold else f"submarine {notebook or 'notebook'}",
@@ -84,9 +98,8 @@ def application(
         tags=_tags(folder.conf.user, notebook, job_id),
         master=skein.Master(
             resources=skein.Resources(memory=f"{MASTER_MEMORY} MiB", vcores=1),
-            files={"submarine.jar": skein.File(str(heartbeat_jar(folder)), type="file")},
-            # With a script of its own, a master does not end with its last container.
-            script="" if cold else "exec sleep 2147483647",
+            files=files,
+            script="" if cold else _master_script(launch),
             env={"JAVA_TOOL_OPTIONS": "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"},
         ),
         services=services,
@@ -94,16 +107,36 @@ def application(
     )
 
 
+def _master_script(launch: Mapping[str, Any]) -> str:
+    """Return what a warm master runs beside itself: it does not end with its last container then.
+
+    Before that it tries the interpreter, on a node and without a GPU.
+    """
+    probe = f"{probe_command(launch['python'])}\necho {PROBED}\n" if launch["probed"] else ""
+    return f"{probe}exec sleep 2147483647"
+
+
+def _archives(launch: Mapping[str, Any]) -> dict[str, skein.File]:
+    return {name: skein.File(source, type="archive") for name, source in launch["archives"].items()}
+
+
 def _service(
-    role: Role, python: str, environment: Mapping[str, str], *, cold: bool, spec: JobSpec
+    role: Role,
+    launch: Mapping[str, Any],
+    environment: Mapping[str, str],
+    *,
+    cold: bool,
+    spec: JobSpec,
 ) -> skein.Service:
     asked = role.resources
+    image = docker_environment(spec.docker_image) if spec.docker_image else {}
     return skein.Service(
         instances=role.count if cold else 0,
         resources=skein.Resources(
             memory=f"{asked.memory or 2048} MiB", vcores=asked.vcores or 1, gpus=asked.gpus or 0
         ),
-        env={"SUBMARINE_PYTHON": python, **environment},
+        env={"SUBMARINE_PYTHON": launch["python"], **image, **environment},
+        files=_archives(launch),
         script=_SCRIPT % boot_text(),
         allow_failures=not cold,
         node_label=spec.node_label or "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,14 +16,17 @@ from submarine_engine.clusters.folded import Folded
 from submarine_engine.clusters.processes import reap, stat
 from submarine_engine.clusters.reader import read_batch
 from submarine_engine.clusters.staging import put_on_record
+from submarine_engine.clusters.yarn.environments import prepare
 from submarine_engine.clusters.yarn.folder import KeeperFolder
 from submarine_engine.clusters.yarn.gpus import cluster_gpus, gpu_shares
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
-from submarine_engine.clusters.yarn.links import links
+from submarine_engine.clusters.yarn.hdfs import open_hdfs
+from submarine_engine.clusters.yarn.links import job_links
 from submarine_engine.clusters.yarn.preflight import check_spec
 from submarine_engine.clusters.yarn.rest import ResourceManager
+from submarine_engine.clusters.yarn.versions import check_versions, local_versions, needed_versions
 from submarine_engine.config import load_config
-from submarine_engine.errors import ClusterError, JobError, JobNotFoundError, SubmissionError
+from submarine_engine.errors import JobError, JobNotFoundError, SubmissionError
 from submarine_engine.history import JobPaths, default_home, make_private, read_json, write_json
 from submarine_engine.lifecycle import JobStatus
 
@@ -71,11 +75,12 @@ class YarnCluster(Cluster):
             The ResourceManager does not answer, or no keeper can be started.
         """
         spec = self.check(spec)
+        launch = self._launch(spec, bundle)
 
         def finish(staged: JobPaths, _: JobPaths) -> None:
             for task in spec.tasks:
                 make_private(staged.task(task).root)
-            write_json(staged.root / "launch.json", self._launch(spec, bundle))
+            write_json(staged.root / "launch.json", launch)
 
         paths, lock = put_on_record(self.home, "yarn", spec, bundle, workdir.absolute(), finish)
         locks.drop(lock)
@@ -151,25 +156,35 @@ class YarnCluster(Cluster):
         return self.links(job_id).get("log")
 
     def links(self, job_id: str) -> dict[str, str]:
-        """Return the web pages of a job: ``log``, ``application``, ``cluster``, ``tracking``."""
+        """Return the web pages of a job: its log's, its application's, the cluster's."""
         with self._job(job_id) as paths:
             noted = read_json(paths.root / "yarn.json") or {}
-            app_id = noted.get("app_id")
-            if not app_id:
-                return {}
-            first = next((t for t in self._folded.status(paths).tasks if t.container), None)
-            container = None
-            if first is not None and not first.released and (node := noted.get("nodes", {})):
-                container = {"nodeHttpAddress": node.get(first.task), "id": first.container}
-            report = {"id": app_id, "user": self.conf.user, "state": "RUNNING"}
-            return links(self.conf, report, container)
+            return job_links(self.conf, noted, self._folded.status(paths))
 
     def _launch(self, spec: JobSpec, bundle: Bundle) -> dict[str, Any]:
-        me = stat(os.getpid())
+        """Make the job's environment ready; return what the keeper has to know of the submitter."""
         config = load_config()
+        environment = prepare(
+            spec.environment,
+            self.conf,
+            open_hdfs(self.conf) if spec.environment not in (None, "same") else None,
+            python=config.value("yarn_python") or sys.executable,
+            image=spec.docker_image,
+        )
+        here = local_versions()["python"]
+        needed = needed_versions(bundle.manifest.values)
+        if not environment.probed:
+            there = environment.versions
+            check_versions(here, there.get("python", here), needed=needed, found=there)
+        me = stat(os.getpid())
         return {
             "version": 1,
-            "python": config.value("yarn_python") or _python(),
+            "python": environment.python,
+            "archives": dict(environment.archives),
+            "environment": environment.key,
+            "probed": environment.probed and environment.kind != "image",
+            "here": here,
+            "needed": needed,
             "entry": bundle.manifest.entry,
             "grace": config.value("grace"),
             "session": [os.getpid(), me.start] if spec.notebook and me else None,
@@ -218,11 +233,3 @@ class YarnCluster(Cluster):
                 job_id=job_id,
                 fix=f"see whether {paths.root} is yours and its disk has room",
             ) from error
-
-
-def _python() -> str:
-    import sys  # noqa: PLC0415 - the one use
-
-    if not sys.executable:
-        raise ClusterError("this Python does not know its own path", fix="set yarn_python")
-    return sys.executable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.processes import stat
+from submarine_engine.clusters.yarn.application import PROBED
 from submarine_engine.clusters.yarn.folder import KeeperFolder, read_masters, write_masters
+from submarine_engine.clusters.yarn.nodelogs import NodeLogs
 from submarine_engine.errors import ClusterError, SubmarineError
 
 if TYPE_CHECKING:
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
 FINAL = ("FINISHED", "FAILED", "KILLED")
 _POLL = 0.1
+_PROBE_LOG = "application.driver.log"  # as skein names what runs beside a master
+_PROBE_PATIENCE = 20.0
+_CONTAINER = re.compile(r"container_[0-9e_]+")
 
 Session = tuple[int, int]
 """A notebook's kernel: process id, and when it began in clock ticks; a number alone is reused."""
@@ -44,12 +50,15 @@ class Master:
         Its notebook and shape.
     session
         Whom it is for.
+    probe
+        What the job's interpreter said on the master's node; None where it was not tried.
     """
 
     key: str
     session: Session | None
     app_id: str = ""
     app: skein.ApplicationClient | None = None
+    probe: str | None = None
     failure: SubmarineError | None = None
     jobs: int = 0
     idle_since: float = field(default_factory=time.time)
@@ -62,6 +71,7 @@ class Master:
             "session": self.session,
             "app_id": self.app_id,
             "idle_since": self.idle_since,
+            "probe": self.probe,
         }
 
 
@@ -86,18 +96,32 @@ class Masters:
         for noted in read_masters(folder):
             session = noted["session"]
             master = Master(noted["key"], tuple(session) if session else None, noted["app_id"])
+            master.probe = noted["probe"]
             self._masters[master.key] = master
-            self._start(master, None)
+            self._start(master, None, probed=False)
 
     def take(
-        self, key: str, session: Session | None, make: Callable[[], skein.ApplicationSpec]
+        self,
+        key: str,
+        session: Session | None,
+        make: Callable[[], skein.ApplicationSpec],
+        *,
+        probed: bool,
     ) -> Master:
-        """Return the master of that key, for one job more; it may still be starting."""
+        """Return the master of that key, for one job more; it may still be starting.
+
+        Parameters
+        ----------
+        make
+            Describes its application, where there is none yet.
+        probed
+            Whether it tries the job's interpreter.
+        """
         with self._lock:
             master = self._masters.get(key)
             if master is None or master.failure is not None:
                 master = self._masters[key] = Master(key, session)
-                self._start(master, make)
+                self._start(master, make, probed=probed)
             master.jobs += 1
             return master
 
@@ -153,17 +177,29 @@ class Masters:
             with suppress(SubmarineError):
                 self._driver.kill(master.app_id)
 
-    def _start(self, master: Master, make: Callable[[], skein.ApplicationSpec] | None) -> None:
-        threading.Thread(target=self._run_start, args=(master, make), daemon=True).start()
+    def _start(
+        self, master: Master, make: Callable[[], skein.ApplicationSpec] | None, *, probed: bool
+    ) -> None:
+        arguments = (master, make, probed)
+        threading.Thread(target=self._run_start, args=arguments, daemon=True).start()
 
-    def _run_start(self, master: Master, make: Callable[[], skein.ApplicationSpec] | None) -> None:
+    def _run_start(
+        self,
+        master: Master,
+        make: Callable[[], skein.ApplicationSpec] | None,
+        probed: bool,  # noqa: FBT001 - a thread's argument
+    ) -> None:
         try:
             if make is not None:
                 master.app_id = self._driver.submit(make())
                 with self._lock:
                     self._note()
-            wait_running(self._rm, master.app_id)
+            report = wait_running(self._rm, master.app_id)
             master.app = self._driver.connect(master.app_id)
+            if probed:
+                master.probe = self._read_probe(report)
+                with self._lock:
+                    self._note()
         except SubmarineError as error:
             master.failure = error
         except Exception as error:  # noqa: BLE001 - whoever waits for it must not wait for ever
@@ -171,12 +207,34 @@ class Masters:
         finally:
             master.ready.set()
 
+    def _read_probe(self, report: dict[str, Any]) -> str | None:
+        """Return what the interpreter said beside a new master; None where nobody can tell."""
+        container = application_master(report)
+        logs = NodeLogs(str(report.get("amHostHttpAddress")), user=self._folder.conf.user)
+        until = time.monotonic() + _PROBE_PATIENCE
+        try:
+            while container and time.monotonic() < until:
+                with suppress(ClusterError):
+                    text = logs.read(container, _PROBE_LOG, 0, 1 << 16).decode(errors="replace")
+                    if PROBED in text:
+                        return text.partition(PROBED)[0]
+                time.sleep(_POLL)
+        finally:
+            logs.close()
+        return None
+
     def _note(self) -> None:
         write_masters(self._folder, [m.note() for m in self._masters.values() if m.app_id])
 
 
-def wait_running(rm: ResourceManager, app_id: str) -> None:
-    """Wait until an application's master runs.
+def application_master(report: dict[str, Any]) -> str | None:
+    """Return the id of the container that an application's master runs in."""
+    found = _CONTAINER.search(str(report.get("amContainerLogs") or ""))
+    return found[0] if found else None
+
+
+def wait_running(rm: ResourceManager, app_id: str) -> dict[str, Any]:
+    """Wait until an application's master runs; return the application's report.
 
     Raises
     ------
@@ -187,7 +245,7 @@ def wait_running(rm: ResourceManager, app_id: str) -> None:
         with suppress(ClusterError):
             report = rm.application(app_id)
             if report["state"] == "RUNNING":
-                return
+                return report
             if report["state"] in FINAL:
                 break
         time.sleep(_POLL)

@@ -17,6 +17,7 @@ from submarine_engine.clusters.yarn.limits import (
     raise_problems,
 )
 from submarine_engine.clusters.yarn.nodes import read_nodes
+from submarine_engine.clusters.yarn.paths import path_problems
 from submarine_engine.clusters.yarn.scheduler import DEFAULT, Queue, Scheduler, read_scheduler
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.job import JobSpec, Resources, Role
@@ -38,15 +39,15 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
 
     Raises
     ------
-    UnsupportedError, ResourcesError
+    UnsupportedError, ResourcesError, SubmissionError
         With every problem that can be found at once.
     ClusterError
-        The ResourceManager does not answer.
+        The ResourceManager does not answer, or HDFS where a path of it is given.
     """
     found = Found(
         scheduler=read_scheduler(rm.get("/ws/v1/cluster/scheduler")),
         nodes=read_nodes(rm.get("/ws/v1/cluster/nodes")),
-        label=getattr(spec, "node_label", None) or "",
+        label=spec.node_label or "",
     )
     wanted = spec.queue or DEFAULT
     queue = found.scheduler.find(wanted)
@@ -58,6 +59,7 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
             problems.append(Problem(UnsupportedError, words, f"queue {queue.name}", fix))
     spec = fill(spec, queue, found, _step(conf))
     problems += check_resources(spec, queue, found)
+    problems += path_problems(spec, conf)
     raise_problems(problems)
     return spec
 

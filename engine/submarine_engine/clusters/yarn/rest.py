@@ -122,6 +122,10 @@ class ResourceManager:
         """Let a container's node send it a signal: SIGTERM, or by ``FORCEFUL_SHUTDOWN`` SIGKILL."""
         self._ask("POST", f"{_CLUSTER}/containers/{container_id}/signal/{command}", {})
 
+    def set_priority(self, app_id: str, priority: int) -> None:
+        """Give an application its priority in the queue; the cluster's maximum limits it."""
+        self._ask("PUT", f"{_CLUSTER}/apps/{app_id}/priority", {}, json={"priority": priority})
+
     def kill(self, app_id: str, diagnostics: str = "") -> None:
         """End an application; no-op where it is over."""
         state = {"state": "KILLED", "diagnostics": diagnostics}

@@ -13,8 +13,9 @@ from submarine_engine.clusters.staging import task_plan
 from submarine_engine.clusters.yarn import payload, uploads
 from submarine_engine.clusters.yarn.application import MASTER_MEMORY, application, shape_key
 from submarine_engine.clusters.yarn.boot import URL
-from submarine_engine.clusters.yarn.masters import Master, wait_running
+from submarine_engine.clusters.yarn.masters import FINAL, Master, wait_running
 from submarine_engine.clusters.yarn.queues import master_fits
+from submarine_engine.clusters.yarn.versions import check_versions, read_probe
 from submarine_engine.errors import ClusterError, SubmarineError
 from submarine_engine.history import JobPaths, read_json, write_json
 
@@ -133,18 +134,20 @@ class Way(ABC):
             "environment": job_variables(self._paths.job_id, self._spec, role, task),
         }  # fmt: skip
         archive = payload.pack(self._paths, plan)
+        logs = self._services.logs.variables(self._paths.job_id)
         hdfs = (
             self._services.hdfs if self._spec.env or len(archive) > payload.INLINE_LIMIT else None
         )
         if hdfs is not None:
-            return {URL: hdfs.url_for_container(uploads.upload_once(hdfs, archive, ".tar.gz"))}
+            url = hdfs.url_for_container(uploads.upload_once(hdfs, archive, ".tar.gz"))
+            return {URL: url, **logs}
         if len(archive) > payload.INLINE_MOST:
             raise ClusterError(
                 f"the job's bundle has {len(archive):,} bytes, and there is no HDFS to bring it by",
                 where=self._paths.job_id,
                 fix="capture less, or let WebHDFS be reached (submarine doctor --cluster yarn)",
             )
-        return payload.chunks(archive)
+        return {**payload.chunks(archive), **logs}
 
 
 class Warm(Way):
@@ -174,6 +177,7 @@ class Warm(Way):
                 if self._known:
                     return self._known
                 raise self._master.failure
+            self._check_probe(self._master)
             self._app, self.app_id = self._master.app, self._master.app_id
         try:
             if not self._instances:
@@ -181,6 +185,8 @@ class Warm(Way):
             return self._look() or None
         except Exception as error:  # noqa: BLE001 - gRPC's own as well
             raise_unless_silent(self.app_id, error)
+            if not self._known:
+                self._begin_anew()
             return self._known or None
 
     def withdraw(self) -> None:
@@ -196,14 +202,35 @@ class Warm(Way):
             self._services.masters.give(self._master)
             self._master = None
 
+    def _begin_anew(self) -> None:
+        """Forget a master that is gone, before the job got anything of it."""
+        with suppress(ClusterError):
+            if self._services.rm.application(self.app_id)["state"] in FINAL:
+                if self._master is not None:
+                    self._services.masters.drop(self._master)
+                    self.close()
+                self._app, self.app_id, self._instances = None, "", {}
+                self._note_down()
+
     def _take(self) -> Master:
         session = self._services.session(self._launch)
-        python = self._launch["python"]
-        key = f"{session}:{shape_key(self._spec, python)}"
-        make = lambda: application(  # noqa: E731 - made only where there is none yet
-            self._spec, self._services.folder, python=python, job_id=None, environments={}
-        )
-        return self._services.masters.take(key, session, make)
+        key = f"{session}:{shape_key(self._spec, self._launch['environment'])}"
+
+        def make() -> skein.ApplicationSpec:
+            return application(
+                self._spec, self._services.folder, self._launch, job_id=None, environments={}
+            )
+
+        probed = bool(self._launch["probed"])
+        return self._services.masters.take(key, session, make, probed=probed)
+
+    def _check_probe(self, master: Master) -> None:
+        """Refuse, before a GPU is asked for, what the interpreter there cannot run."""
+        if master.probe is None or self._known:
+            return
+        found = read_probe(master.probe, self._launch["python"])
+        needed = self._launch["needed"]
+        check_versions(self._launch["here"], found["python"], needed=needed, found=found)
 
     def _add(self) -> None:
         assert self._app is not None  # noqa: S101 - `ask` has it
@@ -255,10 +282,12 @@ class Cold(Way):
             if not self.app_id:
                 environments = {r.name: self._environment(r, None) for r in self._spec.roles}
                 described = application(
-                    self._spec, self._services.folder, python=self._launch["python"],
+                    self._spec, self._services.folder, self._launch,
                     job_id=self._paths.job_id, environments=environments,
                 )  # fmt: skip
                 self.app_id = self._services.driver.submit(described)
+                if self._spec.priority is not None:
+                    self._services.rm.set_priority(self.app_id, self._spec.priority)
                 self._instances = {
                     task: f"{role.name}_{number}"
                     for role in self._spec.roles
@@ -280,7 +309,7 @@ def open_way(services: Services, paths: JobPaths, spec: JobSpec, launch: Mapping
     mode = noted["mode"] if noted else spec.mode
     note = ""
     if mode == "auto":
-        mode = "warm" if spec.notebook else "cold"
+        mode = "warm" if spec.notebook and spec.priority is None else "cold"
         if mode == "warm" and not master_fits(services.rm, spec.queue, MASTER_MEMORY):
             mode, note = (
                 "cold",
