@@ -47,6 +47,8 @@ def fetch(urls: str, path: str, digest: str = "") -> None:  # noqa: C901 - it ha
                 while piece := answer.read(1 << 20):
                     sum_of.update(piece)
                     f.write(piece)
+            if answer.length:
+                raise OSError(f"{answer.length} bytes are missing")
             if digest and sum_of.hexdigest() != digest:
                 raise OSError("what came is not what was sent")
             os.replace(aside, path)  # noqa: PTH105 - pathlib takes long to import
