@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from submarine_engine.job import JobSpec
 
 _TIMEOUT = (3.0, 10.0)
+_QUOTAS = (("spaceConsumed", "spaceQuota", "bytes"), ("fileAndDirectoryCount", "quota", "names"))
 _READ, _READ_FOLDER, _CHANGE = "r--", "r-x", "-wx"
 
 
@@ -44,11 +45,12 @@ def path_problems(spec: JobSpec, conf: HadoopConf) -> Iterator[Problem]:
     source, target = (_of_this_hdfs(path, conf) for path in (spec.input_path, spec.checkpoint_path))
     if source is None and target is None:
         return
-    files = _Files(conf)
-    if source is not None:
-        yield from _readable(files, source)
-    if target is not None:
-        yield from _writable(files, target)
+    with new_session(conf) as session:
+        files = _Files(conf, session)
+        if source is not None:
+            yield from _readable(files, source)
+        if target is not None:
+            yield from _writable(files, target)
 
 
 def _of_this_hdfs(path: str | None, conf: HadoopConf) -> PurePosixPath | None:
@@ -98,7 +100,7 @@ def _writable(files: _Files, path: PurePosixPath) -> Iterator[Problem]:
         yield Problem(SubmissionError, what, where, "give a folder that you may write")
         return
     usage, _ = files.ask("GETQUOTAUSAGE", there)
-    for used, most, unit in (("spaceConsumed", "spaceQuota", "bytes"), _NAMES):
+    for used, most, unit in _QUOTAS:
         held = number(at(usage, "QuotaUsage", used))
         limit = number(at(usage, "QuotaUsage", most), -1)
         if 0 < limit <= held:
@@ -107,16 +109,13 @@ def _writable(files: _Files, path: PurePosixPath) -> Iterator[Problem]:
             yield Problem(SubmissionError, what, where, fix)
 
 
-_NAMES = ("fileAndDirectoryCount", "quota", "names")
-
-
 class _Files:
     """WebHDFS questions that change nothing, to whichever NameNode is active."""
 
-    def __init__(self, conf: HadoopConf) -> None:
+    def __init__(self, conf: HadoopConf, session: requests.Session) -> None:
         self._conf = conf
         self._nodes = name_nodes(conf)
-        self._session = new_session(conf)
+        self._session = session
 
     def ask(self, op: str, path: PurePosixPath, **query: str) -> tuple[Any, str]:
         """Return the answer, ``{}`` for an empty one; or None, and HDFS's words why not."""
