@@ -117,7 +117,11 @@ def _master_script(launch: Mapping[str, Any]) -> str:
 
 
 def _archives(launch: Mapping[str, Any]) -> dict[str, skein.File]:
-    return {name: skein.File(source, type="archive") for name, source in launch["archives"].items()}
+    # Private: unpacked once on a node for all of the user's applications, not for each.
+    return {
+        name: skein.File(source, type="archive", visibility="private")
+        for name, source in launch["archives"].items()
+    }
 
 
 def _service(
