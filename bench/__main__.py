@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from bench import latency, scale, streams, training
+from bench import latency, scale, streams, training, yarnlogs
 from bench.table import Figure, markdown
 
 FIGURES: dict[str, Callable[[Path], Figure]] = {
@@ -26,6 +26,8 @@ FIGURES: dict[str, Callable[[Path], Figure]] = {
     "queue": scale.queue,
     "list": scale.listing,
     "memory": scale.memory,
+    "yarn-lag": yarnlogs.lag,
+    "yarn-100mb": yarnlogs.hundred,
 }
 
 

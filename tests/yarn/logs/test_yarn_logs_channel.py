@@ -1,0 +1,46 @@
+"""Whole jobs on the way of logs that was chosen: what a user gets is the same on each."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from submarine_engine.clusters.yarn.cluster import YarnCluster
+from submarine_engine.clusters.yarn.hadoop import load_hadoop
+from submarine_engine.clusters.yarn.hdfs import open_hdfs
+from submarine_engine.config import load_config
+from submarine_engine.errors import ConfigError
+from submarine_engine.history import JobPaths
+from submarine_engine.job import JobState
+
+from tests.jobs import bundle_of, follow, spec_of
+
+SCRIPT = """\
+import sys
+for number in range(2000):
+    print(number, "…", "x" * 100)
+print("an error", file=sys.stderr)
+{"lines": number + 1}
+"""
+
+
+def test_a_job_whose_nodes_cannot_be_reached(on_yarn, tmp_path, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_YARN_LOGS", "hdfs")
+    cluster = YarnCluster()
+    job_id = cluster.submit(spec_of(), bundle_of(SCRIPT), workdir=tmp_path)
+    seen = follow(cluster, job_id, patience=200)
+    assert seen.status.state is JobState.SUCCEEDED
+    lines = "".join(f"{number} … {'x' * 100}\n" for number in range(2000))
+    task = JobPaths(cluster.home, job_id).task("worker-0")
+    assert task.stdout.read_text() == lines
+    assert task.stderr.read_text() == "an error\n"
+    assert (cluster.results(job_id) / "results" / "return.pkl").exists()
+    hdfs = open_hdfs(load_hadoop())
+    assert not hdfs.exists(f"{hdfs.home}/.submarine/logs/{job_id}")
+    hdfs.close()
+
+
+def test_a_way_that_there_is_not_is_refused(monkeypatch):
+    monkeypatch.setitem(os.environ, "SUBMARINE_YARN_LOGS", "pigeon")
+    with pytest.raises(ConfigError, match="auto, nodes or hdfs"):
+        load_config()
