@@ -44,9 +44,7 @@ def test_a_daemon_that_ended_is_told_with_its_own_words(made):
 
 
 def test_a_daemon_that_cannot_be_run_is_told(made):
-    daemon = made.daemon("resourcemanager")
-    daemon.start()
-    assert daemon.pid is None
+    made.daemon("resourcemanager").start()
     with pytest.raises(ClusterError, match="the resourcemanager has ended by itself"):
         made.wait_ready(timeout=10)
     assert made.problems()[0] == "resourcemanager does not run"

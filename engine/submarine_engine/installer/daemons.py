@@ -162,7 +162,7 @@ def cluster_environment(plan: Plan, layout: Layout, outer: Mapping[str, str]) ->
 
 
 def _last_life(log: Path) -> list[str]:
-    """Return what a daemon has written since it was started last, the end of it where it is long."""
+    """Return what a daemon has written since its last start; the end of it where it is long."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))

@@ -105,6 +105,7 @@ def _hdfs(plan: Plan, layout: Layout) -> dict[str, str]:
         "dfs.namenode.safemode.extension": "0",
         "dfs.heartbeat.interval": "1",
         "dfs.namenode.heartbeat.recheck-interval": "5000",
+        "dfs.namenode.stale.datanode.interval": "10000",
         "dfs.namenode.handler.count": "8",
     }
 
