@@ -33,7 +33,7 @@ class Console(Renderer):
             self._note(f"waiting: {words}")
             self._waiting = words
 
-    def text(self, task: str, stream: str, text: str) -> None:  # noqa: ARG002 - one task so far
+    def text(self, task: str, stream: str, text: str) -> None:  # noqa: ARG002 - told in the text
         """Write text of the job to the stream of the same name."""
         first, own = (sys.stdout, sys.stderr) if stream == "stderr" else (sys.stderr, sys.stdout)
         first.flush()

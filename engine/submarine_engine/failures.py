@@ -35,7 +35,7 @@ _CRASH_FRAME = re.compile(r'  File "([^"\n]{1,1000})", line ([0-9]{1,9}) in ([^\
 def log_hint(cluster: Cluster, job_id: str) -> str:
     """Return in words where the job's log is."""
     url = cluster.log_url(job_id)
-    return f"its log: {url}" if url else f"its log: submarine job logs {job_id}"
+    return f"its log: submarine job logs {job_id}{f', {url}' if url else ''}"
 
 
 def failure(

@@ -95,7 +95,8 @@ def follow(  # noqa: PLR0913 - how to follow, each by its name
 
     Text is gathered and given to `renderer` at most every `interval` seconds a log (earlier only
     where a job floods its log, so that memory stays flat), with progress bars folded. The last
-    text and the final status always arrive.
+    text and the final status always arrive. Of a job of several tasks whole lines are given, each
+    after its task: ``worker-1 │ epoch 3``.
 
     Parameters
     ----------
@@ -146,6 +147,7 @@ class _Log:
         self._decoder = TextDecoder()
         self._folder = BarFolder()
         self._gathered: list[bytes] = []
+        self._begun = ""
 
     def gather(self, data: bytes) -> None:
         self._gathered.append(data)
@@ -153,6 +155,13 @@ class _Log:
     def text(self, *, final: bool = False) -> str:
         data, self._gathered = b"".join(self._gathered), []
         return self._folder.feed(self._decoder.feed(data, final))
+
+    def lines(self, task: str, *, final: bool = False) -> str:
+        """Return whole lines, each with its task before it: lines of many tasks stand mixed."""
+        *lines, self._begun = (self._begun + self.text(final=final)).split("\n")
+        if final and self._begun:
+            lines.append(self._begun)
+        return "".join(f"{task} │ {_last_state(line)}\n" for line in lines)
 
 
 class _Show:
@@ -185,13 +194,13 @@ class _Show:
         self._show_status()
         fresh, self._fresh, self._size = self._fresh, {}, 0
         for key in fresh:
-            self._give(key, self._logs[key].text())
+            self._give(key)
         self._renderer.tick()
 
     def finish(self) -> None:
         self.deliver()
-        for key, log in self._logs.items():
-            self._give(key, log.text(final=True))
+        for key in self._logs:
+            self._give(key, final=True)
 
     def _gather(self, key: tuple[str, str], data: bytes) -> None:
         self._logs.setdefault(key, _Log()).gather(data)
@@ -204,6 +213,7 @@ class _Show:
             self._shown = self.status
             self._renderer.status(self.status)
 
-    def _give(self, key: tuple[str, str], text: str) -> None:
-        if text:
+    def _give(self, key: tuple[str, str], *, final: bool = False) -> None:
+        log, alone = self._logs[key], len(self.status.tasks) <= 1
+        if text := log.text(final=final) if alone else log.lines(key[0], final=final):
             self._renderer.text(*key, text)

@@ -21,16 +21,19 @@ class Listing(list[T]):
         What programs take from it.
     head, rows
         What people see, a row an item.
+    below
+        Lines after the table.
     """
 
     def __init__(
-        self, items: Sequence[T], head: Sequence[str], rows: Sequence[Sequence[str]]
+        self,
+        items: Sequence[T],
+        head: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        below: Sequence[str] = (),
     ) -> None:
         super().__init__(items)
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        self._text = "\n".join(
-            "  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *rows)
-        )
+        self._text = "\n".join((table(head, rows), *below))
 
     def __repr__(self) -> str:
         return self._text
@@ -39,6 +42,12 @@ class Listing(list[T]):
         """Show the table; IPython's own way with lists would show the items."""
         del cycle
         printer.text(self._text)  # type: ignore[attr-defined] # IPython.lib.pretty's
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return rows below their headings, as wide as they need to be."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *rows))
 
 
 def show(text: str) -> None:

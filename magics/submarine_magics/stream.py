@@ -45,7 +45,7 @@ class CellOutput(Renderer):
         self._due = 0.0
         self._stale = False
 
-    def text(self, task: str, stream: str, text: str) -> None:  # noqa: ARG002 - one task so far
+    def text(self, task: str, stream: str, text: str) -> None:  # noqa: ARG002 - told in the text
         """Take the next text of a log: to the stream while the head lasts, then to the tail."""
         if self._tail is None:
             head, text = self._split(text)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from IPython.display import Code, display
 from submarine_engine.clusters.base import Gpu
-from submarine_engine.command import NOTEBOOK, Command, format_size, parse
+from submarine_engine.command import NOTEBOOK, Command, parse
 from submarine_engine.doctor import Check, doctor
 from submarine_engine.errors import JobError
 from submarine_engine.events import Moment
@@ -14,8 +14,9 @@ from submarine_engine.future import Job
 from submarine_engine.records import JobSummary, list_jobs, open_job
 
 from submarine_magics.card import mimebundle
+from submarine_magics.card.words import visible
 from submarine_magics.running import bring_home, parts_bundle, run_parts
-from submarine_magics.show import Listing, say, show_help
+from submarine_magics.show import Listing, say, show_help, table
 from submarine_magics.watch import attach, show_log
 from submarine_magics.workbench import Workbench
 
@@ -105,11 +106,14 @@ def _kill(_: Workbench, command: Command) -> None:
 def _gpus(bench: Workbench, command: Command) -> Listing[Gpu]:
     cluster = bench.cluster(command.values.get("cluster"))
     gpus = cluster.gpus()
-    rows = [(gpu.id, gpu.name, gpu.host, _bytes(gpu.memory), gpu.held_by or "free") for gpu in gpus]
-    shares = [f"{one.kind} {one.name}: {one.free} of {one.total}" for one in cluster.gpu_shares()]
-    if shares:
-        say(f"free GPUs · {' · '.join(shares)}")
-    return Listing(gpus, ("GPU", "NAME", "HOST", "MEMORY", "JOB"), rows)
+    rows = [
+        (gpu.id, gpu.name, gpu.host, f"{gpu.memory} MiB" if gpu.memory else "-",
+         visible(gpu.held_by or "free"))
+        for gpu in gpus
+    ]  # fmt: skip
+    shares = [(one.kind, one.name, str(one.free), str(one.total)) for one in cluster.gpu_shares()]
+    below = ("", table(("PART", "NAME", "FREE", "TOTAL"), shares)) if shares else ()
+    return Listing(gpus, ("GPU", "NAME", "HOST", "MEMORY", "JOB"), rows, below)
 
 
 def _script(bench: Workbench, _: Command) -> Code:
@@ -160,7 +164,3 @@ def _job(command: Command) -> Job:
 
 def _seconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds:.1f} s"
-
-
-def _bytes(size: int | None) -> str:
-    return "" if size is None else format_size(size)

@@ -1,5 +1,6 @@
 """launch() and submit() of a plain program, on the real local cluster."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -244,3 +245,63 @@ def test_a_second_interrupt_leaves_at_once(program, monkeypatch):
 def test_importing_launch_brings_no_front_end():
     code = "import sys; from submarine_engine import launch; print('IPython' in sys.modules)"
     assert run([sys.executable, "-c", code]).stdout == "False\n"
+
+
+def test_a_job_that_waits_says_what_for(program, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "1")
+    body = """
+        import os, time
+        def hold(path):
+            import pathlib, time
+            while not pathlib.Path(path).exists():
+                time.sleep(0.01)
+        held = submit(hold, os.path.abspath("go"), gpus=1, name="holder")
+        class Stderr:
+            def __getattr__(self, name): return getattr(sys.__stderr__, name)
+            def write(self, text):
+                sys.__stderr__.write(text)
+                if "waiting: 1 of 1 GPUs in use by 'holder'" in text:
+                    open("go", "w").close()
+        sys.stderr = Stderr()
+        launch(hold, os.path.abspath("go"), gpus=1)
+    """
+    ran = run(program(body))
+    assert re.fullmatch(r"submarine: job \S+: waiting: 1 of 1 GPUs in use by .*\n", ran.stderr)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("mode='hot'", "there is no mode 'hot'"),
+        ("mode=1", "mode=1 is no text"),
+        ("priority='high'", "priority='high' is no whole number"),
+        ("priority=True", "priority=True is no whole number"),
+        ("node_label=3", "node_label=3 is no text"),
+    ],
+)
+def test_options_for_yarn_that_are_not_possible(program, option, words):
+    body = f"""
+        try:
+            submit(named, "a", {option})
+        except CommandError as error:
+            print(error.what)
+    """.replace("named, ", "train, ")
+    assert run(program(body)).stdout.startswith(words)
+
+
+def test_options_for_yarn_get_to_the_cluster(program):
+    body = """
+        from submarine_engine.errors import UnsupportedError
+        from submarine_engine.records import record_of
+        job = submit(train, Config(1), mode="cold")
+        print(record_of(job.id)["spec"]["mode"])
+        for option in ({"environment": "same"}, {"node_label": "gpu"}, {"priority": 3}):
+            try:
+                submit(train, Config(1), **option)
+            except UnsupportedError as error:
+                print(error.where)
+        job.wait(60)
+    """
+    assert run(program(body)).stdout.split() == [
+        "cold", "--environment", "--node_label", "--priority",
+    ]  # fmt: skip

@@ -120,7 +120,9 @@ def test_a_job_that_is_lost_tells_where_its_log_is(ran):
     with pytest.raises(JobLostError, match="its log: submarine job logs 2025"):
         ran.results(state=JobState.LOST)
     ran.cluster.url = "https://cluster/log"
-    with pytest.raises(JobLostError, match="its log: https://cluster/log"):
+    with pytest.raises(
+        JobLostError, match=r"its log: submarine job logs 2025\S+, https://cluster/log"
+    ):
         ran.results(state=JobState.LOST)
 
 

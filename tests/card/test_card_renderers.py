@@ -175,3 +175,20 @@ def test_the_live_tree_can_be_cancelled_until_the_end(card):
 def test_places_in_the_live_tree_never_move(card):
     shapes = {len(card_tree(card(name), live=True).children) for name in EVERY_STATE}
     assert len(shapes) == 1
+
+
+def test_pages_of_the_cluster_and_of_tasks_are_links(card):
+    pages = {"app_1": "http://rm:8088/app?a=1&b=2", "ResourceManager": "http://rm:8088/cluster"}
+    logs = {"worker-0": "http://node:8042/logs/0"}
+    team = card("team", links=tuple(pages.items()), task_links=logs)
+    elements = Elements(to_html(team))
+    hrefs = [attrs["href"] for tag, attrs in elements.elements if tag == "a"]
+    assert set(hrefs) >= {*pages.values(), *logs.values()}
+    assert "on local · app_1 · ResourceManager" in elements.words()
+    assert "GPUs" in elements.words()
+    assert all(url in to_text(team) for url in pages.values())
+
+
+def test_one_task_has_no_column_of_gpus(card):
+    heads = [tag for tag, _ in Elements(to_html(card("running"))).elements if tag == "th"]
+    assert len(heads) == 7

@@ -8,8 +8,9 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from submarine_engine.events import Granted
 from submarine_engine.job import JobSpec, JobState, Resources, Role
-from submarine_engine.lifecycle import JobStatus
+from submarine_engine.lifecycle import JobStatus, fold
 from submarine_magics.card import view
 from submarine_magics.card.model import SCRIPT_SHOWN, web_address
 from submarine_magics.card.words import clock, duration, ordinal, visible, visible_lines
@@ -31,6 +32,38 @@ def test_a_queued_job_tells_its_place_and_what_it_waits_for(show):
     )
     assert [(stage.name, stage.text) for stage in card.ledger.stages] == [("queued", "14 s")]
     assert card.progress is None
+
+
+@pytest.mark.parametrize(
+    ("ahead", "reason", "sentence"),
+    [
+        (0, "", "1st in the queue"),
+        (0, "queue default: 1/4 GPUs in use", "queue default: 1/4 GPUs in use"),
+        (2, "queue a: 4/4 GPUs in use, 2 jobs ahead", "queue a: 4/4 GPUs in use, 2 jobs ahead"),
+        (2, "stopped\x1b[0m", "3rd in the queue, stopped␛[0m"),
+        (None, "", ""),
+    ],
+)  # fmt: skip
+def test_what_a_job_waits_for_is_said_once_in_the_clusters_words(stage, ahead, reason, sentence):
+    status = dataclasses.replace(stage.statuses["queued"], ahead=ahead, waiting_reason=reason)
+    assert view(stage.record(), status, stage.at(1)).sentence == sentence
+
+
+def test_gpus_whose_ids_are_not_known_yet_are_counted(stage):
+    started = fold(stage.until(stage.story(), Granted))
+    [task] = started.tasks
+    waiting = dataclasses.replace(task, gpus=("000002/0", "000002/1"))
+    card = view(stage.record(), dataclasses.replace(started, tasks=(waiting,)), stage.at(3.5))
+    assert (card.state, card.ledger.gpus, card.tasks[0].gpus) == ("starting", "2 GPUs", "2")
+    assert view(stage.record(), started, stage.at(3.5)).tasks[0].gpus == "0, 1"
+
+
+def test_pages_of_the_cluster_are_shown_where_they_are_web_addresses(show):
+    links = (("application_1_0001", "http://rm:8088/cluster/app/x"), ("bad", "javascript:alert(1)"))
+    tasks = {"worker-1": "http://node:8042/log", "worker-2": "file:///etc/passwd"}
+    card = show("team", links=links, task_links=tasks)
+    assert card.links == links[:1]
+    assert [task.log_url for task in card.tasks] == [None, "http://node:8042/log", None]
 
 
 def test_a_running_job_ticks(show):

@@ -130,6 +130,27 @@ def test_streams_stay_apart_and_a_character_split_between_them_is_whole():
     assert "".join(recorder.of("stderr")) == "warning\n"
 
 
+def test_lines_of_several_tasks_are_whole_and_say_whose_they_are():
+    def of(task, data, offset):
+        return LogChunk(task=task, stream="stdout", offset=offset, data=data)
+
+    team = [Submitted(gpus=0, tasks=("worker-0", "worker-1"))]
+    batches = [
+        [*team, of("worker-0", b"epoch ", 0), of("worker-1", b"one\ntw", 0)],
+        [of("worker-0", b"1\n 10 %\r 50", 6), of("worker-1", b"o\nlast", 6)],
+        [of("worker-0", b" %\r100 %\n", 16), Finished(state=JobState.SUCCEEDED)],
+    ]
+    recorder, _ = run(batches, interval=0)
+    lines = "".join(recorder.of("stdout")).splitlines()
+    assert [line for line in lines if line.startswith("worker-0")] == [
+        "worker-0 │ epoch 1", "worker-0 │ 100 %",
+    ]  # fmt: skip
+    assert [line for line in lines if line.startswith("worker-1")] == [
+        "worker-1 │ one", "worker-1 │ two", "worker-1 │ last",
+    ]  # fmt: skip
+    assert len(lines) == 5
+
+
 def test_half_a_character_at_the_end_is_shown_as_replaced():
     recorder, _ = run([[*BEGIN, out(b"caf\xc3"), *END]])
     assert "".join(recorder.of("stdout")) == "caf\ufffd"
