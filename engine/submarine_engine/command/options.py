@@ -56,6 +56,18 @@ RUN = (
         group=_JOB,
     ),
     Option(
+        name="node_label",
+        kind=values.NAME,
+        help="Nodes to run on, by the cluster's label.",
+        group=_JOB,
+    ),
+    Option(
+        name="priority",
+        kind=values.COUNT,
+        help="Its priority in the queue; higher comes first.",
+        group=_JOB,
+    ),
+    Option(
         name="input_path",
         kind=values.PATH,
         help="Where the data is; the code finds it in SUBMARINE_INPUT_PATH.",
@@ -135,6 +147,18 @@ RUN = (
         kind=values.COMMAND,
         help="A shell command to run in each parameter server in place of the script.",
         group=_ROLES,
+    ),
+    Option(
+        name="mode",
+        kind=values.NAME,
+        help="warm: an application kept for the notebook; cold: one of its own; else auto.",
+        group=_HOW,
+    ),
+    Option(
+        name="environment",
+        kind=values.PATH,
+        help="Where its Python comes from on a cluster: same, pack, or an archive's path.",
+        group=_HOW,
     ),
     Option(
         name="detach",
