@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from submarine_engine.errors import ClusterError
@@ -53,6 +54,15 @@ def test_daemons_are_known_by_cluster_and_name(start, tmp_path):
     assert mine.wait(10) == -9
     assert other.poll() is stranger.poll() is None
     assert find_daemons(here) == {"datanode": other.pid}
+
+
+def test_a_home_that_is_reached_by_a_link_is_the_same(start, tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    daemon = start(*marks(Layout(tmp_path / "real"), "namenode"))
+    monkeypatch.chdir(tmp_path)
+    for home in (Path("link"), tmp_path / "link", Path("real/../link")):
+        assert find_daemons(Layout(home)) == {"namenode": daemon.pid}
 
 
 def test_containers_are_ended_and_users_of_the_cluster_are_not(start, tmp_path):

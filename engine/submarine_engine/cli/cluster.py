@@ -35,6 +35,7 @@ def up(command: Command, output: Output) -> int:
     output.line("\nSet in each terminal, before Jupyter or a job is started there:\n")
     output.line(_exports(cluster))
     output.line(f'\nor: eval "$(submarine cluster env{_name_option(cluster)})"')
+    output.line("Jobs go there by --cluster yarn, %submarine use yarn, or SUBMARINE_CLUSTER=yarn.")
     return exits.OK
 
 

@@ -35,6 +35,8 @@ class Layout:
                 fix="use up to 40 letters, digits, '-', '_' and '.', a letter or digit first",
             )
         self.name = name
+        # By whatever way it is reached, it is one cluster: daemons are known by this path.
+        home = home.resolve()
         self.root = home / "clusters" / name
         # A comma or a colon ends a path in Hadoop's lists; XML and shells have their own troubles.
         if re.search(r"[^\w/.+@~-]", str(self.root)):
