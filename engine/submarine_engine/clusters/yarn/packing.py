@@ -15,18 +15,15 @@ layers beside it.
 from __future__ import annotations
 
 import hashlib
-import io
-import os
 import platform
 import sys
-import tarfile
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from submarine_engine.clusters.yarn import installed, interpreter
+from submarine_engine.clusters.yarn.archives import write_archive
 from submarine_engine.clusters.yarn.installed import File, Installed
 from submarine_engine.clusters.yarn.launcher import BASE, PTH, launcher
 
@@ -66,30 +63,7 @@ class Layer:
 
     def write(self) -> Path:
         """Write the archive (``.tar.gz``) to a temporary file of the caller's."""
-        handle, name = tempfile.mkstemp(prefix="submarine-", suffix=".tar.gz")
-        try:
-            # Level 1: the wire is quicker than the compression of the last few percent.
-            with (
-                os.fdopen(handle, "wb") as raw,
-                tarfile.open(
-                    fileobj=raw, mode="w:gz", compresslevel=1, dereference=False
-                ) as archive,
-            ):
-                for file in self.files:
-                    if os.path.lexists(file.source):
-                        _add(archive, file)
-                for path, data in self.written.items():
-                    info = tarfile.TarInfo(path)
-                    info.mode = 0o755 if path.startswith("bin/") else 0o644
-                    _add_bytes(archive, info, data)
-                for path, target in self.links.items():
-                    link = tarfile.TarInfo(path)
-                    link.type, link.linkname = tarfile.SYMTYPE, target
-                    archive.addfile(link)
-        except BaseException:
-            Path(name).unlink()
-            raise
-        return Path(name)
+        return write_archive(self.files, self.written, self.links)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,43 +182,6 @@ def _layer(folder: str, parts: Sequence[Installed]) -> Layer:
         title = f"{folder.removeprefix('large-')} and {len(parts) - 1} more"
     files = tuple(file for one in parts for file in one.files)
     return Layer(folder=folder, title=title, key=digest.hexdigest(), files=files)
-
-
-def _add(archive: tarfile.TarFile, file: File) -> None:
-    info = archive.gettarinfo(file.source, file.name)
-    info.uid = info.gid = 0
-    info.uname = info.gname = ""
-    if info.issym() and (info.linkname.startswith("/") or ".." in info.linkname):
-        # It leads to somewhere that the container has not.
-        info = archive.gettarinfo(os.path.realpath(file.source), file.name)
-    if info.islnk():
-        info.type = tarfile.REGTYPE
-        info.size = file.size
-    if not info.isreg():
-        archive.addfile(info)
-        return
-    with Path(file.source).open("rb") as source:
-        if file.name.startswith("bin/"):
-            _add_bytes(archive, info, _relocated(source.read()))
-        else:
-            archive.addfile(info, source)
-
-
-def _add_bytes(archive: tarfile.TarFile, info: tarfile.TarInfo, data: bytes) -> None:
-    info.size = len(data)
-    archive.addfile(info, io.BytesIO(data))
-
-
-def _relocated(script: bytes) -> bytes:
-    """Return a console script that runs with whatever ``python3`` comes first on the path."""
-    first, _, rest = script.partition(b"\n")
-    if not first.startswith(b"#!"):
-        return script
-    if first == b"#!/bin/sh" and rest.startswith(b"'''exec'"):  # as pip writes long paths
-        rest = rest.partition(b"\n' '''\n")[2]
-    elif b"python" not in first:
-        return script
-    return b"#!/usr/bin/env python3\n" + rest
 
 
 def _size(group: Iterable[Installed]) -> int:

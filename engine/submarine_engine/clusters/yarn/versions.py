@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from submarine_engine.clusters.yarn.foreign import told
 from submarine_engine.errors import SubmissionError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def read_probe(text: str, python: str = "python") -> dict[str, str]:
                 break
     said = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "nothing")
     raise SubmissionError(
-        f"{python} does not run on the cluster's nodes, which say: {said[:300]}",
+        f"{python} does not run on the cluster's nodes, which say: {told(said)}",
         where="--environment",
         fix="send this notebook's own environment, --environment pack, or name an interpreter that "
         "every node has: --environment /path/to/bin/python3",
