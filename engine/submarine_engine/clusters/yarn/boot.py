@@ -110,7 +110,7 @@ def _lease(count: int, devices: list[str]) -> list[str] | None:
     """
     folder = f"/tmp/submarine-gpus-{os.getuid()}"  # noqa: S108 - the owner is checked below
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - mode
-    if os.lstat(folder).st_uid != os.getuid():  # noqa: PTH116 - not what a link leads to
+    if os.lstat(folder).st_uid != os.getuid():  # not what a link leads to
         return None
     until = time.monotonic() + _PATIENCE
     while True:

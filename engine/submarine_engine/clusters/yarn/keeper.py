@@ -28,7 +28,7 @@ from submarine_engine.clusters.yarn.masters import Masters, Session
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.watch import Watch
 from submarine_engine.config import load_config
-from submarine_engine.errors import JobNotFoundError, SubmarineError
+from submarine_engine.errors import SubmarineError
 from submarine_engine.events import Finished
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
@@ -127,20 +127,20 @@ class Keeper:
                 thread.start()
 
     def _watch(self, job_id: str) -> None:
+        """See one job through; a trouble that passes is tried again, a lasting one ends the job."""
+        paths = JobPaths(self._folder.home, job_id)
         problem = ""
         for attempt in range(_TRIES):
             try:
-                paths = JobPaths(self._folder.home, job_id)
-                if not paths.root.exists() or Watch(self._services, paths).run(self._stop):
-                    self._close(job_id)
-                return  # noqa: TRY300 - it says what the lines above it mean
-            except JobNotFoundError:
-                self._close(job_id)
-                return
-            except Exception as error:  # noqa: BLE001, PERF203 - a job's trouble is its own
+                over = not paths.root.exists() or Watch(self._services, paths).run(self._stop)
+            except Exception as error:  # noqa: BLE001, PERF203 - one job's trouble is its own
                 problem = f"{type(error).__name__}: {error}"
                 traceback.print_exc()
                 self._stop.wait(2.0**attempt / 2)
+            else:
+                if over:
+                    self._close(job_id)
+                return
         self._give_up(paths, problem)
         self._close(job_id)
 

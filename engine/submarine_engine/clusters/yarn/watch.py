@@ -14,7 +14,8 @@ from submarine_engine.clusters.yarn.container import Container, granted, last_ev
 from submarine_engine.clusters.yarn.masters import FINAL, lives, over_words
 from submarine_engine.clusters.yarn.queues import waiting_reason
 from submarine_engine.clusters.yarn.rescue import rescue
-from submarine_engine.clusters.yarn.way import Asked, Way, open_way
+from submarine_engine.clusters.yarn.way import Asked, Way
+from submarine_engine.clusters.yarn.ways import open_way
 from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.events import CancelRequested, Event, Finished, Moment, Waiting
 from submarine_engine.history import JobPaths, read_json
@@ -142,7 +143,7 @@ class Watch:
         if not over and time.monotonic() - self._looked_at_rm < _EVERY:
             return False
         self._looked_at_rm = time.monotonic()
-        assert self._way is not None  # noqa: S101 - as above
+        assert self._way is not None  # noqa: S101 - `run` opened it
         try:
             self._report = self._rm.application(self._way.app_id)
             final = self._report["state"] in FINAL
@@ -166,7 +167,7 @@ class Watch:
 
     def _settle(self, container: Container, released: Moment) -> None:
         """Bring home what a container left, and write its last events."""
-        assert self._way is not None  # noqa: S101 - as above
+        assert self._way is not None  # noqa: S101 - `run` opened it
         complete = False
         with suppress(ClusterError):
             complete = container.drain()
@@ -212,7 +213,7 @@ class Watch:
         wanted = cancelling.wanted(self._paths)
         if wanted is None:
             return
-        assert self._way is not None  # noqa: S101 - as above
+        assert self._way is not None  # noqa: S101 - `run` opened it
         running = [c for c in self._containers if c.id and not c.released]
         if self._cancel is None:
             self._cancel = _Cancel(wanted.reason, Moment.now())
@@ -233,7 +234,7 @@ class Watch:
         if time.monotonic() - self._told_waiting_at < _TELLING:
             return
         self._told_waiting_at = time.monotonic()
-        assert self._way is not None  # noqa: S101 - as above
+        assert self._way is not None  # noqa: S101 - `run` opened it
         try:
             ahead, reason = waiting_reason(
                 self._rm, self._way.app_id or None, self._spec, ahead=self._way.ahead

@@ -1,0 +1,73 @@
+"""Jobs by an application of their own, which ends with the job."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+
+from submarine_engine.clusters.yarn.application import application
+from submarine_engine.clusters.yarn.masters import wait_running
+from submarine_engine.clusters.yarn.way import Asked, Way, raise_unless_silent
+from submarine_engine.errors import ClusterError, SubmarineError
+
+
+class Cold(Way):
+    """By an application of the job's own, which ends with it."""
+
+    _thread: threading.Thread | None = None
+    _failure: SubmarineError | None = None
+    _is_over = False
+
+    def ask(self) -> Asked | None:
+        """Ask the application's master, as soon as it runs."""
+        if self._failure is not None:
+            raise self._failure
+        if self._is_over:
+            return self._known
+        if self._app is None:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._start, daemon=True)
+                self._thread.start()
+            self._thread.join(0.02)
+            return None
+        try:
+            return self._look() or None
+        except Exception as error:  # noqa: BLE001 - gRPC's own as well
+            raise_unless_silent(self.app_id, error)
+            return self._known or None
+
+    def withdraw(self) -> None:
+        """End the application."""
+        if self.app_id:
+            with suppress(ClusterError):
+                self._services.rm.kill(self.app_id)
+
+    def close(self) -> None:
+        """Close the way to the master."""
+        if self._app is not None:
+            self._app.close()
+
+    def _start(self) -> None:
+        try:
+            if not self.app_id:
+                environments = {r.name: self._environment(r, None) for r in self._spec.roles}
+                described = application(
+                    self._spec, self._services.folder, self._launch,
+                    job_id=self._paths.job_id, environments=environments,
+                )  # fmt: skip
+                self.app_id = self._services.driver.submit(described)
+                if self._spec.priority is not None:
+                    self._services.rm.set_priority(self.app_id, self._spec.priority)
+                self._instances = {
+                    task: f"{role.name}_{number}"
+                    for role in self._spec.roles
+                    for number, task in enumerate(role.tasks)
+                }
+                self._note_down()
+            wait_running(self._services.rm, self.app_id)
+            self._app = self._services.driver.connect(self.app_id)
+        except SubmarineError as error:
+            self._failure = None if self._known else error
+            self._is_over = True
+        except Exception as error:  # noqa: BLE001 - gRPC's own as well
+            self._failure = ClusterError(f"{type(error).__name__}: {error}")

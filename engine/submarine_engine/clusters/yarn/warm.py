@@ -1,0 +1,106 @@
+"""Jobs by a warm master: an application that is kept for a notebook, without a GPU."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from submarine_engine.clusters.yarn.application import application, shape_key
+from submarine_engine.clusters.yarn.masters import FINAL, Master
+from submarine_engine.clusters.yarn.versions import check_versions, read_probe
+from submarine_engine.clusters.yarn.way import Asked, Way, raise_unless_silent
+from submarine_engine.errors import ClusterError
+
+if TYPE_CHECKING:
+    import skein
+
+
+class Warm(Way):
+    """Through the notebook's own master: ready, and without a GPU between jobs."""
+
+    _master: Master | None = None
+
+    @property
+    def ahead(self) -> int:
+        """How many jobs of the same master wait before this one."""
+        mine = set(self._instances.values())
+        return sum(
+            str(c.state) in ("WAITING", "REQUESTED") and key not in mine
+            for key, c in self._seen.items()
+        )
+
+    def ask(self) -> Asked | None:
+        """Ask the master, as soon as it runs."""
+        if self._app is None:
+            if self._master is None:
+                self._master = self._take()
+            if not self._master.ready.wait(0.02):
+                self.app_id = self._master.app_id
+                return None
+            if self._master.failure is not None:
+                self._services.masters.drop(self._master)
+                if self._known:
+                    return self._known
+                raise self._master.failure
+            self._check_probe(self._master)
+            self._app, self.app_id = self._master.app, self._master.app_id
+        try:
+            if not self._instances:
+                self._add()
+            return self._look() or None
+        except Exception as error:  # noqa: BLE001 - gRPC's own as well
+            raise_unless_silent(self.app_id, error)
+            if not self._known:
+                self._begin_anew()
+            return self._known or None
+
+    def withdraw(self) -> None:
+        """End the job's own containers."""
+        if self._app is not None:
+            for instance in self._instances.values():
+                with suppress(Exception):
+                    self._app.kill_container(instance)
+
+    def close(self) -> None:
+        """Give the master back."""
+        if self._master is not None:
+            self._services.masters.give(self._master)
+            self._master = None
+
+    def _begin_anew(self) -> None:
+        """Forget a master that is gone, before the job got anything of it."""
+        with suppress(ClusterError):
+            if self._services.rm.application(self.app_id)["state"] in FINAL:
+                if self._master is not None:
+                    self._services.masters.drop(self._master)
+                    self.close()
+                self._app, self.app_id, self._instances = None, "", {}
+                self._note_down()
+
+    def _take(self) -> Master:
+        session = self._services.session(self._launch)
+        key = f"{session}:{shape_key(self._spec, self._launch['environment'])}"
+
+        def make() -> skein.ApplicationSpec:
+            return application(
+                self._spec, self._services.folder, self._launch, job_id=None, environments={}
+            )
+
+        probed = bool(self._launch["probed"])
+        return self._services.masters.take(key, session, make, probed=probed)
+
+    def _check_probe(self, master: Master) -> None:
+        """Refuse, before a GPU is asked for, what the interpreter there cannot run."""
+        if master.probe is None or self._known:
+            return
+        found = read_probe(master.probe, self._launch["python"])
+        needed = self._launch["needed"]
+        check_versions(self._launch["here"], found["python"], needed=needed, found=found)
+
+    def _add(self) -> None:
+        assert self._app is not None  # noqa: S101 - `ask` has it
+        for role in self._spec.roles:
+            for task in role.tasks:
+                added = self._app.add_container(role.name, self._environment(role, task))
+                self._instances[task] = added.id
+        self._note_down()

@@ -1,0 +1,34 @@
+"""Which way a job goes: as its mode says, and where it is on one already, by that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.clusters.yarn.application import MASTER_MEMORY
+from submarine_engine.clusters.yarn.cold import Cold
+from submarine_engine.clusters.yarn.queues import master_fits
+from submarine_engine.clusters.yarn.warm import Warm
+from submarine_engine.clusters.yarn.way import Way
+from submarine_engine.history import JobPaths, read_json
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.yarn.keeper import Services
+    from submarine_engine.job import JobSpec
+
+
+def open_way(services: Services, paths: JobPaths, spec: JobSpec, launch: Mapping[str, Any]) -> Way:
+    """Return the way of a job: the one it is on already, else as its mode says."""
+    noted = read_json(paths.root / "yarn.json")
+    mode = noted["mode"] if noted else spec.mode
+    note = ""
+    if mode == "auto":
+        mode = "warm" if spec.notebook and spec.priority is None else "cold"
+        if mode == "warm" and not master_fits(services.rm, spec.queue, MASTER_MEMORY):
+            mode, note = (
+                "cold",
+                "one application for this job: the queue has no room for a warm one",
+            )
+    way = (Warm if mode == "warm" else Cold)(services, paths, spec, launch)
+    way.note = note
+    return way
