@@ -5,16 +5,29 @@ The class is loaded when it is first used: `submarine_engine` itself needs no cl
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from submarine_engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.cluster import YarnCluster
 
 __all__ = ["YarnCluster"]
 
+_NEEDED = ("skein", "requests", "fsspec")
+
 
 def __getattr__(name: str) -> object:
     if name == "YarnCluster":
+        missing = [package for package in _NEEDED if find_spec(package) is None]
+        if missing:
+            raise ConfigError(
+                f"the YARN cluster needs packages that are not installed: {', '.join(missing)}",
+                where=sys.executable,
+                fix='pip install "submarine-notebook[yarn]"',
+            )
         from submarine_engine.clusters.yarn.cluster import YarnCluster  # noqa: PLC0415 - late
 
         return YarnCluster

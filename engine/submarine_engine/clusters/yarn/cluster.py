@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
     from submarine_engine.job import JobSpec
 
+_BETWEEN_KEEPERS = 2.0
+
 
 class YarnCluster(Cluster):
     """Jobs as containers of Hadoop YARN.
@@ -59,6 +62,7 @@ class YarnCluster(Cluster):
         self._rm = ResourceManager(self.conf)
         self._folder = KeeperFolder(self.home, self.conf)
         self._folded = Folded()
+        self._tried_at = 0.0
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what the cluster cannot do, and fill in what was left to it."""
@@ -192,7 +196,11 @@ class YarnCluster(Cluster):
 
     def _attend(self, job_id: str) -> None:
         """See to it that a keeper lives while a job is not over."""
-        if (self._folder.open / job_id).exists() and locks.is_free(self._folder.lock):
+        if not (self._folder.open / job_id).exists() or not locks.is_free(self._folder.lock):
+            return
+        now = time.monotonic()
+        if now - self._tried_at > _BETWEEN_KEEPERS:
+            self._tried_at = now
             with suppress(OSError):
                 self._folder.ensure_keeper()
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from submarine_engine.clusters.journal import Journal
 from submarine_engine.clusters.processes import reap
+from submarine_engine.clusters.yarn import uploads
 from submarine_engine.clusters.yarn.channel import LogChannel
 from submarine_engine.clusters.yarn.driver import Driver
 from submarine_engine.clusters.yarn.folder import KeeperFolder
@@ -35,6 +36,7 @@ from submarine_engine.job import JobState
 
 _TURN = 0.5
 _TRIES = 5
+_KEPT = 30 * 24 * 3600.0
 
 
 class Services:
@@ -149,18 +151,30 @@ class Keeper:
         if noted.get("mode") == "cold" and noted.get("app_id"):
             with suppress(SubmarineError):
                 self._services.rm.kill(noted["app_id"])
-        record = read_json(paths.record)
-        if record is not None:
-            journal = Journal(paths, record)
-            with suppress(OSError):
-                journal.append_last(
-                    Finished(state=JobState.LOST, reason=f"the job cannot be watched: {problem}")
-                )
-            journal.close()
+        end_unwatched(paths, problem)
 
     def _close(self, job_id: str) -> None:
         with suppress(OSError):
             (self._folder.open / job_id).unlink()
+
+
+def end_unwatched(paths: JobPaths, problem: str) -> None:
+    """Write that a job is lost to its readers, and why."""
+    record = read_json(paths.record)
+    if record is None:
+        return
+    journal = Journal(paths, record)
+    with suppress(OSError):
+        lost = Finished(state=JobState.LOST, reason=f"the job cannot be watched: {problem}")
+        journal.append_last(lost)
+    journal.close()
+
+
+def clean_up(services: Services) -> None:
+    """Remove from HDFS what no job of the user has used for a long time."""
+    with suppress(SubmarineError):
+        if services.hdfs is not None:
+            uploads.clean(services.hdfs, _KEPT)
 
 
 def main(arguments: list[str]) -> None:
@@ -169,7 +183,16 @@ def main(arguments: list[str]) -> None:
     conf = load_hadoop({"HADOOP_CONF_DIR": hadoop})
     config = load_config()
     idle = config.value("yarn_idle")
-    services = Services(Path(home), conf, idle, config.value("yarn_logs"))
+    try:
+        services = Services(Path(home), conf, idle, config.value("yarn_logs"))
+    except Exception as error:
+        # Nobody waits for ever for a keeper that cannot begin.
+        folder = KeeperFolder(Path(home), conf)
+        for job_id in folder.open_jobs():
+            end_unwatched(JobPaths(folder.home, job_id), f"{type(error).__name__}: {error}")
+            (folder.open / job_id).unlink(missing_ok=True)
+        raise
+    threading.Thread(target=clean_up, args=(services,), daemon=True).start()
     try:
         Keeper(services).run(idle)
     finally:

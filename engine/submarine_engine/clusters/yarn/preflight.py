@@ -51,7 +51,7 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
     )
     wanted = spec.queue or DEFAULT
     queue = found.scheduler.find(wanted)
-    problems = [*_environment(spec), *_queue(wanted, queue, found)]
+    problems = [*_environment(spec), *_not_yet(spec), *_queue(wanted, queue, found)]
     if queue is not None and not problems:
         words = refusal(rm, conf, queue)
         if words:
@@ -73,6 +73,13 @@ def _environment(spec: JobSpec) -> Iterator[Problem]:
         if key in _OF_YARN or key.startswith(_OF_YARN_PREFIXES):
             what = f"{key} is set in every container by YARN or by Submarine"
             yield Problem(UnsupportedError, what, "--env", "choose another name")
+
+
+def _not_yet(spec: JobSpec) -> Iterator[Problem]:
+    if spec.tensorboard:
+        what = "this release starts no TensorBoard beside a job"
+        fix = "leave it out, and run `tensorboard --logdir` on the checkpoint path"
+        yield Problem(UnsupportedError, what, "--tensorboard", fix)
 
 
 def _queue(wanted: str, queue: Queue | None, found: Found) -> Iterator[Problem]:

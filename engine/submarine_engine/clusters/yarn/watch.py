@@ -14,9 +14,10 @@ from submarine_engine.clusters.yarn.container import Container, granted, last_ev
 from submarine_engine.clusters.yarn.masters import FINAL, lives, over_words
 from submarine_engine.clusters.yarn.queues import waiting_reason
 from submarine_engine.clusters.yarn.rescue import rescue
+from submarine_engine.clusters.yarn.uploads import keep_results
 from submarine_engine.clusters.yarn.way import Asked, Way
 from submarine_engine.clusters.yarn.ways import open_way
-from submarine_engine.errors import ClusterError, SubmissionError
+from submarine_engine.errors import ClusterError, SubmarineError, SubmissionError
 from submarine_engine.events import CancelRequested, Event, Finished, Moment, Waiting
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobSpec, JobState
@@ -162,6 +163,7 @@ class Watch:
                 self._settle(container, now)
         if all(container.released for container in self._containers):
             self._conclude()
+            self._keep_results()
             return True
         return False
 
@@ -208,6 +210,14 @@ class Watch:
                 self._finish(state, reason)
                 return
         self._finish(JobState.SUCCEEDED, "")
+
+    def _keep_results(self) -> None:
+        """Copy the results to HDFS, where they outlive this machine; nobody waits for that."""
+        with suppress(SubmarineError, OSError):
+            hdfs = self._services.hdfs
+            files = self._containers[0].files
+            if hdfs is not None and files.results.is_dir() and any(files.results.iterdir()):
+                keep_results(hdfs, self._paths.job_id, files.root)
 
     def _heed_cancel(self) -> None:
         wanted = cancelling.wanted(self._paths)
