@@ -179,7 +179,7 @@ def _cluster(config: Config) -> Iterator[Check]:
             what = f"{error.name} is not installed"
             yield Check("YARN", BAD, what, "pip install 'submarine-notebook[yarn]'")
             return
-        yield from yarn_checks(os.environ)
+        yield from yarn_checks(os.environ, home=Path(config.value("home")))
 
 
 def _gpus(config: Config) -> Iterator[Check]:

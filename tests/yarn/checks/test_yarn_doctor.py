@@ -6,8 +6,10 @@ import sys
 import time
 
 import pytest
+from submarine_engine.clusters import locks
 from submarine_engine.clusters.yarn import doctor_machine
 from submarine_engine.clusters.yarn.doctor import run, yarn_checks
+from submarine_engine.clusters.yarn.folder import KeeperFolder
 from submarine_engine.doctor import BAD, NOTE, OK, Check
 
 ROOT = "/ws/v1/cluster"
@@ -32,7 +34,8 @@ def machine(tmp_path):
 
 
 def look(manager, machine, **options):
-    found = yarn_checks({**machine, "HADOOP_CONF_DIR": str(manager.folder)}, **options)
+    environ = {**machine, "HADOOP_CONF_DIR": str(manager.folder)}
+    found = yarn_checks(environ, home=manager.folder / "home", **options)
     assert all(isinstance(check, Check) for check in found)
     return found
 
@@ -61,6 +64,8 @@ def test_all_is_well(recorded, machine):
         "Java": OK,
         "skein": OK,
         "proxy variables": OK,
+        "keeper": OK,
+        "skein's driver": OK,
         "user": OK,
     }
     assert "active; Hadoop 3.4.1" in of(found, "ResourceManager").what
@@ -335,14 +340,25 @@ def test_kerberos_tickets(recorded, tmp_path):
     assert without.fix == "kinit"
 
 
-def test_skeins_driver_is_looked_for(tmp_path, monkeypatch):
-    monkeypatch.setenv("SKEIN_CONFIG", str(tmp_path))
-    assert "no shared driver runs" in next(doctor_machine.skein()).what
+def test_the_keeper_and_its_driver(recorded, tmp_path):
+    conf = recorded("busy").conf
+    folder = KeeperFolder(tmp_path / "home", conf)
+
+    def told():
+        return [check.what for check in doctor_machine.keeper(folder.home, conf)]
+
+    assert told()[0].startswith("none runs")
+    assert told()[1].startswith("none runs")
+    folder.make()
+    (folder.open / "a-job").touch()
     record = {"address": "127.0.0.1:5", "pid": os.getpid()}
-    (tmp_path / "driver").write_text(json.dumps(record))
-    assert "runs at 127.0.0.1:5" in next(doctor_machine.skein()).what
-    (tmp_path / "driver").write_text('{"pid": "nonsense"}')
-    assert "no shared driver runs" in next(doctor_machine.skein()).what
+    folder.skein.mkdir(exist_ok=True)
+    (folder.skein / "driver").write_text(json.dumps(record))
+    with locks.held(folder.lock):
+        assert told()[0].endswith("for 1 job")
+    assert told()[1] == f"runs at 127.0.0.1:5 (process {os.getpid()})"
+    (folder.skein / "driver").write_text('{"pid": "nonsense"}')
+    assert told()[1].startswith("none runs")
 
 
 def test_a_real_cluster_is_well(on_yarn, tmp_path, monkeypatch):

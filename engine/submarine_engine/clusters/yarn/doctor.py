@@ -8,18 +8,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from submarine_engine.clusters.yarn import doctor_cluster, doctor_machine, doctor_queue
 from submarine_engine.clusters.yarn.doctor_cluster import Asked
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
 from submarine_engine.doctor import BAD, OK, Check
 from submarine_engine.errors import SubmarineError
+from submarine_engine.history import default_home
 
 _PATIENCE = 20.0
 
 
 def yarn_checks(
-    environ: Mapping[str, str], *, queue: str | None = None, patience: float = _PATIENCE
+    environ: Mapping[str, str],
+    *,
+    queue: str | None = None,
+    home: Path | None = None,
+    patience: float = _PATIENCE,
 ) -> list[Check]:
     """Check the way to the cluster that `environ` names; never raises for what it finds.
 
@@ -29,6 +35,8 @@ def yarn_checks(
         The environment of whoever would submit.
     queue
         Where to; None for ``default``.
+    home
+        Where jobs are kept, see `default_home`.
     patience
         Seconds after which a check that has not ended is said to hang.
     """
@@ -40,7 +48,11 @@ def yarn_checks(
     found = [
         Check("Hadoop configuration", OK, f"{conf.folder}, its file system is {conf.default_fs}")
     ]
-    return found + _on_cluster(conf, queue, patience) + _machine(environ, patience, conf)
+    return (
+        found
+        + _on_cluster(conf, queue, patience)
+        + _machine(environ, patience, conf, home or default_home())
+    )
 
 
 def _on_cluster(conf: HadoopConf, queue: str | None, patience: float) -> list[Check]:
@@ -62,7 +74,10 @@ def _on_cluster(conf: HadoopConf, queue: str | None, patience: float) -> list[Ch
 
 
 def _machine(
-    environ: Mapping[str, str], patience: float, conf: HadoopConf | None = None
+    environ: Mapping[str, str],
+    patience: float,
+    conf: HadoopConf | None = None,
+    home: Path | None = None,
 ) -> list[Check]:
     checks: list[tuple[str, Callable[[], Iterator[Check]]]] = [
         ("yarn command", lambda: doctor_machine.yarn_command(environ)),
@@ -70,7 +85,8 @@ def _machine(
         ("skein", doctor_machine.skein),
         ("proxy variables", lambda: doctor_machine.proxies(environ)),
     ]
-    if conf is not None:
+    if conf is not None and home is not None:
+        checks.append(("keeper", lambda: doctor_machine.keeper(home, conf)))
         checks.append(("user", lambda: doctor_machine.identity(conf, environ)))
     return run(checks, patience)
 

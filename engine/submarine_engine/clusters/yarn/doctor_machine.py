@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from submarine_engine.clusters import locks
+from submarine_engine.clusters.yarn.folder import KeeperFolder
 from submarine_engine.clusters.yarn.foreign import told
 from submarine_engine.clusters.yarn.hadoop import HadoopConf
 from submarine_engine.doctor import BAD, NOTE, OK, Check
@@ -91,7 +93,7 @@ def _run(command: list[str], environ: Mapping[str, str]) -> subprocess.Completed
 
 
 def skein() -> Iterator[Check]:
-    """Check skein, and whether a driver of it runs."""
+    """Check that skein and what it needs is installed."""
     missing = [name for name in ("skein", "grpc", "requests", "fsspec") if find_spec(name) is None]
     if missing:
         yield Check("skein", BAD, f"{', '.join(missing)} not installed", _INSTALL)
@@ -100,18 +102,28 @@ def skein() -> Iterator[Check]:
         release = version("skein")
     except PackageNotFoundError:
         release = "of unknown version"
-    running = _driver(Path(os.environ.get("SKEIN_CONFIG", "~/.skein")).expanduser() / "driver")
-    yield Check("skein", OK, f"{release}; {running}")
+    yield Check("skein", OK, release)
+
+
+def keeper(home: Path, conf: HadoopConf) -> Iterator[Check]:
+    """Check whether jobs of this home find a keeper and skein's driver running."""
+    folder = KeeperFolder(home, conf)
+    if locks.is_free(folder.lock):
+        what = f"none runs; the next job starts one at {folder.root}"
+    else:
+        count = len(folder.open_jobs())
+        what = f"runs at {folder.root}, for {count} {'job' if count == 1 else 'jobs'}"
+    yield Check("keeper", OK, what)
+    yield Check("skein's driver", OK, _driver(folder.skein / "driver"))
 
 
 def _driver(record: Path) -> str:
-    absent = "no shared driver runs, so the first job starts one (2 to 8 s)"
     try:
         data = json.loads(record.read_bytes())
         os.kill(int(data["pid"]), 0)
-        return f"its shared driver runs at {told(data['address'], 60)} (process {int(data['pid'])})"
+        return f"runs at {told(data['address'], 60)} (process {int(data['pid'])})"
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return absent
+        return "none runs; the next job starts one (2 to 8 s)"
 
 
 def proxies(environ: Mapping[str, str]) -> Iterator[Check]:
@@ -129,7 +141,8 @@ def proxies(environ: Mapping[str, str]) -> Iterator[Check]:
         yield Check(
             "proxy variables",
             NOTE,
-            f"{', '.join(found)} would also be asked for 127.0.0.1, where skein's driver is",
+            f"{', '.join(found)} set: Submarine leaves it out on its way to the cluster, skein's "
+            "own commands ask it for 127.0.0.1",
             "export no_proxy=localhost,127.0.0.1",
         )
 
