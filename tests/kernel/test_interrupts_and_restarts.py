@@ -10,6 +10,8 @@ from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.job import JobState
 from submarine_engine.records import list_jobs
 
+from tests.kernels import start
+
 LONG = """%%submarine --gpus 2 --name long
 import time
 print("started", flush=True)
@@ -32,17 +34,6 @@ print("started", flush=True)
 for step in range(6000):
     time.sleep(0.1)
 """
-
-
-def start(kernel, cell):
-    """Send a cell, and return once its job has written something; with what came so far."""
-    sent = kernel.send(cell)
-    come = []
-    for message in kernel.messages(sent):
-        come.append(message)
-        if message["msg_type"] == "stream":
-            return sent, come
-    raise AssertionError([m["content"] for m in come])
 
 
 def until(condition, patience=60):

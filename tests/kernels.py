@@ -1,0 +1,162 @@
+"""A real kernel process, driven as a front end drives it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from queue import Empty
+
+import pytest
+from jupyter_client.blocking import BlockingKernelClient
+from jupyter_client.manager import KernelManager
+
+PATIENCE = 60
+"""Seconds: no test waits for them unless something is broken."""
+
+
+TRAIN = """
+def train(epochs):
+    for epoch in range(epochs):
+        print("epoch", epoch)
+    return {"epochs": epochs}
+"""
+
+
+@dataclass
+class Ran:
+    """What an execution sent: the messages on iopub, and the reply."""
+
+    messages: list[dict] = field(default_factory=list)
+    reply: dict = field(default_factory=dict)
+
+    def stream(self, name: str) -> str:
+        return "".join(
+            m["content"]["text"]
+            for m in self.messages
+            if m["msg_type"] == "stream" and m["content"]["name"] == name
+        )
+
+    def of_type(self, *types: str) -> list[dict]:
+        return [m["content"] for m in self.messages if m["msg_type"] in types]
+
+    @property
+    def text(self) -> str:
+        """All that a person reads, in order; of a display that is updated only the last state."""
+        shown: dict[object, str] = {}
+        for number, message in enumerate(self.messages):
+            content = message["content"]
+            if message["msg_type"] == "stream":
+                shown[number] = content["text"]
+            elif message["msg_type"] == "error":
+                shown[number] = "\n".join(content["traceback"])
+            elif "data" in content:
+                key = content.get("transient", {}).get("display_id") or number
+                shown[key] = content["data"].get("text/plain", "") + "\n"
+        return "".join(shown.values())
+
+    @property
+    def error(self) -> str:
+        """The one error that was shown, without colours."""
+        [error] = self.of_type("error")
+        return re.sub(r"\x1b\[\d+m", "", "\n".join(error["traceback"]))
+
+    @property
+    def value(self) -> str | None:
+        results = self.of_type("execute_result")
+        return results[-1]["data"]["text/plain"] if results else None
+
+
+class Driven:
+    """A kernel that runs, and a client of it."""
+
+    def __init__(
+        self, home: str, module: str = "submarine_kernel", env: dict[str, str] | None = None
+    ) -> None:
+        self.home = home
+        self.manager = KernelManager()
+        self.manager.kernel_spec.argv = [sys.executable, "-m", module, "-f", "{connection_file}"]
+        self.environment = {
+            **os.environ,
+            "SUBMARINE_HOME": home,
+            "SUBMARINE_LOCAL_GPUS": "2",
+            "SUBMARINE_GRACE": "2",
+            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+            **(env or {}),
+        }
+        self.cwd = home
+        self.manager.start_kernel(env=self.environment, cwd=home)
+        self.connect()
+
+    def connect(self) -> None:
+        self.client: BlockingKernelClient = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=PATIENCE)
+
+    def send(self, code: str, metadata: dict | None = None, subshell: str | None = None) -> str:
+        message = self.client.session.msg(
+            "execute_request",
+            {
+                "code": code,
+                "silent": False,
+                "store_history": True,
+                "user_expressions": {},
+                "allow_stdin": False,
+                "stop_on_error": True,
+            },
+        )
+        message["metadata"] = metadata or {}
+        if subshell:
+            message["header"]["subshell_id"] = subshell
+        self.client.shell_channel.send(message)
+        return message["header"]["msg_id"]
+
+    def messages(self, sent: str, patience: float = PATIENCE) -> Iterator[dict]:
+        """Yield what an execution sends, until the kernel is idle again."""
+        limit = time.monotonic() + patience
+        while True:
+            try:
+                message = self.client.get_iopub_msg(timeout=max(0.01, limit - time.monotonic()))
+            except Empty:
+                pytest.fail(f"the kernel said nothing more within {patience} s")
+            if message["parent_header"].get("msg_id") != sent:
+                continue
+            if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                return
+            yield message
+
+    def run(self, code: str, metadata: dict | None = None, patience: float = PATIENCE) -> Ran:
+        sent = self.send(code, metadata)
+        return self.collect(sent, patience)
+
+    def collect(self, sent: str, patience: float = PATIENCE) -> Ran:
+        ran = Ran(list(self.messages(sent, patience)))
+        while True:
+            reply = self.client.get_shell_msg(timeout=patience)
+            if reply["parent_header"].get("msg_id") == sent:
+                ran.reply = reply["content"]
+                return ran
+
+    def value(self, expression: str) -> str | None:
+        """Return the text of an expression's value."""
+        ran = self.run(expression)
+        assert ran.reply["status"] == "ok", ran.text
+        return ran.value
+
+    def stop(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+def start(kernel: Driven, cell: str) -> tuple[str, list[dict]]:
+    """Send a cell, and return once its job has written something; with what came so far."""
+    sent = kernel.send(cell)
+    come = []
+    for message in kernel.messages(sent):
+        come.append(message)
+        if message["msg_type"] == "stream":
+            return sent, come
+    raise AssertionError([m["content"] for m in come])

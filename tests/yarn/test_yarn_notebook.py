@@ -1,0 +1,178 @@
+"""The same cells in a real kernel, as jobs on a real YARN cluster."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import urllib.request
+from pathlib import Path
+
+import pytest
+from submarine_engine.clusters.yarn import YarnCluster
+from submarine_engine.clusters.yarn.hadoop import load_hadoop
+from submarine_engine.job import JobState
+from submarine_engine.records import list_jobs
+
+from tests.jobs import end_processes_of
+from tests.kernels import TRAIN, Driven, start
+
+pytestmark = pytest.mark.xdist_group("yarn")
+
+PATIENCE = 200
+"""Seconds: a busy machine starts an application slowly."""
+
+
+class OnYarn(Driven):
+    """A kernel whose jobs go to YARN."""
+
+    def run(self, code, metadata=None, patience=PATIENCE):
+        return super().run(code, metadata, patience)
+
+    def job(self, name):
+        [job] = [job for job in list_jobs(Path(self.home)) if job.name == name]
+        return job
+
+
+@pytest.fixture(scope="module")
+def kernel(yarn, tmp_path_factory):
+    """One kernel for all tests of this file, so that one warm master serves them."""
+    home = tmp_path_factory.mktemp("yarn-notebook")
+    driven = OnYarn(str(home), env={**yarn.environment, "SUBMARINE_GRACE": "5"})
+    driven.run(f"%submarine use yarn\n{TRAIN}")
+    yield driven
+    driven.stop()
+    shutil.rmtree(home, ignore_errors=True)
+    end_processes_of(home, patience=3)  # the keeper goes, skein's driver waits for another
+
+
+@pytest.fixture
+def held(kernel, tmp_path):
+    """Start a cell whose job goes on until a file is there; return it and the file."""
+    gate = tmp_path / "go"
+
+    def hold(name, gpus=1):
+        cell = (
+            f"%%submarine --gpus {gpus} --name {name}\nimport os, time\nprint('before', flush=True)"
+            f"\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)\nprint('after')\n7"
+        )
+        return *start(kernel, cell), gate
+
+    return hold
+
+
+def last_card(ran):
+    cards = ran.of_type("display_data", "update_display_data")
+    return next(card["data"] for card in reversed(cards) if "text/html" in card["data"])
+
+
+def links(data):
+    found = re.findall(r'<a [^>]*href="([^"]+)"[^>]*>([^<]+)</a>', data["text/html"])
+    return {label: url for url, label in found}
+
+
+def fetch(url):
+    with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310 - of our own cluster
+        return answer.read().decode()
+
+
+def test_the_value_the_log_and_the_ledger_are_in_the_cell(kernel):
+    ran = kernel.run("%%submarine --gpus 1 --name first\ntrain(2)")
+    assert ran.stream("stdout") == "epoch 0\nepoch 1\n"
+    assert ran.value == "{'epochs': 2}"
+    card = last_card(ran)["text/plain"]
+    assert "first: succeeded" in card
+    assert "on yarn" in card
+    assert re.search(r"1 GPU: \S+, queued .*, held .*, busy .*, released .* after return", card)
+
+
+def test_the_next_cell_goes_through_the_same_warm_master(kernel):
+    cell = "%%submarine --gpus 1 --name {}\nhistory = train(1)"
+    cards = [last_card(kernel.run(cell.format(name))) for name in ("one", "two")]
+    applications = {re.search(r"application_\w+", card["text/plain"])[0] for card in cards}
+    assert len(applications) == 1
+    assert kernel.value("history") == "{'epochs': 1}"
+
+
+def test_an_error_is_raised_at_the_line_of_the_cell(kernel):
+    ran = kernel.run("%%submarine --gpus 1\n\ndef fails():\n    return 1 / 0\n\nfails()")
+    assert ran.reply["ename"] == "ZeroDivisionError"
+    assert re.search(r"In\[\d+\], line 4, in fails\(\)", ran.error)
+    assert re.search(r"In\[\d+\], line 6", ran.error)
+    assert "submarine_" not in ran.error
+
+
+def test_while_it_runs_the_log_is_the_containers_page(kernel, held):
+    sent, come, gate = held("linked")
+    # The kernel is busy with the cell: another process of the user asks the same.
+    conf = load_hadoop(kernel.environment)
+    pages = YarnCluster(Path(kernel.home), conf).links(kernel.job("linked").id)
+    [application] = [name for name in pages if name.startswith("application_")]
+    assert "/node/containerlogs/container_" in pages["log"]
+    assert "stdout" in fetch(pages["log"])
+    assert application in fetch(pages[application])
+    assert "cluster" in fetch(pages["ResourceManager"])
+    assert fetch(pages["tracking"])
+    gate.touch()
+    ran = kernel.collect(sent, PATIENCE)
+    ran.messages[:0] = come
+    assert ran.stream("stdout") == "before\nafter\n"
+    after = links(last_card(ran))
+    assert after["YARN LOG"] == after[application] == pages[application]
+    assert "tracking" not in after
+
+
+def test_a_job_that_waits_says_why_and_the_gpus_who_holds_them(kernel, tmp_path):
+    gate = tmp_path / "go"
+    kernel.run(
+        "from submarine_magics import submit\n"
+        "def hold(gate):\n"
+        "    import os, time\n"
+        "    while not os.path.exists(gate):\n"
+        "        time.sleep(0.02)\n"
+        f"jobs = [submit(hold, {str(gate)!r}, gpus=4) for _ in range(2)]\n"
+        "import time\n"
+        "def reason():\n"
+        "    return sorted(job.status().waiting_reason for job in jobs)[1]"
+    )
+    kernel.run("while 'in use' not in reason() or jobs[0].running() == jobs[1].running():\n"
+               "    time.sleep(0.1)")  # fmt: skip
+    assert "queue default: 4/4 GPUs in use" in kernel.value("reason()")
+    gpus = kernel.run("%submarine gpus").value
+    holder = kernel.value("next(job for job in jobs if job.running()).id").strip("'")
+    assert gpus.count(holder) == 4
+    assert re.search(r"queue +default +0 +4", gpus)
+    assert re.search(r"node +\S+ +0 +4", gpus)
+    gate.touch()
+    assert kernel.value("[job.result() for job in jobs]") == "[None, None]"
+
+
+def test_lines_of_several_tasks_say_whose_they_are(kernel):
+    ran = kernel.run("%%submarine --gpus 1 --num_workers 2 --name team\nprint('here')")
+    lines = ran.stream("stdout").splitlines()
+    assert sorted(lines) == ["worker-0 │ here", "worker-1 │ here"]
+    assert "worker-1 on " in last_card(ran)["text/plain"]
+
+
+def test_an_interrupt_cancels_and_the_gpus_are_free(kernel, held):
+    sent, _, _ = held("stopped")
+    kernel.manager.interrupt_kernel()
+    ran = kernel.collect(sent, PATIENCE)
+    assert ran.reply["ename"] == "JobCancelledError"
+    assert kernel.job("stopped").state is JobState.CANCELLED
+    assert kernel.run("%submarine gpus").value.count(" free") == 4
+    assert kernel.value("1 + 1") == "2"
+
+
+def test_a_job_outlives_the_restart_of_its_kernel(kernel, held):
+    _, _, gate = held("patient")
+    kernel.client.stop_channels()
+    kernel.manager.restart_kernel(now=True)
+    kernel.connect()
+    assert not kernel.job("patient").state.final
+    sent, come = start(kernel, "%submarine job attach patient")
+    gate.touch()
+    ran = kernel.collect(sent, PATIENCE)
+    ran.messages[:0] = come
+    assert ran.stream("stdout") == "before\nafter\n"
+    assert ran.value == "7"
+    assert "patient: succeeded" in last_card(ran)["text/plain"]
