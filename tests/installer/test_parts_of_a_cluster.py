@@ -15,7 +15,7 @@ from submarine_engine.installer.gpus import Card, choose_gpus, declared_gpus, to
 from submarine_engine.installer.java import Java
 from submarine_engine.installer.layout import Layout
 from submarine_engine.installer.plan import MOST_NODES, Plan, Wanted, read_plan
-from submarine_engine.installer.ports import BLOCK, FIRST, LAST, hold_block, used_ports
+from submarine_engine.installer.ports import BLOCK, FIRST, LAST, hold_block, listening_ports
 
 HOME = Path("/somewhere/home")
 
@@ -43,7 +43,7 @@ def test_a_cluster_keeps_its_ports_unless_somebody_took_one(tmp_path):
     with hold_block(tmp_path, known) as again:
         assert again == known
     with socket.create_server(("127.0.0.1", known + 5)):
-        assert known + 5 in used_ports()
+        assert known + 5 in listening_ports()
         with hold_block(tmp_path, known) as other:
             assert other == first
 

@@ -124,6 +124,15 @@ def test_what_ended_is_told_and_up_mends_it(home, three):
     assert "a job could run" in shown
 
 
+def test_all_daemons_come_back_on_their_ports(home):
+    bare = HadoopCluster(home, "bare")
+    before = bare.plan
+    for daemon in bare.daemons():
+        bare.daemon(daemon.name).kill()
+    assert bare.up() == before
+    assert bare.problems() == []
+
+
 def test_a_shell_finds_it(home):
     script = f"""
         eval "$({sys.executable} -m submarine_engine.cli cluster env --name three)"

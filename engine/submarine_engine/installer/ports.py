@@ -21,6 +21,7 @@ from submarine_engine.errors import ClusterError
 BLOCK = 128
 FIRST, LAST = 20_480, 32_768
 
+_LISTENING = "0A"
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
@@ -49,7 +50,7 @@ def hold_block(folder: Path, known: int | None = None) -> Iterator[int]:
                 name.bind(f"\0submarine-ports-{first}")
             except OSError:
                 continue
-            if used_ports().isdisjoint(range(first, first + BLOCK)):
+            if listening_ports().isdisjoint(range(first, first + BLOCK)):
                 yield first
                 return
     raise ClusterError(
@@ -58,13 +59,19 @@ def hold_block(folder: Path, known: int | None = None) -> Iterator[int]:
     )
 
 
-def used_ports() -> set[int]:
-    """Return the local ports of all TCP sockets that there are (``/proc/net/tcp``, see proc(5))."""
-    found = set()
+def listening_ports() -> set[int]:
+    """Return the ports that somebody listens on (``/proc/net/tcp``, see proc(5)).
+
+    What is left of closed connections keeps no daemon from its port.
+    """
+    found: set[int] = set()
     for table in _TABLES:
         try:
             lines = Path(table).read_text().splitlines()[1:]
         except FileNotFoundError:  # a kernel without IPv6
             continue
-        found |= {int(line.split()[1].rpartition(":")[2], 16) for line in lines}
+        for line in lines:
+            _, local, _, state = line.split()[:4]
+            if state == _LISTENING:
+                found.add(int(local.rpartition(":")[2], 16))
     return found
