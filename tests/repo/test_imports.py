@@ -18,7 +18,7 @@ PACKAGES = {
 }
 FRONT_ENDS = {"submarine_magics", "submarine_kernel"}
 # Of others' packages, the engine may use these, each where the user has it.
-ENGINE_EXTRAS = {"tomli", "pynvml"}
+ENGINE_EXTRAS = {"tomli", "pynvml", "skein", "requests", "requests_gssapi", "fsspec", "pyarrow"}
 FRONT_END_EXTRAS = {"IPython", "anywidget", "ipykernel", "ipywidgets", "traitlets"}
 
 
