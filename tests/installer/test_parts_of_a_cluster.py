@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from submarine_engine.errors import CommandError
-from submarine_engine.installer import sites
+from submarine_engine.errors import ClusterError, CommandError
+from submarine_engine.installer import HadoopCluster, sites
 from submarine_engine.installer.gpus import Card, choose_gpus, declared_gpus, to_xml
 from submarine_engine.installer.java import Java
 from submarine_engine.installer.layout import Layout
@@ -121,12 +121,23 @@ def test_a_plan_is_kept(tmp_path):
     assert plan.wanted == Wanted(2, 3, hdfs=False)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1}', '{"version": 99}', "\0"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1}', "\0"])
 def test_a_plan_that_is_not_whole_is_none(tmp_path, text):
     layout = Layout(tmp_path)
     layout.root.mkdir(parents=True)
     layout.plan.write_text(text)
     assert read_plan(layout) is None
+
+
+def test_a_cluster_of_another_release_is_not_thrown_away(tmp_path):
+    cluster = HadoopCluster(tmp_path)
+    cluster.layout.root.mkdir(parents=True)
+    cluster.layout.plan.write_text('{"version": 99, "nodes": 1}')
+    with pytest.raises(ClusterError, match="another release") as caught:
+        cluster.up()
+    assert "down" in caught.value.fix
+    assert cluster.layout.plan.exists()
+    assert cluster.down()
 
 
 @pytest.mark.parametrize(

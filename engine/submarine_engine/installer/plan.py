@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from submarine_engine.errors import CommandError
+from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.installer.gpus import Card, choose_gpus, find_gpus
 from submarine_engine.installer.java import Java
 from submarine_engine.installer.layout import Layout
@@ -155,13 +155,26 @@ def read_plan(layout: Layout) -> Plan | None:
     """Return the plan of a cluster; None where there is none that can be used.
 
     The file is written before a daemon starts: where it is not whole, nothing worth keeping is.
+
+    Raises
+    ------
+    ClusterError
+        Another release has made the cluster.
     """
     try:
         plain = json.loads(layout.plan.read_text())
-        if plain.pop("version") != PLAN_VERSION:
-            return None
+        version = plain.pop("version")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    if version != PLAN_VERSION:
+        raise ClusterError(
+            f"another release of Submarine has made the cluster {layout.name!r}",
+            where=str(layout.root),
+            fix="end it (`submarine cluster down`), then make it anew",
+        )
+    try:
         java = Java(Path(plain["java"]["home"]), plain["java"]["version"])
         cards = tuple(Card(**card) for card in plain["cards"])
         return Plan(**{**plain, "java": java, "cards": cards, "jars": Path(plain["jars"])})
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
