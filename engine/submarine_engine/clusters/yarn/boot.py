@@ -90,13 +90,14 @@ def _granted(count: int) -> list[str] | None:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(url, timeout=_PATIENCE) as answer:
             told = json.load(answer)
-    except (OSError, ValueError) as error:
+        devices = (told.get("gpuDeviceInformation") or {}).get("gpus") or []
+        names = {gpu["minorNumber"]: gpu.get("uuid") or str(gpu["minorNumber"]) for gpu in devices}
+        me = os.environ["CONTAINER_ID"]
+        assigned = told.get("assignedGpuDevices") or []
+        mine = [device["minorNumber"] for device in assigned if device["containerId"] == me]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         sys.stderr.write(f"submarine: the node does not say which GPUs are ours: {error}\n")
         return None
-    devices = (told.get("gpuDeviceInformation") or {}).get("gpus") or []
-    names = {gpu["minorNumber"]: gpu.get("uuid") or str(gpu["minorNumber"]) for gpu in devices}
-    assigned = told.get("assignedGpuDevices") or []
-    mine = [d["minorNumber"] for d in assigned if d["containerId"] == os.environ["CONTAINER_ID"]]
     if mine:
         return [names.get(minor, str(minor)) for minor in sorted(mine)]
     return _lease(count, [names[minor] for minor in sorted(names)])
@@ -108,7 +109,8 @@ def _lease(count: int, devices: list[str]) -> list[str] | None:
     YARN's default container executor is such. Containers agree among themselves: the lock of a
     file is the lease of a GPU, and falls free with the last process that has inherited it.
     """
-    folder = f"/tmp/submarine-gpus-{os.getuid()}"  # noqa: S108 - the owner is checked below
+    # Where the node's own administrator or the job's own user wants it; else where all may write.
+    folder = os.environ.get("SUBMARINE_GPU_LEASES") or f"/tmp/submarine-gpus-{os.getuid()}"  # noqa: S108 - its owner is checked
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - mode
     if os.lstat(folder).st_uid != os.getuid():  # not what a link leads to
         return None

@@ -1,0 +1,192 @@
+"""What runs first in a container, run here as a container would."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from submarine_engine.bundle import Cell, build
+from submarine_engine.clusters.yarn import payload
+from submarine_engine.history import JobPaths
+
+from tests.jobs import until
+
+DEVICES = {
+    "gpuDeviceInformation": {
+        "gpus": [{"minorNumber": n, "uuid": f"GPU-test-{n}"} for n in range(3)]
+    },
+    "totalGpuDevices": [],
+    "assignedGpuDevices": [],
+}
+
+
+class NodeDouble(BaseHTTPRequestHandler):
+    """A double of a NodeManager's page of GPUs."""
+
+    def do_GET(self):
+        assert self.path == "/ws/v1/node/resources/yarn.io%2Fgpu"
+        data = json.dumps(self.server.told).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def node():
+    server = HTTPServer(("127.0.0.1", 0), NodeDouble)
+    server.told = json.loads(json.dumps(DEVICES))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class Box:
+    """A folder as YARN gives it to a container, and what it starts there."""
+
+    def __init__(self, root, node, name):
+        self.work = root / name / "work"
+        self.logs = root / name / "logs"
+        self.name = name
+        self.node = node
+        for folder in (self.work, self.logs):
+            folder.mkdir(parents=True)
+        self.paths = JobPaths(root / name, "20260101-000000-aaaaa")
+
+    def start(self, script, gpus=0, environment=None, extra=None):
+        build(Cell(number=1, source=script, raw=script), [], {}).write(self.paths.bundle)
+        plan = {
+            "version": 1, "job_id": self.paths.job_id, "task": "worker-0", "bundle": "",
+            "entry": "script.py", "command": None, "args": [], "workdir": None, "outputs": [],
+            "env": {}, "results": ".", "gpus": gpus, "environment": environment or {},
+        }  # fmt: skip
+        outer = {
+            "PATH": os.environ["PATH"], "HOME": "/nowhere", "CONTAINER_ID": self.name,
+            "LOG_DIRS": f"{self.logs},/elsewhere", "NM_HOST": "127.0.0.1",
+            "NM_HTTP_PORT": str(self.node.server_port),
+            **payload.chunks(payload.pack(self.paths, plan)), **(extra or {}),
+        }  # fmt: skip
+        command = [sys.executable, "-c", payload.boot_text()]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command, cwd=self.work, env=outer, stdout=pipe, stderr=pipe, start_new_session=True
+        )
+
+    def run(self, script, **options):
+        process = self.start(script, **options)
+        out, error = process.communicate(timeout=60)
+        return process.returncode, out.decode(), error.decode()
+
+    def told(self, name):
+        return json.loads((self.logs / name).read_text())
+
+
+@pytest.fixture
+def box(tmp_path, node):
+    return lambda name="container_1": Box(tmp_path, node, name)
+
+
+def test_the_script_runs_and_leaves_its_files_flat_in_the_log_folder(box):
+    one = box()
+    assert one.run("print('hi')\n[1, 2]") == (0, "hi\n", "")
+    assert {"started.json", "outcome.json", "return.pkl"} <= {p.name for p in one.logs.iterdir()}
+    assert one.told("outcome.json")["result"]["file"] == "return.pkl"
+
+
+def test_the_environment_of_the_job_is_in_no_file_that_is_shown(box):
+    one = box()
+    code, out, _ = one.run("import os\nprint(os.environ['TOKEN'])", environment={"TOKEN": "s3cret"})
+    assert (code, out) == (0, "s3cret\n")
+    assert not any(b"s3cret" in path.read_bytes() for path in one.logs.glob("*.json"))
+
+
+def test_the_payload_is_not_in_the_jobs_environment(box):
+    code, out, _ = box().run("import os\nprint([k for k in os.environ if 'PAYLOAD' in k])")
+    assert (code, out) == (0, "[]\n")
+
+
+def test_home_is_a_folder_that_can_be_written(box):
+    code, out, _ = box().run(
+        "from pathlib import Path\nPath.home().joinpath('x').touch()\nprint(1)"
+    )
+    assert (code, out) == (0, "1\n")
+
+
+def test_without_gpus_none_can_be_seen(box):
+    _, out, _ = box().run("import os\nprint(repr(os.environ['CUDA_VISIBLE_DEVICES']))")
+    assert out == "''\n"
+
+
+def test_gpus_that_the_node_assigned_are_those_seen(box, node):
+    node.told["assignedGpuDevices"] = [
+        {"minorNumber": 2, "containerId": "container_1"},
+        {"minorNumber": 0, "containerId": "container_2"},
+    ]
+    one = box()
+    _, out, _ = one.run("import os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])", gpus=1)
+    assert out == "GPU-test-2\n"
+    assert one.told("started.json")["gpus"] == ["GPU-test-2"]
+
+
+HOLD = "import os, time\nprint(1, flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)"
+
+
+def test_containers_of_a_node_that_assigns_none_agree_among_themselves(box, monkeypatch, tmp_path):
+    own = {"SUBMARINE_GPU_LEASES": str(tmp_path / "leases")}
+    first, second, third = box("c_1"), box("c_2"), box("c_3")
+    running = first.start(HOLD, gpus=2, extra=own)
+    until((first.logs / "started.json").exists)
+    assert second.run("1", gpus=1, extra=own)[0] == 0
+    ours, theirs = (one.told("started.json")["gpus"] for one in (first, second))
+    assert len(ours) == 2
+    assert len(theirs) == 1
+    assert not set(ours) & set(theirs)
+    (first.work / "go").touch()
+    assert running.wait(timeout=60) == 0
+    running.communicate()
+    assert third.run("1", gpus=3, extra=own)[0] == 0
+    assert len(third.told("started.json")["gpus"]) == 3
+
+
+def test_a_lease_lives_as_long_as_the_job_and_no_longer(box, tmp_path):
+    leases = tmp_path / "leases"
+    one = box()
+    running = one.start(HOLD, gpus=1, extra={"SUBMARINE_GPU_LEASES": str(leases)})
+    until((one.logs / "started.json").exists)
+    (lease,) = one.told("started.json")["gpus"]
+    with (leases / lease).open() as file:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        running.kill()
+        running.communicate()
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_silent_node_is_said_and_does_not_stop_the_job(box, node):
+    node.told = "nonsense"
+    one = box()
+    code, _, error = one.run("1", gpus=1)
+    assert code == 0
+    assert "does not say which GPUs are ours" in error
+
+
+def test_the_same_bundle_gives_the_same_bytes(tmp_path):
+    paths = JobPaths(tmp_path, "20260101-000000-aaaaa")
+    build(Cell(number=1, source="x = 1", raw="x = 1"), [], {}).write(paths.bundle)
+    assert payload.pack(paths, {"a": 1}) == payload.pack(paths, {"a": 1})
+    assert payload.pack(paths, {"a": 1}) != payload.pack(paths, {"a": 2})
+
+
+def test_chunks_fit_one_variable_each():
+    pieces = payload.chunks(os.urandom(payload.INLINE_MOST))
+    assert all(len(name) + len(piece) < 128 * 1024 - 1 for name, piece in pieces.items())
