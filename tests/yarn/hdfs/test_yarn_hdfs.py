@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 import threading
 import urllib.request
 from contextlib import suppress
@@ -236,26 +235,3 @@ def test_proxies_of_the_environment_are_not_asked(conf, monkeypatch):
 def test_other_paths_are_refused(files, path):
     with pytest.raises(ClusterError, match="no path of this file system"):
         files.get(path)
-
-
-def test_jobs_read_their_data_by_fsspec(files, conf):
-    """As ``--input_path`` and ``--checkpoint_path`` name it, with the job's variables."""
-    files.put(b"data", f"{files.home}/data/part-0")
-    variables = {
-        **files.container_environment(),
-        "SUBMARINE_INPUT_PATH": files.web_uri(f"{files.home}/data"),
-        "SUBMARINE_CHECKPOINT_PATH": files.web_uri(f"{files.home}/checkpoints/a"),
-    }
-    script = """
-import os, fsspec
-folder = os.environ["SUBMARINE_INPUT_PATH"]
-with fsspec.open(folder + "/part-0") as file:
-    data = file.read()
-fs, path = fsspec.url_to_fs(os.environ["SUBMARINE_CHECKPOINT_PATH"])
-fs.makedirs(path, exist_ok=True)
-with fs.open(path + "/step-1", "wb") as file:
-    file.write(data + b" trained")
-"""
-    environment = {name: os.environ[name] for name in ("PATH",)} | variables
-    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
-    assert files.get(f"{files.home}/checkpoints/a/step-1") == b"data trained"

@@ -85,16 +85,17 @@ class Hdfs:
         return f"webhdfs://{self._nodes[0]}{self._plain(path)}"
 
     def container_environment(self) -> dict[str, str]:
-        """Return what lets fsspec in a job read ``webhdfs://…`` as this user.
+        """Return what lets fsspec in a job read HDFS as this user: ``hdfs://…``, ``webhdfs://…``.
 
-        ``FSSPEC_<PROTOCOL>`` is fsspec's own configuration by environment.
+        ``FSSPEC_<PROTOCOL>`` is fsspec's own configuration by environment; see `jobhdfs`.
         """
-        identity = self._identity()
         names = {"delegation": "token", "user.name": "user"}
-        told: dict[str, object] = {names[key]: value for key, value in identity.items()}
-        if self._nodes[0].secure:
+        told: dict[str, object] = {names[key]: value for key, value in self._identity().items()}
+        node = self._nodes[0]
+        if node.secure:
             told["use_https"] = True
-        return {"FSSPEC_WEBHDFS": json.dumps(told)}
+        here = {"host": node.host, "port": node.port, "default": self.url.partition("://")[2]}
+        return {"FSSPEC_WEBHDFS": json.dumps(told), "FSSPEC_HDFS": json.dumps({**told, **here})}
 
     def entry(self, path: str) -> Entry | None:
         """Return what lies at `path`; None where there is nothing."""

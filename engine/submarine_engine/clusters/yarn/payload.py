@@ -26,6 +26,13 @@ INLINE_MOST = 1024 * 1024
 
 _CHUNK_SIZE = 96 * 1024  # one variable may have 128 KiB (MAX_ARG_STRLEN), name and all
 _RUNTIME = Path(submarine_runtime.__file__).parent
+# Beside the runtime, and found by fsspec there as what is installed; see `jobhdfs`.
+_INFO = "submarine_hdfs-1.dist-info"
+_PLUGIN = {
+    "submarine_hdfs.py": Path(__file__).with_name("jobhdfs.py").read_bytes(),
+    f"{_INFO}/METADATA": b"Metadata-Version: 2.1\nName: submarine-hdfs\nVersion: 1\n",
+    f"{_INFO}/entry_points.txt": b"[fsspec.specs]\nhdfs = submarine_hdfs:Hdfs\n",
+}
 
 
 def pack(paths: JobPaths, plan: Mapping[str, Any]) -> bytes:
@@ -40,6 +47,8 @@ def pack(paths: JobPaths, plan: Mapping[str, Any]) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path in sorted(_RUNTIME.glob("*.py")):
             _add(archive, f"submarine_runtime/{path.name}", path.read_bytes())
+        for name, data in _PLUGIN.items():
+            _add(archive, name, data)
         for path in sorted(paths.bundle.rglob("*")):
             if path.is_file():
                 name = f"bundle/{path.relative_to(paths.bundle).as_posix()}"

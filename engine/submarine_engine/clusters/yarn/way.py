@@ -126,7 +126,10 @@ class Way(ABC):
                 entry=self._launch["entry"], workdir="",
             ),
             "workdir": None, "results": ".", "env": {}, "gpus": role.resources.gpus or 0,
-            "environment": job_variables(self._paths.job_id, self._spec, role, task),
+            "environment": {
+                **self._data_access(),
+                **job_variables(self._paths.job_id, self._spec, role, task),
+            },
         }  # fmt: skip
         archive = payload.pack(self._paths, plan)
         logs = self._services.logs.variables(self._paths.job_id)
@@ -143,6 +146,13 @@ class Way(ABC):
                 fix="capture less, or let WebHDFS be reached (submarine doctor --cluster yarn)",
             )
         return {**payload.chunks(archive), **logs}
+
+    def _data_access(self) -> dict[str, str]:
+        """Return what lets the job's own code read HDFS; nothing where that does not answer."""
+        with suppress(ClusterError):
+            hdfs = self._services.hdfs
+            return hdfs.container_environment() if hdfs is not None else {}
+        return {}
 
 
 def raise_unless_silent(app_id: str, error: Exception) -> None:
