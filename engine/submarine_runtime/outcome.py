@@ -21,6 +21,7 @@ MISSING = object()
 
 _RESERVE = 64 * 1024
 _LONGEST_TEXT = 20_000
+_LONGEST_NAME = 100
 
 
 class Ending:
@@ -96,8 +97,11 @@ class Outcome:
 
     def _tell(self, ending: Ending) -> dict[str, Any]:
         outputs: dict[str, dict[str, Any]] = {}
-        for name, value in ending.outputs.items():
-            outputs[name] = self._store(value, f"var-{name}", f"`{name}`")
+        for number, (name, value) in enumerate(ending.outputs.items()):
+            # Not every file system and not every Java can name a file `été`.
+            plain = name.isascii() and len(name) <= _LONGEST_NAME
+            stem = f"var-{name if plain else number}"
+            outputs[name] = self._store(value, stem, f"`{name}`")
         same = [name for name, value in ending.outputs.items() if value is ending.value]
         if names := ending.names or same[:1]:  # written once, read as both
             result = {**_entry(ending.value), "format": "outputs", "names": list(names)}

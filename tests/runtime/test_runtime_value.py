@@ -47,6 +47,14 @@ def test_a_value_that_is_an_output_is_written_once(task):
     assert [path.name for path in (task.folder / "results").iterdir()] == ["var-history.pkl"]
 
 
+def test_a_variable_that_cannot_name_a_file_everywhere_comes_back_too(task):
+    long = "long" * 70
+    task.run(f"été = 1\n{long} = 2\nplain = 3", outputs=["été", long])
+    files = {path.name for path in (task.folder / "results").iterdir()}
+    assert files == {"var-0.pkl", "var-1.pkl", "var-plain.pkl"}
+    assert task.outcome["outputs"]["été"]["file"] == "var-0.pkl"
+
+
 @pytest.mark.parametrize(
     ("script", "names"),
     [
