@@ -87,9 +87,9 @@ def processes_of(home):
     return {pid: command for pid, command in _living() if str(home) in _traces(pid)}
 
 
-def end_processes_of(home):
+def end_processes_of(home, patience=15):
     """Wait for the processes of a home to end; kill and return those that do not."""
-    end = time.monotonic() + 15
+    end = time.monotonic() + patience
     while (left := processes_of(home)) and time.monotonic() < end:
         time.sleep(0.02)
     for pid in left:

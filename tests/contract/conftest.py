@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,9 @@ from submarine_engine.history import JobPaths
 from submarine_engine.job import JobState
 
 from tests.jobs import bundle_of, end_processes_of, follow, spec_of, until
+
+PATIENCE = 120.0
+"""Seconds: no test waits for them unless something is broken."""
 
 HOLD = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.02)\n"
 """A script that waits for a file."""
@@ -47,12 +51,13 @@ class Place:
         else:
             *cells, main = [Cell(number=n, source=text) for n, text in enumerate(script, 1)]
             bundle = build(main, cells, {})
-        job_id = self.seam.submit(spec_of(**options), bundle, workdir=workdir or self.folder)
+        spec = spec_of(notebook=str(self.folder / "contract.ipynb"), **options)
+        job_id = self.seam.submit(spec, bundle, workdir=workdir or self.folder)
         self.jobs.append(Job(self.seam, job_id))
         return self.jobs[-1]
 
     def follow(self, job, **options):
-        return follow(self.seam, job.id, **options)
+        return follow(self.seam, job.id, patience=PATIENCE, **options)
 
     def run(self, script, **options):
         return self.follow(self.submit(script, **options))
@@ -63,9 +68,9 @@ class Place:
         return self.submit(HOLD.format(str(gate)), gpus=gpus), gate
 
     def until_running(self, job, flag=None):
-        until(lambda: job.status().state is JobState.RUNNING)
+        until(lambda: job.status().state is JobState.RUNNING, PATIENCE)
         if flag is not None:
-            until(flag.exists)
+            until(flag.exists, PATIENCE)
 
     def paths(self, job):
         return JobPaths(self.home, job.id)
@@ -74,9 +79,9 @@ class Place:
         return len(self.seam.gpus())
 
     def holders(self):
-        """Return how many GPUs are held, by job."""
+        """Return how many GPUs jobs of this test hold, by job."""
         held = [gpu.job_id for gpu in self.seam.gpus()]
-        return {job_id: held.count(job_id) for job_id in held if job_id}
+        return {job.id: held.count(job.id) for job in self.jobs if job.id in held}
 
     def in_another_process(self, program, *arguments):
         """Run Python code in a process of its own, and return what it prints."""
@@ -85,7 +90,7 @@ class Place:
             env=dict(os.environ),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -97,18 +102,31 @@ class Place:
                 job.kill()
         for job in self.jobs:
             if self.paths(job).root.exists():
-                job.wait(120)
+                job.wait(PATIENCE)
 
 
-@pytest.fixture(params=["local"])
+@pytest.fixture(scope="session")
+def home_on_yarn(tmp_path_factory):
+    """Give a home for all jobs on YARN, so that its keeper and its warm master serve many tests."""
+    home = tmp_path_factory.mktemp("yarn-home")
+    yield home
+    shutil.rmtree(home, ignore_errors=True)
+    end_processes_of(home, patience=3)  # the keeper goes, skein's driver waits for another
+
+
+@pytest.fixture(params=["local", pytest.param("yarn", marks=pytest.mark.xdist_group("yarn"))])
 def cluster(request, tmp_path, monkeypatch):
     """Give a cluster with four GPUs; afterwards no job of the test is left on it."""
     folder = tmp_path / "notebooks"
     folder.mkdir()
     home = tmp_path / "home"
+    if request.param == "yarn":
+        request.getfixturevalue("on_yarn")
+        home = request.getfixturevalue("home_on_yarn")
+        monkeypatch.setenv("SUBMARINE_HOME", str(home))
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "4")
     place = Place(request.param, home, folder)
     yield place
     place.clean_up()
-    left = end_processes_of(home)
+    left = end_processes_of(home) if request.param == "local" else {}
     assert not left, f"left running: {left}"

@@ -82,3 +82,9 @@ def test_a_checkpoint_folder_that_cannot_be_made(local, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SubmissionError, match="cannot be made"):
         local.submit("1", checkpoint_path="file/below")
+
+
+def test_a_working_directory_that_is_not_there(local, tmp_path):
+    with pytest.raises(SubmissionError, match="there is no folder"):
+        local.submit("1", workdir=tmp_path / "gone")
+    assert not list(local.home.glob("**/*.json"))
