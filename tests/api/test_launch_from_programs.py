@@ -251,19 +251,20 @@ def test_a_job_that_waits_says_what_for(program, monkeypatch):
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "1")
     body = """
         import os, time
+        gate = os.path.join(os.path.dirname(__file__), "go")
         def hold(path):
             import pathlib, time
             while not pathlib.Path(path).exists():
                 time.sleep(0.01)
-        held = submit(hold, os.path.abspath("go"), gpus=1, name="holder")
+        held = submit(hold, gate, gpus=1, name="holder")
         class Stderr:
             def __getattr__(self, name): return getattr(sys.__stderr__, name)
             def write(self, text):
                 sys.__stderr__.write(text)
                 if "waiting: 1 of 1 GPUs in use by 'holder'" in text:
-                    open("go", "w").close()
+                    open(gate, "w").close()
         sys.stderr = Stderr()
-        launch(hold, os.path.abspath("go"), gpus=1)
+        launch(hold, gate, gpus=1)
     """
     ran = run(program(body))
     assert re.fullmatch(r"submarine: job \S+: waiting: 1 of 1 GPUs in use by .*\n", ran.stderr)
