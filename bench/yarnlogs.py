@@ -60,7 +60,7 @@ def on_yarn(folder: Path) -> Iterator[None]:
             own = HadoopCluster(folder, "bench")
             own.up(Wanted(gpus=4))
             os.environ.update(own.environment())
-        os.environ.update(SUBMARINE_CLUSTER="yarn", SUBMARINE_YARN_IDLE="60")
+        os.environ["SUBMARINE_YARN_IDLE"] = "60"
         with own_home(folder / "home"):
             yield
     finally:
@@ -72,7 +72,7 @@ def on_yarn(folder: Path) -> Iterator[None]:
 
 def submit(source: str) -> Job:
     """Submit the source as a cell of a notebook would be, on its warm application."""
-    cluster = open_cluster()
+    cluster = open_cluster("yarn")
     bundle = build(Cell(number=1, source=source), [], {})
     spec = JobSpec(name="bench", roles=(Role(),), notebook="bench.ipynb", mode="warm")
     return Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
@@ -81,11 +81,13 @@ def submit(source: str) -> Job:
 def container_of(job: Job) -> tuple[str, str]:
     """Return the id of the job's container and its node's web address, once it is placed."""
     paths = JobPaths(Path(os.environ["SUBMARINE_HOME"]), job.id)
-    while True:
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
         noted = read_json(paths.root / "yarn.json") or {}
         for container, node, _ in noted.get("containers", {}).values():
             return container, node
         time.sleep(0.01)
+    raise RuntimeError(f"job {job.id} has no container: {job.status().reason}")
 
 
 def page(container: str, node: str) -> bytes:
@@ -110,7 +112,8 @@ def lateness(read: object, pause: float) -> float:
     job = submit(TICK)
     container, node = container_of(job)
     seen: list[float] = []
-    while len(seen) < LINES_A_SECOND * SECONDS:
+    until = time.monotonic() + 120
+    while len(seen) < LINES_A_SECOND * SECONDS and time.monotonic() < until:
         content = page(container, node) if read is page else command(container)
         now = time.monotonic()
         written = [float(line) for line in content.splitlines() if line[:1].isdigit()]

@@ -17,7 +17,7 @@ from submarine_engine.clusters.yarn.logpage import LogsGoneError, LogTruncatedEr
 from submarine_engine.history import TaskPaths, write_json
 
 STREAMS = ("stdout", "stderr")
-LIMIT = 4 << 20
+LIMIT = 32 << 20
 _PIECE = 1 << 20
 _BETWEEN = 0.05
 
