@@ -87,20 +87,27 @@ def test_everything_is_bound_to_loopback():
     ],
 )
 def test_gpus_are_real_where_there_are_enough(asked, nodes, there, each, real):
-    chosen = choose_gpus(asked, nodes, real_gpus(there))
+    chosen = choose_gpus(asked, nodes, real_gpus(there), 1)
     assert (chosen.each, chosen.real) == (each, real)
-    assert len(chosen.cards) == (there if real else each)
+    assert len(chosen.cards) == (there if real else each * nodes)
 
 
 def test_nodes_share_the_machines_gpus_out(monkeypatch):
     monkeypatch.setattr("submarine_engine.installer.plan.find_gpus", lambda: tuple(real_gpus(5)))
-    plan, name = make_plan(nodes=2), "yarn.nodemanager.resource-plugins.gpu.allowed-gpu-devices"
-    allowed = [sites.node_site(plan, Layout(HOME), number)[name] for number in range(2)]
-    assert allowed == ["0:3,1:4", "2:5,3:6"]
+    plan = make_plan(nodes=2)
+    assert [[card.minor for card in plan.cards_of(number)] for number in range(2)] == [
+        [3, 4],
+        [5, 6],
+    ]
+
+
+def test_no_two_nodes_or_clusters_declare_the_same_gpu():
+    told = [card.uuid for port in (1, 2) for card in choose_gpus(2, 3, (), port).cards]
+    assert len(set(told)) == 12
 
 
 def test_node_managers_read_what_the_program_says():
-    root = ET.fromstring(to_xml([*real_gpus(1), *declared_gpus(2)]))  # noqa: S314 - our own
+    root = ET.fromstring(to_xml([*real_gpus(1), *declared_gpus(2, 1)]))  # noqa: S314 - our own
     assert root.findtext("attached_gpus") == "3"
     assert [gpu.findtext("minor_number") for gpu in root.iter("gpu")] == ["3", "0", "1"]
     assert root.findtext("gpu/product_name") == "H<0>"

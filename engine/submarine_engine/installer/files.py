@@ -27,7 +27,6 @@ def write_files(plan: Plan, layout: Layout) -> None:
     write_aside(layout.plan, plan.to_json().encode())
     for folder in layout.folders():
         _make(folder)
-    _write(layout.gpus, to_xml(plan.cards))
     for name, properties in sites.shared_sites(plan, layout).items():
         _write(layout.conf / name, sites.to_xml(properties))
     _write(layout.conf / "log4j.properties", sites.LOG4J)
@@ -35,6 +34,8 @@ def write_files(plan: Plan, layout: Layout) -> None:
         folder = layout.node_conf(number)
         _make(folder)
         _make(layout.node_data(number))
+        _make(layout.gpu_program(number).parent)
+        _write(layout.node_gpus(number), to_xml(plan.cards_of(number)))
         _write(folder / "yarn-site.xml", sites.to_xml(sites.node_site(plan, layout, number)))
     for path, text in programs(plan, layout).items():
         _write(path, text)

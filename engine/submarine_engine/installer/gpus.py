@@ -37,8 +37,7 @@ class Card(NamedTuple):
 class Choice(NamedTuple):
     """The GPUs of a cluster.
 
-    `cards` are those of one node where they are declared, and all of the machine where they are
-    `real`; then node N has ``cards[N * each:(N + 1) * each]``.
+    Node N has ``cards[N * each:(N + 1) * each]``.
     """
 
     cards: tuple[Card, ...]
@@ -46,7 +45,7 @@ class Choice(NamedTuple):
     real: bool
 
 
-def choose_gpus(count: int | None, nodes: int, found: Sequence[Card]) -> Choice:
+def choose_gpus(count: int | None, nodes: int, found: Sequence[Card], port: int) -> Choice:
     """Give each node its GPUs: real ones where there are enough, declared ones otherwise.
 
     Parameters
@@ -55,17 +54,19 @@ def choose_gpus(count: int | None, nodes: int, found: Sequence[Card]) -> Choice:
         GPUs of each node; None shares out what is there, and declares four where nothing is.
     found
         The machine's own, see `find_gpus`.
+    port
+        The cluster's first: declared GPUs are told apart by it.
     """
     share = len(found) // nodes
     if share and (count is None or 0 < count <= share):
         return Choice(tuple(found), count or share, real=True)
     wanted = DEFAULT_COUNT if count is None else count
-    return Choice(declared_gpus(wanted), wanted, real=False)
+    return Choice(declared_gpus(wanted * nodes, port), wanted, real=False)
 
 
-def declared_gpus(count: int) -> tuple[Card, ...]:
-    """Return GPUs that are only said to be there."""
-    return tuple(Card("Declared GPU", f"GPU-{n:08x}", n, 16_384) for n in range(count))
+def declared_gpus(count: int, port: int) -> tuple[Card, ...]:
+    """Return GPUs that are only said to be there; no two clusters of a machine have the same."""
+    return tuple(Card("Declared GPU", f"GPU-{port:08x}-{n:04x}", n, 16_384) for n in range(count))
 
 
 def find_gpus() -> tuple[Card, ...]:

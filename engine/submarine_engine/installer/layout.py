@@ -53,9 +53,6 @@ class Layout:
         self.data = self.root / "data"
         self.tmp = self.root / "tmp"
         self.web = self.root / "web"
-        self.gpus = self.root / "gpus" / "gpus.xml"
-        # NodeManagers insist on the name; it is in no folder that users have on their PATH.
-        self.gpu_program = self.root / "gpus" / "nvidia-smi"
         self.namenode = self.data / "namenode"
         self.datanode = self.data / "datanode"
         self.formatted = self.data / "namenode-is-formatted"
@@ -69,6 +66,14 @@ class Layout:
         """Return the folder with the configuration that only one NodeManager reads."""
         return self.root / "nodes" / str(number)
 
+    def node_gpus(self, number: int) -> Path:
+        """Return the file that tells one NodeManager of its GPUs."""
+        return self.node_conf(number) / "gpus.xml"
+
+    def gpu_program(self, number: int) -> Path:
+        """Return the program by which it asks; NodeManagers insist on the name."""
+        return self.node_conf(number) / "bin" / "nvidia-smi"
+
     def node_data(self, number: int) -> Path:
         """Return the folder of one NodeManager's containers, logs and recovery."""
         return self.data / f"nodemanager-{number}"
@@ -78,6 +83,6 @@ class Layout:
         # The web pages of HDFS are not in its jar, and it looks for their folders.
         pages = (self.web / f"webapps/{name}/WEB-INF" for name in ("hdfs", "datanode"))
         return (
-            self.conf, self.bin, self.gpus.parent, self.logs, self.data, self.tmp, self.states,
+            self.conf, self.bin, self.logs, self.data, self.tmp, self.states,
             *pages,
         )  # fmt: skip

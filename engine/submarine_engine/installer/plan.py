@@ -88,7 +88,7 @@ class Plan:
     def make(cls, wanted: Wanted, *, port: int, java: Java, jars: Path) -> Plan:
         """Decide what was left open in `wanted`."""
         nodes = wanted.nodes or 1
-        chosen = choose_gpus(wanted.gpus, nodes, find_gpus())
+        chosen = choose_gpus(wanted.gpus, nodes, find_gpus(), port)
         return cls(
             nodes=nodes,
             gpus=chosen.each,
@@ -100,6 +100,10 @@ class Plan:
             jars=jars,
             user=getpass.getuser(),
         )
+
+    def cards_of(self, node: int) -> tuple[Card, ...]:
+        """Return the GPUs of one node."""
+        return self.cards[node * self.gpus : (node + 1) * self.gpus]
 
     @property
     def wanted(self) -> Wanted:

@@ -65,7 +65,9 @@ exec {java} -cp {conf}:{jars}/'*' "$@"
 def programs(plan: Plan, layout: Layout) -> dict[Path, str]:
     """Return the text of each program by path."""
     found = {layout.bin / name: _script(name, plan, layout) for name in COMMANDS}
-    found[layout.gpu_program] = f"#!/bin/sh\nexec cat {shlex.quote(str(layout.gpus))}\n"
+    for number in range(plan.nodes):
+        told = shlex.quote(str(layout.node_gpus(number)))
+        found[layout.gpu_program(number)] = f"#!/bin/sh\nexec cat {told}\n"
     return found
 
 

@@ -55,8 +55,10 @@ def node_site(plan: Plan, layout: Layout, number: int) -> dict[str, str]:
         "webapp.address": f"{HOST}:{plan.node_port(number, 1)}",
         "localizer.address": f"{HOST}:{plan.node_port(number, 2)}",
         "collector-service.address": f"{HOST}:{plan.node_port(number, 3)}",
-        "resource-plugins.gpu.allowed-gpu-devices": _allowed(plan, number),
     }
+    if plan.gpus:
+        program = layout.gpu_program(number)
+        own["resource-plugins.gpu.path-to-discovery-executables"] = program
     return {
         **_yarn(plan, layout),
         **{f"yarn.nodemanager.{key}": str(value) for key, value in own.items()},
@@ -70,15 +72,6 @@ def to_xml(properties: Mapping[str, str]) -> str:
         for name, value in properties.items()
     )
     return f'<?xml version="1.0"?>\n<configuration>\n{rows}</configuration>\n'
-
-
-def _allowed(plan: Plan, number: int) -> str:
-    """Return the GPUs of a node: ``index:minor`` of its part of the machine's, or all declared."""
-    if not plan.real:
-        return "auto"
-    first = number * plan.gpus
-    mine = enumerate(plan.cards[first : first + plan.gpus], first)
-    return ",".join(f"{index}:{card.minor}" for index, card in mine)
 
 
 def _core(plan: Plan, layout: Layout) -> dict[str, str]:
@@ -113,7 +106,7 @@ def _hdfs(plan: Plan, layout: Layout) -> dict[str, str]:
 def _yarn(plan: Plan, layout: Layout) -> dict[str, str]:
     return {
         **_resourcemanager(plan, layout),
-        **_nodemanagers(plan, layout),
+        **_nodemanagers(plan),
         "yarn.scheduler.minimum-allocation-mb": "128",  # small masters
         "yarn.scheduler.maximum-allocation-mb": str(NODE_MEMORY),
         "yarn.scheduler.maximum-allocation-vcores": str(NODE_VCORES),
@@ -159,7 +152,7 @@ def _resourcemanager(plan: Plan, layout: Layout) -> dict[str, str]:
     }
 
 
-def _nodemanagers(plan: Plan, layout: Layout) -> dict[str, str]:
+def _nodemanagers(plan: Plan) -> dict[str, str]:
     settings = {
         "hostname": HOST,
         "bind-host": HOST,
@@ -175,7 +168,6 @@ def _nodemanagers(plan: Plan, layout: Layout) -> dict[str, str]:
         settings |= {
             "resource-plugins": "yarn.io/gpu",
             "resource-plugins.gpu.allowed-gpu-devices": "auto",
-            "resource-plugins.gpu.path-to-discovery-executables": str(layout.gpu_program),
         }
     return {f"yarn.nodemanager.{name}": value for name, value in settings.items()}
 
