@@ -35,7 +35,6 @@ REASONS = {
         "leave it out; Submarine's own settings: `submarine config show`",
     ),
     "f": ("a job is not read from a YAML file", "write its options on the command line"),
-    "node_label": ("no cluster of this release has node labels", _LEAVE),
     "saved_model_path": (
         "models are not served by this release",
         "write the model below --checkpoint_path",

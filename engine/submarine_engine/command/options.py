@@ -151,7 +151,7 @@ RUN = (
     Option(
         name="mode",
         kind=values.NAME,
-        help="warm: an application kept for the notebook; cold: one of its own; else auto.",
+        help="On YARN: warm (an application kept for the notebook), cold (one of its own) or auto.",
         group=_HOW,
     ),
     Option(
