@@ -125,6 +125,12 @@ class Masters:
             master.jobs += 1
             return master
 
+    def keeps(self, key: str) -> bool:
+        """Whether `take` would start no other application for that key."""
+        with self._lock:
+            master = self._masters.get(key)
+            return master is not None and master.failure is None
+
     def give(self, master: Master) -> None:
         """Take back what `take` gave: the job needs it no more."""
         with self._lock:

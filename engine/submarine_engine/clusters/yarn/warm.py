@@ -29,6 +29,11 @@ class Warm(Way):
             for key, c in self._seen.items()
         )
 
+    @property
+    def has_master(self) -> bool:
+        """Whether a master that would do is kept already."""
+        return self._services.masters.keeps(self._key)
+
     def ask(self) -> Asked | None:
         """Ask the master, as soon as it runs."""
         if self._app is None:
@@ -77,9 +82,13 @@ class Warm(Way):
                 self._app, self.app_id, self._instances = None, "", {}
                 self._note_down()
 
+    @property
+    def _key(self) -> str:
+        session = self._services.session(self._launch)
+        return f"{session}:{shape_key(self._spec, self._launch['environment'])}"
+
     def _take(self) -> Master:
         session = self._services.session(self._launch)
-        key = f"{session}:{shape_key(self._spec, self._launch['environment'])}"
 
         def make() -> skein.ApplicationSpec:
             return application(
@@ -87,7 +96,7 @@ class Warm(Way):
             )
 
         probed = bool(self._launch["probed"])
-        return self._services.masters.take(key, session, make, probed=probed)
+        return self._services.masters.take(self._key, session, make, probed=probed)
 
     def _check_probe(self, master: Master) -> None:
         """Refuse, before a GPU is asked for, what the interpreter there cannot run."""

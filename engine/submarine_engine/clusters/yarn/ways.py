@@ -24,11 +24,12 @@ def open_way(services: Services, paths: JobPaths, spec: JobSpec, launch: Mapping
     note = ""
     if mode == "auto":
         mode = "warm" if spec.notebook and spec.priority is None else "cold"
-        if mode == "warm" and not master_fits(services.rm, spec.queue, MASTER_MEMORY):
-            mode, note = (
-                "cold",
-                "one application for this job: the queue has no room for a warm one",
-            )
+        if mode == "warm":
+            warm = Warm(services, paths, spec, launch)
+            if warm.has_master or master_fits(services.rm, spec.queue, MASTER_MEMORY):
+                return warm
+            mode = "cold"
+            note = "one application for this job: the queue has no room for a warm one"
     way = (Warm if mode == "warm" else Cold)(services, paths, spec, launch)
     way.note = note
     return way

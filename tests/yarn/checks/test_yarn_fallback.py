@@ -1,0 +1,49 @@
+"""Whether a job of a notebook goes through a warm master, by what its queue has room for."""
+
+from types import SimpleNamespace
+
+import pytest
+from submarine_engine.clusters.yarn.cold import Cold
+from submarine_engine.clusters.yarn.warm import Warm
+from submarine_engine.clusters.yarn.ways import open_way
+from submarine_engine.history import JobPaths
+from submarine_engine.job import JobSpec
+
+LAUNCH = {"environment": "key", "probed": False, "python": "/usr/bin/python3"}
+
+
+@pytest.fixture
+def way(recorded, tmp_path):
+    """Give the way that a job takes where the keeper has, or has not, a master for it."""
+
+    def choose(recording, *, kept, **spec):
+        services = SimpleNamespace(
+            rm=recorded(recording).rm,
+            session=lambda _: ("kernel", "1"),
+            masters=SimpleNamespace(keeps=lambda _: kept),
+        )
+        paths = JobPaths(tmp_path, "20260101-000000-abcde")
+        return open_way(services, paths, JobSpec(**spec), LAUNCH)
+
+    return choose
+
+
+def test_room_for_a_master(way):
+    chosen = way("busy", kept=False, notebook="a.ipynb")
+    assert (type(chosen), chosen.note) == (Warm, "")
+
+
+def test_no_room_for_a_master_is_said(way):
+    chosen = way("held-back", kept=False, notebook="a.ipynb")
+    assert type(chosen) is Cold
+    assert "no room for a warm one" in chosen.note
+
+
+def test_a_master_that_is_there_needs_no_more_room(way):
+    assert type(way("held-back", kept=True, notebook="a.ipynb")) is Warm
+
+
+def test_jobs_of_programs_and_the_users_own_choice(way):
+    assert type(way("busy", kept=False)) is Cold
+    assert type(way("held-back", kept=False, mode="warm")) is Warm
+    assert type(way("busy", kept=True, notebook="a.ipynb", mode="cold")) is Cold
