@@ -36,7 +36,8 @@ bench: $(VENV)/.dev ## measure against plain Python and submitit, in one run; pr
 	$(BIN)/python -m bench
 
 examples: $(VENV)/.dev ## run the examples and keep their outputs in the notebooks
-	$(BIN)/python scripts/run_notebook.py --save examples/*.ipynb
+	$(BIN)/python scripts/run_notebook.py --save $(filter-out examples/yarn.ipynb,$(wildcard examples/*.ipynb))
+	$(BIN)/python scripts/run_notebook.py --save --yarn examples/yarn.ipynb
 
 pictures: $(VENV)/.dev ## take the pictures of the docs anew, in a real JupyterLab
 	scripts/require chromium

@@ -1,7 +1,8 @@
 """Run notebooks as a front end does and show in the terminal what a user would see.
 
 A real kernel runs the cells; log lines are shown when they come, then the job card and the values.
-With ``--save``, the outputs are kept in the notebooks. Jobs go to a folder of their own.
+With ``--save``, the outputs are kept in the notebooks. Jobs go to a folder of their own; with
+``--yarn``, a YARN cluster of their own is there for them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from submarine_engine.installer import HadoopCluster, Wanted
 
 LIMIT = 300
 USUAL_HOME = "~/.local/share/submarine"
@@ -79,6 +83,18 @@ def declare_gpus() -> None:
         )
 
 
+@contextmanager
+def yarn_cluster(home: Path) -> Iterator[None]:
+    """Start a YARN cluster of one node with four declared GPUs; take it down afterwards."""
+    cluster = HadoopCluster(home)
+    try:
+        cluster.up(Wanted(gpus=4))
+        os.environ.update(cluster.environment())
+        yield
+    finally:
+        cluster.down()
+
+
 def save(notebook: nbformat.NotebookNode, path: Path) -> None:
     """Write the notebook with the outputs that can be shown without its kernel.
 
@@ -94,6 +110,7 @@ def save(notebook: nbformat.NotebookNode, path: Path) -> None:
     text = re.sub(rf"(?<=  ){re.escape(host)}{spare}(?=  )", "localhost", text)
     text = re.sub(rf"(?<= on ){re.escape(host)}(?=:)", "localhost", text)
     text = text.replace(f"<td>{host}</td>", "<td>localhost</td>")
+    text = re.sub(r"/[^\s\"'<>&]+/usercache/[^\s\"'<>&]+/job/", "CONTAINER/job/", text)
     path.write_text(text + "\n")
 
 
@@ -101,20 +118,30 @@ def main() -> int:
     """Run the notebooks named on the command line; 1 where a cell failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--save", action="store_true", help="keep the outputs in the notebooks")
+    parser.add_argument("--yarn", action="store_true", help="start a YARN cluster for them")
     parser.add_argument("notebooks", nargs="+", type=Path, metavar="NOTEBOOK")
     options = parser.parse_args()
-    declare_gpus()
-    with tempfile.TemporaryDirectory(prefix="submarine-") as home:
+    # Whoever sees to jobs on YARN ends when its folder is gone, and may still write into it then.
+    with tempfile.TemporaryDirectory(prefix="submarine-", ignore_cleanup_errors=True) as home:
         os.environ["SUBMARINE_HOME"] = home
-        for path in options.notebooks:
-            print(f"\n━━ {path} ━━")
-            try:
-                notebook = run(path)
-            except CellExecutionError as error:
-                print(f"{path} stopped: {error}", file=sys.stderr)
-                return 1
-            if options.save:
-                save(notebook, path)
+        if not options.yarn:
+            declare_gpus()
+            return run_all(options.notebooks, keep=options.save)
+        with yarn_cluster(Path(home)):
+            return run_all(options.notebooks, keep=options.save)
+
+
+def run_all(paths: Sequence[Path], *, keep: bool) -> int:
+    """Run notebooks one after the other until a cell fails: then 1, else 0."""
+    for path in paths:
+        print(f"\n━━ {path} ━━")
+        try:
+            notebook = run(path)
+        except CellExecutionError as error:
+            print(f"{path} stopped: {error}", file=sys.stderr)
+            return 1
+        if keep:
+            save(notebook, path)
     return 0
 
 

@@ -13,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.ipynb"))
+# The other one runs in tests/yarn.
+WITHOUT_A_CLUSTER = [path for path in EXAMPLES if path.stem != "yarn"]
 
 each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 
@@ -21,7 +23,7 @@ def test_there_are_examples():
     assert {path.stem for path in EXAMPLES} >= {"quickstart", "jax_digits", "parts", "sweep"}
 
 
-@each_example
+@pytest.mark.parametrize("example", WITHOUT_A_CLUSTER, ids=lambda path: path.stem)
 def test_it_gives_what_it_shows(example):
     command = [sys.executable, "-m", "pytest", "--nbval", str(example)]
     command += ["--nbval-sanitize-with", str(ROOT / "examples/sanitize.cfg")]

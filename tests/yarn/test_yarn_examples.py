@@ -1,0 +1,83 @@
+"""Examples on a real YARN cluster: the quickstart as it is, and the one made for YARN."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.jobs import end_processes_of
+
+pytestmark = pytest.mark.xdist_group("yarn")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def run(on_yarn, tmp_path, monkeypatch):
+    """Run a notebook from top to bottom, with YARN as the configured cluster where asked for."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("SUBMARINE_HOME", str(home))
+
+    def run(name, **environment):
+        notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
+        client = NotebookClient(
+            notebook,
+            timeout=250,
+            resources={"metadata": {"path": str(EXAMPLES)}},
+            extra_arguments=["--IPKernelApp.log_level=ERROR"],
+        )
+        client.execute(env={**os.environ, **environment})
+        return {cell.id: shown(cell) for cell in notebook.cells if cell.cell_type == "code"}
+
+    yield run
+    shutil.rmtree(home, ignore_errors=True)
+    end_processes_of(home, patience=3)  # the keeper goes, skein's driver waits for another
+
+
+def shown(cell):
+    """Return the text that a cell shows."""
+    texts = [
+        output.get("text")
+        or "\n".join(output.get("traceback", ()))
+        or output.get("data", {}).get("text/plain", "")
+        for output in cell.outputs
+    ]
+    return "\n".join(texts)
+
+
+def free(text):
+    return len(re.findall(r"\bfree$", text, re.MULTILINE))
+
+
+@pytest.mark.timeout(500)
+def test_the_quickstart_runs_unchanged(run):
+    cells = run("quickstart", SUBMARINE_CLUSTER="yarn")
+    assert "Epoch 20/20" in cells["job"]
+    assert re.search(r"digits: succeeded.* on yarn ", cells["job"])
+    assert re.search(r"released .* after return", cells["job"])
+    assert "new pictures read right" in cells["accuracy"]
+    assert free(cells["gpus"]) == 4
+
+
+@pytest.mark.timeout(500)
+def test_the_one_for_yarn_shows_what_it_says(run):
+    cells = run("yarn")
+    applications = [
+        re.search(r"(application_\w+): http", cells[name])[1] for name in ("first", "second")
+    ]
+    assert applications[0] == applications[1]
+    assert re.search(r"wider +\{'queued': .*'busy': .*\}, released \d+ ms", cells["ledger"])
+    assert cells["queue"].count("running") == 2
+    assert cells["queue"].count("queued queue default: 4/4 GPUs in use") == 2
+    assert free(cells["gpus"]) == 0
+    assert re.search(r"queue +default +0 +4", cells["gpus"])
+    assert cells["results"].count("units") == 4
+    assert "IndexError" in cells["error"]
+    assert "line 4" in cells["error"]
+    assert free(cells["free"]) == 4
