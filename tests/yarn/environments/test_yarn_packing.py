@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 from submarine_engine.clusters.yarn import installed, packing
@@ -199,3 +200,56 @@ def test_what_breaks_off_leaves_no_half_archive(site, tmp_path, monkeypatch):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+ELSEWHERE = """
+import sys
+from submarine_engine.clusters.yarn import packing
+plan = packing.plan()
+for layer in plan.layers:
+    print(layer.folder, layer.key, layer.write(), plan.python)
+"""
+
+
+def test_each_supported_python_can_be_packed(each_python, tmp_path):
+    """From a virtual environment, which is nothing without the Python that it is made of."""
+    venv = tmp_path / "venv"
+    subprocess.run([each_python, "-m", "venv", "--without-pip", venv], check=True)
+    (folder,) = venv.glob("lib/python*/site-packages")
+    install(folder, "packed", files={"packed.py": "value = 1"})
+    engine = Path(packing.__file__).parents[3]
+    lines = subprocess.run(
+        [venv / "bin" / "python", "-c", ELSEWHERE],
+        env={"PYTHONPATH": str(engine), "PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    layers = [line.split() for line in lines]
+    assert [layer[0] for layer in layers] == ["base", "small"]
+    for name, _, archive, _ in layers:
+        (tmp_path / "node" / name).mkdir(parents=True)
+        subprocess.run(["tar", "-xzf", archive, "-C", tmp_path / "node" / name], check=True)
+    code = (
+        "import ctypes, hashlib, json, multiprocessing, packed, ssl, sys, zlib\n"
+        "print(json.dumps([sys.version, sys.prefix, sys.base_prefix, *sys.path]))"
+    )
+    done = subprocess.run(
+        [layers[0][3], "-c", code],
+        cwd=tmp_path / "node",
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    version, *places = json.loads(done.stdout)
+    here = subprocess.run(
+        [each_python, "-c", "import sys; print(sys.version)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert version == here.stdout.strip()
+    inside = str(tmp_path / "node")
+    assert all(place.startswith(inside) for place in places if place), places

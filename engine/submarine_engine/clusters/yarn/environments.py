@@ -17,6 +17,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ _OPTION = "--environment"
 _SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 _KINDS = "same, pack, an archive (.tar.gz, .zip; local or hdfs://…) or /path/to/bin/python3"
 _FOLDER = "environment"
+_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,7 @@ def prepare(  # noqa: PLR0913 - each is one thing that it depends on
     image
         The containers' Docker image, if any.
     tell
-        Called with a sentence before each long step.
+        Called with a sentence before each long step, from any thread.
 
     Raises
     ------
@@ -137,23 +139,24 @@ def _there(hdfs: Hdfs | None, conf: HadoopConf, wanted: str) -> Hdfs:
 
 def _packed(hdfs: Hdfs, tell: Callable[[str], object]) -> Environment:
     plan = packing.plan()
-    archives, sent = {}, 0
-    for layer in plan.layers:
 
-        def make(layer: packing.Layer = layer) -> Path:
+    def send(layer: packing.Layer) -> tuple[str, int]:
+        def make() -> Path:
             tell(f"packing {layer.title} ({layer.size / 1e6:.0f} MB), once")
             return layer.write()
 
-        path, size = uploads.upload_made(hdfs, layer.key, ".tar.gz", make)
-        archives[layer.folder] = hdfs.uri(path)
-        sent += size
+        return uploads.upload_made(hdfs, layer.key, ".tar.gz", make)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        sent = list(pool.map(send, plan.layers))
+    paths = {layer.folder: path for layer, (path, _) in zip(plan.layers, sent, strict=True)}
     return Environment(
         kind="pack",
         python=plan.python,
-        archives=archives,
+        archives={folder: hdfs.uri(path) for folder, path in paths.items()},
         versions=plan.versions,
         notes=plan.notes,
-        sent=sent,
+        sent=sum(size for _, size in sent),
     )
 
 
