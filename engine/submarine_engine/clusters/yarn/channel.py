@@ -15,7 +15,8 @@ from submarine_engine.errors import ClusterError, SubmarineError
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
-    from submarine_engine.clusters.yarn.hdfs import Entry, Hdfs
+    from submarine_engine.clusters.yarn.hdfs import Hdfs
+    from submarine_engine.clusters.yarn.hdfsentry import Entry
     from submarine_engine.clusters.yarn.mirrorlog import LogSource
     from submarine_engine.clusters.yarn.rest import ResourceManager
 

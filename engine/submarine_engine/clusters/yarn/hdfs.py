@@ -8,12 +8,12 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode
 
+from submarine_engine.clusters.yarn.hdfsentry import Entry, read_entry
 from submarine_engine.clusters.yarn.hdfserrors import said
 from submarine_engine.clusters.yarn.namenodes import NameNode, name_nodes
 from submarine_engine.errors import ClusterError, SubmarineError, SubmissionError
@@ -24,26 +24,6 @@ if TYPE_CHECKING:
 
 FILE_MODE, FOLDER_MODE = "600", "700"
 _TOKEN_LIFE = 6 * 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A file or folder in HDFS.
-
-    Parameters
-    ----------
-    path
-        Absolute, without ``hdfs://``.
-    size
-        Bytes; 0 for a folder.
-    used
-        When it was written or last touched, seconds since the epoch.
-    """
-
-    path: str
-    size: int
-    used: float
-    folder: bool
 
 
 class Hdfs:
@@ -105,7 +85,7 @@ class Hdfs:
                 status = self._web.ask("GETFILESTATUS", path)["FileStatus"]
             except FileNotFoundError:
                 return None
-        return _entry(path, cast("Mapping[str, Any]", status))
+        return read_entry(path, cast("Mapping[str, Any]", status))
 
     def exists(self, path: str) -> bool:
         """Tell whether there is a file or folder at `path`."""
@@ -126,7 +106,7 @@ class Hdfs:
                 return []
         entries = answer["FileStatuses"]["FileStatus"]
         # Asked for a file, HDFS lists that file by an empty name.
-        return [_entry(f"{folder}/{one['pathSuffix']}".rstrip("/"), one) for one in entries]
+        return [read_entry(f"{folder}/{one['pathSuffix']}".rstrip("/"), one) for one in entries]
 
     def get(self, path: str, to: Path | None = None) -> bytes:
         """Return the file at `path`; with `to`, write it there and return nothing of it."""
@@ -316,11 +296,6 @@ def _open(
         if isinstance(error, PermissionError) or isinstance(error.__cause__, PermissionError):
             raise
         raise _NotActiveError from error
-
-
-def _entry(path: str, status: Mapping[str, Any]) -> Entry:
-    used = max(status["accessTime"], status["modificationTime"]) / 1000
-    return Entry(path, status["length"], used, status["type"] == "DIRECTORY")
 
 
 def _private(path: str, flags: int) -> int:
