@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -63,12 +64,13 @@ class Box:
             folder.mkdir(parents=True)
         self.paths = JobPaths(root / name, "20260101-000000-aaaaa")
 
-    def start(self, script, gpus=0, environment=None, extra=None):
+    def start(self, script, gpus=0, environment=None, extra=None, python=""):
         build(Cell(number=1, source=script, raw=script), [], {}).write(self.paths.bundle)
         plan = {
             "version": 1, "job_id": self.paths.job_id, "task": "worker-0", "bundle": "",
             "entry": "script.py", "command": None, "args": [], "workdir": None, "outputs": [],
             "env": {}, "results": ".", "gpus": gpus, "environment": environment or {},
+            "python": python,
         }  # fmt: skip
         outer = {
             "PATH": os.environ["PATH"], "HOME": "/nowhere", "CONTAINER_ID": self.name,
@@ -108,6 +110,17 @@ def test_the_environment_of_the_job_is_in_no_file_that_is_shown(box):
     code, out, _ = one.run("import os\nprint(os.environ['TOKEN'])", environment={"TOKEN": "s3cret"})
     assert (code, out) == (0, "s3cret\n")
     assert not any(b"s3cret" in path.read_bytes() for path in one.logs.glob("*.json"))
+
+
+def test_another_release_of_python_is_refused_at_once(box):
+    one = box()
+    code, out, error = one.run("print('never')", python="3.1.4")
+    assert (code, out) == (1, "")
+    assert "the notebook has Python 3.1.4" in error
+    assert sys.executable in error
+    assert "--environment pack" in error
+    assert not (one.logs / "started.json").exists()
+    assert box("same").run("1", python=platform.python_version())[0] == 0
 
 
 def test_the_payload_is_not_in_the_jobs_environment(box):

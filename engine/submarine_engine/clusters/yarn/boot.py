@@ -34,6 +34,7 @@ def boot() -> None:
     job = Path("job").absolute()
     _unpack(_payload(), job)
     plan = json.loads((job / "task.json").read_text())
+    _refuse_other_python(plan.pop("python", ""))
     environment = {**os.environ, **plan.pop("environment")}
     gpus = _granted(plan.pop("gpus"))
     if gpus is not None:
@@ -56,6 +57,17 @@ def boot() -> None:
         ship.start(logs, there, os.environ["CONTAINER_ID"], os.getppid())
     runtime = job / "submarine_runtime" / "__main__.py"
     os.execve(sys.executable, [sys.executable, "-u", str(runtime), logs], environment)  # noqa: S606 - no shell is wanted
+
+
+def _refuse_other_python(wanted: str) -> None:
+    """End where no warm master has tried this interpreter before, and it is another release."""
+    mine = ".".join(map(str, sys.version_info[:3]))
+    if wanted and wanted.split(".")[:2] != mine.split(".")[:2]:
+        sys.exit(
+            f"submarine: the notebook has Python {wanted}, and {sys.executable} here is {mine}: "
+            "what was sent cannot be loaded. Send the notebook's own environment "
+            "(--environment pack), or name an interpreter of the same release."
+        )
 
 
 def _payload() -> bytes:

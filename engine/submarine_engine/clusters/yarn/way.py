@@ -126,6 +126,7 @@ class Way(ABC):
                 entry=self._launch["entry"], workdir="",
             ),
             "workdir": None, "results": ".", "env": {}, "gpus": role.resources.gpus or 0,
+            "python": self._launch["here"],
             "environment": {
                 **self._data_access(),
                 **job_variables(self._paths.job_id, self._spec, role, task),
