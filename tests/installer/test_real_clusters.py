@@ -1,6 +1,7 @@
 """Real daemons: interrupted starts are finished, two stand side by side, nothing is left behind.
 
-Each start takes ten seconds and more, so the tests of this file share two clusters, in their order.
+Each start takes ten seconds and more, so there is one test of two clusters' whole life: split among
+several processes it would start them in each.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ def kill_half_way(home, ready):
         process.kill()
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
+@pytest.fixture
+def home(tmp_path):
     """Give a folder in which two clusters start at once; one was interrupted twice before."""
-    home = tmp_path_factory.mktemp("clusters")
+    home = tmp_path / "clusters-home"
+    home.mkdir()
     three, bare = HadoopCluster(home, "three"), HadoopCluster(home, "bare")
     try:
         kill_half_way(home, three.layout.plan.exists)
@@ -67,24 +69,19 @@ def home(tmp_path_factory):
         bare.down()
 
 
-@pytest.fixture
-def three(home):
-    return HadoopCluster(home, "three")
-
-
-def test_a_start_that_was_interrupted_is_finished(three):
+def a_start_that_was_interrupted_is_finished(three):
     assert three.problems() == []
     names = ["resourcemanager", "namenode", "datanode", *(f"nodemanager-{n}" for n in range(3))]
     assert [daemon.name for daemon in three.daemons()] == names
 
 
-def test_up_twice_is_one_cluster(three):
+def up_twice_is_one_cluster(three):
     before = find_daemons(three.layout)
     assert three.up() == three.up(Wanted(nodes=3)) == three.plan
     assert find_daemons(three.layout) == before
 
 
-def test_two_stand_side_by_side(home, three):
+def two_stand_side_by_side(home, three):
     bare = HadoopCluster(home, "bare")
     assert bare.problems() == []
     assert abs(bare.plan.port - three.plan.port) >= BLOCK
@@ -92,7 +89,7 @@ def test_two_stand_side_by_side(home, three):
     assert bare.plan.default_fs == "file:///"
 
 
-def test_every_node_has_its_gpus(three):
+def every_node_has_its_gpus(three):
     with build_opener(ProxyHandler({})).open(f"{three.plan.rm_web}/ws/v1/cluster/nodes") as answer:
         nodes = json.load(answer)["nodes"]["node"]
     found = [
@@ -104,13 +101,13 @@ def test_every_node_has_its_gpus(three):
     assert found == [2, 2, 2]
 
 
-def test_another_shape_is_refused(three):
+def another_shape_is_refused(three):
     with pytest.raises(ClusterError, match="there already, with --nodes 3") as caught:
         three.up(Wanted(nodes=2))
     assert "down" in caught.value.fix
 
 
-def test_what_ended_is_told_and_up_mends_it(home, three):
+def what_ended_is_told_and_up_mends_it(home, three):
     datanode = three.daemon("datanode")
     datanode.kill()
     told = json.loads(
@@ -124,7 +121,7 @@ def test_what_ended_is_told_and_up_mends_it(home, three):
     assert "a job could run" in shown
 
 
-def test_all_daemons_come_back_on_their_ports(home):
+def all_daemons_come_back_on_their_ports(home):
     bare = HadoopCluster(home, "bare")
     before = bare.plan
     for daemon in bare.daemons():
@@ -133,7 +130,7 @@ def test_all_daemons_come_back_on_their_ports(home):
     assert bare.problems() == []
 
 
-def test_a_shell_finds_it(home):
+def a_shell_finds_it(home):
     script = f"""
         eval "$({sys.executable} -m submarine_engine.cli cluster env --name three)"
         echo data | hdfs dfs -put - words && hdfs dfs -cat words && yarn node -list
@@ -149,7 +146,7 @@ def test_a_shell_finds_it(home):
     assert "there is no 'nonsense' here" in done.stderr
 
 
-def test_logs_are_listed_and_written(home, three):
+def logs_are_listed_and_written(home, three):
     listed = submarine("cluster", "logs", "--name", "three", home=home)
     assert all(daemon.name in listed for daemon in three.daemons())
     log = submarine("cluster", "logs", "nodemanager-2", "--name", "three", home=home)
@@ -158,7 +155,7 @@ def test_logs_are_listed_and_written(home, three):
         three.daemon("nodemanager-3")
 
 
-def test_nobody_else_may_look_in_or_call(home, three):
+def nobody_else_may_look_in_or_call(home, three):
     layout = three.layout
     private = [home / "clusters", layout.root, *layout.root.iterdir()]
     for folder in (layout.conf, layout.bin, layout.logs):
@@ -171,7 +168,7 @@ def test_nobody_else_may_look_in_or_call(home, three):
     assert set(hosts.values()) == {LOOPBACK}
 
 
-def test_down_leaves_nothing(home, three):
+def down_leaves_nothing(home, three):
     bare = HadoopCluster(home, "bare")
     first = three.plan.port
     assert "is gone" in submarine("cluster", "down", "--name", "three", home=home)
@@ -192,3 +189,19 @@ def listeners(first):
             if state == "0A" and first <= int(port, 16) < first + BLOCK:
                 found[int(port, 16)] = host
     return found
+
+
+@pytest.mark.timeout(900)  # of a busy machine
+def test_the_life_of_two_clusters(home):
+    three = HadoopCluster(home, "three")
+    a_start_that_was_interrupted_is_finished(three)
+    up_twice_is_one_cluster(three)
+    two_stand_side_by_side(home, three)
+    every_node_has_its_gpus(three)
+    another_shape_is_refused(three)
+    what_ended_is_told_and_up_mends_it(home, three)
+    all_daemons_come_back_on_their_ports(home)
+    a_shell_finds_it(home)
+    logs_are_listed_and_written(home, three)
+    nobody_else_may_look_in_or_call(home, three)
+    down_leaves_nothing(home, three)
