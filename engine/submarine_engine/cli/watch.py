@@ -53,15 +53,20 @@ class View:
         self._shown = False
         self._at_line_start = True
         self._due = 0.0
+        self._team = False
+        self._begun: dict[tuple[str, str], bytes] = {}
 
     def log(self, chunk: LogChunk) -> None:
-        """Write bytes of the job's log."""
-        self.erase()
-        self._output.raw(chunk.stream, chunk.data)
-        self._at_line_start = chunk.data.endswith(b"\n")
+        """Write bytes of the job's log; where several tasks are followed, lines with their task."""
+        data = self._lines(chunk) if self._team else chunk.data
+        if data:
+            self.erase()
+            self._output.raw(chunk.stream, data)
+            self._at_line_start = data.endswith(b"\n")
 
-    def event(self, event: Event, status: JobStatus) -> None:
+    def event(self, event: Event, status: JobStatus) -> None:  # noqa: ARG002 - for programs
         """Take what happened to the job."""
+        self._team = len(status.tasks) > 1
 
     def tick(self, status: JobStatus) -> None:
         """Draw the line again where it is due."""
@@ -89,9 +94,17 @@ class View:
 
     def end(self, job_id: str, status: JobStatus) -> None:
         """Say how the job ended; to a pipe only where it is not as hoped."""
+        for task, stream in [key for key, begun in self._begun.items() if begun]:
+            self.log(LogChunk(task=task, stream=stream, offset=0, data=b"\n"))
         self.erase()
         if self._output.live or status.state is not JobState.SUCCEEDED:
             self.say(ending_text(self._output, job_id, self._name, status))
+
+    def _lines(self, chunk: LogChunk) -> bytes:
+        key = (chunk.task, chunk.stream)
+        *lines, self._begun[key] = (self._begun.get(key, b"") + chunk.data).split(b"\n")
+        whose = f"{chunk.task} | ".encode()
+        return b"".join(whose + line + b"\n" for line in lines)
 
     def _write(self, text: str) -> None:
         self._output.err.write(text)
