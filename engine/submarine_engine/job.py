@@ -274,12 +274,9 @@ class JobSpec:
     @property
     def gpus(self) -> int | None:
         """GPUs of all tasks together; None while any role leaves it open."""
-        total = 0
-        for role in self.roles:
-            if role.resources.gpus is None:
-                return None
-            total += role.count * role.resources.gpus
-        return total
+        if any(role.resources.gpus is None for role in self.roles):
+            return None
+        return sum(role.count * (role.resources.gpus or 0) for role in self.roles)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, with ``"version"``."""
