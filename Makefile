@@ -40,7 +40,7 @@ examples: $(VENV)/.dev ## run the examples and keep their outputs in the noteboo
 	$(BIN)/python scripts/run_notebook.py --save --yarn examples/yarn.ipynb
 
 pictures: $(VENV)/.dev ## take the pictures of the docs anew, in a real JupyterLab
-	scripts/require chromium
+	scripts/require chromium mvn=maven
 	$(BIN)/python scripts/take_pictures.py
 
 constraints: $(VENV)/.dev ## pin the newest versions that go together

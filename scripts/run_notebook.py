@@ -110,7 +110,7 @@ def save(notebook: nbformat.NotebookNode, path: Path) -> None:
     text = re.sub(rf"(?<=  ){re.escape(host)}{spare}(?=  )", "localhost", text)
     text = re.sub(rf"(?<= on ){re.escape(host)}(?=:)", "localhost", text)
     text = text.replace(f"<td>{host}</td>", "<td>localhost</td>")
-    text = re.sub(r"/[^\s\"'<>&]+/usercache/[^\s\"'<>&]+/job/", "CONTAINER/job/", text)
+    text = re.sub(r"~?/[^\s\"'<>&]+/usercache/[^\s\"'<>&]+/job/", "CONTAINER/job/", text)
     path.write_text(text + "\n")
 
 

@@ -1,16 +1,20 @@
 """Take the pictures of the docs in a real JupyterLab; run it by hand after a change of the card.
 
-``docs/images/cell.png``: a finished ``%%submarine`` cell that trains on scikit-learn's digits.
+``docs/images/cell.png``: a finished ``%%submarine`` cell that trains on scikit-learn's digits;
+``yarn-*.png``: one on YARN while it runs and after, and its application at the ResourceManager.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lab_driver import LIMIT, Lab, Notebook, chromium
 from playwright.sync_api import Browser
+from yarn_pictures import QUIET, take_yarn, yarn_lab
 
 IMAGES = Path(__file__).parents[1] / "docs/images"
 CELLS = [
@@ -42,13 +46,6 @@ CELLS = [
     """,
 ]
 
-# Nothing that marks the active cell.
-QUIET = """
-.jp-Collapser { visibility: hidden }
-.jp-Cell { border-color: transparent !important; outline: none !important }
-.jp-Cell { box-shadow: none !important }
-"""
-
 
 def take_cell(browser: Browser, lab: Lab, target: Path, theme: str) -> None:
     """Run the cells, and take a picture of the last three of them."""
@@ -76,13 +73,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--to", type=Path, default=IMAGES, help="the folder to put them into")
     parser.add_argument("--theme", default="JupyterLab Light")
+    parser.add_argument("--width", type=int, default=960)
+    parser.add_argument("--scene", choices=("cell", "yarn"), help="only this one")
     options = parser.parse_args()
     options.to.mkdir(parents=True, exist_ok=True)
+    with chromium() as browser:
+        if options.scene != "yarn":
+            with local_lab() as lab:
+                take_cell(browser, lab, options.to / "cell.png", options.theme)
+        if options.scene != "cell":
+            with yarn_lab() as lab:
+                take_yarn(browser, lab, options.to, options.theme, options.width)
+
+
+@contextmanager
+def local_lab() -> Iterator[Lab]:
+    """Start a JupyterLab whose jobs run on this machine; end it."""
     with tempfile.TemporaryDirectory(prefix="submarine-") as folder:
         lab = Lab(Path(folder))
         try:
-            with chromium() as browser:
-                take_cell(browser, lab, options.to / "cell.png", options.theme)
+            yield lab
         finally:
             lab.stop()
 
