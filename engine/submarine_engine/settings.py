@@ -135,6 +135,13 @@ KEYS = {
             example='"15m"',
         ),
         Key(
+            name="yarn_lease",
+            help="Seconds that a job waits on for GPUs of YARN after its notebook has died.",
+            default=lambda: 30.0,
+            read=_read_seconds,
+            example='"1m"',
+        ),
+        Key(
             name="yarn_logs",
             help="The way of live logs on YARN: nodes, hdfs, or auto for what works from here.",
             default=lambda: "auto",

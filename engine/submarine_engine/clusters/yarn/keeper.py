@@ -50,12 +50,23 @@ class Services:
         The cluster's configuration.
     idle
         Seconds after which a warm master without jobs ends.
+    lease
+        Seconds that a job waits on after its notebook has died.
     logs
         The setting ``yarn_logs``.
     """
 
-    def __init__(self, home: Path, conf: HadoopConf, idle: float, logs: str = "auto") -> None:
+    def __init__(
+        self,
+        home: Path,
+        conf: HadoopConf,
+        *,
+        idle: float,
+        lease: float = 30.0,
+        logs: str = "auto",
+    ) -> None:
         self.conf = conf
+        self._lease = lease
         self.folder = KeeperFolder(home, conf)
         self.rm = ResourceManager(conf)
         self.driver = Driver(self.folder)
@@ -79,13 +90,10 @@ class Services:
         session = launch.get("session")
         return (int(session[0]), int(session[1])) if session else None
 
-    def lease(self, job_id: str) -> None:
-        """Begin to count how long the job's notebook has been gone."""
-        self._gone.setdefault(job_id, time.monotonic())
-
-    def lease_is_over(self, job_id: str, seconds: float) -> bool:
-        """Return whether the job's notebook has been gone for so long."""
-        return time.monotonic() - self._gone.get(job_id, time.monotonic()) > seconds
+    def lease_is_over(self, job_id: str) -> bool:
+        """Return whether the job's notebook is gone too long, as of the first call."""
+        now = time.monotonic()
+        return now - self._gone.setdefault(job_id, now) > self._lease
 
 
 class Keeper:
@@ -184,7 +192,8 @@ def main(arguments: list[str]) -> None:
     config = load_config()
     idle = config.value("yarn_idle")
     try:
-        services = Services(Path(home), conf, idle, config.value("yarn_logs"))
+        lease, logs = config.value("yarn_lease"), config.value("yarn_logs")
+        services = Services(Path(home), conf, idle=idle, lease=lease, logs=logs)
     except Exception as error:
         # Nobody waits for ever for a keeper that cannot begin.
         folder = KeeperFolder(Path(home), conf)

@@ -30,7 +30,6 @@ _LIVELY = 0.03
 _EASY = 0.05
 _EVERY = 1.0
 _RELEASE = 0.02
-_LEASE = 30.0
 _TELLING = 1.0
 
 
@@ -119,10 +118,9 @@ class Watch:
             self._way and self._way.withdraw()
             self._finish(JobState.CANCELLED, self._cancel.reason or "cancelled in the queue")
             return True
-        if not lives(self._services.session(self._launch)):
-            self._services.lease(self._paths.job_id)
-            if self._services.lease_is_over(self._paths.job_id, _LEASE):
-                cancelling.ask(self._paths, "its notebook is gone", kill=False)
+        dead = not lives(self._services.session(self._launch))
+        if dead and self._services.lease_is_over(self._paths.job_id):
+            cancelling.ask(self._paths, "its notebook is gone", kill=False)
         self._tell_waiting()
         return False
 
