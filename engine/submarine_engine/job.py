@@ -209,10 +209,8 @@ class JobSpec:
     environment
         Where its Python comes from, on clusters where that is a choice: ``same`` (this one's path,
         there too), ``pack`` (a copy of this one), or an archive's path; None for the default.
-    node_label
-        Nodes to run on, by YARN's label.
-    priority
-        In the cluster's queue; higher comes first. None for the queue's default.
+    node_label, priority
+        Nodes to run on, and the place in the queue (higher comes first); None for the queue's own.
 
     Raises
     ------

@@ -22,12 +22,11 @@ class Warm(Way):
 
     @property
     def ahead(self) -> int:
-        """How many jobs of the same master wait before this one."""
+        """How many tasks asked the same master before this one's, and still wait."""
         mine = set(self._instances.values())
-        return sum(
-            str(c.state) in ("WAITING", "REQUESTED") and key not in mine
-            for key, c in self._seen.items()
-        )
+        seen = list(self._seen.values())  # in the order of asking
+        first = next((n for n, container in enumerate(seen) if container.id in mine), len(seen))
+        return sum(str(container.state) in ("WAITING", "REQUESTED") for container in seen[:first])
 
     @property
     def has_master(self) -> bool:
