@@ -116,7 +116,8 @@ def lateness(read: object, pause: float) -> float:
     while len(seen) < LINES_A_SECOND * SECONDS and time.monotonic() < until:
         content = page(container, node) if read is page else command(container)
         now = time.monotonic()
-        written = [float(line) for line in content.splitlines() if line[:1].isdigit()]
+        lines = content.splitlines()
+        written = [float(line) for line in lines if line.replace(b".", b"", 1).isdigit()]
         seen += [now - moment for moment in written[len(seen) :]]
         time.sleep(pause)
     job.cancel()
