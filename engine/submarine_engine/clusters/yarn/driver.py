@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import skein
@@ -90,7 +94,19 @@ class Driver:
         try:
             return skein.Client.from_global_driver()
         except (DriverNotRunningError, SkeinError, OSError):
+            self._forget_dead()
             log = str(self._folder.skein / "driver.log")
             options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
             skein.Client.start_global_driver(log=log, java_options=options)
             return skein.Client.from_global_driver()
+
+    def _forget_dead(self) -> None:
+        """Forget a driver that was killed: skein takes a zombie, or a stranger, for it."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            noted = self._folder.skein / "driver"
+            pid = int(json.loads(noted.read_bytes())["pid"])
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+            command = Path(f"/proc/{pid}/cmdline")
+            if not command.exists() or b"com.anaconda.skein.Driver" not in command.read_bytes():
+                noted.unlink()
