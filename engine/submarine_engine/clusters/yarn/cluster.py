@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from submarine_engine.clusters import cancelling, locks
 from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuShare
 from submarine_engine.clusters.folded import Folded
-from submarine_engine.clusters.processes import reap, stat
+from submarine_engine.clusters.processes import reap
 from submarine_engine.clusters.reader import read_batch
 from submarine_engine.clusters.staging import put_on_record
-from submarine_engine.clusters.yarn.environments import prepare
 from submarine_engine.clusters.yarn.folder import KeeperFolder
 from submarine_engine.clusters.yarn.gpus import cluster_gpus, gpu_shares
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
-from submarine_engine.clusters.yarn.hdfs import open_hdfs
+from submarine_engine.clusters.yarn.launch import make_launch
 from submarine_engine.clusters.yarn.links import job_links
 from submarine_engine.clusters.yarn.preflight import check_spec
 from submarine_engine.clusters.yarn.rest import ResourceManager
-from submarine_engine.clusters.yarn.versions import check_versions, local_versions, needed_versions
-from submarine_engine.config import load_config
 from submarine_engine.errors import JobError, JobNotFoundError, SubmissionError
 from submarine_engine.history import JobPaths, default_home, make_private, read_json, write_json
 from submarine_engine.lifecycle import JobStatus
@@ -79,7 +74,7 @@ class YarnCluster(Cluster):
             The ResourceManager does not answer, or no keeper can be started.
         """
         spec = self.check(spec)
-        launch = self._launch(spec, bundle)
+        launch = make_launch(self.conf, spec, bundle)
 
         def finish(staged: JobPaths, _: JobPaths) -> None:
             for task in spec.tasks:
@@ -164,35 +159,6 @@ class YarnCluster(Cluster):
         with self._job(job_id) as paths:
             noted = read_json(paths.root / "yarn.json") or {}
             return job_links(self.conf, noted, self._folded.status(paths))
-
-    def _launch(self, spec: JobSpec, bundle: Bundle) -> dict[str, Any]:
-        """Make the job's environment ready; return what the keeper has to know of the submitter."""
-        config = load_config()
-        environment = prepare(
-            spec.environment,
-            self.conf,
-            open_hdfs(self.conf) if spec.environment not in (None, "same") else None,
-            python=config.value("yarn_python") or sys.executable,
-            image=spec.docker_image,
-        )
-        here = local_versions()["python"]
-        needed = needed_versions(bundle.manifest.values)
-        if not environment.probed:
-            there = environment.versions
-            check_versions(here, there.get("python", here), needed=needed, found=there)
-        me = stat(os.getpid())
-        return {
-            "version": 1,
-            "python": environment.python,
-            "archives": dict(environment.archives),
-            "environment": environment.key,
-            "probed": environment.probed and environment.kind != "image",
-            "here": here,
-            "needed": needed,
-            "entry": bundle.manifest.entry,
-            "grace": config.value("grace"),
-            "session": [os.getpid(), me.start] if spec.notebook and me else None,
-        }
 
     def _attend(self, job_id: str) -> None:
         """See to it that a keeper lives while a job is not over."""

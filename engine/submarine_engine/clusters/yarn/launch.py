@@ -1,0 +1,62 @@
+"""What a keeper has to know of a job's submitter: ``launch.json``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from contextlib import closing, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.clusters.processes import stat
+from submarine_engine.clusters.yarn.environments import Environment, prepare
+from submarine_engine.clusters.yarn.hdfs import open_hdfs
+from submarine_engine.clusters.yarn.versions import check_versions, local_versions, needed_versions
+from submarine_engine.config import load_config
+
+if TYPE_CHECKING:
+    from submarine_engine.bundle import Bundle
+    from submarine_engine.clusters.yarn.hadoop import HadoopConf
+    from submarine_engine.job import JobSpec
+
+_ON_THE_NODES = (None, "same")
+
+
+def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle) -> dict[str, Any]:
+    """Make a job's environment ready, and return the content of ``launch.json``.
+
+    What people should know of the environment comes as a warning.
+
+    Raises
+    ------
+    SubmissionError
+        There is no such environment, HDFS refuses it, or its Python is another one.
+    """
+    config = load_config()
+    environment = _prepare(conf, spec, config.value("yarn_python") or sys.executable)
+    here = local_versions()["python"]
+    needed = needed_versions(bundle.manifest.values)
+    if not environment.probed:
+        there = environment.versions
+        check_versions(here, there.get("python", here), needed=needed, found=there)
+    for note in environment.notes:
+        warnings.warn(note, stacklevel=2)
+    me = stat(os.getpid())
+    return {
+        "version": 1,
+        "python": environment.python,
+        "archives": dict(environment.archives),
+        "environment": environment.key,
+        "probed": environment.probed and environment.kind != "image",
+        "here": here,
+        "needed": needed,
+        "entry": bundle.manifest.entry,
+        "grace": config.value("grace"),
+        "session": [os.getpid(), me.start] if spec.notebook and me else None,
+    }
+
+
+def _prepare(conf: HadoopConf, spec: JobSpec, python: str) -> Environment:
+    hdfs = None if spec.environment in _ON_THE_NODES else open_hdfs(conf)
+    with closing(hdfs) if hdfs is not None else nullcontext():
+        return prepare(spec.environment, conf, hdfs, python=python, image=spec.docker_image)
