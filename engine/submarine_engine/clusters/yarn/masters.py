@@ -265,7 +265,10 @@ def wait_running(rm: ResourceManager, app_id: str) -> dict[str, Any]:
 def over_words(report: dict[str, Any]) -> str:
     """Return how YARN says that an application ended, on one line."""
     said = " ".join(str(report.get("diagnostics") or "").split())[:500]
-    return f"{str(report['state']).lower()}{': ' + said if said else ''}"
+    state = str(report["state"])
+    if state == "FINISHED":  # by its master's own word, which tells how
+        state = str(report.get("finalStatus") or state)
+    return f"{state.lower()}{': ' + said if said else ''}"
 
 
 def _close(master: Master) -> None:
