@@ -139,7 +139,7 @@ def test_a_machine_that_was_started_anew(local, monkeypatch):
 
 
 def test_a_stranger_with_the_number_of_the_session_is_left_alone(local):
-    from submarine_engine.clusters.local.processes import end_leftovers, stat
+    from submarine_engine.clusters.processes import end_leftovers, stat
 
     stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
