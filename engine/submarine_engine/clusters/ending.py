@@ -56,6 +56,12 @@ class Ending(NamedTuple):
         code = self.outcome.get("exit_code")
         return code if self.kind and isinstance(code, int) else self.status
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the script was asked to end (SIGTERM), and did not catch that."""
+        error = self.outcome.get("error")
+        return isinstance(error, dict) and error.get("type") == "KeyboardInterrupt"
+
     def returned_at(self, started: Moment, ended: Moment) -> Moment | None:
         """Return when the function returned or raised, within the task's life; None if never."""
         if self.kind not in ("returned", "raised"):

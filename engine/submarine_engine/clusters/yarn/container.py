@@ -56,6 +56,7 @@ class Container:
         self.started: Moment | None = None
         self.over = False
         self.released = False
+        self.missed_at: float | None = None  # when the ResourceManager was first seen without it
         self.said = ""  # what YARN says of its end
         self.late: list[Event] = []  # of a task that was over before it was looked at
         self._exit: int | None = None

@@ -31,6 +31,8 @@ _EASY = 0.05
 _EVERY = 1.0
 _RELEASE = 0.02
 _TELLING = 1.0
+_MISSED = 60.0
+_LAST_WORDS = 15.0
 
 
 class _Cancel(NamedTuple):
@@ -155,8 +157,7 @@ class Watch:
             return False
         now = Moment.now()
         for container in self._containers:
-            gone = container.id and container.id not in held and not self._way.is_new(container.id)
-            if (gone or final) and not container.released:
+            if not container.released and (final or self._is_gone(container, held)):
                 container.released = True
                 self._settle(container, now)
         if all(container.released for container in self._containers):
@@ -164,6 +165,20 @@ class Watch:
             self._keep_results()
             return True
         return False
+
+    def _is_gone(self, container: Container, held: set[str]) -> bool:
+        """Return whether a container that the ResourceManager does not list has ended.
+
+        One that was started anew lists none until their nodes have told it of them.
+        """
+        assert self._way is not None  # noqa: S101 - `run` opened it
+        if not container.id or container.id in held or self._way.is_new(container.id):
+            container.missed_at = None
+            return False
+        now = time.monotonic()
+        container.missed_at = container.missed_at or now
+        told = container.over or self._way.is_over(container.task)
+        return told or now - container.missed_at > _MISSED
 
     def _settle(self, container: Container, released: Moment) -> None:
         """Bring home what a container left, and write its last events."""
@@ -174,17 +189,33 @@ class Watch:
         if not complete and container.id:
             self._report = rescue(self._services, self._way.app_id, container) or self._report
         status = container.exit_status
-        container.said = self._way.words(container.task) or (
-            over_words(self._report) if self._report.get("state") in FINAL else ""
-        )
         ending = Ending(-9 if status is None else status, read_outcome(container.files))
+        container.said = self._last_words(container, ending)
         _, reason = self._judge(container, ending)
         if container.id:
             self._write(*last_events(container, ending, reason, released))
 
+    def _last_words(self, container: Container, ending: Ending) -> str:
+        """Return what YARN says of a container's end.
+
+        One that was asked to end, and not by us, ends before it is said why.
+        """
+        assert self._way is not None  # noqa: S101 - `run` opened it
+        until = time.monotonic() + _LAST_WORDS
+        while not (said := self._way.words(container.task)):
+            if self._report.get("state") in FINAL:
+                return over_words(self._report)
+            if not ending.interrupted or self._cancel or time.monotonic() > until:
+                break
+            time.sleep(_EASY)
+            with suppress(ClusterError):
+                self._report = self._rm.application(self._way.app_id)
+        return said
+
     def _judge(self, container: Container, ending: Ending) -> tuple[JobState, str]:
         state, reason = judge(ending, self._paths.root, oom_killed=False)
-        if state is not JobState.SUCCEEDED and not ending.kind and container.said:
+        unsaid = not ending.kind or (ending.interrupted and not self._cancel)
+        if state is not JobState.SUCCEEDED and unsaid and container.said:
             reason = f"{reason}; YARN says: {container.said}" if container.id else container.said
         return state, reason
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.keeper import Services
     from submarine_engine.job import JobSpec, Role
 
-_STATES = ("WAITING", "REQUESTED", "RUNNING", "SUCCEEDED", "FAILED", "KILLED")
+_ENDED = ("SUCCEEDED", "FAILED", "KILLED")
+_STATES = ("WAITING", "REQUESTED", "RUNNING", *_ENDED)
 
 
 class Found(NamedTuple):
@@ -94,6 +95,11 @@ class Way(ABC):
         """Return whether the ResourceManager may not show the container yet."""
         found = [c for c in self._seen.values() if c.yarn_container_id == container_id]
         return any(str(c.state) in ("WAITING", "REQUESTED") for c in found)
+
+    def is_over(self, task: str) -> bool:
+        """Return whether the application's master was told that the task's container has ended."""
+        seen = self._seen.get(self._instances.get(task, ""))
+        return seen is not None and str(seen.state) in _ENDED
 
     def _look(self) -> Asked:
         if self._app is None:
