@@ -106,8 +106,9 @@ def save(notebook: nbformat.NotebookNode, path: Path) -> None:
     notebook.metadata.pop("language_info", None)
     host = platform.node()
     text = nbformat.writes(notebook).replace(os.environ["SUBMARINE_HOME"], USUAL_HOME)
-    spare = " " * max(0, len("localhost") - len(host))  # so that tables stay straight
-    text = re.sub(rf"(?<=  ){re.escape(host)}{spare}(?=  )", "localhost", text)
+    width = max(len("HOST"), len(host))  # of the column, which has to stay straight
+    text = re.sub(rf"(?<=  ){re.escape(host.ljust(width))}(?=  )", "localhost", text)
+    text = re.sub(rf"(?<=  ){'HOST'.ljust(width)}(?=  )", "HOST".ljust(len("localhost")), text)
     text = re.sub(rf"(?<= on ){re.escape(host)}(?=:)", "localhost", text)
     text = text.replace(f"<td>{host}</td>", "<td>localhost</td>")
     text = re.sub(r"~?/[^\s\"'<>&]+/usercache/[^\s\"'<>&]+/job/", "CONTAINER/job/", text)
