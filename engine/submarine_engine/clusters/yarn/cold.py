@@ -26,6 +26,7 @@ class Cold(Way):
             return self._known
         if self._app is None:
             if self._thread is None:
+                self._services.line.leave(self._paths.job_id)
                 self._thread = threading.Thread(target=self._start, daemon=True)
                 self._thread.start()
             self._thread.join(0.02)

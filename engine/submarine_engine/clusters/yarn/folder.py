@@ -65,9 +65,12 @@ class KeeperFolder:
 
     def open_jobs(self) -> list[str]:
         """Return the ids of the jobs that are not over, oldest first."""
+        found = []
         with suppress(FileNotFoundError):
-            return sorted(path.name for path in self.open.iterdir())
-        return []
+            for path in self.open.iterdir():
+                with suppress(FileNotFoundError):  # it is over just now
+                    found.append((path.stat().st_mtime_ns, path.name))
+        return [job_id for _, job_id in sorted(found)]
 
     def ring(self) -> None:
         """Wake the keeper; nothing where none listens."""

@@ -25,6 +25,7 @@ from submarine_engine.clusters.yarn.driver import Driver
 from submarine_engine.clusters.yarn.folder import KeeperFolder
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
 from submarine_engine.clusters.yarn.hdfs import Hdfs, open_hdfs
+from submarine_engine.clusters.yarn.line import Line
 from submarine_engine.clusters.yarn.masters import Masters, Session
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.watch import Watch
@@ -72,6 +73,7 @@ class Services:
         self.driver = Driver(self.folder)
         self.masters = Masters(self.folder, self.driver, self.rm, idle)
         self.logs = LogChannel(conf, self.rm, lambda: self.hdfs, logs)
+        self.line = Line()
         self.load = 0
         self._gone: dict[str, float] = {}
         self._hdfs: Hdfs | None = None
@@ -131,6 +133,7 @@ class Keeper:
                 del self._watches[job_id]
         for job_id in self._folder.open_jobs():
             if job_id not in self._watches:
+                self._services.line.join(job_id)
                 thread = threading.Thread(target=self._watch, args=(job_id,), name=job_id)
                 thread.daemon = True
                 self._watches[job_id] = thread
@@ -145,6 +148,7 @@ class Keeper:
                 over = not paths.root.exists() or Watch(self._services, paths).run(self._stop)
             except Exception as error:  # noqa: BLE001, PERF203 - one job's trouble is its own
                 problem = f"{type(error).__name__}: {error}"
+                self._services.line.leave(job_id)
                 traceback.print_exc()
                 self._stop.wait(2.0**attempt / 2)
             else:

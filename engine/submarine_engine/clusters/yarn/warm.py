@@ -37,6 +37,7 @@ class Warm(Way):
         """Ask the master, as soon as it runs."""
         if self._app is None:
             if self._master is None:
+                self._services.line.name(self._paths.job_id, self._key)
                 self._master = self._take()
             if not self._master.ready.wait(0.02):
                 self.app_id = self._master.app_id
@@ -50,7 +51,10 @@ class Warm(Way):
             self._app, self.app_id = self._master.app, self._master.app_id
         try:
             if not self._instances:
+                if not self._services.line.is_turn(self._paths.job_id):
+                    return None
                 self._add()
+            self._services.line.leave(self._paths.job_id)
             return self._look() or None
         except Exception as error:  # noqa: BLE001 - gRPC's own as well
             raise_unless_silent(self.app_id, error)
@@ -67,6 +71,7 @@ class Warm(Way):
 
     def close(self) -> None:
         """Give the master back."""
+        self._services.line.leave(self._paths.job_id)
         if self._master is not None:
             self._services.masters.give(self._master)
             self._master = None
