@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 60.0
 _BETWEEN = 0.5
+_MISSES = 10
 
 
 def rescue(services: Services, app_id: str, container: Container) -> dict[str, Any] | None:
@@ -27,12 +28,16 @@ def rescue(services: Services, app_id: str, container: Container) -> dict[str, A
     """
     until = time.monotonic() + _PATIENCE
     report: dict[str, Any] | None = None
+    missed = 0
     while time.monotonic() < until:
         with suppress(ClusterError):
             report = services.rm.application(app_id)
-            if report["state"] in FINAL and aggregation(report) is not Aggregation.WAITING:
-                break
-            if report["state"] not in FINAL and container.drain():
+            if report["state"] in FINAL:
+                if aggregation(report) is not Aggregation.WAITING:
+                    break
+            elif _is_lost(services, container.node) and (missed := missed + 1) > _MISSES:
+                return report  # its application goes on: nobody gathers these logs
+            elif container.drain():
                 return report
         time.sleep(_BETWEEN)
     with suppress(ClusterError, LogsGoneError):
@@ -48,3 +53,8 @@ def rescue(services: Services, app_id: str, container: Container) -> dict[str, A
         finally:
             source.close()
     return report
+
+
+def _is_lost(services: Services, address: str) -> bool:
+    """Return whether the ResourceManager counts on no node of that address."""
+    return address not in (node.get("nodeHTTPAddress") for node in services.rm.nodes())

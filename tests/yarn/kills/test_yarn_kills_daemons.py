@@ -1,0 +1,79 @@
+"""Hadoop's daemons killed with -9 while jobs run: nodes, ResourceManager, DataNode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from submarine_engine.job import JobState
+
+from tests.jobs import until
+
+from .ground import FULL, PATIENCE, lines
+
+pytestmark = pytest.mark.xdist_group("yarn-kills")
+
+
+def test_a_node_that_comes_back(ground):
+    """With work-preserving restart: the container goes on, and so does its log."""
+    job = ground.submit().until_running().until_further()
+    node = job.node
+    node.kill()
+    node.start()
+    ground.yarn.wait_ready()
+    job.until_further().follow_to_end()
+    ground.until_free()
+
+
+def test_a_node_that_is_lost(ground):
+    job = ground.submit(FULL).until_running().until_shown(lines(1000))
+    node = job.node
+    node.kill()
+    story = job.follow()
+    assert story.state in (JobState.FAILED, JobState.LOST)
+    assert "node" in story.status.reason.lower()
+    assert story.out == lines(1000)
+    ground.until_free()
+    # The two others run what comes next.
+    ground.submit().until_running().follow_to_end()
+    node.start()
+    ground.yarn.wait_ready()
+    until(lambda: not Path(f"/proc/{job.pid}").exists(), PATIENCE)
+
+
+def test_the_resource_manager(ground):
+    job = ground.submit().until_running().until_further()
+    manager = ground.yarn.daemon("resourcemanager")
+    manager.kill()
+    job.until_further()
+    manager.start()
+    ground.yarn.wait_ready()
+    job.until_further().follow_to_end()
+    ground.until_free()
+    ground.submit().until_running().follow_to_end()
+
+
+def test_a_job_that_ends_while_the_resource_manager_is_away(ground):
+    job = ground.submit().until_running().until_further()
+    manager = ground.yarn.daemon("resourcemanager")
+    manager.kill()
+    job.gate.touch()
+    job.until_shown("\nend ")
+    manager.start()
+    ground.yarn.wait_ready()
+    job.follow_to_end()
+    ground.until_free()
+
+
+def test_the_data_node(ground):
+    job = ground.submit().until_running().until_further()
+    data = ground.yarn.daemon("datanode")
+    data.kill()
+    job.until_further().follow_to_end()
+    # What is new cannot be brought there: that is said.
+    story = ground.submit(mode="cold").follow()
+    assert story.state is JobState.FAILED
+    assert "could only be written to 0 of the 1 minReplication nodes" in story.status.reason
+    data.start()
+    ground.yarn.wait_ready()
+    ground.until_free()
