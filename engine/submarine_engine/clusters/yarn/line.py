@@ -34,6 +34,16 @@ class Line:
                     return False
             return True
 
+    def before(self, job_id: str) -> int:
+        """Return how many jobs that came earlier are still to ask the same master."""
+        with self._lock:
+            mine, count = self._keys.get(job_id), 0
+            for other, key in self._keys.items():
+                if other == job_id:
+                    return count
+                count += key == mine
+            return 0
+
     def leave(self, job_id: str) -> None:
         """Take a job out: it has asked, or never will. Nothing where it is not in the line."""
         with self._lock:

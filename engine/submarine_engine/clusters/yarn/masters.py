@@ -61,6 +61,7 @@ class Master:
     probe: str | None = None
     failure: SubmarineError | None = None
     jobs: int = 0
+    asking: threading.Lock = field(default_factory=threading.Lock)
     idle_since: float = field(default_factory=time.time)
     ready: threading.Event = field(default_factory=threading.Event)
 
@@ -175,11 +176,13 @@ class Masters:
         return bool(master.failure) or idle > self._idle or not lives(master.session)
 
     def _end(self, master: Master) -> None:
+        asked = False
         with suppress(Exception):
             if master.app is not None:
                 master.app.shutdown("SUCCEEDED", "nobody needs it any more")
+                asked = True
         _close(master)
-        if master.app_id:
+        if master.app_id and not asked:  # to be killed while it ends would show as a failure
             with suppress(SubmarineError):
                 self._driver.kill(master.app_id)
 

@@ -14,6 +14,8 @@ from submarine_engine.errors import ClusterError
 if TYPE_CHECKING:
     import skein
 
+_OUTSTANDING = ("WAITING", "REQUESTED")
+
 
 class Warm(Way):
     """Through the notebook's own master: ready, and without a GPU between jobs."""
@@ -26,7 +28,8 @@ class Warm(Way):
         mine = set(self._instances.values())
         seen = list(self._seen.values())  # in the order of asking
         first = next((n for n, container in enumerate(seen) if container.id in mine), len(seen))
-        return sum(str(container.state) in ("WAITING", "REQUESTED") for container in seen[:first])
+        asked = sum(str(container.state) in _OUTSTANDING for container in seen[:first])
+        return asked + self._services.line.before(self._paths.job_id)
 
     @property
     def has_master(self) -> bool:
@@ -50,11 +53,10 @@ class Warm(Way):
             self._check_probe(self._master)
             self._app, self.app_id = self._master.app, self._master.app_id
         try:
-            if not self._instances:
-                if not self._services.line.is_turn(self._paths.job_id):
-                    return None
-                self._add()
-            self._services.line.leave(self._paths.job_id)
+            if self._is_asked() or (
+                self._services.line.is_turn(self._paths.job_id) and self._add()
+            ):
+                self._services.line.leave(self._paths.job_id)
             return self._look() or None
         except Exception as error:  # noqa: BLE001 - gRPC's own as well
             raise_unless_silent(self.app_id, error)
@@ -110,10 +112,26 @@ class Warm(Way):
         needed = self._launch["needed"]
         check_versions(self._launch["here"], found["python"], needed=needed, found=found)
 
-    def _add(self) -> None:
+    def _is_asked(self) -> bool:
+        return len(self._instances) == sum(len(role.tasks) for role in self._spec.roles)
+
+    def _add(self) -> bool:
+        """Ask for what was not asked for yet, as far as that can be done now; whether it is all.
+
+        skein tells requests apart by a priority that it counts on from the *lowest* outstanding one
+        (YARN's priorities compare the other way round): where two are outstanding, a third may take
+        the place of the second, which then waits for ever. Jobs stand in line here instead.
+        """
         assert self._app is not None  # noqa: S101 - `ask` has it
-        for role in self._spec.roles:
-            for task in role.tasks:
-                added = self._app.add_container(role.name, self._environment(role, task))
-                self._instances[task] = added.id
-        self._note_down()
+        assert self._master is not None  # noqa: S101 - likewise
+        with self._master.asking:
+            for role in self._spec.roles:
+                for task in role.tasks:
+                    if task in self._instances:
+                        continue
+                    if len(self._app.get_containers(states=_OUTSTANDING)) > 1:
+                        return False
+                    added = self._app.add_container(role.name, self._environment(role, task))
+                    self._instances[task] = added.id
+                    self._note_down()
+        return True
