@@ -132,7 +132,7 @@ class ResourceManager:
         self._ask("PUT", f"{_CLUSTER}/apps/{app_id}/state", {}, json=state)
 
     def _ask(
-        self, method: str, path: str, query: Mapping[str, str], json: object = None
+        self, method: str, path: str, query: Mapping[str, str], json: dict[str, Any] | None = None
     ) -> requests.Response:
         if not self._conf.kerberos:
             query = {**query, "user.name": self.user}
