@@ -61,8 +61,14 @@ class Kernel:
     def __init__(self, *jobs) -> None:
         arguments = [sys.executable, "-c", KERNEL, json.dumps(jobs)]
         self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-        self.ids = [self.process.stdout.readline().strip() for _ in jobs]
-        assert all(re.fullmatch(r"[\w-]+", one) for one in self.ids)
+        self._jobs = len(jobs)
+
+    @property
+    def ids(self):
+        """The ids of its jobs, as soon as they are submitted; to be read once."""
+        found = [self.process.stdout.readline().strip() for _ in range(self._jobs)]
+        assert all(re.fullmatch(r"[\w-]+", one) for one in found), found
+        return found
 
     def kill(self):
         self.process.kill()
@@ -82,3 +88,4 @@ def kernel(ground):
     for one in started:
         if one.process.poll() is None:
             one.kill()
+        one.process.stdout.close()

@@ -58,3 +58,4 @@ def test_nothing_is_left_when_idle(ground, tmp_path, monkeypatch):
     until(lambda: job.noted["app_id"] not in idle.alive(), PATIENCE)
     until(lambda: not processes_of(home), PATIENCE)
     assert idle.rm.application(job.noted["app_id"])["finalStatus"] == "SUCCEEDED"
+    assert idle.rm.application(job.noted["app_id"])["finalStatus"] == "SUCCEEDED"

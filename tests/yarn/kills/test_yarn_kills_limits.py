@@ -34,20 +34,18 @@ def undone(*command):
 def stopped(ground, queue):
     path = ground.yarn.conf / "capacity-scheduler.xml"
     before = path.read_text()
-    state = f"<property><name>yarn.scheduler.capacity.root.{queue}.state</name>"
-    path.write_text(
-        before.replace(
-            "</configuration>", f"{state}<value>STOPPED</value></property>\n</configuration>"
-        )
-    )
+    name = f"<property><name>yarn.scheduler.capacity.root.{queue}.state</name>"
+
+    def put(state):
+        told = f"{name}<value>{state}</value></property>\n</configuration>"
+        path.write_text(before.replace("</configuration>", told))
+        run("yarn", "rmadmin", "-refreshQueues")
+
     try:
-        with undone("yarn", "rmadmin", "-refreshQueues"):
-            try:
-                run("yarn", "rmadmin", "-refreshQueues")
-                yield
-            finally:
-                path.write_text(before)
+        put("STOPPED")
+        yield
     finally:
+        put("RUNNING")  # a queue of which nothing is said stays as it is
         path.write_text(before)
 
 
