@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from bench import latency, scale, streams, training, yarnlogs
+from bench import latency, scale, streams, training, yarnlogs, yarnstart
 from bench.table import Figure, markdown
 
 FIGURES: dict[str, Callable[[Path], Figure]] = {
@@ -26,6 +26,9 @@ FIGURES: dict[str, Callable[[Path], Figure]] = {
     "queue": scale.queue,
     "list": scale.listing,
     "memory": scale.memory,
+    "yarn-warm": yarnstart.warm,
+    "yarn-cold": yarnstart.cold,
+    "yarn-release": yarnstart.release,
     "yarn-lag": yarnlogs.lag,
     "yarn-100mb": yarnlogs.hundred,
 }

@@ -1,0 +1,181 @@
+"""From the request to the first line on YARN, and from the return to the free GPU, beside skein."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import skein
+from submarine_engine import Cell, Job, JobSpec, Resources, Role
+from submarine_engine.bundle import build
+from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.yarn.application import heartbeat_jar
+from submarine_engine.clusters.yarn.folder import KeeperFolder
+from submarine_engine.clusters.yarn.hadoop import load_hadoop
+from submarine_engine.clusters.yarn.rest import ResourceManager, gpus_of
+from submarine_engine.logs import Renderer, follow
+
+from bench.table import Figure, in_turn
+from bench.yarnlogs import on_yarn
+
+ROUNDS = 5
+PATIENCE = 120.0
+LINE = "import time, sys; open(sys.argv[1], 'w').write(str(time.monotonic()))"
+"""What a peer's container runs: the first line of a job, as a moment."""
+
+
+class FirstText(Renderer):
+    """Notes when the first text was seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0.0
+
+    def text(self, task: str, stream: str, text: str) -> None:  # noqa: ARG002 - as in the base
+        """Take text."""
+        self.seen = self.seen or time.monotonic()
+
+
+def ours(mode: str) -> float:
+    """Submit one line as a notebook's cell; return the seconds until a follower has seen it."""
+    cluster = open_cluster("yarn")
+    bundle = build(Cell(number=1, source="print(1)"), [], {})
+    roles = (Role(resources=Resources(gpus=1, memory=512)),)
+    spec = JobSpec(name="bench", roles=roles, notebook="bench.ipynb", mode=mode)
+    begun = time.monotonic()
+    job = Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
+    renderer = FirstText()
+    follow(job, renderer)
+    return renderer.seen - begun
+
+
+def written(path: Path) -> float:
+    """Wait for the moment that a peer's container writes to `path`; return it."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        if path.exists() and (text := path.read_text()):
+            path.unlink()
+            return float(text)
+        time.sleep(0.005)
+    raise RuntimeError(f"nothing was written to {path}")
+
+
+def service(path: Path, instances: int) -> skein.Service:
+    """Return a GPU container that writes its first line to `path`."""
+    script = f'exec {sys.executable} -c "{LINE}" {path}'
+    asked = skein.Resources(memory="512 MiB", vcores=1, gpus=1)
+    return skein.Service(instances=instances, resources=asked, script=script, allow_failures=True)
+
+
+@contextmanager
+def bare_master(client: skein.Client, path: Path, home: Path) -> Iterator[Any]:
+    """Keep an application as warm as ours, without anything else of ours."""
+    folder = KeeperFolder(home, load_hadoop())
+    folder.make()
+    master = skein.Master(
+        resources=skein.Resources(memory="256 MiB", vcores=1),
+        files={"quick.jar": skein.File(str(heartbeat_jar(folder)), type="file")},
+        script="exec sleep 2147483647",
+    )
+    spec = skein.ApplicationSpec(name="bare", master=master, services={"w": service(path, 0)})
+    app = client.submit_and_connect(spec)
+    try:
+        yield app
+    finally:
+        app.shutdown()
+
+
+def by_client(client: skein.Client, path: Path) -> float:
+    """Submit by skein's Python client, its driver up already."""
+    spec = skein.ApplicationSpec(name="client", services={"w": service(path, 1)})
+    begun = time.monotonic()
+    client.submit(spec)
+    return written(path) - begun
+
+
+def by_command(spec: Path, path: Path) -> float:
+    """Submit by skein's command, which starts a driver of its own."""
+    begun = time.monotonic()
+    words = [sys.executable, "-m", "skein.cli", "application", "submit", str(spec)]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return written(path) - begun
+
+
+def warm(folder: Path) -> Figure:
+    """Measure a warm notebook's job beside a bare warm container and skein's command."""
+    path = folder / "first"
+    file = folder / "application.yaml"
+
+    def bare() -> float:
+        begun = time.monotonic()
+        app.add_container("w")
+        return written(path) - begun
+
+    with on_yarn(folder), skein.Client(log=False) as client:
+        spec = skein.ApplicationSpec(name="command", services={"w": service(path, 1)})
+        file.write_text(spec.to_yaml())
+        with bare_master(client, path, folder / "bare") as app:
+            mine, container, command = in_turn(
+                ROUNDS, lambda: ours("warm"), bare, lambda: by_command(file, path)
+            )
+    return Figure(
+        what="YARN: request → first line, warm",
+        target="≤ 1.2 of bare, ≤ 0.15 of command",
+        unit="s",
+        ours=mine,
+        peers={"bare warm container": container, "skein application submit": command},
+    )
+
+
+def cold(folder: Path) -> Figure:
+    """Measure a job of its own application beside skein's Python client."""
+    path = folder / "first"
+    with on_yarn(folder), skein.Client(log=False) as client:
+        mine, theirs = in_turn(ROUNDS, lambda: ours("cold"), lambda: by_client(client, path))
+    return Figure(
+        what="YARN: request → first line, cold",
+        target="≤ 1.0 of client",
+        unit="s",
+        ours=mine,
+        peers={"skein's Python client": theirs},
+    )
+
+
+def release(folder: Path) -> Figure:
+    """Measure from the return to the ResourceManager's count, beside a bare container's end."""
+    path = folder / "first"
+
+    def mine() -> float:
+        cluster = open_cluster("yarn")
+        bundle = build(Cell(number=1, source="print(1)"), [], {})
+        roles = (Role(resources=Resources(gpus=1, memory=512)),)
+        spec = JobSpec(name="bench", roles=roles, notebook="bench.ipynb", mode="warm")
+        job = Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
+        job.wait()
+        found = job.status().ledger.released_after
+        assert found is not None
+        return found
+
+    def bare() -> float:
+        app.add_container("w")
+        ended = written(path)
+        while gpus_of(rm.containers(app.id)):
+            time.sleep(0.005)
+        return time.monotonic() - ended
+
+    with on_yarn(folder), skein.Client(log=False) as client:
+        rm = ResourceManager(load_hadoop())
+        with bare_master(client, path, folder / "bare") as app:
+            released, theirs = in_turn(ROUNDS, mine, bare)
+    return Figure(
+        what="YARN: return → GPU free at the RM",
+        target="≤ bare + 0.25 s",
+        unit="s",
+        ours=released,
+        peers={"bare container": theirs},
+    )
