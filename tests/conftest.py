@@ -51,6 +51,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("each_python", found.values(), ids=found.keys())
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the tests of one real cluster follow one another in one process, which starts it once."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        for name, group in (("home_of_its_own", "clusters of their own"), ("yarn", "the cluster")):
+            if name in fixtures and item.get_closest_marker("xdist_group") is None:
+                item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(autouse=True)
 def own_environment(tmp_path, monkeypatch):
     """Give the test its own job folder, configuration and IPython profile."""

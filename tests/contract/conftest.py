@@ -114,7 +114,9 @@ def home_on_yarn(tmp_path_factory):
     end_processes_of(home, patience=3)  # the keeper goes, skein's driver waits for another
 
 
-@pytest.fixture(params=["local", pytest.param("yarn", marks=pytest.mark.xdist_group("yarn"))])
+@pytest.fixture(
+    params=["local", pytest.param("yarn", marks=pytest.mark.xdist_group("the cluster"))]
+)
 def cluster(request, tmp_path, monkeypatch):
     """Give a cluster with four GPUs; afterwards no job of the test is left on it."""
     folder = tmp_path / "notebooks"

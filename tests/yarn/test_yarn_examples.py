@@ -13,8 +13,6 @@ from nbclient import NotebookClient
 
 from tests.jobs import end_processes_of
 
-pytestmark = pytest.mark.xdist_group("yarn")
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

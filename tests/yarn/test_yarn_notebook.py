@@ -16,8 +16,6 @@ from submarine_engine.records import list_jobs
 from tests.jobs import end_processes_of
 from tests.kernels import TRAIN, Driven, start
 
-pytestmark = pytest.mark.xdist_group("yarn")
-
 PATIENCE = 200
 """Seconds: a busy machine starts an application slowly."""
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from submarine_engine.job import JobState
 
 from tests.jobs import until
 
 from .ground import FULL, PATIENCE, lines
-
-pytestmark = pytest.mark.xdist_group("yarn-kills")
 
 
 def test_a_node_that_comes_back(ground):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from submarine_engine.job import JobState
 
 from tests.jobs import processes_of, until
 
 from .ground import PATIENCE, Ground, lines
-
-pytestmark = pytest.mark.xdist_group("yarn-kills")
 
 SHORT = "for number in range(50): print(f'line {{number}} \u00fc')\n"
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import subprocess
 from contextlib import contextmanager
 
-import pytest
 from submarine_engine.errors import SubmarineError
 from submarine_engine.job import JobState
 
 from tests.jobs import until
 
 from .ground import PATIENCE
-
-pytestmark = pytest.mark.xdist_group("yarn-kills")
 
 
 def run(*command):

@@ -10,8 +10,6 @@ from tests.jobs import until
 
 from .ground import FULL, PATIENCE, STEADY, Running, kill, lines
 
-pytestmark = pytest.mark.xdist_group("yarn-kills")
-
 
 def test_the_keeper(ground):
     job = ground.submit().until_running().until_further()
