@@ -5,19 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from submarine_engine.clusters import cancelling
-from submarine_engine.clusters.ending import Ending, judge, read_outcome
 from submarine_engine.clusters.journal import Journal, read_events
-from submarine_engine.clusters.yarn.container import Container, granted, last_events
-from submarine_engine.clusters.yarn.masters import FINAL, lives, over_words
+from submarine_engine.clusters.yarn.container import Container, granted
+from submarine_engine.clusters.yarn.masters import FINAL, lives
 from submarine_engine.clusters.yarn.queues import waiting_reason
-from submarine_engine.clusters.yarn.rescue import rescue
-from submarine_engine.clusters.yarn.uploads import keep_results
-from submarine_engine.clusters.yarn.way import Asked, Way
+from submarine_engine.clusters.yarn.settling import Settling
+from submarine_engine.clusters.yarn.way import Asked
 from submarine_engine.clusters.yarn.ways import open_way
-from submarine_engine.errors import ClusterError, SubmarineError, SubmissionError
+from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.events import CancelRequested, Event, Finished, Moment, Waiting
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobSpec, JobState
@@ -32,12 +30,6 @@ _EVERY = 1.0
 _RELEASE = 0.02
 _TELLING = 1.0
 _MISSED = 60.0
-_LAST_WORDS = 15.0
-
-
-class _Cancel(NamedTuple):
-    reason: str
-    at: Moment
 
 
 class Watch:
@@ -59,6 +51,8 @@ class Watch:
             raise ClusterError("its record is gone", where=str(paths.root))
         self._launch = launch
         self._spec = JobSpec.from_json(record["spec"])
+        self._way = open_way(services, paths, self._spec, launch)
+        self._settling = Settling(services, paths, self._way)
         self._journal = Journal(paths, record)
         self._status = fold(event for event, _ in read_events(paths.events)[0])
         self._containers = [
@@ -66,12 +60,10 @@ class Watch:
             for role in self._spec.roles
             for task in role.tasks
         ]
-        self._way: Way | None = None
-        self._cancel: _Cancel | None = None
+        self._cancel: cancelling.Wanted | None = None
         self._kill_at: float | None = None
         self._told_waiting_at = 0.0
         self._looked_at_rm = 0.0
-        self._report: dict[str, Any] = {}
 
     def run(self, stop: threading.Event) -> bool:
         """See the job through; False where `stop` came first.
@@ -84,21 +76,18 @@ class Watch:
         try:
             if self._status.state.final:
                 return True
-            self._way = open_way(self._services, self._paths, self._spec, self._launch)
             while not stop.is_set():
                 if self._turn():
                     return True
                 stop.wait(self._pause())
             return False
         finally:
-            if self._way is not None:
-                self._way.close()
+            self._way.close()
             self._journal.close()
 
     def _turn(self) -> bool:
         """Do what is due; whether the job is over."""
         self._heed_cancel()
-        assert self._way is not None  # noqa: S101 - `run` opened it
         try:
             asked = self._way.ask()
         except (SubmissionError, ClusterError) as error:
@@ -110,14 +99,14 @@ class Watch:
         for container in self._containers:
             try:
                 self._write(*container.look())
-            except ClusterError:  # noqa: PERF203 - the node is silent: the ResourceManager knows whether it is lost
+            except ClusterError:  # noqa: PERF203 - the node is silent, the manager knows why
                 continue
         return self._look_at_rm()
 
     def _wait(self) -> bool:
         """See to a job that has no container yet; whether it is over."""
         if self._cancel is not None:
-            self._way and self._way.withdraw()
+            self._way.withdraw()
             self._finish(JobState.CANCELLED, self._cancel.reason or "cancelled in the queue")
             return True
         dead = not lives(self._services.session(self._launch))
@@ -144,34 +133,30 @@ class Watch:
         if not over and time.monotonic() - self._looked_at_rm < _EVERY:
             return False
         self._looked_at_rm = time.monotonic()
-        assert self._way is not None  # noqa: S101 - `run` opened it
         try:
-            self._report = self._rm.application(self._way.app_id)
-            final = self._report["state"] in FINAL
-            held = (
-                set()
-                if final
-                else {c["containerId"] for c in self._rm.containers(self._way.app_id)}
-            )
+            self._settling.report = self._rm.application(self._way.app_id)
+            final = self._settling.report["state"] in FINAL
+            listed = [] if final else self._rm.containers(self._way.app_id)
         except ClusterError:  # it is away for a while: the job goes on
             return False
+        held = {container["containerId"] for container in listed}
         now = Moment.now()
         for container in self._containers:
             if not container.released and (final or self._is_gone(container, held)):
                 container.released = True
-                self._settle(container, now)
-        if all(container.released for container in self._containers):
-            self._conclude()
-            self._keep_results()
-            return True
-        return False
+                self._write(*self._settling.settle(container, now))
+        if not all(container.released for container in self._containers):
+            return False
+        reason = self._cancel.reason if self._cancel else ""
+        self._finish(*self._settling.verdict(self._containers, self._status, reason))
+        self._settling.keep_results(self._containers[0])
+        return True
 
     def _is_gone(self, container: Container, held: set[str]) -> bool:
         """Return whether a container that the ResourceManager does not list has ended.
 
         One that was started anew lists none until their nodes have told it of them.
         """
-        assert self._way is not None  # noqa: S101 - `run` opened it
         if not container.id or container.id in held or self._way.is_new(container.id):
             container.missed_at = None
             return False
@@ -180,82 +165,14 @@ class Watch:
         told = container.over or self._way.is_over(container.task)
         return told or now - container.missed_at > _MISSED
 
-    def _settle(self, container: Container, released: Moment) -> None:
-        """Bring home what a container left, and write its last events."""
-        assert self._way is not None  # noqa: S101 - `run` opened it
-        complete = False
-        with suppress(ClusterError):
-            complete = container.drain()
-        if not complete and container.id:
-            self._report = rescue(self._services, self._way.app_id, container) or self._report
-        status = container.exit_status
-        ending = Ending(-9 if status is None else status, read_outcome(container.files))
-        container.said = self._last_words(container, ending)
-        _, reason = self._judge(container, ending)
-        if container.id:
-            self._write(*last_events(container, ending, reason, released))
-
-    def _last_words(self, container: Container, ending: Ending) -> str:
-        """Return what YARN says of a container's end.
-
-        One that was asked to end, and not by us, ends before it is said why.
-        """
-        assert self._way is not None  # noqa: S101 - `run` opened it
-        until = time.monotonic() + _LAST_WORDS
-        while not (said := self._way.words(container.task)):
-            if self._report.get("state") in FINAL:
-                return over_words(self._report)
-            if not ending.interrupted or self._cancel or time.monotonic() > until:
-                break
-            time.sleep(_EASY)
-            with suppress(ClusterError):
-                self._report = self._rm.application(self._way.app_id)
-        return said
-
-    def _judge(self, container: Container, ending: Ending) -> tuple[JobState, str]:
-        state, reason = judge(ending, self._paths.root, oom_killed=False)
-        unsaid = not ending.kind or (ending.interrupted and not self._cancel)
-        if state is not JobState.SUCCEEDED and unsaid and container.said:
-            reason = f"{reason}; YARN says: {container.said}" if container.id else container.said
-        return state, reason
-
-    def _conclude(self) -> None:
-        status = fold(event for event, _ in read_events(self._paths.events)[0])
-        if self._cancel and not any(
-            task.returned and task.returned.mono < self._cancel.at.mono for task in status.tasks
-        ):
-            self._finish(JobState.CANCELLED, self._cancel.reason)
-            return
-        for container in self._containers:
-            ending = Ending(container.exit_status or 0, read_outcome(container.files))
-            task = status.task(container.task)
-            if not ending.kind and task is not None and task.exit_code:
-                ending = Ending(task.exit_code, {})
-            if not container.id:
-                self._finish(JobState.FAILED, container.said or "its container never came")
-                return
-            state, reason = self._judge(container, ending)
-            if state is not JobState.SUCCEEDED:
-                self._finish(state, reason)
-                return
-        self._finish(JobState.SUCCEEDED, "")
-
-    def _keep_results(self) -> None:
-        """Copy the results to HDFS, where they outlive this machine; nobody waits for that."""
-        with suppress(SubmarineError, OSError):
-            hdfs = self._services.hdfs
-            files = self._containers[0].files
-            if hdfs is not None and files.results.is_dir() and any(files.results.iterdir()):
-                keep_results(hdfs, self._paths.job_id, files.root)
-
     def _heed_cancel(self) -> None:
         wanted = cancelling.wanted(self._paths)
         if wanted is None:
             return
-        assert self._way is not None  # noqa: S101 - `run` opened it
         running = [c for c in self._containers if c.id and not c.released]
         if self._cancel is None:
-            self._cancel = _Cancel(wanted.reason, Moment.now())
+            self._cancel = wanted
+            self._settling.cancelled = Moment.now()
             self._write(CancelRequested(reason=wanted.reason))
             self._kill_at = time.monotonic() + float(self._launch["grace"])
             for container in running:
@@ -273,7 +190,6 @@ class Watch:
         if time.monotonic() - self._told_waiting_at < _TELLING:
             return
         self._told_waiting_at = time.monotonic()
-        assert self._way is not None  # noqa: S101 - `run` opened it
         try:
             ahead, reason = waiting_reason(
                 self._rm, self._way.app_id or None, self._spec, ahead=self._way.ahead

@@ -1,0 +1,122 @@
+"""What containers leave when they end: brought home, and put into words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.clusters.ending import Ending, judge, read_outcome
+from submarine_engine.clusters.yarn.container import Container, last_events
+from submarine_engine.clusters.yarn.masters import FINAL, over_words
+from submarine_engine.clusters.yarn.rescue import rescue
+from submarine_engine.clusters.yarn.uploads import keep_results
+from submarine_engine.errors import ClusterError, SubmarineError
+from submarine_engine.events import Event, Moment
+from submarine_engine.history import JobPaths
+from submarine_engine.job import JobState
+from submarine_engine.lifecycle import JobStatus
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.yarn.keeper import Services
+    from submarine_engine.clusters.yarn.way import Way
+
+_BETWEEN = 0.05
+_LAST_WORDS = 15.0
+
+
+class Settling:
+    """How the containers of one job ended.
+
+    Parameters
+    ----------
+    services
+        What the keeper's jobs share.
+    """
+
+    def __init__(self, services: Services, paths: JobPaths, way: Way) -> None:
+        self._services = services
+        self._paths = paths
+        self._way = way
+        self.cancelled: Moment | None = None
+        """Since when somebody wants the job to end."""
+        self.report: dict[str, Any] = {}
+        """The last that the ResourceManager said of the application."""
+
+    def settle(self, container: Container, released: Moment) -> list[Event]:
+        """Bring home what a container left; return its last events.
+
+        Raises
+        ------
+        OSError
+            The job's folder cannot be written.
+        """
+        complete = False
+        with suppress(ClusterError):
+            complete = container.drain()
+        if not complete and container.id:
+            self.report = rescue(self._services, self._way.app_id, container) or self.report
+        status = container.exit_status
+        ending = Ending(-9 if status is None else status, read_outcome(container.files))
+        container.said = self._last_words(container, ending)
+        _, reason = self._judge(container, ending)
+        return last_events(container, ending, reason, released) if container.id else []
+
+    def verdict(
+        self, containers: Sequence[Container], status: JobStatus, reason: str
+    ) -> tuple[JobState, str]:
+        """Return the job's final state and why, once all its containers are settled.
+
+        Parameters
+        ----------
+        status
+            The job as its events tell.
+        reason
+            Why it was cancelled, if it was.
+        """
+        since = self.cancelled
+        if since and not any(t.returned and t.returned.mono < since.mono for t in status.tasks):
+            return JobState.CANCELLED, reason
+        for container in containers:
+            if not container.id:
+                return JobState.FAILED, container.said or "its container never came"
+            ending = Ending(container.exit_status or 0, read_outcome(container.files))
+            task = status.task(container.task)
+            if not ending.kind and task is not None and task.exit_code:
+                ending = Ending(task.exit_code, {})
+            state, why = self._judge(container, ending)
+            if state is not JobState.SUCCEEDED:
+                return state, why
+        return JobState.SUCCEEDED, ""
+
+    def keep_results(self, container: Container) -> None:
+        """Copy the results to HDFS, where they outlive this machine; nobody waits for that."""
+        with suppress(SubmarineError, OSError):
+            hdfs = self._services.hdfs
+            results = container.files.results
+            if hdfs is not None and results.is_dir() and any(results.iterdir()):
+                keep_results(hdfs, self._paths.job_id, container.files.root)
+
+    def _last_words(self, container: Container, ending: Ending) -> str:
+        """Return what YARN says of a container's end.
+
+        One that was asked to end, and not by us, ends before it is said why.
+        """
+        until = time.monotonic() + _LAST_WORDS
+        while not (said := self._way.words(container.task)):
+            if self.report.get("state") in FINAL:
+                return over_words(self.report)
+            if not ending.interrupted or self.cancelled or time.monotonic() > until:
+                break
+            time.sleep(_BETWEEN)
+            with suppress(ClusterError):
+                self.report = self._services.rm.application(self._way.app_id)
+        return said
+
+    def _judge(self, container: Container, ending: Ending) -> tuple[JobState, str]:
+        state, reason = judge(ending, self._paths.root, oom_killed=False)
+        unsaid = not ending.kind or (ending.interrupted and not self.cancelled)
+        if state is not JobState.SUCCEEDED and unsaid and container.said:
+            reason = f"{reason}; YARN says: {container.said}" if container.id else container.said
+        return state, reason
