@@ -147,7 +147,7 @@ def test_a_job_that_waits_says_why_and_the_gpus_who_holds_them(kernel, tmp_path)
 def test_lines_of_several_tasks_say_whose_they_are(kernel):
     ran = kernel.run("%%submarine --gpus 1 --num_workers 2 --name team\nprint('here')")
     lines = ran.stream("stdout").splitlines()
-    assert sorted(lines) == ["worker-0 │ here", "worker-1 │ here"]
+    assert sorted(lines) == ["worker-0 │ here", "worker-1 │ here"], ran
     assert "worker-1 on " in last_card(ran)["text/plain"]
 
 

@@ -74,6 +74,7 @@ class Box:
         }  # fmt: skip
         outer = {
             "PATH": os.environ["PATH"], "HOME": "/nowhere", "CONTAINER_ID": self.name,
+            "SKEIN_CONTAINER_ID": "worker_3",
             "LOG_DIRS": f"{self.logs},/elsewhere", "NM_HOST": "127.0.0.1",
             "NM_HTTP_PORT": str(self.node.server_port),
             **payload.chunks(payload.pack(self.paths, plan)), **(extra or {}),
@@ -133,6 +134,13 @@ def test_home_is_a_folder_that_can_be_written(box):
         "from pathlib import Path\nPath.home().joinpath('x').touch()\nprint(1)"
     )
     assert (code, out) == (0, "1\n")
+
+
+def test_a_task_of_a_role_knows_its_number(box):
+    one = box()
+    _, out, _ = one.run("import os\nprint(os.environ['SUBMARINE_TASK'])")
+    assert out == "worker-3\n"
+    assert one.told("task.json")["task"] == "worker-3"
 
 
 def test_without_gpus_none_can_be_seen(box):

@@ -40,6 +40,9 @@ def boot() -> None:
     if gpus is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     environment["SUBMARINE_TASK_DIR"] = logs
+    if "SUBMARINE_TASK" not in environment:  # one plan for all tasks of a role: skein numbers them
+        role, _, number = os.environ["SKEIN_CONTAINER_ID"].rpartition("_")
+        environment["SUBMARINE_TASK"] = plan["task"] = f"{role}-{number}"
     if not os.access(environment.get("HOME", ""), os.W_OK):
         environment["HOME"] = str(Path.cwd())  # YARN's own default is a folder for nobody
     work = Path.cwd() if plan["workdir"] is None else Path(plan["workdir"])
