@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -94,7 +96,17 @@ def end_processes_of(home, patience=15):
         time.sleep(0.02)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
+    _end_drivers(home)
     return left
+
+
+def _end_drivers(home):
+    """End skein's drivers of a home: each waits for another keeper, and there will be none."""
+    for noted in home.glob("yarn/*/skein/driver"):
+        pid = json.loads(noted.read_text())["pid"]
+        with suppress(OSError):
+            if b"com.anaconda.skein.Driver" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGTERM)
 
 
 def _living():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 import warnings
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class Driver:
     def __init__(self, folder: KeeperFolder) -> None:
         self._folder = folder
         self._client: skein.Client | None = None
+        self._pid: int | None = None
         self._lock = threading.Lock()
 
     def submit(self, application: skein.ApplicationSpec) -> str:
@@ -57,13 +59,14 @@ class Driver:
         self._call(lambda client: client.kill_application(app_id))
 
     def close(self) -> None:
-        """Stop the driver."""
+        """Stop the driver, also where the folder that noted it is gone."""
         with self._lock:
             self._client = None
-            try:
-                skein.Client.stop_global_driver(force=True)
-            except (SkeinError, OSError) as error:
-                warnings.warn(f"skein's driver could not be stopped: {error}", stacklevel=2)
+            if self._pid is not None and _is_driver(self._pid):
+                with suppress(OSError):
+                    os.kill(self._pid, signal.SIGTERM)
+            with suppress(OSError):
+                self._note.unlink()
 
     def _call(self, what: Callable[[skein.Client], _T]) -> _T:
         try:
@@ -88,7 +91,14 @@ class Driver:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # it says that it makes its certificates
                     self._client = self._start()
+                with suppress(OSError, ValueError, KeyError, TypeError):
+                    self._pid = int(json.loads(self._note.read_bytes())["pid"])
             return self._client
+
+    @property
+    def _note(self) -> Path:
+        """Where skein notes its driver's address and process."""
+        return self._folder.skein / "driver"
 
     def _start(self) -> skein.Client:
         try:
@@ -103,10 +113,16 @@ class Driver:
     def _forget_dead(self) -> None:
         """Forget a driver that was killed: skein takes a zombie, or a stranger, for it."""
         with suppress(OSError, ValueError, KeyError, TypeError):
-            noted = self._folder.skein / "driver"
-            pid = int(json.loads(noted.read_bytes())["pid"])
+            pid = int(json.loads(self._note.read_bytes())["pid"])
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-            command = Path(f"/proc/{pid}/cmdline")
-            if not command.exists() or b"com.anaconda.skein.Driver" not in command.read_bytes():
-                noted.unlink()
+            if not _is_driver(pid):
+                self._note.unlink()
+
+
+def _is_driver(pid: int) -> bool:
+    """Return whether that process is a driver of skein's: a number is used again."""
+    try:
+        return b"com.anaconda.skein.Driver" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
