@@ -99,6 +99,8 @@ def use(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) -> Yarn:
     """Let this test's process, and what it starts, find the cluster."""
     for name, value in yarn.environment.items():
         monkeypatch.setenv(name, value)
+    # What a test leaves is not in the way of the next: masters that are warm fill a queue's limit.
+    monkeypatch.setenv("SUBMARINE_YARN_IDLE", "20")
     for name in PROXIES:  # of the machine that the tests run on; loopback needs none
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)

@@ -361,7 +361,7 @@ def test_the_keeper_and_its_driver(recorded, tmp_path):
     assert told()[1].startswith("none runs")
 
 
-def test_a_real_cluster_is_well(on_yarn, tmp_path, monkeypatch):
+def test_a_real_cluster_is_well(on_yarn, tmp_path, monkeypatch, until):
     monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path / "home"))
     command = [
         sys.executable,
@@ -372,6 +372,11 @@ def test_a_real_cluster_is_well(on_yarn, tmp_path, monkeypatch):
         "--cluster",
         "yarn",
     ]
+
+    def told():
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+    until(lambda: "none to spare" not in told())  # warm masters of other tests are still there
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = {one["title"]: one for one in map(json.loads, done.stdout.splitlines())}
     for title in (

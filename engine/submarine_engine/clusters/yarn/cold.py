@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 
 from submarine_engine.clusters.yarn.application import application
-from submarine_engine.clusters.yarn.masters import wait_running
+from submarine_engine.clusters.yarn.master import wait_running
 from submarine_engine.clusters.yarn.way import Asked, Way, raise_unless_silent
 from submarine_engine.errors import ClusterError, SubmarineError
 

@@ -23,10 +23,12 @@ from submarine_engine.clusters.yarn import uploads
 from submarine_engine.clusters.yarn.channel import LogChannel
 from submarine_engine.clusters.yarn.driver import Driver
 from submarine_engine.clusters.yarn.folder import KeeperFolder
+from submarine_engine.clusters.yarn.giveway import give_way
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
 from submarine_engine.clusters.yarn.hdfs import Hdfs, open_hdfs
 from submarine_engine.clusters.yarn.line import Line
-from submarine_engine.clusters.yarn.masters import Masters, Session
+from submarine_engine.clusters.yarn.master import Session
+from submarine_engine.clusters.yarn.masters import Masters
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.watch import Watch
 from submarine_engine.config import load_config
@@ -113,10 +115,13 @@ class Keeper:
 
     def run(self, idle: float) -> None:
         """See to jobs until there has been none, and no warm master, for `idle` seconds."""
+        services = self._services
+        way = (services.masters, services.rm, self._stop)
+        threading.Thread(target=give_way, args=way, daemon=True).start()
         busy_at = time.monotonic()
         while self._folder.root.exists():
             self._take_up()
-            if self._watches or self._services.masters.tend():
+            if self._services.masters.tend() or self._watches:
                 busy_at = time.monotonic()
             elif time.monotonic() - busy_at > idle and not self._folder.open_jobs():
                 return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.yarn.aggregated import Aggregation, aggregation, fetch_aggregated
 from submarine_engine.clusters.yarn.logpage import LogsGoneError
-from submarine_engine.clusters.yarn.masters import FINAL
+from submarine_engine.clusters.yarn.master import FINAL
 from submarine_engine.errors import ClusterError
 
 if TYPE_CHECKING:

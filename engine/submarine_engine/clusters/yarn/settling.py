@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.ending import Ending, judge, read_outcome
 from submarine_engine.clusters.yarn.container import Container, last_events
-from submarine_engine.clusters.yarn.masters import FINAL, over_words
+from submarine_engine.clusters.yarn.master import FINAL, over_words
 from submarine_engine.clusters.yarn.rescue import rescue
 from submarine_engine.clusters.yarn.uploads import keep_results
 from submarine_engine.errors import ClusterError, SubmarineError

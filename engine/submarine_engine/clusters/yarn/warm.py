@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from submarine_engine.clusters.yarn.application import application, shape_key
-from submarine_engine.clusters.yarn.masters import FINAL, Master
+from submarine_engine.clusters.yarn.master import FINAL, Master
 from submarine_engine.clusters.yarn.versions import check_versions, read_probe
 from submarine_engine.clusters.yarn.way import Asked, Way, raise_unless_silent
 from submarine_engine.errors import ClusterError
@@ -102,7 +102,9 @@ class Warm(Way):
             )
 
         probed = bool(self._launch["probed"])
-        return self._services.masters.take(self._key, session, make, probed=probed)
+        return self._services.masters.take(
+            self._key, session, self._spec.queue, make, probed=probed
+        )
 
     def _check_probe(self, master: Master) -> None:
         """Refuse, before a GPU is asked for, what the interpreter there cannot run."""

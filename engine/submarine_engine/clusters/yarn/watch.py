@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from submarine_engine.clusters import cancelling
 from submarine_engine.clusters.journal import Journal, read_events
 from submarine_engine.clusters.yarn.container import Container, granted
-from submarine_engine.clusters.yarn.masters import FINAL, lives
+from submarine_engine.clusters.yarn.master import FINAL, lives
 from submarine_engine.clusters.yarn.queues import waiting_reason
 from submarine_engine.clusters.yarn.settling import Settling
 from submarine_engine.clusters.yarn.way import Asked
