@@ -27,7 +27,7 @@ def lab(tmp_path_factory):
     lab.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop runs on in this thread: no other test may find it
 def browser():
     with chromium() as browser:
         yield browser

@@ -152,5 +152,5 @@ def test_a_real_cluster_tells_who_holds_and_who_waits(on_yarn, submitted, until)
     waiter = submitted(queue="small", gpus=1, tags=set())
     told = (0, "queue small: 1/1 GPU in use")
     until(lambda: waiting_reason(rm, waiter, spec) == told)
-    ahead, words = waiting_reason(rm, None, spec)
-    assert (ahead, words) == (1, "queue small: 1/1 GPU in use, 1 job ahead")
+    told = (1, "queue small: 1/1 GPU in use, 1 job ahead")
+    until(lambda: waiting_reason(rm, None, spec) == told)  # what other tests left there ends

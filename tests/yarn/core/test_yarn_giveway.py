@@ -8,12 +8,13 @@ from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.yarn.application import MASTER_MEMORY
 from submarine_engine.clusters.yarn.foreign import MEMORY, VCORES
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
+from submarine_engine.clusters.yarn.master import FINAL
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.scheduler import read_scheduler
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
 
-from tests.jobs import bundle_of, follow, spec_of
+from tests.jobs import bundle_of, follow, spec_of, until
 
 QUEUE = "small"
 PATIENCE = 200.0
@@ -28,6 +29,7 @@ def rm(on_yarn, monkeypatch, tmp_path):
     for noted in tmp_path.glob("home/yarn/*/masters.json"):
         for master in json.loads(noted.read_text())["masters"]:
             rm.kill(master["app_id"])
+            until(lambda app_id=master["app_id"]: rm.application(app_id)["state"] in FINAL)
 
 
 def test_idle_masters_make_room(rm, tmp_path):

@@ -14,6 +14,7 @@ from submarine_engine.errors import ClusterError, SubmarineError
 class Cold(Way):
     """By an application of the job's own, which ends with it."""
 
+    ends_with_job = True
     _thread: threading.Thread | None = None
     _failure: SubmarineError | None = None
     _is_over = False

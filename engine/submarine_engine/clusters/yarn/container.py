@@ -59,6 +59,7 @@ class Container:
         self.missed_at: float | None = None  # when the ResourceManager was first seen without it
         self.said = ""  # what YARN says of its end
         self.late: list[Event] = []  # of a task that was over before it was looked at
+        self.gathered = False  # its application ends with it, and the node gives up its files
         self._exit: int | None = None
         self._progress = Progress(self.files)
         self._progress_size = 0
@@ -106,7 +107,8 @@ class Container:
             self.late = self._begin(self._fetch_json(STARTED, sizes))
         self._exit = self._read_exit(sizes)
         self.fetch_outcome(sizes)
-        return True
+        # What brings files to HDFS may have found them gone already; log aggregation has them.
+        return EXIT in sizes or self._source.live or not self.gathered
 
     def fetch_outcome(self, sizes: Mapping[str, int]) -> None:
         """Bring ``outcome.json`` and the results that it names into the job's folder."""

@@ -32,12 +32,12 @@ def rescue(services: Services, app_id: str, container: Container) -> dict[str, A
     while time.monotonic() < until:
         with suppress(ClusterError):
             report = services.rm.application(app_id)
-            if report["state"] in FINAL:
-                if aggregation(report) is not Aggregation.WAITING:
-                    break
-            elif _is_lost(services, container.node) and (missed := missed + 1) > _MISSES:
-                return report  # its application goes on: nobody gathers these logs
-            elif container.drain():
+            over = report["state"] in FINAL
+            if over and aggregation(report) is not Aggregation.WAITING:
+                break
+            if _is_lost(services, container.node) and (missed := missed + 1) > _MISSES:
+                return report  # nobody gathers these logs
+            if not over and container.drain():
                 return report
         time.sleep(_BETWEEN)
     with suppress(ClusterError, LogsGoneError):

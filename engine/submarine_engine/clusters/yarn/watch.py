@@ -60,6 +60,8 @@ class Watch:
             for role in self._spec.roles
             for task in role.tasks
         ]
+        for container in self._containers:
+            container.gathered = self._way.ends_with_job
         self._cancel: cancelling.Wanted | None = None
         self._kill_at: float | None = None
         self._told_waiting_at = 0.0

@@ -45,6 +45,8 @@ class Way(ABC):
     """
 
     note = ""
+    ends_with_job = False
+    """Whether the application is over as soon as the job is."""
 
     def __init__(
         self, services: Services, paths: JobPaths, spec: JobSpec, launch: Mapping[str, Any]
