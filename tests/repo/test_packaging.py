@@ -15,6 +15,7 @@ PACKAGES = (
     "engine/submarine_runtime",
     "kernel/submarine_kernel",
     "magics/submarine_magics",
+    "zeppelin_interpreter/submarine_zeppelin",
 )
 ENGINE_ONLY = """
 import sys

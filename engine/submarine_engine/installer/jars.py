@@ -1,4 +1,7 @@
-"""Hadoop's jars, fetched by Maven from the pom of this package, once for all clusters of a user."""
+"""Hadoop's jars, fetched by Maven from the pom of this package, once for all clusters of a user.
+
+Another pom's jars are fetched in the same way.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +25,21 @@ _LIMIT = 1800
 _TOLD = 5
 
 
-def jars_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Return where the jars of this package's pom are kept, by its hash, there or not."""
+def jars_folder(environment: Mapping[str, str] | None = None, pom: Path = POM) -> Path:
+    """Return where the jars of a pom are kept, by its folder's name and its hash, there or not."""
     environment = os.environ if environment is None else environment
     cache = Path(environment.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute()
-    return cache / "submarine" / "hadoop" / hashlib.sha256(POM.read_bytes()).hexdigest()[:16]
+    return cache / "submarine" / pom.parent.name / hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
 
 
 def fetch_jars(
     java: Java,
     environment: Mapping[str, str] | None = None,
     *,
+    pom: Path = POM,
     report: Callable[[str], object] = str,
 ) -> Path:
-    """Return the folder with Hadoop's jars; Maven fetches them where it is not there yet.
+    """Return the folder with a pom's jars; Maven fetches them where it is not there yet.
 
     Whoever comes while another fetches waits for it. What an interrupted fetch left is removed.
 
@@ -45,6 +49,8 @@ def fetch_jars(
         What Maven runs on.
     environment
         Maven's environment; that of this process unless given.
+    pom
+        Names the artifacts; its folder's name says whose they are. Hadoop's unless given.
     report
         Is told in words what goes on.
 
@@ -56,24 +62,25 @@ def fetch_jars(
         The cache cannot be written.
     """
     environment = dict(os.environ if environment is None else environment)
-    folder = jars_folder(environment)
+    folder = jars_folder(environment, pom)
+    whose = f"{pom.parent.name.capitalize()}'s"
     if folder.is_dir():
         return folder
     maven = shutil.which("mvn", path=environment.get("PATH", ""))
     if maven is None:
         raise ClusterError(
-            "Maven is missing: there is no program `mvn` on the PATH to fetch Hadoop's jars with",
+            f"Maven is missing: there is no program `mvn` on the PATH to fetch {whose} jars with",
             fix="install it (on Debian as root: apt-get install maven)",
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(folder.parent):
         if not folder.is_dir():
-            report("fetching Hadoop's jars by Maven, once for all clusters …")
+            report(f"fetching {whose} jars by Maven, once for all clusters …")
             for left in folder.parent.glob("fetching-*"):
                 shutil.rmtree(left)
             aside = Path(tempfile.mkdtemp(prefix="fetching-", dir=folder.parent))
             try:
-                _run_maven(maven, aside, _maven_environment(java, environment))
+                _run_maven(maven, pom, whose, aside, _maven_environment(java, environment))
                 (aside / "jars").rename(folder)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
@@ -106,8 +113,10 @@ def _maven_environment(java: Java, environment: Mapping[str, str]) -> dict[str, 
     return {**environment, "JAVA_HOME": str(java.home), "MAVEN_OPTS": maven_opts}
 
 
-def _run_maven(maven: str, aside: Path, environment: Mapping[str, str]) -> None:
-    shutil.copyfile(POM, aside / "pom.xml")
+def _run_maven(
+    maven: str, pom: Path, whose: str, aside: Path, environment: Mapping[str, str]
+) -> None:
+    shutil.copyfile(pom, aside / "pom.xml")
     command = [
         maven, "--batch-mode", "--quiet", "--strict-checksums", "--file", str(aside / "pom.xml"),
         "dependency:copy-dependencies", "-DincludeScope=runtime",
@@ -120,7 +129,7 @@ def _run_maven(maven: str, aside: Path, environment: Mapping[str, str]) -> None:
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise ClusterError(
-            f"Maven has not fetched Hadoop's jars in {_LIMIT // 60} minutes",
+            f"Maven has not fetched {whose} jars in {_LIMIT // 60} minutes",
             fix="see whether this machine reaches a Maven repository",
         ) from error
     if done.returncode:
@@ -128,7 +137,7 @@ def _run_maven(maven: str, aside: Path, environment: Mapping[str, str]) -> None:
         errors = [line for line in lines if line.startswith("[ERROR]")] or lines
         told = "\n".join(errors[:_TOLD]) or f"it ended with {done.returncode}"
         raise ClusterError(
-            f"Maven could not fetch Hadoop's jars:\n{told}",
+            f"Maven could not fetch {whose} jars:\n{told}",
             fix="see whether this machine reaches a Maven repository (~/.m2/settings.xml names "
             "mirrors and proxies), then say it again",
         )

@@ -1,0 +1,1 @@
+"""Submarine in Apache Zeppelin: an interpreter process whose sessions are Jupyter kernels."""
