@@ -16,9 +16,9 @@ from typing import Any
 from IPython import get_ipython
 from IPython.display import display, update_display
 from submarine_engine.logs import Renderer
+from submarine_engine.tail import Tail
 
 from submarine_magics import pace
-from submarine_magics.tail import Tail
 
 _UPDATE_EVERY = 0.2
 _LIVE_SIZE = 8_000
