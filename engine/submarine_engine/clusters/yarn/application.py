@@ -38,7 +38,7 @@ cat > boot.py <<'END_OF_BOOT'
 %s
 END_OF_BOOT
 trap : TERM
-"$SUBMARINE_PYTHON" boot.py &
+"$SUBMARINE_PYTHON" -S boot.py &
 task=$!
 while :; do
   wait $task; code=$?

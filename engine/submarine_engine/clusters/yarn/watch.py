@@ -29,6 +29,7 @@ _EASY = 0.05
 _EVERY = 1.0
 _RELEASE = 0.02
 _TELLING = 1.0
+_UNTOLD = 0.5  # seconds of waiting that are not worth a word, nor three questions to the manager
 _MISSED = 60.0
 
 
@@ -64,7 +65,7 @@ class Watch:
             container.gathered = self._way.ends_with_job
         self._cancel: cancelling.Wanted | None = None
         self._kill_at: float | None = None
-        self._told_waiting_at = 0.0
+        self._told_waiting_at = time.monotonic() - _TELLING + _UNTOLD
         self._looked_at_rm = 0.0
 
     def run(self, stop: threading.Event) -> bool:

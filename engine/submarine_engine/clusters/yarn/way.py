@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from submarine_engine.clusters.datapaths import file_address
 from submarine_engine.clusters.environment import thread_limits
 from submarine_engine.clusters.staging import task_plan
 from submarine_engine.clusters.yarn import payload, uploads
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from submarine_engine.job import JobSpec, Role
 
 _ENDED = ("SUCCEEDED", "FAILED", "KILLED")
+_LOOK_EVERY = 0.25  # seconds, once all containers are there: how they end is seen elsewhere first
 _STATES = ("WAITING", "REQUESTED", "RUNNING", *_ENDED)
 
 
@@ -61,6 +64,7 @@ class Way(ABC):
         self._known = {task: Found(*found) for task, found in noted.get("containers", {}).items()}
         self._seen: dict[str, skein.Container] = {}
         self._app: skein.ApplicationClient | None = None
+        self._looked_at = 0.0
 
     @property
     def ahead(self) -> int:
@@ -88,6 +92,7 @@ class Way(ABC):
     def words(self, task: str) -> str:
         """Return what the application's master says of a container's end."""
         with suppress(Exception):
+            self._looked_at = 0.0
             self._look()
         container = self._seen.get(self._instances.get(task, ""))
         said = str(getattr(container, "exit_message", "") or "")
@@ -106,6 +111,10 @@ class Way(ABC):
     def _look(self) -> Asked:
         if self._app is None:
             return {}
+        now = time.monotonic()
+        if len(self._known) == len(self._instances) and now - self._looked_at < _LOOK_EVERY:
+            return self._known
+        self._looked_at = now
         for container in self._app.get_containers(states=_STATES):
             self._seen[container.id] = container
         known = dict(self._known)
@@ -146,7 +155,7 @@ class Way(ABC):
             self._services.hdfs if self._spec.env or len(archive) > payload.INLINE_LIMIT else None
         )
         if hdfs is not None:
-            url = hdfs.url_for_container(uploads.upload_once(hdfs, archive, ".tar.gz"))
+            url = hdfs.url_for_container(uploads.upload_once(hdfs, archive, ".z"))
             return {URL: url, **logs}
         if len(archive) > payload.INLINE_MOST:
             raise ClusterError(
@@ -189,5 +198,6 @@ def job_variables(job_id: str, spec: JobSpec, role: Role, task: str | None) -> d
         found["SUBMARINE_TASK"] = task
     for name, path in (("INPUT", spec.input_path), ("CHECKPOINT", spec.checkpoint_path)):
         if path is not None:
-            found[f"SUBMARINE_{name}_PATH"] = path
+            here = file_address(path, f"--{name.lower()}_path")
+            found[f"SUBMARINE_{name}_PATH"] = path if here is None else str(here)
     return found
