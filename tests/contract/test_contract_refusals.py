@@ -44,6 +44,38 @@ def test_what_cannot_be_is_refused_with_a_way_out(cluster, options, kind, word):
     assert caught.value.fix
 
 
+@pytest.mark.usefixtures("nothing_kept")
+def test_a_folder_that_is_not_there_is_no_place_to_submit_from(cluster):
+    missing = cluster.folder / "missing"
+    with pytest.raises(SubmissionError, match=str(missing)) as caught:
+        cluster.submit("1", workdir=missing)
+    assert caught.value.fix
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_an_input_that_is_not_there_is_refused(cluster):
+    missing = cluster.folder / "missing data"
+    with pytest.raises(SubmissionError, match=str(missing)) as caught:
+        cluster.submit("1", input_path=missing.as_uri())
+    assert caught.value.where == "--input_path"
+    with pytest.raises(UnsupportedError, match="elsewhere"):
+        cluster.submit("1", input_path=f"file://elsewhere{missing}")
+
+
+def test_file_addresses_reach_the_job_as_paths(cluster):
+    there, made = cluster.folder / "some data", cluster.folder / "made" / "here"
+    there.write_text("data")
+    script = """
+import os, pathlib
+pathlib.Path(os.environ["SUBMARINE_CHECKPOINT_PATH"], "kept").touch()
+print(pathlib.Path(os.environ["SUBMARINE_INPUT_PATH"]).read_text())
+"""
+    options = {"input_path": there.as_uri(), "checkpoint_path": made.as_uri()}
+    story = cluster.run(script, gpus=0, **options)
+    assert story.out == "data\n", story
+    assert (made / "kept").exists()
+
+
 @pytest.mark.parametrize(
     "build",
     [

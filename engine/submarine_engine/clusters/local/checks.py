@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from submarine_engine.clusters import machine
+from submarine_engine.clusters.datapaths import file_address
 from submarine_engine.clusters.environment import refuse_reserved
 from submarine_engine.clusters.local.gpus import DECLARATION, Inventory
-from submarine_engine.errors import ResourcesError, SubmissionError, UnsupportedError
+from submarine_engine.errors import ResourcesError, UnsupportedError
 from submarine_engine.job import JobSpec, Resources
 
 _WHERE = "local cluster"
@@ -113,9 +113,8 @@ def local_path(path: str, option: str) -> Path:
     UnsupportedError
         It is an address of another kind, for example ``hdfs://``.
     """
-    parts = urlsplit(path)
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return Path(unquote(parts.path))
+    if (here := file_address(path, option)) is not None:
+        return here
     if "://" in path:
         raise UnsupportedError(
             f"the local cluster reads and writes files of this machine, not {path}",
@@ -123,35 +122,3 @@ def local_path(path: str, option: str) -> Path:
             fix="give a path of this machine, or choose a cluster that has that storage",
         )
     return Path(path).expanduser()
-
-
-def resolve_paths(spec: JobSpec, workdir: Path) -> tuple[Path | None, Path | None]:
-    """Return the input and checkpoint paths; relative ones begin at `workdir`.
-
-    Raises
-    ------
-    SubmissionError
-        `workdir` or the input is not there, or the checkpoint's folder cannot be made.
-    """
-    if not workdir.is_dir():
-        raise SubmissionError(f"there is no folder {workdir}", where="workdir", fix="make it")
-    source = target = None
-    if spec.input_path is not None:
-        source = workdir / local_path(spec.input_path, "--input_path")
-        if not source.exists():
-            raise SubmissionError(
-                f"there is no file or folder {source}",
-                where="--input_path",
-                fix=f"relative paths begin at {workdir}",
-            )
-    if spec.checkpoint_path is not None:
-        target = workdir / local_path(spec.checkpoint_path, "--checkpoint_path")
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SubmissionError(
-                f"the folder {target} cannot be made: {error.strerror}",
-                where="--checkpoint_path",
-                fix="give a folder that you may write",
-            ) from error
-    return source, target

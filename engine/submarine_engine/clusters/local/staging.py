@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from submarine_engine.clusters import staging
+from submarine_engine.clusters.datapaths import resolve_paths
 from submarine_engine.clusters.environment import job_environment
-from submarine_engine.clusters.local.checks import resolve_paths
+from submarine_engine.clusters.local.checks import local_path
 from submarine_engine.clusters.local.launch import launch_file
 from submarine_engine.history import JobPaths, make_private, write_aside, write_json
 
@@ -33,7 +34,7 @@ def put_on_record(
     SubmissionError
         The disk is full, or a path of the job is not there; nothing is left behind.
     """
-    sources = resolve_paths(spec, workdir)
+    sources = resolve_paths(spec, workdir, local_path)
 
     def finish(staged: JobPaths, paths: JobPaths) -> None:
         _write_launch(staged, paths, spec, sources, grace)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from submarine_engine.clusters import cancelling, locks
 from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuShare
+from submarine_engine.clusters.datapaths import file_address, resolve_paths
 from submarine_engine.clusters.folded import Folded
 from submarine_engine.clusters.processes import reap
 from submarine_engine.clusters.reader import read_batch
@@ -69,11 +70,13 @@ class YarnCluster(Cluster):
         Raises
         ------
         SubmissionError
-            As `check` says; or the disk is full. Nothing is left behind.
+            As `check` says; a path is missing, or the disk is full. Nothing is left behind.
         ClusterError
             The ResourceManager does not answer, or no keeper can be started.
         """
+        workdir = workdir.absolute()
         spec = self.check(spec)
+        resolve_paths(spec, workdir, file_address)
         launch = make_launch(self.conf, spec, bundle)
 
         def finish(staged: JobPaths, _: JobPaths) -> None:
@@ -81,7 +84,7 @@ class YarnCluster(Cluster):
                 make_private(staged.task(task).root)
             write_json(staged.root / "launch.json", launch)
 
-        paths, lock = put_on_record(self.home, "yarn", spec, bundle, workdir.absolute(), finish)
+        paths, lock = put_on_record(self.home, "yarn", spec, bundle, workdir, finish)
         locks.drop(lock)
         try:
             self._folder.make()

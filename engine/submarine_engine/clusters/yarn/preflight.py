@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from submarine_engine.clusters.datapaths import file_address
 from submarine_engine.clusters.environment import refuse_reserved
 from submarine_engine.clusters.yarn.access import refusal
 from submarine_engine.clusters.yarn.foreign import GPU, MEMORY
@@ -51,7 +52,12 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
     )
     wanted = spec.queue or DEFAULT
     queue = found.scheduler.find(wanted)
-    problems = [*_environment(spec), *_not_yet(spec), *_queue(wanted, queue, found)]
+    problems = [
+        *_environment(spec),
+        *_addresses(spec),
+        *_not_yet(spec),
+        *_queue(wanted, queue, found),
+    ]
     if queue is not None and not problems:
         words = refusal(rm, conf, queue)
         if words:
@@ -73,6 +79,18 @@ def _environment(spec: JobSpec) -> Iterator[Problem]:
         if key in _OF_YARN or key.startswith(_OF_YARN_PREFIXES):
             what = f"{key} is set in every container by YARN or by Submarine"
             yield Problem(UnsupportedError, what, "--env", "choose another name")
+
+
+def _addresses(spec: JobSpec) -> Iterator[Problem]:
+    yield from _address(spec.input_path, "--input_path")
+    yield from _address(spec.checkpoint_path, "--checkpoint_path")
+
+
+def _address(path: str | None, option: str) -> Iterator[Problem]:
+    try:
+        file_address(path or "", option)
+    except UnsupportedError as error:
+        yield Problem(UnsupportedError, error.what, error.where, error.fix)
 
 
 def _not_yet(spec: JobSpec) -> Iterator[Problem]:
