@@ -9,6 +9,7 @@ import time
 
 from submarine_runtime import plainjson
 from submarine_runtime.lean import standard, suppress
+from submarine_runtime.openness import mode_in
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ def _entry(value: object) -> dict[str, Any]:
 
 
 def _open(path: str) -> BufferedWriter:
-    """Open a new file for writing, for the owner alone."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    """Open a new file for writing."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    descriptor = os.open(path, flags, mode_in(os.path.dirname(path)))  # noqa: PTH120 - as above
     return open(descriptor, "wb")  # noqa: PTH123 - a descriptor; the caller closes it

@@ -49,7 +49,7 @@ class Task:
         self.folder = root / "task"
         self.workdir = root / "work"
         for folder in (self.bundle, self.folder, self.workdir):
-            folder.mkdir()
+            folder.mkdir(mode=0o700)
 
     def start(self, script="", *, files=None, python=sys.executable, env=None, **plan):
         """Write the bundle and the plan, and start the runtime."""

@@ -97,6 +97,15 @@ def test_files_are_the_owners_alone(task):
     assert not [path.name for path in task.folder.rglob("*.new")]
 
 
+def test_files_are_their_groups_too_where_the_folder_is(task):
+    """The NodeManager reads a container's log folder as a member of the folder's group."""
+    task.folder.chmod(0o750)
+    script = "from submarine_runtime import progress\nprogress(1)\nx = 1\n[x]"
+    task.run(script, results=".")
+    names = ("outcome.json", "return.pkl", "progress.json")
+    assert {(task.folder / name).stat().st_mode & 0o777 for name in names} == {0o640}
+
+
 def test_every_supported_python_runs_a_task(task, each_python):
     script = "from submarine_runtime import progress\nprogress(1)\nclass A: pass\n{'a': [1]}"
     assert task.run(script, python=each_python) == 0, task.stderr
