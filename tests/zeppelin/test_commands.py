@@ -1,0 +1,293 @@
+"""What a paragraph asks for, in the words of its kernel."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+
+import pytest
+from submarine_engine.command import NOTEBOOK, parse, parse_cell
+from submarine_engine.errors import CommandError, ConfigError
+from submarine_zeppelin.commands import metadata, part_title, translate
+from submarine_zeppelin.old import NAMES
+
+
+@dataclass
+class Asked:
+    text: str = ""
+    interpreter: str = "python"
+    title: str = ""
+    properties: dict[str, str] = field(default_factory=dict)
+    id: str = "paragraph_1"
+    note_id: str = "2ABC"
+    note_name: str = "Digits"
+    user: str = "ada"
+
+
+def commands(text, gui="", setting=None, **properties):
+    return translate(Asked(text, "submarine", properties=properties), setting or {}, gui)
+
+
+def job(text, gui="", setting=None, **properties):
+    return translate(Asked(text, "run", properties=properties), setting or {}, gui)
+
+
+def options(action):
+    """Return what the first line of a job's code asks for."""
+    line, _, _ = action.code.partition("\n")
+    return parse_cell(line.removeprefix("%%submarine")).values
+
+
+# Python paragraphs
+
+
+def test_python_is_executed_and_is_a_part():
+    action = translate(Asked("x = 1\n", title="model.py"), {})
+    assert (action.code, action.part, action.title) == ("x = 1\n", True, "model.py")
+    assert action.prefixes
+    assert not action.is_job
+
+
+def test_python_that_is_not_executed_is_only_a_part():
+    asked = Asked("x = 1", title="model.py", properties={"execute": "false"})
+    action = translate(asked, {})
+    assert action.code == "%%submarine.python model.py\nx = 1"
+    assert not action.part
+
+
+def test_python_as_a_job_by_local_properties():
+    asked = Asked("train()", properties={"run": "true", "gpu": "2", "memory": "8G"})
+    action = translate(asked, {})
+    assert action.is_job
+    assert not action.part
+    assert not action.prefixes
+    assert action.code.endswith("\ntrain()")
+    assert options(action) == {"gpus": 2, "memory": 8192}
+
+
+def test_any_option_of_the_grammar_can_be_a_local_property():
+    setting = {"run": "true", "num-workers": "3", "env": "A=b c", "detach": "true", "o": "model"}
+    found = options(translate(Asked("train()", properties=setting), {}))
+    assert found["num_workers"] == 3
+    assert found["env"] == (("A", "b c"),)
+    assert found["detach"] is True
+    assert found["output"] == ("model",)
+    assert "detach" not in options(job("x", detach="false"))
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({"gpu": "2"}, "add run=true"),
+        ({"run": "perhaps"}, "neither true nor false"),
+        ({"run": "true", "gpsu": "2", "memroy": "1G"}, "gpsu (did you mean gpu"),
+        ({"run": "true", "gpsu": "2", "memroy": "1G"}, "memroy (did you mean memory?)"),
+        ({"run": "true", "gpu": "many"}, "--gpus"),
+        ({"run": "true", "gpus": "-1"}, "--gpus"),
+        ({"run": "true", "detach": "maybe"}, "neither true nor false"),
+        ({"run": "true", "name": "a\nb"}, "name"),
+        ({"run": "true", "worker_launch_cmd": "a\nb"}, "more than one line"),
+    ],
+)
+def test_bad_local_properties_are_refused_in_words(properties, words):
+    with pytest.raises(CommandError, match=re.escape(words)):
+        translate(Asked("train()", properties=properties), {})
+
+
+def test_properties_of_zeppelin_itself_are_no_options():
+    asked = Asked("x = 1", properties={"isRecover": "true", "saveAs": "t", "interpolate": "true"})
+    assert translate(asked, {}).code == "x = 1"
+
+
+def test_a_cell_magic_of_ours_is_what_it_is():
+    action = translate(Asked("\n%%submarine --gpus 1\ntrain()", title="x.py"), {})
+    assert (action.code, action.is_job) == ("%%submarine --gpus 1\ntrain()", True)
+    assert not action.part
+    part = translate(Asked("%%submarine.python model.py\nx = 1"), {})
+    assert not part.is_job
+
+
+def test_nothing_asks_for_nothing():
+    for kind in ("python", "sh"):
+        assert translate(Asked("  \n", kind), {}).code == ""
+
+
+@pytest.mark.parametrize(
+    ("heading", "title"),
+    [
+        ("", None),
+        ("model.py", "model.py"),
+        ("nets/model.py", "nets/model.py"),
+        ("model", "model.py"),
+        ("Train the model", None),
+        ("1. Load", None),
+        ("string", None),
+        ("../../etc/passwd.py", None),
+        ("a b.py", None),
+        ("Übung", "Übung.py"),
+    ],
+)
+def test_titles_and_the_files_that_they_name(heading, title):
+    found, say = part_title(heading)
+    assert found == title
+    assert bool(say) == (heading in ("string", "model", "../../etc/passwd.py", "a b.py", "Übung"))
+
+
+# Jobs
+
+
+def test_a_job_has_its_options_in_its_first_line():
+    action = job("--gpus 2 --name mnist\nhistory = train()\n")
+    assert action.code == "%%submarine --gpus 2 --name mnist\nhistory = train()\n"
+    assert action.is_job
+
+
+def test_options_go_on_in_the_next_line_after_a_backslash():
+    action = job("--gpus 2 \\\n  --memory 4G\ntrain()")
+    assert options(action) == {"gpus": 2, "memory": 4096}
+    assert action.code.endswith("\ntrain()")
+
+
+def test_a_job_without_options_begins_with_its_code():
+    assert job("train()\n").code == "%%submarine\ntrain()\n"
+    assert job("\n-1 + 2").code == "%%submarine\n-1 + 2"
+
+
+def test_options_alone_run_the_parts():
+    action = job("--gpus 2")
+    assert action.code == "%%submarine.lines\njob run --gpus 2"
+    assert action.is_job
+
+
+def test_the_line_comes_before_local_properties_and_those_before_the_setting():
+    setting = {"submarine.job.gpus": "7", "submarine.job.memory": "1G", "submarine.job.cpus": "5"}
+    found = options(job("--gpus 1\ntrain()", setting=setting, gpus="2", memory="2G"))
+    assert found == {"gpus": 1, "memory": 2048, "cpus": 5}
+    found = options(job("--worker_resources memory=3G\ntrain()", setting=setting, queue="q"))
+    assert set(found) == {"worker_resources", "queue"}
+
+
+def test_bad_properties_of_the_setting_stop_jobs_only():
+    setting = {"submarine.job.gpus": "many", "tf.workers": "1"}
+    assert translate(Asked("x = 1"), setting).code == "x = 1"
+    assert commands("gpus", setting=setting)
+    for bad in (lambda: job("train()", setting=setting), lambda: commands("job run", "", setting)):
+        with pytest.raises(ConfigError) as caught:
+            bad()
+        assert "2 properties" in str(caught.value)
+        assert "submarine.job.gpus=many" in str(caught.value)
+        assert "tf.workers" in str(caught.value)
+
+
+# Commands
+
+
+def test_commands_one_a_line():
+    action = commands("# what there is\ngpus\n\njob list --all\n")
+    assert action.code == "%%submarine.lines\ngpus\njob list --all"
+    assert not action.is_job
+
+
+def test_job_run_takes_options_from_local_properties_and_setting():
+    action = commands("job run --name x", setting={"submarine.yarn.queue": "root.a"}, gpu="2")
+    assert action.is_job
+    command = parse(action.code.splitlines()[1], surface=NOTEBOOK)
+    assert command.values == {"name": "x", "gpus": 2, "queue": "root.a"}
+
+
+def test_a_command_may_be_written_with_the_magic():
+    assert commands("%submarine gpus").code == "%%submarine.lines\ngpus"
+
+
+def test_nothing_at_all_shows_the_dashboard():
+    assert commands("").code == "%%submarine.lines\nnote dashboard"
+
+
+@pytest.mark.parametrize(
+    ("line", "nearest"),
+    [("job runn", "run"), ("jbo run", "job"), ("gpsu", "gpus"), ("JOB_RUNN", "JOB_RUN"),
+     ("TENSORBORD_RUN", "TENSORBOARD_RUN"), ("job run --gpsu 1", "--gpus"), ("rm -rf /", "help")],
+)  # fmt: skip
+def test_an_unknown_command_names_the_nearest_known_one(line, nearest):
+    with pytest.raises(CommandError) as caught:
+        commands(line)
+    assert nearest in caught.value.fix
+
+
+def test_commands_of_the_terminal_only_are_refused():
+    with pytest.raises(CommandError, match="only in a terminal"):
+        commands("cluster up")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_old_command_is_known(name):
+    if name.startswith("TENSORBOARD"):
+        with pytest.raises(CommandError, match="TensorBoard"):
+            commands(name)
+        return
+    line = f"{name} mnist-1" if name == "JOB_SHOW" else name
+    action = commands(line)
+    assert name in action.say[0]
+    assert action.is_job == (name == "JOB_RUN")
+    for shown in action.code.splitlines()[1:]:
+        assert shown.startswith("note ") or parse(shown, surface=NOTEBOOK)
+
+
+def test_old_commands_with_arguments():
+    assert commands("JOB_STOP mnist").code.endswith("\njob cancel mnist")
+    assert commands("job_run --gpus 2").code.endswith("\njob run --gpus 2")
+    assert commands("dashboard").code.endswith("\nnote dashboard")
+
+
+# Forms
+
+
+def test_places_of_the_option_line_are_forms():
+    text = "--gpus ${gpus=1} --queue ${queue=root.a,root.a|root.b(the big one)}\nprint('${x=1}')"
+    action = job(text, json.dumps({"params": {"gpus": "2"}, "forms": {"old": {}}}))
+    assert options(action) == {"gpus": 2, "queue": "root.a"}
+    assert action.code.endswith("print('${x=1}')")
+    gui = json.loads(action.gui)
+    assert gui["params"] == {"gpus": "2", "queue": "root.a"}
+    assert gui["forms"]["gpus"]["type"] == "TextBox"
+    assert gui["forms"]["queue"]["type"] == "Select"
+    assert gui["forms"]["queue"]["options"][1] == {"value": "root.b", "displayName": "the big one"}
+
+
+def test_what_is_typed_into_a_form_is_one_word():
+    gui = json.dumps({"params": {"name": "a --detach; rm -rf $HOME"}})
+    with pytest.raises(CommandError, match="name"):
+        job("--name ${name=x}\ntrain()", gui)
+    gui = json.dumps({"params": {"path": "my data"}})
+    assert options(job("--input_path ${path=x}\ntrain()", gui))["input_path"] == "my data"
+
+
+@pytest.mark.parametrize("gui", ["", "null", "[]", "{", '{"params": 3, "forms": null}'])
+def test_a_gui_that_makes_no_sense_counts_as_empty(gui):
+    assert options(job("--gpus ${g=3}\ntrain()", gui)) == {"gpus": 3}
+
+
+def test_without_places_the_gui_is_echoed_as_it_came():
+    assert job("--gpus 1\ntrain()", "anything").gui == "anything"
+
+
+# The shell, and what goes with the request
+
+
+def test_shell_runs_beside_the_kernel():
+    assert translate(Asked("ls\n", "submarine_zeppelin.Shell"), {}).code == "%%sh\nls\n"
+
+
+def test_metadata_says_whose_paragraph_it_is():
+    asked = Asked("x = 1", title="model.py")
+    found = metadata(translate(asked, {}), asked, ["paragraph_0", "paragraph_1"])
+    assert found["cellId"] == "paragraph_1"
+    assert found["submarine"] == {
+        "note": "Digits",
+        "user": "ada",
+        "heading": "model.py",
+        "part": True,
+        "title": "model.py",
+        "order": ["paragraph_0", "paragraph_1"],
+    }

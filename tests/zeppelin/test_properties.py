@@ -1,0 +1,129 @@
+"""The properties of the interpreter's setting: ours, the former interpreter's, and bad ones."""
+
+from __future__ import annotations
+
+import pytest
+from submarine_engine.errors import ConfigError
+from submarine_zeppelin.properties import read_properties
+
+FORMER = {
+    "zeppelin.submarine.auth.type": "simple",
+    "yarn.webapp.http.address": "http://rm:8088",
+    "INTERPRETER_LAUNCH_MODE": "local",
+    "HADOOP_YARN_SUBMARINE_JAR": "/opt/submarine.jar",
+    "DOCKER_JAVA_HOME": "",
+    "zeppelin.interpreter.rpc.portRange": "29914",
+    "submarine.yarn.queue": "root.default",
+    "submarine.hadoop.home": "/opt/hadoop",
+    "SUBMARINE_HADOOP_CONF_DIR": "/etc/hadoop",
+    "docker.container.network": "",
+    "submarine.algorithm.hdfs.path": "hdfs://...",
+    "tf.parameter.services.num": "1",
+    "tf.worker.services.num": "2",
+    "tf.parameter.services.docker.image": "tf:1",
+    "tf.parameter.services.gpu": "0",
+    "tf.parameter.services.cpu": "2",
+    "tf.parameter.services.memory": "2G",
+    "tf.worker.services.docker.image": "tf:1",
+    "tf.worker.services.gpu": "1",
+    "tf.worker.services.cpu": "4",
+    "tf.worker.services.memory": "4G",
+    "tf.tensorboard.enable": "true",
+    "tf.checkpoint.path": "hdfs:///checkpoints",
+    "zeppelin.python": "python",
+    "machinelearning.distributed.enable": "true",
+    "shell.command.timeout.millisecs": "60000",
+}
+
+
+def test_a_setting_of_the_former_interpreter_is_understood():
+    found = read_properties(FORMER)
+    assert found.problems == []
+    assert found.options == {
+        "queue": "root.default",
+        "checkpoint_path": "hdfs:///checkpoints",
+        "docker_image": "tf:1",
+        "num_workers": "2",
+        "gpus": "1",
+        "cpus": "4",
+        "memory": "4G",
+        "num_ps": "1",
+        "ps_resources": "memory=2G,vcores=2,gpu=0",
+    }
+    assert found.environment == {"HADOOP_CONF_DIR": "/etc/hadoop", "HADOOP_HOME": "/opt/hadoop"}
+
+
+def test_one_that_is_not_distributed_has_one_worker():
+    found = read_properties({**FORMER, "machinelearning.distributed.enable": "false"})
+    assert "num_workers" not in found.options
+    assert "num_ps" not in found.options
+
+
+def test_our_own_properties():
+    found = read_properties(
+        {
+            "submarine.home": "/data/jobs",
+            "SUBMARINE_CLUSTER": "yarn",
+            "submarine.yarn.python": "/usr/bin/python3",
+            "submarine.grace": "10",
+            "submarine.job.gpus": "1",
+            "submarine.job.detach": "true",
+            "HADOOP_CONF_DIR": "/etc/hadoop",
+        }
+    )
+    assert found.problems == []
+    assert found.environment == {
+        "SUBMARINE_HOME": "/data/jobs",
+        "SUBMARINE_CLUSTER": "yarn",
+        "SUBMARINE_YARN_PYTHON": "/usr/bin/python3",
+        "SUBMARINE_GRACE": "10",
+        "HADOOP_CONF_DIR": "/etc/hadoop",
+    }
+    assert found.options == {"gpus": "1", "detach": "true"}
+
+
+def test_others_reach_nobody():
+    found = read_properties({"zeppelin.server.port": "1", "LD_PRELOAD": "x", "PATH": "."})
+    assert (found.options, found.environment, found.problems) == ({}, {}, [])
+
+
+def test_every_problem_is_named_in_one_message():
+    found = read_properties(
+        {
+            "submarine.grace": "soon",
+            "submarine.clustre": "yarn",
+            "submarine.job.gpu_count": "1",
+            "submarine.job.detach": "perhaps",
+            "tf.worker.services.gpu": "many",
+            "tf.worker.service.cpu": "2",
+            "machinelearning.distributed.enable": "yes",
+            "SUBMARINE_HADOOP_KEYTAB": "/etc/key",
+        }
+    )
+    with pytest.raises(ConfigError) as caught:
+        found.check()
+    text = str(caught.value)
+    assert "8 properties" in text
+    for words in (
+        "submarine.grace=soon",
+        "did you mean submarine.cluster?",
+        "submarine.job.gpu_count: there is no option",
+        "submarine.job.detach=perhaps",
+        "tf.worker.services.gpu=many",
+        "did you mean tf.worker.services.cpu?",
+        "machinelearning.distributed.enable=yes",
+        "kinit",
+    ):
+        assert words in text
+    assert found.options == {}
+    assert found.environment == {}
+
+
+def test_what_a_distributed_job_lacks_is_named():
+    found = read_properties({"machinelearning.distributed.enable": "true"})
+    assert "tf.worker.services.num: it is missing" in found.problems[0]
+
+
+def test_images_of_roles_that_differ_are_named():
+    found = read_properties({**FORMER, "tf.parameter.services.docker.image": "other:2"})
+    assert "start from one image" in found.problems[0]
