@@ -98,8 +98,8 @@ def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
     CommandError, BundleError, SubmissionError
         As `submit`.
     """
-    job = _submit(function, args, keywords)
     console = Console()
+    job = _submit(function, args, keywords, console.note)
     with cancelling_on_interrupt(job, console):
         follow(job, console)
     results = job.results()
@@ -109,7 +109,10 @@ def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
 
 
 def _submit(
-    function: Callable[..., Any], args: tuple[object, ...], keywords: Mapping[str, Any]
+    function: Callable[..., Any],
+    args: tuple[object, ...],
+    keywords: Mapping[str, Any],
+    tell: Callable[[str], object] | None = None,
 ) -> Job:
     config = load_config()
     cells, root = _program(function)
@@ -124,6 +127,8 @@ def _submit(
     )
     cluster = call.cluster or config.value("cluster")
     where = open_cluster(cluster) if isinstance(cluster, str) else cluster
+    if tell is not None:
+        where.tell = tell
     return Job(where, where.submit(call.spec, call.bundle, workdir=Path.cwd()))
 
 

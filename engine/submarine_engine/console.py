@@ -30,7 +30,7 @@ class Console(Renderer):
     def status(self, status: JobStatus) -> None:
         """Say what the job waits for, when that changes."""
         if (words := waiting_words(status)) not in ("", self._waiting):
-            self._note(f"waiting: {words}")
+            self.note(f"waiting: {words}")
             self._waiting = words
 
     def text(self, task: str, stream: str, text: str) -> None:  # noqa: ARG002 - told in the text
@@ -45,9 +45,10 @@ class Console(Renderer):
         if self.interrupted and not self._cancel_asked and self.job:
             self._cancel_asked = True
             self.job.cancel("interrupted")
-            self._note("cancelling … (interrupt again to leave at once)")
+            self.note("cancelling … (interrupt again to leave at once)")
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Say something beside the job's own text."""
         job = f"job {self.job.id}: " if self.job else ""
         sys.stdout.flush()
         sys.stderr.write(f"submarine: {job}{text}\n")

@@ -19,6 +19,7 @@ from submarine_engine.job import JobSpec
 from submarine_magics.cells import CellLog
 from submarine_magics.notebook import notebook_path
 
+from submarine_magics.show import say
 
 class Workbench:
     """The state behind the magics.
@@ -91,6 +92,7 @@ class Workbench:
         return Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
 
 
+        cluster.tell = say
 def _without_first_line(cell: Cell) -> Cell:
     """Return the cell with its lines numbered without the magic that was put above it."""
     dropped = tuple(replace(line, line=line.line - 1) for line in cell.dropped)

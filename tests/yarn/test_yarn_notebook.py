@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import shutil
 import urllib.request
 from pathlib import Path
@@ -71,6 +72,15 @@ def links(data):
 def fetch(url):
     with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310 - of our own cluster
         return answer.read().decode()
+
+
+def test_what_takes_long_before_a_job_is_said_in_the_cell(kernel, tmp_path):
+    archive = tmp_path / "environment.zip"
+    archive.write_bytes(secrets.token_bytes(100_000))
+    cell = f"%%submarine --detach --gpus 0 --name sent --environment {archive}\n1"
+    ran = kernel.run(cell)
+    assert "uploading environment.zip (0.1 MB)" in ran.stream("stderr")
+    kernel.run("%submarine job kill sent")
 
 
 def test_the_value_the_log_and_the_ledger_are_in_the_cell(kernel):

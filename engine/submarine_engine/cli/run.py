@@ -25,6 +25,7 @@ def run(command: Command, output: Output) -> int:
     config = load_config({"cluster": values.get("cluster")})
     program = read_program(values.get("script"), command.spec, Path.cwd())
     cluster = open_cluster(str(config.value("cluster")))
+    cluster.tell = output.note
     spec = command.named(program.name)
     if values.get("dry_run"):
         return _show_plan(cluster.check(spec), program.bundle, values.get("script"), output)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -118,10 +118,21 @@ class GpuShare:
     total: int
 
 
+def _keep_quiet(_text: str) -> None:
+    pass
+
+
 class Cluster(ABC):
-    """Where jobs run."""
+    """Where jobs run.
+
+    Attributes
+    ----------
+    tell
+        Called with a sentence whenever a step of `submit` takes long; a front end sets it.
+    """
 
     name: ClassVar[str]
+    tell: Callable[[str], object] = staticmethod(_keep_quiet)
 
     @abstractmethod
     def check(self, spec: JobSpec) -> JobSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import subprocess
 import sys
@@ -51,6 +52,7 @@ def test_a_job_runs_in_a_packed_copy_of_this_environment(cluster, hdfs, site, tm
     (project / "mine" / "__init__.py").write_text("value = 'edited'")
     (site / "mine.pth").write_text(f"{project}\n")
     install(site, "packed", files={"packed.py": f"value = {secrets.token_hex(4)!r}"})
+    cluster.tell = (said := []).append
     script = "import sys, packed, mine\nprint(packed.value, mine.value, sys.prefix)"
     with pytest.warns(UserWarning, match="mine goes along as it is now"):
         story = run(cluster, script, tmp_path, environment="pack")
@@ -59,8 +61,12 @@ def test_a_job_runs_in_a_packed_copy_of_this_environment(cluster, hdfs, site, tm
     assert value == (site / "packed.py").read_text().split("'")[1]
     assert edited == "edited"
     assert prefix != sys.base_prefix
-    again = environments.prepare("pack", load_hadoop(), hdfs)
+    assert any(re.fullmatch(r"packing packed \([\d.]+ MB\), once", one) for one in said)
+    assert any(re.fullmatch(r"uploading packed \([\d.]+ MB\)", one) for one in said)
+    assert re.match(r"the environment is in HDFS: [\d.]+ MB sent", said[-1])
+    again = environments.prepare("pack", load_hadoop(), hdfs, tell=said.append)
     assert again.sent == 0
+    assert said[-1] == "the environment is in HDFS already, as it was sent before"
     install(site, "packed", "2", files={"packed.py": "value = 'newer'"})
     newer = environments.prepare("pack", load_hadoop(), hdfs)
     assert 0 < newer.sent < 100_000
@@ -82,6 +88,13 @@ def test_a_job_runs_in_an_archive_of_the_users(cluster, hdfs, tmp_path):
     value, executable = json.loads(story.out)
     assert value == "theirs"
     assert executable.endswith("/environment/bin/python")
+    (tmp_path / "train.py").write_text("1")
+    words = ["--cluster", "yarn", "--gpus", "0", "--detach", "--environment", archive]
+    submarine = [sys.executable, "-m", "submarine_engine.cli", "job"]
+    run_it = [*submarine, "run", tmp_path / "train.py", *words]
+    done = subprocess.run(run_it, check=True, capture_output=True, text=True)
+    assert "the environment is in HDFS already" in done.stderr
+    subprocess.run([*submarine, "kill", done.stdout.strip()], check=True, capture_output=True)
     again = environments.prepare(str(archive), load_hadoop(), hdfs)
     assert again.sent == 0
     named = environments.prepare(again.archives["environment"], load_hadoop(), hdfs)

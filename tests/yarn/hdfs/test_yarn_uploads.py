@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 
 import pytest
 from submarine_engine.clusters.yarn import uploads
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
+from submarine_engine.clusters.yarn.sending import Uploading, send_archive
 from submarine_engine.errors import JobNotFoundError, SubmissionError
 
 DAY = 24 * 3600.0
@@ -124,6 +126,29 @@ def test_results_are_kept_in_hdfs(files, tmp_path):
         f"{folder}/results",
     ]
     assert files.get(f"{folder}/results/return.pkl") == b"value"
+
+
+def test_it_is_told_how_much_went(files, tmp_path):
+    size = 5_000_000
+    (tmp_path / "file").write_bytes(secrets.token_bytes(size))
+    said, went = [], []
+    path, sent = send_archive(files, tmp_path / "file", ".zip", said.append)
+    assert sent == size
+    assert send_archive(files, tmp_path / "file", ".zip", said.append) == (path, 0)
+    assert said == [
+        "uploading file (5.0 MB)",
+        "the environment is in HDFS: 5.0 MB sent",
+        "the environment is in HDFS already, as it was sent before",
+    ]
+    uploads.send_once(files, tmp_path / "file", ".tgz", went.append)
+    assert sum(went) == size
+    assert len(went) > 10
+    uploading = Uploading("file", said.append)
+    uploading.begin(size)
+    uploading.went(1_000_000)
+    uploading._said_at -= 10.0
+    uploading.went(2_000_000)
+    assert said[-1] == "uploading file: 3.0 MB of 5.0 MB"
 
 
 def test_a_refused_upload_leaves_nothing(files):

@@ -77,7 +77,7 @@ class YarnCluster(Cluster):
         workdir = workdir.absolute()
         spec = self.check(spec)
         resolve_paths(spec, workdir, file_address)
-        launch = make_launch(self.conf, spec, bundle)
+        launch = make_launch(self.conf, spec, bundle, self.tell)
 
         def finish(staged: JobPaths, _: JobPaths) -> None:
             for task in spec.tasks:

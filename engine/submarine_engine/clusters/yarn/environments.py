@@ -16,13 +16,13 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from submarine_engine.clusters.yarn import packing, uploads
+from submarine_engine.clusters.yarn import packing
+from submarine_engine.clusters.yarn.sending import Tell, send_archive, send_layers
 from submarine_engine.errors import SubmissionError
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ _OPTION = "--environment"
 _SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 _KINDS = "same, pack, an archive (.tar.gz, .zip; local or hdfs://…) or /path/to/bin/python3"
 _FOLDER = "environment"
-_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +82,7 @@ def prepare(  # noqa: PLR0913 - each is one thing that it depends on
     *,
     python: str = sys.executable,
     image: str | None = None,
-    tell: Callable[[str], object] = lambda _text: None,
+    tell: Tell = lambda _text: None,
 ) -> Environment:
     """Make an environment ready, before anything is asked of YARN.
 
@@ -100,7 +99,7 @@ def prepare(  # noqa: PLR0913 - each is one thing that it depends on
     image
         The containers' Docker image, if any.
     tell
-        Called with a sentence before each long step, from any thread.
+        Called with a sentence whenever there is something to say of a long step.
 
     Raises
     ------
@@ -115,7 +114,7 @@ def prepare(  # noqa: PLR0913 - each is one thing that it depends on
     if wanted == "pack":
         return _packed(_there(hdfs, conf, wanted), tell)
     if wanted.lower().endswith(_SUFFIXES):
-        return _archive(wanted, _there(hdfs, conf, wanted))
+        return _archive(wanted, _there(hdfs, conf, wanted), tell)
     if wanted.startswith("/") and Path(wanted).name.startswith("python"):
         return Environment(kind="python", python=wanted)
     fix = f"write {_OPTION} with one of: {_KINDS}"
@@ -137,18 +136,9 @@ def _there(hdfs: Hdfs | None, conf: HadoopConf, wanted: str) -> Hdfs:
     return hdfs
 
 
-def _packed(hdfs: Hdfs, tell: Callable[[str], object]) -> Environment:
+def _packed(hdfs: Hdfs, tell: Tell) -> Environment:
     plan = packing.plan()
-
-    def send(layer: packing.Layer) -> tuple[str, int]:
-        def make() -> Path:
-            tell(f"packing {layer.title} ({layer.size / 1e6:.0f} MB), once")
-            return layer.write()
-
-        return uploads.upload_made(hdfs, layer.key, ".tar.gz", make)
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        sent = list(pool.map(send, plan.layers))
+    sent = send_layers(hdfs, plan.layers, tell)
     paths = {layer.folder: path for layer, (path, _) in zip(plan.layers, sent, strict=True)}
     return Environment(
         kind="pack",
@@ -160,7 +150,7 @@ def _packed(hdfs: Hdfs, tell: Callable[[str], object]) -> Environment:
     )
 
 
-def _archive(wanted: str, hdfs: Hdfs) -> Environment:
+def _archive(wanted: str, hdfs: Hdfs, tell: Tell) -> Environment:
     suffix = next(one for one in _SUFFIXES if wanted.lower().endswith(one))
     sent = 0
     if "://" in wanted:
@@ -175,7 +165,7 @@ def _archive(wanted: str, hdfs: Hdfs) -> Environment:
             raise SubmissionError(
                 "there is no such archive", where=str(file), fix="check the path, or make it"
             )
-        path, sent = uploads.send_once(hdfs, file, suffix)
+        path, sent = send_archive(hdfs, file, suffix, tell)
         address = hdfs.uri(path)
     return Environment(
         kind="archive",

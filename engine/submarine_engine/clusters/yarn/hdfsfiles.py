@@ -6,13 +6,14 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode
 
+from submarine_engine.clusters.yarn.countedfile import CountedFile
 from submarine_engine.clusters.yarn.hdfsentry import Entry, read_entry
 from submarine_engine.clusters.yarn.hdfserrors import said
 from submarine_engine.clusters.yarn.namenodes import NameNode
@@ -130,13 +131,22 @@ class Hdfs:
         with self._talk(path):
             return self._web.read_some(path, offset, limit)
 
-    def put(self, source: bytes | Path, path: str, *, replace: bool = True) -> None:
+    def put(
+        self,
+        source: bytes | Path,
+        path: str,
+        *,
+        replace: bool = True,
+        went: Callable[[int], object] | None = None,
+    ) -> None:
         """Write a file, aside and renamed. Only the user may read it.
 
         Parameters
         ----------
         replace
             Whether to put it in place of what is there, or to leave that untouched.
+        went
+            Called with the number of bytes of each piece of a `Path` that went.
         """
         path = self._plain(path)
         folder, _, name = path.rpartition("/")
@@ -145,7 +155,7 @@ class Hdfs:
         try:
             with self._talk(path, write=True):
                 if isinstance(source, Path):
-                    with source.open("rb") as file:
+                    with CountedFile(source, went) as file:
                         self._web.create(aside, file, FILE_MODE)
                 else:
                     self._web.create(aside, BytesIO(source), FILE_MODE)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from submarine_engine.clusters.processes import stat
 from submarine_engine.clusters.yarn.environments import Environment, prepare
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
+from submarine_engine.clusters.yarn.sending import Tell
 from submarine_engine.clusters.yarn.versions import check_versions, local_versions, needed_versions
 from submarine_engine.config import load_config
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 _ON_THE_NODES = (None, "same")
 
 
-def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle) -> dict[str, Any]:
+def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle, tell: Tell) -> dict[str, Any]:
     """Make a job's environment ready, and return the content of ``launch.json``.
 
-    What people should know of the environment comes as a warning.
+    What people should know of the environment comes as a warning; what takes long is told.
 
     Raises
     ------
@@ -33,7 +34,7 @@ def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle) -> dict[str, An
         There is no such environment, HDFS refuses it, or its Python is another one.
     """
     config = load_config()
-    environment = _prepare(conf, spec, config.value("yarn_python") or sys.executable)
+    environment = _prepare(conf, spec, config.value("yarn_python") or sys.executable, tell)
     here = local_versions()["python"]
     needed = needed_versions(bundle.manifest.values)
     if not environment.probed:
@@ -56,7 +57,8 @@ def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle) -> dict[str, An
     }
 
 
-def _prepare(conf: HadoopConf, spec: JobSpec, python: str) -> Environment:
+def _prepare(conf: HadoopConf, spec: JobSpec, python: str, tell: Tell) -> Environment:
     hdfs = None if spec.environment in _ON_THE_NODES else open_hdfs(conf)
     with closing(hdfs) if hdfs is not None else nullcontext():
-        return prepare(spec.environment, conf, hdfs, python=python, image=spec.docker_image)
+        image = spec.docker_image
+        return prepare(spec.environment, conf, hdfs, python=python, image=image, tell=tell)

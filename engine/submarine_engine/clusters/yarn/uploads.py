@@ -18,6 +18,8 @@ from pathlib import Path
 from submarine_engine.clusters.yarn.hdfs import Hdfs
 from submarine_engine.history import JobPaths
 
+Went = Callable[[int], object] | None
+
 _FOLDER = ".submarine"
 _PIECE = 1 << 20
 # Written to this rarely, "touched when used" costs a job nothing.
@@ -49,17 +51,19 @@ def upload_once(hdfs: Hdfs, data: bytes | Path, suffix: str) -> str:
     return send_once(hdfs, data, suffix)[0]
 
 
-def send_once(hdfs: Hdfs, data: bytes | Path, suffix: str) -> tuple[str, int]:
+def send_once(hdfs: Hdfs, data: bytes | Path, suffix: str, went: Went = None) -> tuple[str, int]:
     """Do as `upload_once`; return the path and how many bytes were sent, 0 where it was there."""
     size = data.stat().st_size if isinstance(data, Path) else len(data)
     path = cache_path(hdfs, digest_of(data), suffix)
     if in_cache(hdfs, path, size):
         return path, 0
-    hdfs.put(data, path, replace=False)
+    hdfs.put(data, path, replace=False, went=went)
     return path, size
 
 
-def upload_made(hdfs: Hdfs, key: str, suffix: str, make: Callable[[], Path]) -> tuple[str, int]:
+def upload_made(
+    hdfs: Hdfs, key: str, suffix: str, make: Callable[[], Path], went: Went = None
+) -> tuple[str, int]:
     """Put into HDFS what `make` makes, unless something of that key is there.
 
     Parameters
@@ -68,6 +72,8 @@ def upload_made(hdfs: Hdfs, key: str, suffix: str, make: Callable[[], Path]) -> 
         Hash of what the file is made from, so that it need not be made to be found.
     make
         Writes the file and returns where; called only if it is needed. The file is removed.
+    went
+        Called with the number of bytes of each piece of it that went.
 
     Returns
     -------
@@ -82,7 +88,7 @@ def upload_made(hdfs: Hdfs, key: str, suffix: str, make: Callable[[], Path]) -> 
         return path, 0
     made = make()
     try:
-        hdfs.put(made, path, replace=False)
+        hdfs.put(made, path, replace=False, went=went)
         return path, made.stat().st_size
     finally:
         made.unlink()

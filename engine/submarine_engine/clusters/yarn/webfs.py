@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from io import FileIO
 from typing import Any, BinaryIO
 
 import requests
@@ -47,7 +48,7 @@ class QuietWebHDFS(WebHDFS):  # type: ignore[misc] # fsspec is not typed
         answer = self._call(op, method="put", path=path, **arguments)
         return not answer.content or bool(answer.json().get("boolean", True))
 
-    def create(self, path: str, data: bytes | BinaryIO, permission: str) -> None:
+    def create(self, path: str, data: bytes | BinaryIO | FileIO, permission: str) -> None:
         """Write a file as one stream (fsspec's own files take a request more for every 5 MB)."""
         there = self._call(
             "CREATE",
