@@ -21,6 +21,7 @@ demo: $(VENV)/.demo ## set up, then run examples/quickstart.ipynb as a notebook 
 test: $(VENV)/.dev lint ## set up, then run every test (chromium and Maven are installed where they are missing)
 	scripts/require chromium mvn=maven
 	$(BIN)/python -m submarine_engine.installer
+	$(BIN)/python tests/zeppelin/server.py
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(ARGS)
 
 lint: $(VENV)/.dev ## format, style and strict types; changes nothing

@@ -23,6 +23,14 @@ settings.register_profile(
 )
 settings.load_profile("submarine")
 
+GROUPS = {
+    "home_of_its_own": "clusters of their own",
+    "yarn": "the cluster",
+    "zeppelin": "Zeppelin",
+    "zeppelin_of_its_own": "Zeppelins of their own",
+}
+"""Fixtures that take long to make, and the group of tests that follow one another on one."""
+
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 
@@ -56,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the tests of one real cluster follow one another in one process, which starts it once."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        for name, group in (("home_of_its_own", "clusters of their own"), ("yarn", "the cluster")):
+        for name, group in GROUPS.items():
             if name in fixtures and item.get_closest_marker("xdist_group") is None:
                 item.add_marker(pytest.mark.xdist_group(group))
 

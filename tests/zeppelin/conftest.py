@@ -1,0 +1,51 @@
+"""A real Zeppelin: one for all tests of a process, others to be stopped and killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.zeppelin.rest import Client, Note
+from tests.zeppelin.server import Server
+
+
+@pytest.fixture(scope="session")
+def zeppelin(tmp_path_factory) -> Iterator[Server]:
+    """Return the server that all tests share; leave it and its setting as they are."""
+    server = Server(tmp_path_factory.mktemp("zeppelin"), environment={"SUBMARINE_LOCAL_GPUS": "4"})
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def zeppelin_of_its_own(tmp_path) -> Iterator[Callable[..., Server]]:
+    """Return a function that starts a server (arguments as `Server` has them); all end after."""
+    servers: list[Server] = []
+
+    def start(**wanted) -> Server:
+        environment = {"SUBMARINE_LOCAL_GPUS": "4", **wanted.pop("environment", {})}
+        home = tmp_path / f"zeppelin-{len(servers)}"
+        servers.append(Server(home, environment=environment, **wanted))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def client(zeppelin) -> Client:
+    return Client(zeppelin.url)
+
+
+@pytest.fixture
+def note(client, request) -> Iterator[Note]:
+    """Return an empty note of the shared server, named as the test."""
+    note = client.note(request.node.name)
+    yield note
+    note.delete()

@@ -1,0 +1,215 @@
+"""Putting the interpreter into a Zeppelin, and taking it out again.
+
+A Zeppelin finds interpreters by its folders ``interpreter/<name>``. Ours holds a setting and a
+launch script, both written from the templates of this package; the interpreter itself stays where
+Python has it. What of another Submarine interpreter stands there (that in Java came with Zeppelin
+0.8 to 0.11) is put aside, and put back when ours is taken out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from submarine_engine.errors import ClusterError
+from submarine_engine.history import write_aside
+
+SETTING, SCRIPT = "interpreter-setting.json", "submarine.sh"
+OLDEST = (0, 10)
+
+_PATIENCE = 60
+_TEMPLATES = Path(__file__).parent
+_SERVER = re.compile(r"zeppelin-server-(\d+(?:\.\d+)*)[^/]*\.jar")
+_QUESTION = "import submarine_zeppelin; print(submarine_zeppelin.__file__)"
+
+
+@dataclass(frozen=True, slots=True)
+class Zeppelin:
+    """A Zeppelin's folder (``ZEPPELIN_HOME``) and its release, ``(0, 12, 0)``."""
+
+    home: Path
+    release: tuple[int, ...]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of Submarine's interpreter in it."""
+        return self.home / "interpreter" / "submarine"
+
+    @property
+    def aside(self) -> Path:
+        """Where that of another Submarine interpreter is kept meanwhile; Zeppelin looks not."""
+        return self.home / "interpreter-replaced" / "submarine"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether what stands in the folder was written by `install`."""
+        try:
+            return "submarine_zeppelin." in (self.folder / SETTING).read_text(errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    @property
+    def told_release(self) -> str:
+        """The release as people write it."""
+        return ".".join(map(str, self.release))
+
+
+def find_zeppelin(
+    home: str | Path | None = None, environment: Mapping[str, str] | None = None
+) -> Zeppelin:
+    """Return the Zeppelin in a folder, by default in that which ``ZEPPELIN_HOME`` names.
+
+    Raises
+    ------
+    ClusterError
+        No folder is named, or it holds no Zeppelin, or one that is too old.
+    """
+    environment = os.environ if environment is None else environment
+    named = home or environment.get("ZEPPELIN_HOME")
+    fix = "name the folder that Zeppelin was unpacked to: --zeppelin-home DIR, or ZEPPELIN_HOME"
+    if not named:
+        raise ClusterError("it is not said where Zeppelin is", fix=fix)
+    folder = Path(named).expanduser().absolute()
+    if not folder.is_dir():
+        raise ClusterError("there is no such folder", where=str(folder), fix=fix)
+    jars = [found[1] for jar in folder.glob("lib/*.jar") if (found := _SERVER.search(jar.name))]
+    if not jars or not (folder / "interpreter").is_dir():
+        missing = "interpreter/" if jars else "lib/zeppelin-server-*.jar"
+        raise ClusterError(f"this is no Zeppelin: it has no {missing}", where=str(folder), fix=fix)
+    zeppelin = Zeppelin(folder, tuple(map(int, jars[0].split("."))))
+    if zeppelin.release < OLDEST:
+        raise ClusterError(
+            f"Zeppelin {zeppelin.told_release} speaks to its interpreters in an older way",
+            where=str(folder),
+            fix="take Zeppelin 0.10 or newer",
+        )
+    return zeppelin
+
+
+def install(zeppelin: Zeppelin, python: str | None = None) -> str:
+    """Write the setting and the launch script; return the interpreter's Python.
+
+    Parameters
+    ----------
+    zeppelin
+        From `find_zeppelin`.
+    python
+        The Python that the interpreter and the notes run on, a path or a name on the PATH; this
+        process's unless given. It has to have ``submarine-notebook[zeppelin]``.
+
+    Raises
+    ------
+    ClusterError
+        That Python cannot run the interpreter, or the folder cannot be written.
+    """
+    program = _python(python)
+    try:
+        if zeppelin.folder.exists() and not zeppelin.is_ours:
+            _put_aside(zeppelin)
+        zeppelin.folder.mkdir(exist_ok=True)
+        script = zeppelin.folder / SCRIPT
+        _write(script, _template(SCRIPT).replace("@PYTHON@", shlex.quote(program)), 0o755)
+        # Last: it is what Zeppelin finds.
+        _write(zeppelin.folder / SETTING, setting(script), 0o644)
+    except OSError as error:
+        raise _unwritable(error, zeppelin) from error
+    return program
+
+
+def setting(script: Path) -> str:
+    """Return the text of ``interpreter-setting.json`` for a launch script.
+
+    Each interpreter names the same one, since Zeppelin takes that of the last. It reads it as a
+    command line: a path with a blank is quoted.
+    """
+    runner = f'"{script}"' if " " in str(script) else str(script)
+    entries = json.loads(_template(SETTING))
+    for entry in entries:
+        entry["runner"] = {"linux": runner}
+    return json.dumps(entries, indent=2) + "\n"
+
+
+def uninstall(zeppelin: Zeppelin) -> bool:
+    """Take the interpreter out, and put back what stood there before; whether it was there.
+
+    Raises
+    ------
+    ClusterError
+        The folder cannot be written.
+    """
+    there = zeppelin.is_ours
+    try:
+        if there:
+            # First what Zeppelin finds, so that no half of it is found.
+            (zeppelin.folder / SETTING).unlink()
+            shutil.rmtree(zeppelin.folder)
+        if zeppelin.aside.exists() and not zeppelin.folder.exists():
+            zeppelin.aside.rename(zeppelin.folder)
+            zeppelin.aside.parent.rmdir()
+    except OSError as error:
+        raise _unwritable(error, zeppelin) from error
+    return there
+
+
+def run_python(program: str) -> str:
+    """Return what keeps a Python from running the interpreter, in words; "" where nothing does."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the admin's own Python
+            [program, "-c", f"{_QUESTION}\nimport thriftpy2, ipykernel, jupyter_client"],
+            capture_output=True, text=True, timeout=_PATIENCE, check=False, cwd="/",
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"it does not run: {error}"
+    if done.returncode == 0:
+        return ""
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else f"it ends with {done.returncode}"
+
+
+def _python(named: str | None) -> str:
+    found = shutil.which(os.path.expanduser(named)) if named else sys.executable  # noqa: PTH111
+    if not found:
+        raise ClusterError(f"there is no Python {named!r}", fix="name one by its path: --python PY")
+    program = os.path.abspath(found)  # noqa: PTH100 - a virtual environment's is a link
+    if told := run_python(program):
+        raise ClusterError(
+            f"this Python cannot run the interpreter: {told}",
+            where=program,
+            fix=f"{shlex.quote(program)} -m pip install 'submarine-notebook[zeppelin]', "
+            "or name another Python: --python PY",
+        )
+    return program
+
+
+def _put_aside(zeppelin: Zeppelin) -> None:
+    if zeppelin.aside.exists():  # an older one's place is taken: keep the older, it was the first
+        shutil.rmtree(zeppelin.folder)
+        return
+    zeppelin.aside.parent.mkdir(exist_ok=True)
+    zeppelin.folder.rename(zeppelin.aside)
+
+
+def _template(name: str) -> str:
+    return (_TEMPLATES / name).read_text()
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    """Write a file that another user, who runs Zeppelin, has to read."""
+    write_aside(path, text.encode())
+    path.chmod(mode)
+
+
+def _unwritable(error: OSError, zeppelin: Zeppelin) -> ClusterError:
+    return ClusterError(
+        error.strerror or str(error),
+        where=str(error.filename or zeppelin.folder),
+        fix="run this as the user who owns Zeppelin's folder",
+    )
