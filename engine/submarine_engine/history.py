@@ -43,6 +43,37 @@ def default_home() -> Path:
     return Path(load_config().value("home"))
 
 
+def shown_user() -> str | None:
+    """Return whose jobs are shown: the setting `user`, of which ``$SUBMARINE_USER`` comes first.
+
+    Returns
+    -------
+    str or None
+        None for everybody's.
+
+    Raises
+    ------
+    ConfigError
+        As `default_home`.
+    """
+    if user := os.environ.get("SUBMARINE_USER"):
+        return user
+    from submarine_engine.config import load_config  # noqa: PLC0415 - as above
+
+    named: str | None = load_config().value("user")
+    return named
+
+
+def job_user(home: Path, job_id: str) -> str | None:
+    """Return who submitted a job, by its record; None where nobody can tell."""
+    try:
+        record = read_json(JobPaths(home, job_id).record)
+    except (OSError, ValueError):
+        return None
+    user = record.get("user") if isinstance(record, dict) else None
+    return user if isinstance(user, str) else None
+
+
 def new_job_id() -> str:
     """Make a job id: UTC date, time and five random letters, so that ids sort by age in seconds."""
     tail = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in os.urandom(5))
@@ -171,15 +202,20 @@ def of_one_second(ids: Iterable[str]) -> Iterator[list[str]]:
         yield list(group)
 
 
-def find_job(home: Path, wanted: str) -> JobPaths:
+def find_job(home: Path, wanted: str, user: str | None = None) -> JobPaths:
     """Find a job by id, by the end of its id, or by name (the newest of that name).
+
+    Parameters
+    ----------
+    user
+        Only this one's jobs are looked at; everybody's where None.
 
     Raises
     ------
     JobNotFoundError
         No job, or several by that ending.
     """
-    ids = list(job_ids(home))
+    ids = [job_id for job_id in job_ids(home) if user is None or job_user(home, job_id) == user]
     if wanted in ids:
         return JobPaths(home, wanted)
     ending = [job_id for job_id in ids if wanted and job_id.endswith(wanted)]

@@ -16,8 +16,10 @@ from submarine_engine.history import (
     default_home,
     find_job,
     job_ids,
+    job_user,
     of_one_second,
     read_json,
+    shown_user,
 )
 from submarine_engine.job import JobState
 
@@ -88,9 +90,14 @@ def list_jobs(home: Path | None = None, limit: int | None = None) -> list[JobSum
 
 
 def iter_jobs(home: Path) -> Iterator[JobSummary]:
-    """Yield the summaries on record, newest first; a folder that holds none is passed over."""
+    """Yield the summaries on record, newest first; a folder that holds none is passed over.
+
+    Where the setting `user` is set, only that user's.
+    """
+    user = shown_user()
     for group in of_one_second(job_ids(home)):
-        found = [summary for job_id in group if (summary := _read(home, job_id))]
+        theirs = [one for one in group if user is None or job_user(home, one) == user]
+        found = [summary for job_id in theirs if (summary := _read(home, job_id))]
         yield from sorted(found, key=_age)
 
 
@@ -149,14 +156,14 @@ def open_job(wanted: str) -> Job:
     Raises
     ------
     JobNotFoundError
-        There is none, or several by that ending.
+        There is none, or several by that ending; or it is not of the user that the settings name.
     ConfigError
         The job is of a cluster that is not installed here.
     """
     from submarine_engine.clusters import open_cluster  # noqa: PLC0415 - entry points are slow
     from submarine_engine.future import Job  # noqa: PLC0415 - likewise
 
-    paths = find_job(default_home(), wanted)
+    paths = find_job(default_home(), wanted, shown_user())
     record = read_json(paths.record) or {}
     return Job(open_cluster(str(record.get("cluster", "local"))), paths.job_id)
 

@@ -128,6 +128,13 @@ KEYS = {
             example="4",
         ),
         Key(
+            name="user",
+            help="Whose jobs these are and are seen, where several share a folder; unset: all.",
+            default=lambda: None,
+            read=_read_name,
+            example='"ada"',
+        ),
+        Key(
             name="yarn_idle",
             help="Seconds after which a notebook's warm application on YARN ends, once idle.",
             default=lambda: 900.0,

@@ -11,6 +11,7 @@ from submarine_engine.bundle import Cell
 from submarine_engine.bundle.maincell import check_syntax
 from submarine_engine.errors import CellSyntaxError
 
+from submarine_magics import frontend
 from submarine_magics.failures import NOWHERE, Place, failed_at, running_at, swallowed_at
 from submarine_magics.ran_files import ran_files
 from submarine_magics.translate import translate
@@ -68,6 +69,12 @@ class CellLog:
         The shell's own ``execution_count`` is one ahead of it in some releases of IPython.
         """
         return self._running[0].number if self._running else None
+
+    @property
+    def label(self) -> str:
+        """How the front end calls the cell that runs now; empty where none runs."""
+        name = frontend.current.name_of(self._running[0].id) if self._running else ""
+        return name or (f"In [{self.number}]" if self.number else "")
 
     def cells(self) -> list[Cell]:
         """Return what was executed, in order of execution; not the cell that runs now."""
@@ -221,6 +228,7 @@ def _as_cell(run: _Run, translation: Translation, shift: int) -> Cell:
         dropped=dropped,
         file=run.file,
         imports=translation.imports,
+        name=frontend.current.name_of(run.id),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.future import Job
 
-from submarine_magics import completion
+from submarine_magics import completion, frontend
 from submarine_magics.card import preload, show_job
 from submarine_magics.running import add_part, run_cell
 from submarine_magics.stream import in_notebook
@@ -41,7 +41,7 @@ def load(shell: InteractiveShell) -> None:
     shell.input_transformers_cleanup.append(with_body)
     completion.register(shell)
     _formatter(shell).for_type(Job, show_job)
-    if in_notebook():
+    if in_notebook() and frontend.current.widgets:
         preload()
 
 

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from submarine_magics import frontend
+
 
 def notebook_path(namespace: Mapping[str, object]) -> Path | None:
     """Return the notebook's file, None where nobody tells.
@@ -36,8 +38,11 @@ def notebook_path(namespace: Mapping[str, object]) -> Path | None:
 def cell_order(namespace: Mapping[str, object]) -> list[str]:
     """Return the ids of the notebook's cells from top to bottom, as it was saved last.
 
-    Empty where the file is not known, is half written, or has no ids (before nbformat 4.5).
+    What the front end says itself comes first. Empty where the file is not known, is half written,
+    or has no ids (before nbformat 4.5).
     """
+    if frontend.current.order:
+        return list(frontend.current.order)
     path = notebook_path(namespace)
     try:
         cells = json.loads(path.read_bytes())["cells"] if path else []

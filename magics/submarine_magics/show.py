@@ -33,6 +33,7 @@ class Listing(list[T]):
         below: Sequence[str] = (),
     ) -> None:
         super().__init__(items)
+        self.head, self.rows, self.below = head, rows, below
         self._text = "\n".join((table(head, rows), *below))
 
     def __repr__(self) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from IPython.display import display
 from submarine_engine.config import load_config
 from submarine_engine.errors import JobCancelledError
 from submarine_engine.future import Job
 from submarine_engine.lifecycle import JobStatus
 from submarine_engine.logs import Renderer, follow
 
+from submarine_magics import frontend
 from submarine_magics.card import JobCard
+from submarine_magics.card.pages import log_page
 from submarine_magics.interrupts import Interrupt
 from submarine_magics.show import say
 from submarine_magics.stream import CellOutput, in_notebook
@@ -68,6 +71,9 @@ def cell_output(job: Job) -> CellOutput:
     """Make the output of a job for the cell that runs now."""
     limit = int(load_config().value("cell_output_limit"))
     where = job.cluster.log_url(job.id) or f"%submarine job logs {job.id}"
+    if kind := frontend.current.log_type:
+        where = log_page(job) or where
+        display({kind: {"job_id": job.id, "full": where}}, raw=True)
     return CellOutput(where, limit if in_notebook() else None)
 
 

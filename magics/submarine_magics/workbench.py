@@ -16,10 +16,11 @@ from submarine_engine.config import load_config
 from submarine_engine.future import Job
 from submarine_engine.job import JobSpec
 
+from submarine_magics import frontend
 from submarine_magics.cells import CellLog
 from submarine_magics.notebook import notebook_path
-
 from submarine_magics.show import say
+
 
 class Workbench:
     """The state behind the magics.
@@ -75,24 +76,26 @@ class Workbench:
 
     def origin(self) -> str:
         """Where a job of the cell that runs now comes from, in words."""
-        return f"In [{self.cells.number}]" if self.cells.number else ""
+        return self.cells.label
 
     def spec(self, command: Command) -> JobSpec:
         """Return what to run: named after the notebook unless the command says a name."""
         path = notebook_path(self.namespace)
-        return self.from_here(command.named(job_name(path.stem if path else "")))
+        name = path.stem if path else frontend.current.notebook.rpartition("/")[2]
+        return self.from_here(command.named(job_name(name)))
 
     def from_here(self, spec: JobSpec) -> JobSpec:
         """Say in `spec` which notebook it comes from; one whose file nobody tells is one, too."""
         path = notebook_path(self.namespace)
-        return replace(spec, notebook=str(path) if path else "notebook")
+        named = frontend.current.notebook or "notebook"
+        return replace(spec, notebook=str(path) if path else named)
 
     def submit(self, cluster: Cluster, spec: JobSpec, bundle: Bundle) -> Job:
         """Submit; relative paths mean in the job what they mean in the kernel now."""
+        cluster.tell = say
         return Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
 
 
-        cluster.tell = say
 def _without_first_line(cell: Cell) -> Cell:
     """Return the cell with its lines numbered without the magic that was put above it."""
     dropped = tuple(replace(line, line=line.line - 1) for line in cell.dropped)

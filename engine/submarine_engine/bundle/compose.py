@@ -43,7 +43,7 @@ def title(cell: Cell) -> str:
     """Return what the sections of a cell are called."""
     if cell.file:
         return PurePath(cell.file).name
-    return cell.label if cell.number is not None else "Main"
+    return cell.label if cell.number is not None or cell.name else "Main"
 
 
 class _Composer:

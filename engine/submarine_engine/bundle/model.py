@@ -44,6 +44,8 @@ class Cell:
     imports
         Import statements that the translation relies on and that are in no line: ``!ls`` becomes a
         call of ``subprocess``.
+    name
+        How the front end calls it, where it does not count executions.
     """
 
     number: int | None
@@ -54,12 +56,13 @@ class Cell:
     dropped: tuple[Dropped, ...] = ()
     file: str | None = None
     imports: tuple[str, ...] = ()
+    name: str = ""
 
     @property
     def label(self) -> str:
-        """How people call it: ``In [3]``, the file, or ``this cell``."""
-        if self.file:
-            return self.file
+        """How people call it: ``In [3]``, the file, its name, or ``this cell``."""
+        if self.file or self.name:
+            return self.file or self.name
         return f"In [{self.number}]" if self.number is not None else "this cell"
 
 

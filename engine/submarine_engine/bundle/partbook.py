@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from submarine_engine.bundle.bindings import bound_names
@@ -97,6 +97,12 @@ class PartBook:
     def remove(self, cell_id: str) -> None:
         """Take back what the cell of that id gave."""
         self._given.pop(f"id {cell_id}", None)
+
+    def keep(self, cell_ids: Collection[str]) -> None:
+        """Take back what other cells gave: they are not in the notebook any more."""
+        for key in list(self._given):
+            if key.startswith("id ") and key[3:] not in cell_ids:
+                del self._given[key]
 
     def clear(self) -> None:
         """Take back everything."""

@@ -20,6 +20,7 @@ from submarine_engine.history import (
     JobPaths,
     make_private,
     new_job_id,
+    shown_user,
     write_aside,
     write_json,
 )
@@ -111,7 +112,7 @@ def _write_record(
         "workdir": str(workdir),
         "bundle_hash": bundle.hash,
         "python": sys.executable,
-        "user": user_name(),
+        "user": shown_user() or user_name(),
         "host": machine.host(),
         "boot": machine.boot_id(),
     }

@@ -20,7 +20,7 @@ from submarine_engine.errors import SubmarineError
 from submarine_engine.events import Moment
 from submarine_engine.lifecycle import JobStatus
 
-from submarine_magics import pace
+from submarine_magics import frontend, pace
 from submarine_magics.card.links import with_pages
 from submarine_magics.card.mime import WIDGET_TYPE, static_bundle
 from submarine_magics.card.model import CardView, view
@@ -160,7 +160,7 @@ class JobCard:
         return view(with_pages(self._record, self._job), self._status, now), now
 
     def _make_widget(self, card: CardView, now: Moment) -> CardWidget | None:
-        if card.final:
+        if card.final or not frontend.current.widgets:
             return None
         try:
             from submarine_magics.card.widget import CardWidget  # noqa: PLC0415 - optional

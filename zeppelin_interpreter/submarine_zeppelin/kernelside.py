@@ -1,0 +1,169 @@
+"""What the kernel of a Zeppelin session has beside Submarine's magics: an IPython extension.
+
+Each ``execute_request`` says in its metadata whose paragraph it is (`commands.metadata`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import display
+from submarine_engine.bundle import Part, PartBook
+from submarine_engine.errors import BundleError, SubmarineError
+from submarine_engine.records import list_jobs, open_job, record_of
+from submarine_magics import frontend
+from submarine_magics.show import say
+from submarine_magics.verbs import run_line
+from submarine_magics.workbench import Workbench, bench_of
+
+from submarine_zeppelin import tables
+from submarine_zeppelin.mime import LOG_TYPE
+
+_NOBODY = ("", "anonymous")
+_LONGEST = 60
+
+
+class NoteParts(PartBook):
+    """The parts of a note: what its executed paragraphs gave.
+
+    Attributes
+    ----------
+    broken
+        Paragraphs whose last text is no Python, by id: what they are called.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken: dict[str, str] = {}
+
+    def parts(self, order: Sequence[str] = ()) -> list[Part]:
+        """Return the parts.
+
+        Raises
+        ------
+        BundleError
+            A paragraph that belongs to them does not parse: the script would lack it.
+        """
+        if self.broken:
+            raise BundleError(
+                f"{', '.join(self.broken.values())}: no Python, and the script would lack it",
+                fix="correct it and run it again, or delete it",
+            )
+        return super().parts(order)
+
+
+class Note:
+    """What the kernel knows of the note that it serves.
+
+    Parameters
+    ----------
+    bench
+        That of the kernel's shell; its parts become those of the note.
+    """
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._parts = NoteParts()
+        bench.parts = self._parts
+
+    def before(self, info: Any) -> None:  # noqa: ANN401 - IPython's ExecutionInfo
+        """Take what the request says of its paragraph, before that is executed."""
+        parent = self._bench.shell.kernel.get_parent()  # type: ignore[attr-defined] # a kernel's
+        told = parent.get("metadata", {}).get("submarine")
+        cell_id = getattr(info, "cell_id", None)
+        if not isinstance(told, Mapping) or info.raw_cell != parent["content"]["code"]:
+            return
+        _take_user(told.get("user"))
+        frontend.current.notebook = _line(told.get("note"))
+        if cell_id:
+            self._take_order(told.get("order"))
+            self._name(cell_id, _line(told.get("heading")))
+            self._take_part(cell_id, info.raw_cell, told)
+
+    def lines(self, _: str, cell: str) -> None:
+        """Do a command a line, and show what each returns."""
+        for line in filter(None, map(str.strip, cell.split("\n"))):
+            group, _, word = line.partition(" ")
+            value = self._own(word) if group == "note" else run_line(self._bench, line)
+            if value is not None:
+                display(value)
+
+    def _take_order(self, order: object) -> None:
+        if isinstance(order, list) and order:
+            frontend.current.order = tuple(map(str, order))
+            self._parts.keep(frontend.current.order)
+            for gone in set(self._parts.broken) - set(frontend.current.order):
+                del self._parts.broken[gone]
+
+    def _name(self, cell_id: str, heading: str) -> None:
+        order = frontend.current.order
+        name = heading or (str(order.index(cell_id) + 1) if cell_id in order else "")
+        frontend.current.names[cell_id] = f"paragraph {name}" if name else ""
+
+    def _take_part(self, cell_id: str, raw: str, told: Mapping[str, object]) -> None:
+        self._parts.broken.pop(cell_id, None)
+        self._parts.remove(cell_id)
+        if not told.get("part"):
+            return
+        title = told.get("title")
+        try:
+            cell = self._bench.this_cell(raw)
+            self._parts.add(title if isinstance(title, str) else None, cell)
+        except SubmarineError:
+            name = frontend.current.name_of(cell_id) or "a paragraph"
+            self._parts.broken[cell_id] = name
+
+    def _own(self, word: str) -> object:
+        if word == "dashboard":
+            display(run_line(self._bench, "job list"))
+            display(run_line(self._bench, "gpus"))
+            say("`%submarine help` lists all commands")
+        elif word == "clean":
+            self._parts.clear()
+            self._parts.broken.clear()
+        elif word == "stop":
+            _stop(frontend.current.notebook)
+        return None
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Make the shell that of a Zeppelin session; loads Submarine's magics, too."""
+    frontend.current.widgets = False
+    frontend.current.log_type = LOG_TYPE
+    assert shell.extension_manager is not None  # noqa: S101 - for the type checker
+    shell.extension_manager.load_extension("submarine_magics")
+    note = Note(bench_of(shell))
+    shell.events.register("pre_run_cell", note.before)
+    register: Any = shell.register_magic_function  # its type is that of the manager's own method
+    register(note.lines, "cell", "submarine.lines")
+    tables.register(shell)
+
+
+def _take_user(user: object) -> None:
+    """Submit and see jobs as that user from now on; a Zeppelin without log-in has only nobody."""
+    if isinstance(user, str) and user not in _NOBODY:
+        os.environ["SUBMARINE_USER"] = user
+    else:
+        os.environ.pop("SUBMARINE_USER", None)
+
+
+def _line(text: object) -> str:
+    """Return text from outside as one short line."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in str(text or ""))
+    return " ".join(shown.split())[:_LONGEST]
+
+
+def _stop(notebook: str) -> None:
+    """Cancel the jobs of a notebook that are not over."""
+    found = False
+    for summary in list_jobs():
+        spec = record_of(summary.id).get("spec", {})
+        if not summary.state.final and spec.get("notebook") == notebook:
+            found = True
+            open_job(summary.id).cancel("asked for by JOB_STOP")
+            say(f"job {summary.id} is being cancelled")
+    if not found:
+        say("no job of this note is running")
