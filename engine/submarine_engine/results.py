@@ -87,7 +87,9 @@ def load_results(cluster: Cluster, job_id: str, status: JobStatus) -> Results:
             raise failure(job_id, status, outcome, folder, hint)
         if outcome is None:
             raise FileNotFoundError(f"there is no {folder / 'outcome.json'}")
-        return _Loader(job_id, folder / "results", outcome).load()
+        results = _Loader(job_id, folder / "results", outcome).load()
+        results.warnings.extend(cluster.warnings(job_id))
+        return results
 
 
 @contextmanager

@@ -58,6 +58,7 @@ def show(command: Command, output: Output) -> int:
     record = record_of(job.id)
     if output.json:
         facts = {"job": job.id, "folder": _folder(job.id), "spec": record.get("spec")}
+        facts["warnings"] = job.cluster.warnings(job.id)
         output.data({**facts, **_status_json(status)})
         return exits.OK
     _show_facts(job, status, record, output)
@@ -89,6 +90,8 @@ def _show_facts(job: Job, status: JobStatus, record: dict[str, Any], output: Out
         if value not in (None, ""):
             text = str(value) if name == "state" else visible(str(value), line=True)
             output.line(f"{name + ':':<16}{text}")
+    for warning in job.cluster.warnings(job.id):
+        output.line(f"{'warning:':<16}{visible(warning, line=True)}")
     pages = {what: url for what, url in job.cluster.links(job.id).items() if what != "log"}
     for label, url in (*pages.items(), *spec.get("quicklinks", ())):
         output.line(f"{'link:':<16}{visible(f'{label} {url}', line=True)}")

@@ -176,6 +176,10 @@ class Cluster(ABC):
     def results(self, job_id: str) -> Path:
         """Return a local folder with the first task's ``outcome.json`` and ``results/``."""
 
+    def warnings(self, job_id: str) -> list[str]:  # noqa: ARG002 - of clusters that have any
+        """Return what went wrong beside the job itself, in words, as far as it is known now."""
+        return []
+
     @abstractmethod
     def gpus(self) -> list[Gpu]:
         """Return the cluster's GPUs and who holds each."""

@@ -160,6 +160,10 @@ class Ground:
         return self.process("submarine_engine.clusters.yarn.keeper")
 
     @property
+    def keeper_log(self):
+        return "".join(path.read_text() for path in self.home.glob("yarn/*/keeper.log"))
+
+    @property
     def driver(self):
         return self.process("java", "com.anaconda.skein.Driver")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from contextlib import contextmanager
 
 from submarine_engine.errors import SubmarineError
@@ -16,6 +17,7 @@ from .ground import PATIENCE
 def run(*command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @contextmanager
@@ -73,6 +75,13 @@ def test_a_read_only_hdfs(ground):
     with undone("hdfs", "dfsadmin", "-safemode", "leave"):
         assert "safe mode" in refused(ground, mode="cold").lower()
         job.until_further().follow_to_end()
+        (warning,) = until(lambda: ground.seam.warnings(job.id), PATIENCE)
+    assert warning.startswith("the results are not kept on HDFS, only in ")
+    assert "safe mode" in warning.lower()
+    assert warning in ground.keeper_log
+    assert warning in job.job.results().warnings
+    shown = run(sys.executable, "-m", "submarine_engine.cli", "job", "show", job.id)
+    assert f"warning:        {warning}" in shown
     ground.until_free()
 
 

@@ -16,6 +16,7 @@ from submarine_engine.clusters.folded import Folded
 from submarine_engine.clusters.processes import reap
 from submarine_engine.clusters.reader import read_batch
 from submarine_engine.clusters.staging import put_on_record
+from submarine_engine.clusters.warned import read_warnings
 from submarine_engine.clusters.yarn.folder import KeeperFolder
 from submarine_engine.clusters.yarn.gpus import cluster_gpus, gpu_shares
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
@@ -24,7 +25,13 @@ from submarine_engine.clusters.yarn.links import job_links
 from submarine_engine.clusters.yarn.preflight import check_spec
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.errors import JobError, JobNotFoundError, SubmissionError
-from submarine_engine.history import JobPaths, default_home, make_private, read_json, write_json
+from submarine_engine.history import (
+    JobPaths,
+    default_home,
+    make_private,
+    read_json,
+    write_json,
+)
 from submarine_engine.lifecycle import JobStatus
 
 if TYPE_CHECKING:
@@ -138,6 +145,10 @@ class YarnCluster(Cluster):
         """Return the folder of the job's first task."""
         with self._job(job_id) as paths:
             return paths.task(self._folded.status(paths).tasks[0].task).root
+
+    def warnings(self, job_id: str) -> list[str]:
+        """Return what went wrong beside the job itself, as far as it is known now."""
+        return read_warnings(JobPaths(self.home, job_id))
 
     def gpus(self) -> list[Gpu]:
         """Return the cluster's GPUs and who holds each.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.ending import Ending, judge, read_outcome
+from submarine_engine.clusters.warned import add_warning
 from submarine_engine.clusters.yarn.container import Container, last_events
 from submarine_engine.clusters.yarn.master import FINAL, over_words
 from submarine_engine.clusters.yarn.rescue import rescue
@@ -92,11 +94,23 @@ class Settling:
 
     def keep_results(self, container: Container) -> None:
         """Copy the results to HDFS, where they outlive this machine; nobody waits for that."""
-        with suppress(SubmarineError, OSError):
-            hdfs = self._services.hdfs
-            results = container.files.results
-            if hdfs is not None and results.is_dir() and any(results.iterdir()):
+        results = container.files.results
+        if not (results.is_dir() and any(results.iterdir())):
+            return
+        try:
+            if (hdfs := self._services.hdfs) is not None:
                 keep_results(hdfs, self._paths.job_id, container.files.root)
+                return
+            why = "it does not answer"
+        except (SubmarineError, OSError) as error:
+            why = error.what if isinstance(error, SubmarineError) else str(error)
+        if self._services.conf.default_fs.startswith("hdfs:"):
+            self._warn(f"the results are not kept on HDFS, only in {container.files.root}: {why}")
+
+    def _warn(self, text: str) -> None:
+        sys.stderr.write(f"{self._paths.job_id}: {text}\n")  # the keeper's log
+        with suppress(OSError):
+            add_warning(self._paths, text)
 
     def _last_words(self, container: Container, ending: Ending) -> str:
         """Return what YARN says of a container's end.
