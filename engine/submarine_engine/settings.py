@@ -56,8 +56,8 @@ def _read_name(value: object) -> str:
 
 
 def _read_way(value: object) -> str:
-    if value not in ("auto", "nodes", "hdfs"):
-        raise ValueError("it must be auto, nodes or hdfs")
+    if value not in ("auto", "nodes", "hdfs", "after"):
+        raise ValueError("it must be auto, nodes, hdfs or after")
     return str(value)
 
 
@@ -150,7 +150,7 @@ KEYS = {
         ),
         Key(
             name="yarn_logs",
-            help="The way of live logs on YARN: nodes, hdfs, or auto for what works from here.",
+            help="The way of logs on YARN: nodes, hdfs, after (the end), or auto: what works here.",
             default=lambda: "auto",
             read=_read_way,
             example='"hdfs"',

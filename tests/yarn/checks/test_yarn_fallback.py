@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from submarine_engine.clusters.yarn.cold import Cold
+from submarine_engine.clusters.yarn.hdfslogs import Channel, Choice
 from submarine_engine.clusters.yarn.warm import Warm
 from submarine_engine.clusters.yarn.ways import open_way
 from submarine_engine.history import JobPaths
@@ -16,11 +17,12 @@ LAUNCH = {"environment": "key", "probed": False, "python": "/usr/bin/python3"}
 def way(recorded, tmp_path):
     """Give the way that a job takes where the keeper has, or has not, a master for it."""
 
-    def choose(recording, *, kept, **spec):
+    def choose(recording, *, kept, channel=Channel.NODES, **spec):
         services = SimpleNamespace(
             rm=recorded(recording).rm,
             session=lambda _: ("kernel", "1"),
             masters=SimpleNamespace(keeps=lambda _: kept),
+            logs=SimpleNamespace(choice=lambda: Choice(channel, "nodes are silent")),
         )
         paths = JobPaths(tmp_path, "20260101-000000-abcde")
         return open_way(services, paths, JobSpec(**spec), LAUNCH)
@@ -41,6 +43,13 @@ def test_no_room_for_a_master_is_said(way):
 
 def test_a_master_that_is_there_needs_no_more_room(way):
     assert type(way("held-back", kept=True, notebook="a.ipynb")) is Warm
+
+
+@pytest.mark.parametrize("mode", ["auto", "warm", "cold"])
+def test_where_logs_come_after_the_end_only_it_is_said(way, mode):
+    chosen = way("busy", kept=True, notebook="a.ipynb", mode=mode, channel=Channel.AFTER)
+    assert type(chosen) is Cold
+    assert chosen.note == "its log comes after its end: nodes are silent"
 
 
 def test_jobs_of_programs_and_the_users_own_choice(way):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from submarine_engine.clusters.yarn.boot import SHIP
 from submarine_engine.clusters.yarn.hdfslogs import Channel, Choice, HdfsSource, choose_channel
+from submarine_engine.clusters.yarn.logpage import LogsGoneError
 from submarine_engine.clusters.yarn.nodelogs import NodeLogs, NodeSource
 from submarine_engine.errors import ClusterError, SubmarineError
 
@@ -32,7 +33,7 @@ class LogChannel:
     hdfs
         Returns the user's HDFS; None where it does not answer.
     wanted
-        ``auto``, or the way that the user wants: ``nodes`` or ``hdfs``.
+        ``auto``, or the way that the user wants: ``nodes``, ``hdfs`` or ``after``.
     """
 
     def __init__(
@@ -82,6 +83,8 @@ class LogChannel:
         """Return the logs of a container of the job."""
         if self.choice().channel is Channel.HDFS:
             return HdfsSource(_Files(self._files), f"{_LOGS}/{job_id}/{container}", container)
+        if self.choice().channel is Channel.AFTER:
+            return NoSource(container)
         return NodeSource(NodeLogs(node, user=self._conf.user), container)
 
     def clear(self, job_id: str) -> None:
@@ -92,7 +95,7 @@ class LogChannel:
                 hdfs.remove(f"{hdfs.home}/{_LOGS}/{job_id}")
 
     def _choose(self) -> Choice:
-        if self._wanted in ("nodes", "hdfs"):
+        if self._wanted in ("nodes", "hdfs", "after"):
             return Choice(Channel[self._wanted.upper()], "the setting `yarn_logs` says so")
         running = [
             str(node["nodeHTTPAddress"])
@@ -110,6 +113,30 @@ class LogChannel:
                 fix="see `submarine doctor --cluster yarn`",
             )
         return hdfs
+
+
+class NoSource:
+    """The logs of a container that nobody sees before its application is over."""
+
+    live = False
+    settled = True
+
+    def __init__(self, container: str) -> None:
+        self.container = container
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return that there is nothing yet."""
+        return {}
+
+    def read(self, name: str, offset: int, limit: int) -> bytes:  # noqa: ARG002 - as sources have it
+        """Read nothing.
+
+        Raises
+        ------
+        LogsGoneError
+            Always.
+        """
+        raise LogsGoneError(f"{name} of {self.container} cannot be seen from here yet")
 
 
 class _Files:
