@@ -36,6 +36,18 @@ def test_a_cell_run_again_replaces_what_it_gave_in_its_place():
     assert titles(book) == []
 
 
+def test_cells_that_are_gone_from_the_notebook_give_nothing_any_more():
+    book = PartBook()
+    book.add("a.py", cell(1, "x = 1", id="one"))
+    book.add("b.py", cell(2, "y = 1", id="two"))
+    book.add(None, cell(3, "z = 1"))
+    book.keep(["two", "three"])
+    assert titles(book) == [("b.py", ["y = 1"]), (None, ["z = 1"])]
+    assert book.has("b.py")
+    assert book.has("main.py")
+    assert not book.has("a.py")
+
+
 def test_a_refused_title_takes_nothing_away():
     book = PartBook()
     book.add("a.py", cell(1, "x = 1", id="one"))

@@ -56,6 +56,11 @@ def test_python_that_is_not_executed_is_only_a_part():
     assert not action.part
 
 
+def test_python_that_is_no_part_is_only_executed():
+    action = translate(Asked("plot()", title="model.py", properties={"part": "false"}), {})
+    assert (action.code, action.part, action.prefixes) == ("plot()", False, True)
+
+
 def test_python_as_a_job_by_local_properties():
     asked = Asked("train()", properties={"run": "true", "gpu": "2", "memory": "8G"})
     action = translate(asked, {})

@@ -193,6 +193,19 @@ def test_what_is_not_executed_is_a_part_all_the_same(run):
     assert "size 7" in text(found)
 
 
+def test_a_part_that_imports_another_is_told_how_it_gets_there(run):
+    clean(run)
+    order = ["a", "b"]
+    _, found = run(
+        Paragraph("a", "SIZE = 7", title="sizes.py"),
+        Paragraph("b", "from sizes import SIZE"),
+        order=order,
+    )
+    assert "execute=false" in text(found)
+    [found] = run(Paragraph("b", "import nowhere"), order=order)
+    assert "execute=false" not in text(found)
+
+
 def test_a_job_of_the_paragraph_itself_with_card_text_and_value(run, home):
     define, job, use = run(
         Paragraph(

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from submarine_engine.bundle.partbook import check_title
 from submarine_engine.command import NOTEBOOK, parse
 from submarine_engine.command.nearest import did_you_mean
 from submarine_engine.command.parser import split
@@ -156,6 +155,8 @@ def part_title(heading: str) -> tuple[str | None, tuple[str, ...]]:
     heading = heading.strip()
     if not heading or (not heading.endswith(".py") and not re.fullmatch(r"[\w/.-]+", heading)):
         return None, ()
+    from submarine_engine.bundle.partbook import check_title  # noqa: PLC0415 - 0.1 s at the start
+
     title = heading if heading.endswith(".py") else f"{heading}.py"
     try:
         check_title(title)
@@ -186,6 +187,8 @@ def _python(paragraph: Asked, properties: Mapping[str, str]) -> Action:
     if text.lstrip().startswith("%%submarine"):
         job = re.match(r"\s*%%submarine(\s|$)", text) is not None
         return Action(text.lstrip("\n"), is_job=job)
+    if not is_true(paragraph.properties, "part", default=True):
+        return Action(text, prefixes=True)
     title, say = part_title(paragraph.title)
     if not is_true(paragraph.properties, "execute", default=True):
         return Action(f"%%submarine.python {title or ''}".rstrip() + f"\n{text}", say=say)

@@ -11,7 +11,7 @@ from submarine_engine.command.options import RUN
 from submarine_engine.command.reading import find
 from submarine_engine.errors import CommandError
 
-OWN = frozenset({"run", "execute", "isRecover", "saveAs", "interpolate", "form"})
+OWN = frozenset({"run", "execute", "part", "isRecover", "saveAs", "interpolate", "form"})
 """Local properties that are no options: ours, and Zeppelin's own."""
 
 _ALIASES = {"gpu": "gpus", "cpu": "cpus", "vcores": "cpus", "workers": "num_workers"}

@@ -83,6 +83,19 @@ class Note:
             self._name(cell_id, _line(told.get("heading")))
             self._take_part(cell_id, info.raw_cell, told)
 
+    def after(self, result: Any) -> None:  # noqa: ANN401 - IPython's ExecutionResult
+        """Help where a paragraph imports a part, which is a file only in the job."""
+        error = getattr(result, "error_in_exec", None)
+        name = getattr(error, "name", None)
+        if isinstance(error, ModuleNotFoundError) and name:
+            path = name.replace(".", "/") + ".py"
+            if self._parts.has(path):
+                say(
+                    f"{path} is a file of the job, not of this process. A paragraph that imports "
+                    "it is begun with %submarine.python(execute=false), which gives it to the job "
+                    "alone"
+                )
+
     def lines(self, _: str, cell: str) -> None:
         """Do a command a line, and show what each returns."""
         for line in filter(None, map(str.strip, cell.split("\n"))):
@@ -105,14 +118,16 @@ class Note:
 
     def _take_part(self, cell_id: str, raw: str, told: Mapping[str, object]) -> None:
         self._parts.broken.pop(cell_id, None)
-        self._parts.remove(cell_id)
         if not told.get("part"):
+            if not raw.startswith("%%submarine.python"):  # that one says itself what it gives
+                self._parts.remove(cell_id)
             return
         title = told.get("title")
         try:
             cell = self._bench.this_cell(raw)
             self._parts.add(title if isinstance(title, str) else None, cell)
         except SubmarineError:
+            self._parts.remove(cell_id)
             name = frontend.current.name_of(cell_id) or "a paragraph"
             self._parts.broken[cell_id] = name
 
@@ -137,6 +152,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     shell.extension_manager.load_extension("submarine_magics")
     note = Note(bench_of(shell))
     shell.events.register("pre_run_cell", note.before)
+    shell.events.register("post_run_cell", note.after)
     register: Any = shell.register_magic_function  # its type is that of the manager's own method
     register(note.lines, "cell", "submarine.lines")
     tables.register(shell)

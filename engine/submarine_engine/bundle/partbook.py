@@ -98,6 +98,10 @@ class PartBook:
         """Take back what the cell of that id gave."""
         self._given.pop(f"id {cell_id}", None)
 
+    def has(self, path: str) -> bool:
+        """Return whether there is a part of that path."""
+        return any(path == (title or MAIN) for title, _ in self._given.values())
+
     def keep(self, cell_ids: Collection[str]) -> None:
         """Take back what other cells gave: they are not in the notebook any more."""
         for key in list(self._given):
