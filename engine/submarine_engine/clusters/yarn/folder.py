@@ -95,7 +95,7 @@ class KeeperFolder:
             self.ring()
             return
         try:
-            arguments = [str(self.home), str(self.conf.folder), str(lock)]
+            arguments = [str(self.home), str(self.conf.folder), self.root.name, str(lock)]
             module = "submarine_engine.clusters.yarn.keeper"
             spawn(
                 [sys.executable, "-m", module, *arguments],

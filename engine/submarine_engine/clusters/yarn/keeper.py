@@ -195,9 +195,10 @@ def clean_up(services: Services) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run a keeper: the home, Hadoop's configuration, and the descriptor of the keeper's lock."""
-    home, hadoop, _ = arguments
+    """Run a keeper: home, Hadoop's configuration, its fingerprint, the descriptor of the lock."""
+    home, hadoop, fingerprint, _ = arguments
     conf = load_hadoop({"HADOOP_CONF_DIR": hadoop})
+    conf.fingerprint = fingerprint  # as who started it knows it: the files may be new meanwhile
     config = load_config()
     idle = config.value("yarn_idle")
     try:
