@@ -191,7 +191,7 @@ def clean_up(services: Services) -> None:
     """Remove from HDFS what no job of the user has used for a long time."""
     with suppress(SubmarineError):
         if services.hdfs is not None:
-            uploads.clean(services.hdfs, _KEPT)
+            uploads.clean(services.hdfs, _KEPT, services.folder.open_jobs())
 
 
 def main(arguments: list[str]) -> None:

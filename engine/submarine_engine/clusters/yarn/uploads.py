@@ -5,13 +5,14 @@
     <home in HDFS>/.submarine/          0700
         cache/<sha256><suffix>          0600: payloads and layers of environments
         jobs/<job id>/                  outcome.json and results/
+        logs/<job id>/                  what its containers bring, see `channel`; gone with its end
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from pathlib import Path
 
@@ -150,18 +151,24 @@ def job_folder(hdfs: Hdfs, job_id: str) -> str:
     return f"{hdfs.home}/{_FOLDER}/jobs/{job_id}"
 
 
-def clean(hdfs: Hdfs, older_than: float) -> int:
+def clean(hdfs: Hdfs, older_than: float, going_on: Collection[str] = ()) -> int:
     """Remove what nobody has used for `older_than` seconds; return how many files and folders.
 
-    Half an upload goes after a day. Where HDFS keeps no access times, what counts is when a file
-    was sent.
+    Half an upload goes after a day, and so do the logs of a job at whose end HDFS was away. Where
+    HDFS keeps no access times, what counts is when a file was sent.
+
+    Parameters
+    ----------
+    going_on
+        The ids of the jobs that are not over.
     """
     now = time.time()
     removed = 0
-    for part in ("cache", "jobs"):
+    for part in ("cache", "jobs", "logs"):
         for entry in hdfs.list(f"{hdfs.home}/{_FOLDER}/{part}"):
-            limit = min(older_than, _UNFINISHED) if entry.path.endswith(".part") else older_than
-            if now - entry.used > limit:
+            left = part == "logs" or entry.path.endswith(".part")
+            limit = min(older_than, _UNFINISHED) if left else older_than
+            if now - entry.used > limit and entry.path.rpartition("/")[2] not in going_on:
                 hdfs.remove(entry.path)
                 removed += 1
     return removed
