@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from submarine_engine.errors import ClusterError
+from submarine_engine.errors import ConfigError, UnsupportedError
 from submarine_engine.history import write_aside
 
 SETTING, SCRIPT = "interpreter-setting.json", "submarine.sh"
@@ -69,24 +69,26 @@ def find_zeppelin(
 
     Raises
     ------
-    ClusterError
-        No folder is named, or it holds no Zeppelin, or one that is too old.
+    ConfigError
+        No folder is named, or it holds no Zeppelin.
+    UnsupportedError
+        It is too old.
     """
     environment = os.environ if environment is None else environment
     named = home or environment.get("ZEPPELIN_HOME")
     fix = "name the folder that Zeppelin was unpacked to: --zeppelin-home DIR, or ZEPPELIN_HOME"
     if not named:
-        raise ClusterError("it is not said where Zeppelin is", fix=fix)
+        raise ConfigError("it is not said where Zeppelin is", fix=fix)
     folder = Path(named).expanduser().absolute()
     if not folder.is_dir():
-        raise ClusterError("there is no such folder", where=str(folder), fix=fix)
+        raise ConfigError("there is no such folder", where=str(folder), fix=fix)
     jars = [found[1] for jar in folder.glob("lib/*.jar") if (found := _SERVER.search(jar.name))]
     if not jars or not (folder / "interpreter").is_dir():
         missing = "interpreter/" if jars else "lib/zeppelin-server-*.jar"
-        raise ClusterError(f"this is no Zeppelin: it has no {missing}", where=str(folder), fix=fix)
+        raise ConfigError(f"this is no Zeppelin: it has no {missing}", where=str(folder), fix=fix)
     zeppelin = Zeppelin(folder, tuple(map(int, jars[0].split("."))))
     if zeppelin.release < OLDEST:
-        raise ClusterError(
+        raise UnsupportedError(
             f"Zeppelin {zeppelin.told_release} speaks to its interpreters in an older way",
             where=str(folder),
             fix="take Zeppelin 0.10 or newer",
@@ -107,7 +109,7 @@ def install(zeppelin: Zeppelin, python: str | None = None) -> str:
 
     Raises
     ------
-    ClusterError
+    ConfigError
         That Python cannot run the interpreter, or the folder cannot be written.
     """
     program = _python(python)
@@ -142,7 +144,7 @@ def uninstall(zeppelin: Zeppelin) -> bool:
 
     Raises
     ------
-    ClusterError
+    ConfigError
         The folder cannot be written.
     """
     there = zeppelin.is_ours
@@ -177,10 +179,10 @@ def run_python(program: str) -> str:
 def _python(named: str | None) -> str:
     found = shutil.which(os.path.expanduser(named)) if named else sys.executable  # noqa: PTH111
     if not found:
-        raise ClusterError(f"there is no Python {named!r}", fix="name one by its path: --python PY")
+        raise ConfigError(f"there is no Python {named!r}", fix="name one by its path: --python PY")
     program = os.path.abspath(found)  # noqa: PTH100 - a virtual environment's is a link
     if told := run_python(program):
-        raise ClusterError(
+        raise ConfigError(
             f"this Python cannot run the interpreter: {told}",
             where=program,
             fix=f"{shlex.quote(program)} -m pip install 'submarine-notebook[zeppelin]', "
@@ -207,8 +209,8 @@ def _write(path: Path, text: str, mode: int) -> None:
     path.chmod(mode)
 
 
-def _unwritable(error: OSError, zeppelin: Zeppelin) -> ClusterError:
-    return ClusterError(
+def _unwritable(error: OSError, zeppelin: Zeppelin) -> ConfigError:
+    return ConfigError(
         error.strerror or str(error),
         where=str(error.filename or zeppelin.folder),
         fix="run this as the user who owns Zeppelin's folder",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from submarine_engine import __version__
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output, visible
@@ -10,6 +13,9 @@ from submarine_engine.command.help import help_text
 from submarine_engine.command.model import Command
 from submarine_engine.config import load_config
 from submarine_engine.settings import KEYS, format_value
+
+if TYPE_CHECKING:
+    from submarine_engine.doctor import Check
 
 
 def gpus(command: Command, output: Output) -> int:
@@ -64,20 +70,26 @@ def doctor(command: Command, output: Output) -> int:
     """Check what a job needs on this machine."""
     from submarine_engine.doctor import doctor as check  # noqa: PLC0415 - loads a cluster
 
-    checks = check({"cluster": command.values.get("cluster")})
+    return show_checks(check({"cluster": command.values.get("cluster")}), output)
+
+
+def show_checks(checks: Iterable[Check], output: Output) -> int:
+    """Write findings, one a line; `exits.FAILED` where one of them is bad."""
+    failed = False
     marks = {
         "ok": output.style("ok  ", "green"),
         "note": output.style("note", "yellow"),
         "bad": output.style("BAD ", "red"),
     }
     for found in checks:
+        failed |= found.verdict == "bad"
         if output.json:
             output.data(found.to_json())
             continue
         output.line(f"{marks[found.verdict]}  {found.title}: {visible(found.what, line=True)}")
         if found.fix:
             output.line(f"      → {visible(found.fix, line=True)}")
-    return exits.FAILED if any(found.verdict == "bad" for found in checks) else exits.OK
+    return exits.FAILED if failed else exits.OK
 
 
 def config(command: Command, output: Output) -> int:  # noqa: ARG001 - as all verbs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from submarine_engine.command import options, values
+from submarine_engine.command import options, values, zeppelin
 from submarine_engine.command.hadoop import REFUSED
 from submarine_engine.command.model import NOTEBOOK, TERMINAL, Argument, Verb
 
@@ -144,6 +144,7 @@ VERBS = (
         examples=("job kill mnist",),
     ),
     *CLUSTER_VERBS,
+    *zeppelin.VERBS,
     Verb(
         path=("gpus",),
         summary="List the GPUs and the jobs that hold them.",
@@ -200,6 +201,7 @@ VERBS = (
 GROUPS = {
     "job": "Run jobs, and look after them.",
     "cluster": "Have a YARN cluster of your own on this machine.",
+    "zeppelin": "Have %submarine in Apache Zeppelin.",
     "config": "See the configuration.",
 }
 

@@ -1,0 +1,172 @@
+"""`submarine zeppelin …`: the interpreter comes into a Zeppelin and out of it, leaving no trace."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from submarine_engine.cli import main
+from submarine_engine.command.options import RUN
+from submarine_engine.settings import KEYS
+from submarine_zeppelin.install import find_zeppelin, setting
+
+
+def folder(home: Path, release: str = "0.11.2") -> Path:
+    """Make what makes a folder a Zeppelin."""
+    (home / "lib").mkdir(parents=True)
+    (home / "lib" / f"zeppelin-server-{release}.jar").touch()
+    (home / "interpreter").mkdir()
+    (home / "conf").mkdir()
+    return home
+
+
+@pytest.fixture
+def home(tmp_path):
+    return folder(tmp_path / "zeppelin")
+
+
+def submarine(capsys, *words, code=0):
+    assert main(["zeppelin", *map(str, words)]) == code
+    captured = capsys.readouterr()
+    return captured.out + captured.err
+
+
+def files(home):
+    return {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()}
+
+
+def test_installed_twice_is_installed_once(home, capsys):
+    before = files(home)
+    said = submarine(capsys, "install", "--zeppelin-home", home)
+    assert "Zeppelin 0.11.2 has" in said
+    assert sys.executable in said
+    first = files(home)
+    submarine(capsys, "install", "--zeppelin-home", home)
+    assert (
+        files(home)
+        == first
+        == before
+        | {
+            "interpreter/submarine/interpreter-setting.json",
+            "interpreter/submarine/submarine.sh",
+        }
+    )
+    assert "is gone" in submarine(capsys, "uninstall", "--zeppelin-home", home)
+    assert files(home) == before
+    assert "was not there" in submarine(capsys, "uninstall", "--zeppelin-home", home)
+
+
+def test_the_home_is_taken_from_the_environment(home, capsys, monkeypatch):
+    monkeypatch.setenv("ZEPPELIN_HOME", str(home))
+    found = json.loads(submarine(capsys, "install", "--json"))
+    assert found == {"folder": str(home / "interpreter/submarine"), "python": sys.executable}
+
+
+def test_the_old_interpreter_is_kept_and_comes_back(home, capsys):
+    old = home / "interpreter/submarine/submarine-0.11.2.jar"
+    old.parent.mkdir()
+    old.write_text("Java")
+    said = submarine(capsys, "install", "--zeppelin-home", home)
+    assert "interpreter-replaced" in said
+    assert not old.exists()
+    submarine(capsys, "install", "--zeppelin-home", home)
+    submarine(capsys, "uninstall", "--zeppelin-home", home)
+    assert old.read_text() == "Java"
+    assert not (home / "interpreter-replaced").exists()
+
+
+def test_every_interpreter_has_the_same_runner(home):
+    entries = json.loads(setting(home / "a folder/submarine.sh"))
+    assert {entry["runner"]["linux"] for entry in entries} == {f'"{home}/a folder/submarine.sh"'}
+    assert [entry["name"] for entry in entries if entry.get("defaultInterpreter")] == ["submarine"]
+
+
+def test_every_setting_of_a_note_is_documented_in_zeppelin():
+    properties = json.loads(setting(Path("submarine.sh")))[0]["properties"]
+    names = [name.split(".") for name in properties if name.startswith("submarine.")]
+    assert {name[-1] for name in names if name[1] == "job"} <= {option.key for option in RUN}
+    # A paragraph has a limit as in every interpreter, and Zeppelin says who the user is.
+    assert {name[1] for name in names} - {"job"} == set(KEYS) - {"cell_output_limit", "user"}
+    assert all(found["description"].endswith(".") for found in properties.values())
+
+
+def test_the_launch_script_runs_the_named_python(home, capsys, tmp_path):
+    python = tmp_path / "its' python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    submarine(capsys, "install", "--zeppelin-home", home, "--python", python)
+    script = home / "interpreter/submarine/submarine.sh"
+    done = subprocess.run(["sh", "-n", script], check=False)
+    assert done.returncode == 0
+    assert "-m submarine_zeppelin" in script.read_text()
+    said = submarine(capsys, "doctor", "--zeppelin-home", home)
+    assert f"Python of the notes: {python}" in said
+
+
+def bare_python(tmp_path):
+    """Return a Python that has nothing of ours."""
+    python = tmp_path / "bare"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def test_a_python_without_the_interpreter_is_refused(home, capsys, tmp_path):
+    python = bare_python(tmp_path)
+    said = submarine(capsys, "install", "--zeppelin-home", home, "--python", python, code=78)
+    assert "No module named" in said
+    assert "pip install 'submarine-notebook[zeppelin]'" in said
+    assert files(home) == {"lib/zeppelin-server-0.11.2.jar"}
+
+
+@pytest.mark.parametrize("verb", ["install", "uninstall", "doctor"])
+def test_what_is_no_zeppelin_is_refused(verb, capsys, tmp_path):
+    assert "not said where" in submarine(capsys, verb, code=78)
+    said = submarine(capsys, verb, "--zeppelin-home", tmp_path / "nowhere", code=78)
+    assert "no such folder" in said
+    (tmp_path / "interpreter").mkdir()
+    said = submarine(capsys, verb, "--zeppelin-home", tmp_path, code=78)
+    assert "this is no Zeppelin: it has no lib/zeppelin-server" in said
+
+
+def test_a_zeppelin_that_speaks_otherwise_is_refused(tmp_path, capsys):
+    old = folder(tmp_path / "old", "0.9.0")
+    said = submarine(capsys, "install", "--zeppelin-home", old, code=69)
+    assert "take Zeppelin 0.10 or newer" in said
+
+
+def test_the_doctor_finds_what_is_wrong(home, capsys, tmp_path):
+    assert "BAD" in submarine(capsys, "doctor", "--zeppelin-home", home, code=1)
+    submarine(capsys, "install", "--zeppelin-home", home)
+    assert "has not found" in submarine(capsys, "doctor", "--zeppelin-home", home)
+    (home / "conf/interpreter.json").write_text(
+        json.dumps({"interpreterSettings": {"submarine": {"group": "submarine"}}})
+    )
+    assert "has found" in submarine(capsys, "doctor", "--zeppelin-home", home)
+    (home / "conf/zeppelin-site.xml").write_text(
+        "<configuration><property><name>zeppelin.interpreter.exclude</name>"
+        "<value>angular,submarine</value></property></configuration>"
+    )
+    said = submarine(capsys, "doctor", "--zeppelin-home", home, code=1)
+    assert "zeppelin.interpreter.exclude names submarine" in said
+    (home / "conf/zeppelin-site.xml").unlink()
+    script = home / "interpreter/submarine/submarine.sh"
+    script.write_text(f"#!/bin/sh\nexec {bare_python(tmp_path)} -m submarine_zeppelin\n")
+    assert "No module named" in submarine(capsys, "doctor", "--zeppelin-home", home, code=1)
+    script.chmod(0o600)
+    said = submarine(capsys, "doctor", "--zeppelin-home", home, code=1)
+    assert "cannot be run" in said
+    (home / "interpreter/submarine/interpreter-setting.json").write_text(
+        '[{"className": "submarine_zeppelin.Old"}]'
+    )
+    assert "of another release" in submarine(capsys, "doctor", "--zeppelin-home", home, code=1)
+
+
+def test_newer_zeppelins_are_noted(tmp_path):
+    from submarine_zeppelin.checks import checks
+
+    newer = find_zeppelin(folder(tmp_path / "newer", "0.13.0"))
+    assert checks(newer)[0].verdict == "note"
