@@ -19,7 +19,9 @@ class FrontEnd:
     log_type
         MIME type of a message without a view that comes before a job's text; empty for none.
     notebook
-        What the notebook is called, where no file tells.
+        Which notebook it is, where no file tells: no other one has this name.
+    title
+        What people call it.
     order
         Ids of the notebook's cells from top to bottom, where no file tells.
     names
@@ -29,6 +31,7 @@ class FrontEnd:
     widgets: bool = True
     log_type: str = ""
     notebook: str = ""
+    title: str = ""
     order: tuple[str, ...] = ()
     names: dict[str, str] = field(default_factory=dict)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from IPython.display import Code, display
 from submarine_engine.clusters.base import Gpu
@@ -37,7 +37,11 @@ def run_line(bench: Workbench, line: str) -> object:
 
 def _list(_: Workbench, command: Command) -> Listing[JobSummary]:
     limit = None if "all" in command.values else command.values.get("limit", _NEWEST)
-    jobs = list_jobs(limit=limit)
+    return job_table(list_jobs(limit=limit))
+
+
+def job_table(jobs: Sequence[JobSummary]) -> Listing[JobSummary]:
+    """Return jobs as `job list` shows them."""
     now = Moment.now()
     rows = [
         (job.id, job.name, job.state.value, str(job.gpus), _seconds(job.elapsed(now)))

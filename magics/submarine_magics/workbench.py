@@ -81,7 +81,7 @@ class Workbench:
     def spec(self, command: Command) -> JobSpec:
         """Return what to run: named after the notebook unless the command says a name."""
         path = notebook_path(self.namespace)
-        name = path.stem if path else frontend.current.notebook.rpartition("/")[2]
+        name = path.stem if path else frontend.current.title.rpartition("/")[2]
         return self.from_here(command.named(job_name(name)))
 
     def from_here(self, spec: JobSpec) -> JobSpec:

@@ -290,6 +290,7 @@ def test_metadata_says_whose_paragraph_it_is():
     assert found["cellId"] == "paragraph_1"
     assert found["submarine"] == {
         "note": "Digits",
+        "id": "2ABC",
         "user": "ada",
         "heading": "model.py",
         "part": True,

@@ -145,7 +145,7 @@ def test_parts_come_out_of_executed_paragraphs_in_the_order_of_the_note(run, hom
     *_, found = run(go, order=order)
     assert "layers 2" in text(found), text(found)
     record, manifest, _ = newest(home)
-    assert record["spec"]["notebook"] == "lab/Digits"
+    assert record["spec"]["notebook"] == "lab/Digits (2ABC)"
     assert record["spec"]["name"] == "parts"
     assert [span.cell for span in manifest.lines if span.file == "model.py"] == [
         "paragraph model.py",
@@ -222,7 +222,7 @@ def test_a_job_of_the_paragraph_itself_with_card_text_and_value(run, home):
     assert "%html <script>alert(1)</script>\n" in text(job)
     assert text(use).strip() == "42"
     record, manifest, script = newest(home)
-    assert record["spec"]["notebook"] == "lab/Digits"
+    assert record["spec"]["notebook"] == "lab/Digits (2ABC)"
     assert "paragraph 1" in {span.cell for span in manifest.lines}
     assert "paragraph 1" in script
 
@@ -273,15 +273,23 @@ def test_commands_show_each_what_they_return(run):
     assert "--worker_launch_cmd" in text(found)
 
 
-def test_the_dashboard_and_stopping_nothing(run):
-    [found] = run(Paragraph("p", "DASHBOARD", "submarine"))
-    assert {message.type for message in found} == {"TABLE", "TEXT"}
-    [found] = run(Paragraph("p", "JOB_STOP", "submarine"))
+def test_the_dashboard_shows_the_jobs_of_this_note(run):
+    note = {"note_name": "With one job"}
+    run(Paragraph("a", "--gpus 0 --name not-here\n1", "run"))
+    run(Paragraph("a", "--gpus 0 --name here\n1", "run", **note))
+    [found] = run(Paragraph("p", "DASHBOARD", "submarine", **note))
+    tables = [message.data for message in found if message.type == "TABLE"]
+    assert [row.split("\t")[1] for row in tables[0].splitlines()] == ["NAME", "here"]
+    assert tables[1].startswith("GPU\t")
+
+
+def test_stopping_the_jobs_of_a_note_that_has_none(run):
+    [found] = run(Paragraph("p", "JOB_STOP", "submarine", note_name="Without any"))
     assert "no job of this note is running" in text(found)
 
 
 def test_stopping_the_jobs_of_this_note_alone(run):
-    other = Paragraph("o", "import time\ntime.sleep(600)", "run", note_name="Other")
+    other = Paragraph("o", "import time\ntime.sleep(600)", "run", note_id="2DEF")
     other.properties = {"gpus": "0", "detach": "true", "name": "other"}
     mine = Paragraph("o", other.text, "run", properties={**other.properties, "name": "mine"})
     run(other)

@@ -135,7 +135,8 @@ def metadata(
     return {
         "cellId": paragraph.id,
         "submarine": {
-            "note": paragraph.note_name or paragraph.note_id,
+            "note": paragraph.note_name,
+            "id": paragraph.note_id,
             "user": paragraph.user,
             "heading": paragraph.title,
             "part": action.part,

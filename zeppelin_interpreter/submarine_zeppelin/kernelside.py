@@ -13,10 +13,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 from submarine_engine.bundle import Part, PartBook
 from submarine_engine.errors import BundleError, SubmarineError
-from submarine_engine.records import list_jobs, open_job, record_of
+from submarine_engine.records import JobSummary, list_jobs, open_job, record_of
 from submarine_magics import frontend
 from submarine_magics.show import say
-from submarine_magics.verbs import run_line
+from submarine_magics.verbs import job_table, run_line
 from submarine_magics.workbench import Workbench, bench_of
 
 from submarine_zeppelin import tables
@@ -24,6 +24,7 @@ from submarine_zeppelin.mime import LOG_TYPE
 
 _NOBODY = ("", "anonymous")
 _LONGEST = 60
+_NEWEST = 200
 
 
 class NoteParts(PartBook):
@@ -77,7 +78,8 @@ class Note:
         if not isinstance(told, Mapping) or info.raw_cell != parent["content"]["code"]:
             return
         _take_user(told.get("user"))
-        frontend.current.notebook = _line(told.get("note"))
+        frontend.current.title = _line(told.get("note"))
+        frontend.current.notebook = f"{frontend.current.title} ({_line(told.get('id'))})".strip()
         if cell_id:
             self._take_order(told.get("order"))
             self._name(cell_id, _line(told.get("heading")))
@@ -133,7 +135,7 @@ class Note:
 
     def _own(self, word: str) -> object:
         if word == "dashboard":
-            display(run_line(self._bench, "job list"))
+            display(job_table(_jobs_of(frontend.current.notebook)))
             display(run_line(self._bench, "gpus"))
             say("`%submarine help` lists all commands")
         elif word == "clean":
@@ -174,12 +176,15 @@ def _line(text: object) -> str:
 
 def _stop(notebook: str) -> None:
     """Cancel the jobs of a notebook that are not over."""
-    found = False
-    for summary in list_jobs():
-        spec = record_of(summary.id).get("spec", {})
-        if not summary.state.final and spec.get("notebook") == notebook:
-            found = True
-            open_job(summary.id).cancel("asked for by JOB_STOP")
-            say(f"job {summary.id} is being cancelled")
-    if not found:
+    running = [job for job in _jobs_of(notebook) if not job.state.final]
+    for job in running:
+        open_job(job.id).cancel("asked for by JOB_STOP")
+        say(f"job {job.id} is being cancelled")
+    if not running:
         say("no job of this note is running")
+
+
+def _jobs_of(notebook: str) -> list[JobSummary]:
+    """Return the newest jobs that a notebook has submitted."""
+    jobs = list_jobs(limit=_NEWEST)
+    return [job for job in jobs if record_of(job.id).get("spec", {}).get("notebook") == notebook]
