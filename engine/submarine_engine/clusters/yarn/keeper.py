@@ -26,6 +26,7 @@ from submarine_engine.clusters.yarn.folder import KeeperFolder
 from submarine_engine.clusters.yarn.giveway import give_way
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
 from submarine_engine.clusters.yarn.hdfs import Hdfs, open_hdfs
+from submarine_engine.clusters.yarn.lifeline import keep_lifelines
 from submarine_engine.clusters.yarn.line import Line
 from submarine_engine.clusters.yarn.master import Session
 from submarine_engine.clusters.yarn.masters import Masters
@@ -118,6 +119,8 @@ class Keeper:
         services = self._services
         way = (services.masters, services.rm, self._stop)
         threading.Thread(target=give_way, args=way, daemon=True).start()
+        lifelines = (services.masters, services.rm, idle, self._stop)
+        threading.Thread(target=keep_lifelines, args=lifelines, daemon=True).start()
         busy_at = time.monotonic()
         while self._folder.root.exists():
             self._take_up()

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from submarine_engine.clusters.yarn.folder import KeeperFolder, read_masters, write_masters
 from submarine_engine.clusters.yarn.master import (
@@ -18,12 +18,20 @@ from submarine_engine.clusters.yarn.master import (
 )
 from submarine_engine.clusters.yarn.scheduler import DEFAULT
 from submarine_engine.errors import ClusterError, SubmarineError
+from submarine_engine.history import JobPaths, read_json
 
 if TYPE_CHECKING:
     import skein
 
     from submarine_engine.clusters.yarn.driver import Driver
     from submarine_engine.clusters.yarn.rest import ResourceManager
+
+
+class Life(NamedTuple):
+    """A master's application, and since when no job needs it; None while one does."""
+
+    app_id: str
+    idle_since: float | None
 
 
 class Masters:
@@ -104,6 +112,15 @@ class Masters:
         self._end(unneeded)
         return left
 
+    def lives(self) -> list[Life]:
+        """Return those that run, and since when no job needs them."""
+        with self._lock:
+            return [
+                Life(m.app_id, None if m.jobs else m.idle_since)
+                for m in self._masters.values()
+                if m.ready.is_set() and m.failure is None
+            ]
+
     def idle_queues(self) -> set[str]:
         """Return the queues in which there is one that no job needs now."""
         with self._lock:
@@ -127,10 +144,23 @@ class Masters:
     def _is_unneeded(self, master: Master) -> bool:
         if master.jobs:
             return False
-        if not lives(master.session):
-            return bool(master.app_id)
-        idle = time.time() - master.idle_since
-        return master.ready.is_set() and (bool(master.failure) or idle > self._idle)
+        if lives(master.session):
+            idle = time.time() - master.idle_since
+            over = master.ready.is_set() and (bool(master.failure) or idle > self._idle)
+        else:
+            over = bool(master.app_id)
+        return over and not self._is_noted(master.app_id)
+
+    def _is_noted(self, app_id: str) -> bool:
+        """Return whether a job that is not over has containers of it, watched already or not.
+
+        A keeper that comes after a kill knows its masters before it has taken up their jobs.
+        """
+        for job_id in self._folder.open_jobs():
+            noted = read_json(JobPaths(self._folder.home, job_id).root / "yarn.json") or {}
+            if noted.get("app_id") == app_id and noted.get("containers"):
+                return True
+        return False
 
     def _end(self, masters: list[Master]) -> None:
         """End those of them that no job has taken meanwhile."""

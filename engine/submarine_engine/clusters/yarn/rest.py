@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import requests
@@ -125,6 +126,13 @@ class ResourceManager:
     def set_priority(self, app_id: str, priority: int) -> None:
         """Give an application its priority in the queue; the cluster's maximum limits it."""
         self._ask("PUT", f"{_CLUSTER}/apps/{app_id}/priority", {}, json={"priority": priority})
+
+    def set_lifetime(self, app_id: str, until: float) -> None:
+        """Let an application end at that time at the latest, in seconds since the epoch."""
+        at = datetime.fromtimestamp(until, timezone.utc)
+        expiry = f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}+0000"
+        told = {"timeout": {"type": "LIFETIME", "expiryTime": expiry}}
+        self._ask("PUT", f"{_CLUSTER}/apps/{app_id}/timeout", {}, json=told)
 
     def kill(self, app_id: str, diagnostics: str = "") -> None:
         """End an application; no-op where it is over."""
