@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -88,7 +89,7 @@ class Server:
         self.pid = self._tell("start")
         end = time.monotonic() + PATIENCE
         while STARTED not in self.told():
-            gone = not Path(f"/proc/{self.pid}/cmdline").read_bytes()
+            gone = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
             in_time = not gone and time.monotonic() < end
             assert in_time, f"Zeppelin did not start:\n{self.told()}"
             time.sleep(0.05)
@@ -131,10 +132,11 @@ class Server:
         return int(self._caretaker.stdout.readline())
 
     def _assemble(self, site: Mapping[str, str], users: Mapping[str, str]) -> None:
-        for name in ("conf", "interpreter", "notebook", "logs", "war", "war-next", "local-repo"):
+        for name in ("conf", "interpreter", "notebook", "logs", "local-repo"):
             (self.home / name).mkdir(parents=True, exist_ok=True)
         for name in ("war", "war-next"):
-            (self.home / name / "index.html").write_text("There is no web UI in the jars.\n")
+            # There is no web UI in the jars.
+            shutil.copytree(HERE / "page", self.home / name, dirs_exist_ok=True)
         if not (self.home / "lib").exists():
             (self.home / "lib").symlink_to(self.jars)
         (self.home / "conf/log4j.properties").write_text(LOG4J.format(log=self.log))

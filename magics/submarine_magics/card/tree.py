@@ -53,7 +53,7 @@ def card_tree(card: CardView, *, live: bool = False) -> Node:
     return Node(
         "div",
         {
-            "class": "submarine-card",
+            "class": "submarine-card tex2jax_ignore",  # MathJax makes links of a log's \href
             "data-state": card.state,
             "role": "group",
             "aria-label": f"Submarine job {card.title}",
