@@ -113,6 +113,16 @@ def test_a_cell_magic_of_ours_is_what_it_is():
     assert not part.is_job
 
 
+@pytest.mark.parametrize(
+    ("text", "is_job"),
+    [("%submarine job run --gpus 1", True), ("x = 1\n%submarine job  run", True),
+     ("%submarine job runs", False), ("%submarine job list", False), ("x %submarine", False)],
+)  # fmt: skip
+def test_a_magic_in_python_that_submits_is_a_job(text, is_job):
+    assert translate(Asked(text), {}).is_job == is_job
+    assert translate(Asked(text, properties={"part": "false"}), {}).is_job == is_job
+
+
 def test_nothing_asks_for_nothing():
     for kind in ("python", "sh"):
         assert translate(Asked("  \n", kind), {}).code == ""

@@ -243,6 +243,16 @@ def test_an_error_of_a_job_names_the_paragraph(run):
     assert "In [" not in text(found)
 
 
+def test_a_log_that_a_plain_paragraph_asks_for_is_text(run):
+    code = "--gpus 0 --name evil\nprint('%html <script>theirs</script>')"
+    show = "print('%html <b>mine</b>')\n%submarine job logs evil"
+    _, found = run(Paragraph("a", code, "run"), Paragraph("b", show, properties={"part": "false"}))
+    assert [(message.type, message.data) for message in found] == [
+        ("HTML", "<b>mine</b>\n"),
+        ("TEXT", "%html <script>theirs</script>\n"),
+    ]
+
+
 def test_a_long_log_keeps_to_the_limit_and_names_where_all_of_it_is(run):
     code = "--gpus 0\nfor n in range(20000):\n    print(n, 'x' * 1000)"
     [found] = run(Paragraph("job", code, "run"))

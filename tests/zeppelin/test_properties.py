@@ -36,6 +36,11 @@ FORMER = {
 }
 
 
+def told(found):
+    """Return the environment without what is always there."""
+    return {k: v for k, v in found.environment.items() if k != "SUBMARINE_CELL_OUTPUT_LIMIT"}
+
+
 def test_a_setting_of_the_former_interpreter_is_understood():
     found = read_properties(FORMER)
     assert found.problems == []
@@ -50,7 +55,7 @@ def test_a_setting_of_the_former_interpreter_is_understood():
         "num_ps": "1",
         "ps_resources": "memory=2G,vcores=2,gpu=0",
     }
-    assert found.environment == {"HADOOP_CONF_DIR": "/etc/hadoop", "HADOOP_HOME": "/opt/hadoop"}
+    assert told(found) == {"HADOOP_CONF_DIR": "/etc/hadoop", "HADOOP_HOME": "/opt/hadoop"}
 
 
 def test_one_that_is_not_distributed_has_one_worker():
@@ -72,7 +77,7 @@ def test_our_own_properties():
         }
     )
     assert found.problems == []
-    assert found.environment == {
+    assert told(found) == {
         "SUBMARINE_HOME": "/data/jobs",
         "SUBMARINE_CLUSTER": "yarn",
         "SUBMARINE_YARN_PYTHON": "/usr/bin/python3",
@@ -82,9 +87,23 @@ def test_our_own_properties():
     assert found.options == {"gpus": "1", "detach": "true"}
 
 
+def test_a_kernel_cuts_logs_where_the_paragraph_would():
+    assert read_properties({}).output_limit == 102_400
+    assert read_properties({}).environment == {"SUBMARINE_CELL_OUTPUT_LIMIT": "102400"}
+    found = read_properties({"zeppelin.interpreter.output.limit": "5000"})
+    assert found.output_limit == 5000
+    assert found.environment == {"SUBMARINE_CELL_OUTPUT_LIMIT": "5000"}
+    found = read_properties({"submarine.cell_output_limit": "7000"})
+    assert found.environment == {"SUBMARINE_CELL_OUTPUT_LIMIT": "7000"}
+    for bad in ("-1", "0", "100k", "1e5"):
+        found = read_properties({"zeppelin.interpreter.output.limit": bad})
+        assert found.output_limit == 102_400
+        assert "no number of bytes" in found.problems[0]
+
+
 def test_others_reach_nobody():
     found = read_properties({"zeppelin.server.port": "1", "LD_PRELOAD": "x", "PATH": "."})
-    assert (found.options, found.environment, found.problems) == ({}, {}, [])
+    assert (found.options, told(found), found.problems) == ({}, {}, [])
 
 
 def test_every_problem_is_named_in_one_message():
@@ -116,7 +135,7 @@ def test_every_problem_is_named_in_one_message():
     ):
         assert words in text
     assert found.options == {}
-    assert found.environment == {}
+    assert told(found) == {}
 
 
 def test_what_a_distributed_job_lacks_is_named():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
 
 from submarine_engine.command import NOTEBOOK, parse
 from submarine_engine.command.nearest import did_you_mean
@@ -13,84 +11,19 @@ from submarine_engine.command.parser import split
 from submarine_engine.command.verbs import verbs
 from submarine_engine.errors import BundleError, CommandError
 
+from submarine_zeppelin.action import Action, Asked, metadata
 from submarine_zeppelin.forms import fill
 from submarine_zeppelin.joboptions import is_true, joined, local_options, merged
 from submarine_zeppelin.old import NAMES, modern
 from submarine_zeppelin.properties import read_properties
 
+__all__ = ["Action", "Asked", "metadata", "part_title", "translate"]
+
 LINES = "%%submarine.lines"
 """The cell magic of `kernelside` that takes a command a line, and shows what each returns."""
 
-
-class Asked(Protocol):
-    """What `translate` looks at of a paragraph."""
-
-    @property
-    def interpreter(self) -> str:
-        """The class or its short name: ``python``, ``run``, ``sh``, ``submarine``."""
-
-    @property
-    def title(self) -> str:
-        """The paragraph's title."""
-
-    @property
-    def text(self) -> str:
-        """What follows the interpreter's name."""
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """Its local properties."""
-
-
-class Placed(Asked, Protocol):
-    """A paragraph of a note."""
-
-    @property
-    def id(self) -> str:
-        """Its id in the note."""
-
-    @property
-    def note_id(self) -> str:
-        """The note's id."""
-
-    @property
-    def note_name(self) -> str:
-        """The note's name."""
-
-    @property
-    def user(self) -> str:
-        """Who runs it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """What the kernel is to do for a paragraph.
-
-    Parameters
-    ----------
-    code
-        What the kernel executes; empty for nothing.
-    is_job
-        Whether it submits a job.
-    part
-        Whether the paragraph is a part of the note's script as well.
-    say
-        Lines for the user, before anything else.
-    prefixes
-        Whether its prints may choose their form by ``%html`` and its kin.
-    title
-        The file that a part joins; None for ``main.py``.
-    gui
-        The paragraph's forms, to be echoed; empty where they are as Zeppelin sent them.
-    """
-
-    code: str
-    is_job: bool = False
-    part: bool = False
-    say: tuple[str, ...] = ()
-    prefixes: bool = False
-    title: str | None = None
-    gui: str = ""
+_SUBMITS = re.compile(r"\A\s*%%submarine(\s|$)|^\s*%submarine +job +run\b", re.MULTILINE)
+"""Magics of a Python paragraph that submit a job."""
 
 
 def translate(paragraph: Asked, properties: Mapping[str, str], gui: str = "") -> Action:
@@ -118,32 +51,6 @@ def translate(paragraph: Asked, properties: Mapping[str, str], gui: str = "") ->
     if kind == "run":
         return _run(paragraph, properties, gui)
     return _commands(paragraph, properties, gui)
-
-
-def metadata(
-    action: Action,
-    paragraph: Placed,
-    order: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Return the metadata of the paragraph's ``execute_request``, for `kernelside`.
-
-    Parameters
-    ----------
-    order
-        The ids of the note's paragraphs from top to bottom, where they are known.
-    """
-    return {
-        "cellId": paragraph.id,
-        "submarine": {
-            "note": paragraph.note_name,
-            "id": paragraph.note_id,
-            "user": paragraph.user,
-            "heading": paragraph.title,
-            "part": action.part,
-            "title": action.title,
-            "order": list(order),
-        },
-    }
 
 
 def part_title(heading: str) -> tuple[str | None, tuple[str, ...]]:
@@ -186,14 +93,14 @@ def _python(paragraph: Asked, properties: Mapping[str, str]) -> Action:
             fix="add run=true to the local properties, or begin with %submarine.run",
         )
     if text.lstrip().startswith("%%submarine"):
-        job = re.match(r"\s*%%submarine(\s|$)", text) is not None
-        return Action(text.lstrip("\n"), is_job=job)
+        return Action(text.lstrip("\n"), is_job=bool(_SUBMITS.search(text)))
     if not is_true(paragraph.properties, "part", default=True):
-        return Action(text, prefixes=True)
+        return Action(text, is_job=bool(_SUBMITS.search(text)), prefixes=True)
     title, say = part_title(paragraph.title)
     if not is_true(paragraph.properties, "execute", default=True):
         return Action(f"%%submarine.python {title or ''}".rstrip() + f"\n{text}", say=say)
-    return Action(text, part=True, say=say, prefixes=True, title=title)
+    is_job = bool(_SUBMITS.search(text))
+    return Action(text, is_job, part=True, say=say, prefixes=True, title=title)
 
 
 def _run(paragraph: Asked, properties: Mapping[str, str], gui: str) -> Action:

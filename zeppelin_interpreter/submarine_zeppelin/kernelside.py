@@ -69,6 +69,7 @@ class Note:
         self._bench = bench
         self._parts = NoteParts()
         bench.parts = self._parts
+        self._user = os.environ.get("SUBMARINE_USER")
 
     def before(self, info: Any) -> None:  # noqa: ANN401 - IPython's ExecutionInfo
         """Take what the request says of its paragraph, before that is executed."""
@@ -77,7 +78,7 @@ class Note:
         cell_id = getattr(info, "cell_id", None)
         if not isinstance(told, Mapping) or info.raw_cell != parent["content"]["code"]:
             return
-        _take_user(told.get("user"))
+        self._take_user(told.get("user"))
         frontend.current.title = _line(told.get("note"))
         frontend.current.notebook = f"{frontend.current.title} ({_line(told.get('id'))})".strip()
         if cell_id:
@@ -105,6 +106,15 @@ class Note:
             value = self._own(word) if group == "note" else run_line(self._bench, line)
             if value is not None:
                 display(value)
+
+    def _take_user(self, user: object) -> None:
+        """Submit and see jobs as that user from now on; without a log-in, as the setting says."""
+        if not isinstance(user, str) or user in _NOBODY:
+            user = self._user
+        if user is None:
+            os.environ.pop("SUBMARINE_USER", None)
+        else:
+            os.environ["SUBMARINE_USER"] = user
 
     def _take_order(self, order: object) -> None:
         if isinstance(order, list) and order:
@@ -158,14 +168,6 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     register: Any = shell.register_magic_function  # its type is that of the manager's own method
     register(note.lines, "cell", "submarine.lines")
     tables.register(shell)
-
-
-def _take_user(user: object) -> None:
-    """Submit and see jobs as that user from now on; a Zeppelin without log-in has only nobody."""
-    if isinstance(user, str) and user not in _NOBODY:
-        os.environ["SUBMARINE_USER"] = user
-    else:
-        os.environ.pop("SUBMARINE_USER", None)
 
 
 def _line(text: object) -> str:

@@ -11,6 +11,9 @@ HTML = "HTML"
 TABLE = "TABLE"
 IMG = "IMG"
 
+LIMIT = 102_400
+"""Bytes of text in a paragraph, as Zeppelin has it: ``zeppelin.interpreter.output.limit``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -6,15 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 from submarine_zeppelin.block import Block, Budget
-from submarine_zeppelin.message import HTML, TABLE, TEXT, Message, Sink
+from submarine_zeppelin.message import HTML, LIMIT, TABLE, TEXT, Message, Sink
 from submarine_zeppelin.mime import JOB_TYPE, LOG_TYPE, MOST_SHOWN, to_messages
 from submarine_zeppelin.plain import plain, sendable
 from submarine_zeppelin.prefixes import Prefixes
 
 __all__ = ["LIMIT", "Message", "Outputs", "Sink"]
-
-LIMIT = 102_400
-"""Bytes of text in a paragraph, as Zeppelin has it: ``zeppelin.interpreter.output.limit``."""
 
 _MOST_ITEMS = 500
 _JOB_ID = re.compile(r"[\w.-]{1,100}")

@@ -14,6 +14,8 @@ from submarine_engine.command.reading import find
 from submarine_engine.errors import CommandError, ConfigError
 from submarine_engine.settings import KEYS
 
+from submarine_zeppelin.message import LIMIT
+
 SETTING = "submarine."
 JOB = "submarine.job."
 
@@ -46,6 +48,7 @@ _PS = {
 }
 _PS_IMAGE = "tf.parameter.services.docker.image"
 _DISTRIBUTED = ("machinelearning.distributed.enable", "machinelearing.distributed.enable")
+_OUTPUT = "zeppelin.interpreter.output.limit"
 _KERBEROS = ("SUBMARINE_HADOOP_KEYTAB", "SUBMARINE_HADOOP_PRINCIPAL",
              "submarine.hadoop.keytab", "submarine.hadoop.principal")  # fmt: skip
 _NEEDLESS = frozenset({
@@ -71,11 +74,14 @@ class Properties:
         Variables of the kernels' environment.
     problems
         What cannot be used, a sentence each.
+    output_limit
+        Bytes of text that a paragraph shows.
     """
 
     options: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    output_limit: int = LIMIT
 
     def check(self) -> None:
         """Raise one `ConfigError` that names every problem, where there is any."""
@@ -105,6 +111,8 @@ def read_properties(properties: Mapping[str, str]) -> Properties:
                 _option(found, name, OPTIONS[name], value)
         elif name in ENVIRONMENT:
             found.environment.setdefault(ENVIRONMENT[name], value)
+        elif name == _OUTPUT:
+            _limit(found, value)
         elif name in _DISTRIBUTED:
             _truth(found, name, value)
         elif name.startswith(JOB):
@@ -114,6 +122,9 @@ def read_properties(properties: Mapping[str, str]) -> Properties:
     if distributed:
         _distributed(found, given)
     _kerberos(found, given)
+    # A kernel cuts a job's log by itself, so that no more than is shown has to be sent.
+    limit = KEYS["cell_output_limit"].variable
+    found.environment.setdefault(limit, str(found.output_limit))
     return found
 
 
@@ -134,6 +145,13 @@ def _option(found: Properties, name: str, key: str, value: str) -> None:
             found.problems.append(f"{name}={value}: {error.what}; {error.fix}".rstrip("; "))
             return
     found.options[option.key] = value
+
+
+def _limit(found: Properties, value: str) -> None:
+    if not value.isdecimal() or not int(value):
+        found.problems.append(f"{_OUTPUT}={value}: it is no number of bytes; for example {LIMIT}")
+        return
+    found.output_limit = int(value)
 
 
 def _truth(found: Properties, name: str, value: str) -> bool:
