@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from submarine_zeppelin.mime import JOB_TYPE, LOG_TYPE
-from submarine_zeppelin.outputs import Message, Outputs
+from submarine_zeppelin.outputs import Outputs
 
+from tests.zeppelin.shown import shown, texts
 
-class Shown:
-    """What a browser would show of all that the sink was told."""
-
-    def __init__(self):
-        self.messages: list[Message] = []
-        self.calls = 0
-
-    def append(self, index, text):
-        self.calls += 1
-        assert self.messages[index].type == "TEXT"
-        self.messages[index] = Message("TEXT", self.messages[index].data + text)
-
-    def update(self, index, type, data):  # noqa: A002 - as in Sink
-        self.calls += 1
-        self.messages[index : index + 1] = [Message(type, data)]
-
-    def update_all(self, messages):
-        self.calls += 1
-        self.messages = list(messages)
-
-
-@pytest.fixture
-def shown():
-    return Shown()
-
-
-def texts(outputs):
-    return [(message.type, message.data) for message in outputs.messages()]
+__all__ = ["shown"]  # a fixture
 
 
 def test_text_is_appended_to_one_message(shown):
@@ -144,70 +114,6 @@ def test_a_progress_bar_of_any_length_spends_no_more_than_its_line(shown):
     assert texts(outputs) == [("TEXT", "done\n")]
 
 
-def test_a_hundred_megabytes_keep_to_the_limit_and_name_the_full_log(shown):
-    outputs = Outputs(shown, 102_400)
-    card = {JOB_TYPE: {"job_id": "mnist-1"}, "text/html": "<p>card</p>"}
-    outputs.display(card, "card")
-    line = "x" * 99 + "\n"
-    outputs.stream("stdout", "first line\n")
-    begun = time.process_time()
-    for _ in range(1000):
-        outputs.stream("stdout", line * 1000)
-    outputs.stream("stdout", "last line\n")
-    assert time.process_time() - begun < 30
-    _, (kind, text) = texts(outputs)
-    assert kind == "TEXT"
-    assert len(text.encode()) <= 102_400 + 200
-    assert text.startswith("first line\n")
-    assert text.endswith("last line\n")
-    assert "lines left out; full log: %submarine job logs mnist-1\n" in text
-    left_out = int(text.partition("… ")[2].partition(" ")[0].replace(",", ""))
-    assert left_out + text.count("\n") - 2 == 1_000_002
-
-
-def test_where_the_full_log_is_comes_from_the_kernel(shown):
-    outputs = Outputs(shown, 1000)
-    outputs.display({LOG_TYPE: {"job_id": "a-1", "full": "http://node:8042/log"}})
-    outputs.stream("stdout", "a line\n" * 1000)
-    [(_, text)] = texts(outputs)
-    assert "full log: http://node:8042/log" in text
-
-
-def test_one_huge_line_keeps_to_the_limit(shown):
-    outputs = Outputs(shown, 10_000)
-    for _ in range(50):
-        outputs.stream("stdout", "é" * 100_000)
-    [(_, text)] = texts(outputs)
-    assert len(text.encode()) <= 12_000
-
-
-def test_many_stretches_of_text_keep_to_the_limit_together(shown):
-    outputs = Outputs(shown, 10_000)
-    for number in range(2000):
-        outputs.stream("stdout", "some text in a line\n" * 100)
-        outputs.display({"text/plain": str(number)})
-    messages = outputs.messages()
-    assert len(messages) <= 501
-    assert "left out" in messages[-1].data
-    assert sum(len(message.data) for message in messages) < 10_000 + 500 * 400
-    assert shown.messages[-1] == messages[-1]
-
-
-def test_displays_that_no_note_could_hold_are_left_out_in_words(shown):
-    outputs = Outputs(shown)
-    outputs.display({"text/html": "x" * 3_000_000}, "a")
-    outputs.display({"text/html": "y" * 3_000_000}, "b")
-    outputs.display({"text/html": "z" * 30_000_000}, "c")
-    first, second, third = outputs.messages()
-    assert first.type == "HTML"
-    assert second.type == third.type == "TEXT"
-    assert "left out" in second.data
-    assert "left out" in third.data
-    outputs.update({"text/html": "small"}, "a")
-    outputs.update({"text/html": "y" * 3_000_000}, "b")
-    assert outputs.messages()[1].type == "HTML"
-
-
 def test_clear_at_once_and_with_the_next_output(shown):
     outputs = Outputs(shown)
     outputs.stream("stdout", "one\n")
@@ -236,33 +142,3 @@ def test_bundles_that_make_no_sense_show_nothing(shown):
         outputs.display(bundle)
     outputs.update({"text/plain": "x"}, "nobody's")
     assert outputs.messages() == shown.messages == []
-
-
-PIECES = st.lists(
-    st.text(alphabet="ab\n\r\t\x1b[1m%<é\udcff", max_size=30)
-    | st.sampled_from(["%html ", "%table\n", "\x1b[31m", "long\n" * 100]),
-    max_size=25,
-)
-
-
-@given(PIECES, st.integers(0, 600), st.booleans())
-def test_the_result_keeps_to_the_limit_and_can_be_sent(pieces, limit, prefixes):
-    outputs = Outputs(Shown(), limit, prefixes=prefixes)
-    for piece in pieces:
-        outputs.stream("stdout", piece)
-    data = [message.data for message in outputs.messages()]
-    "".join(data).encode()
-    assert not any(
-        "\x1b" in message.data for message in outputs.messages() if message.type == "TEXT"
-    )
-    assert sum(map(len, data)) <= limit + 1100 * len(data)
-
-
-@given(st.lists(st.text(alphabet="ab\n<%", max_size=30), max_size=25))
-def test_what_the_sink_was_told_is_the_result(pieces):
-    shown = Shown()
-    outputs = Outputs(shown)
-    for piece in pieces:
-        outputs.stream("stdout", piece)
-    assert shown.messages == outputs.messages()
-    assert "".join(message.data for message in shown.messages) == "".join(pieces)

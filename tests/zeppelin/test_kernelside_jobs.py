@@ -1,0 +1,133 @@
+"""Jobs of paragraphs in a kernel of a Zeppelin session: cards, text, errors, users."""
+
+from __future__ import annotations
+
+from tests.zeppelin.noted import Paragraph, home, kernel, newest, run, text
+
+__all__ = ["home", "kernel", "run"]  # fixtures
+
+
+def test_a_job_of_the_paragraph_itself_with_card_text_and_value(run, home):
+    define, job, use = run(
+        Paragraph(
+            "def", "def train(n):\n    print('%html <script>alert(1)</script>')\n    return n * 2"
+        ),
+        Paragraph("job", "--gpus 0 --name twice\nresult = train(21)", "run"),
+        Paragraph("use", "result"),
+    )
+    assert define == []
+    assert job[0].type == "HTML"
+    assert "twice" in job[0].data
+    assert "<script" not in job[0].data
+    assert [message.type for message in job].count("HTML") == 1
+    assert "%html <script>alert(1)</script>\n" in text(job)
+    assert text(use).strip() == "42"
+    record, manifest, script = newest(home)
+    assert record["spec"]["notebook"] == "lab/Digits (2ABC)"
+    assert "paragraph 1" in {span.cell for span in manifest.lines}
+    assert "paragraph 1" in script
+
+
+def test_an_unnamed_job_is_called_after_the_note(run, home):
+    run(Paragraph("job", "1 + 1", "run", properties={"gpus": "0"}))
+    record, _, _ = newest(home)
+    assert record["spec"]["name"] == "Digits"
+
+
+def test_an_error_of_a_job_names_the_paragraph(run):
+    _, found = run(
+        Paragraph("def", "def train():\n    raise ValueError('%html <b>no</b>')", title="Train it"),
+        Paragraph("job", "--gpus 0\ntrain()", "run", title="Go"),
+    )
+    assert "paragraph Train it" in text(found)
+    assert "ValueError: %html <b>no</b>" in text(found)
+    assert "In [" not in text(found)
+
+
+def test_a_log_that_a_plain_paragraph_asks_for_is_text(run):
+    code = "--gpus 0 --name evil\nprint('%html <script>theirs</script>')"
+    show = "print('%html <b>mine</b>')\n%submarine job logs evil"
+    _, found = run(Paragraph("a", code, "run"), Paragraph("b", show, properties={"part": "false"}))
+    assert [(message.type, message.data) for message in found] == [
+        ("HTML", "<b>mine</b>\n"),
+        ("TEXT", "%html <script>theirs</script>\n"),
+    ]
+
+
+def test_a_long_log_keeps_to_the_limit_and_names_where_all_of_it_is(run):
+    code = "--gpus 0\nfor n in range(20000):\n    print(n, 'x' * 1000)"
+    [found] = run(Paragraph("job", code, "run"))
+    shown = text(found)
+    assert len(shown) < 110_000
+    assert "full log: http://127.0.0.1" in shown
+    assert "\n19999 " in shown
+
+
+def test_two_users_see_only_their_own_jobs(run, home):
+    run(Paragraph("a", "--gpus 0 --name of-ada\n1", "run", user="ada"))
+    run(Paragraph("b", "--gpus 0 --name of-bob\n1", "run", user="bob"))
+    listing = "job list"
+    [adas] = run(Paragraph("l", listing, "submarine", user="ada"))
+    [bobs] = run(Paragraph("l", listing, "submarine", user="bob"))
+    assert adas[0].type == bobs[0].type == "TABLE"
+    assert "of-ada" in adas[0].data
+    assert "of-ada" not in bobs[0].data
+    [denied] = run(Paragraph("l", "job show of-ada", "submarine", user="bob"))
+    assert "no job 'of-ada' is on record" in text(denied)
+    [everything] = run(Paragraph("l", listing, "submarine"))
+    assert "of-ada" in everything[0].data
+
+
+def test_commands_show_each_what_they_return(run):
+    [found] = run(Paragraph("p", "gpus\nhelp job run", "submarine"))
+    assert [message.type for message in found] == ["TABLE", "TEXT"]
+    assert "--worker_launch_cmd" in text(found)
+
+
+def test_the_dashboard_shows_the_jobs_of_this_note(run):
+    note = {"note_name": "With one job"}
+    run(Paragraph("a", "--gpus 0 --name not-here\n1", "run"))
+    run(Paragraph("a", "--gpus 0 --name here\n1", "run", **note))
+    [found] = run(Paragraph("p", "DASHBOARD", "submarine", **note))
+    tables = [message.data for message in found if message.type == "TABLE"]
+    assert [row.split("\t")[1] for row in tables[0].splitlines()] == ["NAME", "here"]
+    assert tables[1].startswith("GPU\t")
+
+
+def test_stopping_the_jobs_of_a_note_that_has_none(run):
+    [found] = run(Paragraph("p", "JOB_STOP", "submarine", note_name="Without any"))
+    assert "no job of this note is running" in text(found)
+
+
+def test_stopping_the_jobs_of_this_note_alone(run):
+    other = Paragraph("o", "import time\ntime.sleep(600)", "run", note_id="2DEF")
+    other.properties = {"gpus": "0", "detach": "true", "name": "other"}
+    mine = Paragraph("o", other.text, "run", properties={**other.properties, "name": "mine"})
+    run(other)
+    run(mine)
+    [found] = run(Paragraph("p", "JOB_STOP", "submarine"))
+    assert text(found).count("is being cancelled") == 1
+    run(Paragraph("w", "job wait mine", "submarine"))
+    [listing] = run(Paragraph("l", "job list", "submarine"))
+    states = {row.split("\t")[1]: row.split("\t")[2] for row in listing[0].data.split("\n") if row}
+    assert states["mine"] == "cancelled"
+    assert states["other"] != "cancelled"
+    run(Paragraph("k", "job kill other", "submarine"))
+
+
+def test_shell_in_the_process_of_the_note(run):
+    [found] = run(Paragraph("p", "echo hello\necho %html '<b>'", "sh"))
+    assert found[-1].type == "TEXT"
+    assert text(found) == "hello\n%html <b>\n"
+    [found] = run(Paragraph("p", "exit 3", "sh"))
+    assert "3" in text(found)
+
+
+def test_a_heading_cannot_break_the_script(run, home):
+    evil = "x\nimport os; os.abort()\n\x1b[31m"
+    run(
+        Paragraph("def", "def train():\n    return 1", title=evil),
+        Paragraph("job", "--gpus 0\ntrain()", "run", title=evil),
+    )
+    _, _, script = newest(home)
+    assert "\nimport os" not in script
