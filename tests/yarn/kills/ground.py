@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 from submarine_engine import Job
 from submarine_engine.clusters import open_cluster
@@ -134,7 +135,9 @@ class Ground:
         folder.mkdir()
         script = script.format(flag=str(folder / "flag"), gate=str(folder / "gate"))
         options = {"gpus": 1, "memory": 256, "mode": "warm", **options}
+        count = options.pop("count", 1)
         spec = spec_of(notebook=str(self.folder.parent / "kills.ipynb"), **options)
+        spec = replace(spec, roles=(replace(spec.roles[0], count=count),))
         job_id = self.seam.submit(spec, bundle_of(script), workdir=self.folder)
         self.jobs.append(Running(self, Job(self.seam, job_id), folder))
         return self.jobs[-1]

@@ -32,11 +32,17 @@ _EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
 _TAG = 100
 _SCRIPT = """\
 umask 027
+GATE='%s'
 L="${LOG_DIRS%%,*}"
 exec >>"$L/stdout" 2>>"$L/stderr"
 cat > boot.py <<'END_OF_BOOT'
 %s
 END_OF_BOOT
+if [ -n "$SUBMARINE_GANG" ]; then
+  unset SUBMARINE_GANG
+  trap '' QUIT
+  "$SUBMARINE_PYTHON" -S -c "$GATE" "$L/at-gate" || exit 75
+fi
 trap : TERM
 "$SUBMARINE_PYTHON" -S boot.py &
 task=$!
@@ -46,6 +52,18 @@ while :; do
 done
 echo $code > "$L/exit"
 exit $code
+"""
+
+
+# SIGQUIT: the one that YARN sends on request without ending a container; NodeManagers block it in
+# all that they start. SIGTERM and SIGKILL end what waits here.
+_GATE = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGQUIT})
+with open(sys.argv[1], "w") as file:
+    print("here", file=file)
+if signal.sigtimedwait({signal.SIGQUIT}, 300) is None:
+    sys.exit("submarine: the other containers of the job never came")
 """
 
 
@@ -141,7 +159,7 @@ def _service(
         ),
         env={"SUBMARINE_PYTHON": launch["python"], **image, **environment},
         files=_archives(launch),
-        script=_SCRIPT % boot_text(),
+        script=_SCRIPT % (_GATE, boot_text()),
         allow_failures=not cold,
         node_label=spec.node_label or "",
     )

@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 
 from submarine_engine.clusters.yarn.application import application
-from submarine_engine.clusters.yarn.master import wait_running
+from submarine_engine.clusters.yarn.master import FINAL, over_words, wait_running
 from submarine_engine.clusters.yarn.way import Asked, Way, raise_unless_silent
 from submarine_engine.errors import ClusterError, SubmarineError
 
@@ -28,15 +28,35 @@ class Cold(Way):
         if self._app is None:
             if self._thread is None:
                 self._services.line.leave(self._paths.job_id)
+                if not self.app_id and not self.gang.may_ask():
+                    return None
                 self._thread = threading.Thread(target=self._start, daemon=True)
                 self._thread.start()
             self._thread.join(0.02)
-            return None
+            return self._enough()  # of a job that runs: its log needs no master
         try:
-            return self._look() or None
+            return self._look_for_all()
         except Exception as error:  # noqa: BLE001 - gRPC's own as well
             raise_unless_silent(self.app_id, error)
-            return self._known or None
+            if self._enough() is None:
+                self._raise_if_over()
+            return self._enough()
+
+    def _raise_if_over(self) -> None:
+        with suppress(ClusterError):
+            report = self._services.rm.application(self.app_id)
+            if report["state"] in FINAL:
+                self._failure = ClusterError(
+                    f"the application ended before the job began: {over_words(report)}",
+                    where=self.app_id,
+                )
+
+    def give_back(self) -> None:
+        """End the application."""
+        self.withdraw()
+        self.close()
+        self._app, self._thread, self.app_id = None, None, ""
+        self._forget()
 
     def withdraw(self) -> None:
         """End the application."""

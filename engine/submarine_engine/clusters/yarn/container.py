@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.ending import Ending
 
 EXIT = "exit"
+AT_GATE = "at-gate"
+"""Written by a container of a gang when it waits for the others (`gang`)."""
+
 _OUTCOME = "outcome.json"
 _PROGRESS = "progress.json"
 _PIECE = 1 << 20
@@ -59,6 +62,7 @@ class Container:
         self.missed_at: float | None = None  # when the ResourceManager was first seen without it
         self.said = ""  # what YARN says of its end
         self.late: list[Event] = []  # of a task that was over before it was looked at
+        self.at_gate = False
         self.gathered = False  # its application ends with it, and the node gives up its files
         self._exit: int | None = None
         self._progress = Progress(self.files)
@@ -86,6 +90,7 @@ class Container:
             return []
         sizes = self._source.sizes()
         events: list[Event] = []
+        self.at_gate = AT_GATE in sizes
         if self.started is None and STARTED in sizes:
             events += self._begin(self._fetch_json(STARTED, sizes))
         with suppress(LogsGoneError):
@@ -126,6 +131,11 @@ class Container:
             if isinstance(name, str) and _RESULT.fullmatch(name) and name in sizes:
                 write_aside(self.files.results / name, self._fetch(name, sizes))
         write_aside(self.files.outcome, json.dumps(outcome).encode())
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its files are seen as they are now."""
+        return self._source is not None and self._source.live
 
     @property
     def exit_status(self) -> int | None:

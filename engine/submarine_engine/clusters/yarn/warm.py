@@ -43,26 +43,32 @@ class Warm(Way):
                 self._services.line.name(self._paths.job_id, self._key)
                 self._master = self._take()
             if not self._master.ready.wait(0.02):
-                self.app_id = self._master.app_id
-                return None
+                if not self._known:
+                    self.app_id = self._master.app_id
+                return self._enough()  # of a job that runs: its log needs no master
             if self._master.failure is not None:
                 self._services.masters.drop(self._master)
-                if self._known:
-                    return self._known
+                if (known := self._enough()) is not None:
+                    return known
                 raise self._master.failure
             self._check_probe(self._master)
             self._app, self.app_id = self._master.app, self._master.app_id
         try:
-            if self._is_asked() or (
-                self._services.line.is_turn(self._paths.job_id) and self._add()
-            ):
+            if self._is_asked() or (self._may_ask() and self._add()):
                 self._services.line.leave(self._paths.job_id)
-            return self._look() or None
+            return self._look_for_all()
         except Exception as error:  # noqa: BLE001 - gRPC's own as well
             raise_unless_silent(self.app_id, error)
-            if not self._known:
+            if self._enough() is None:
                 self._begin_anew()
-            return self._known or None
+            return self._enough()
+
+    def give_back(self) -> None:
+        """End what came, and stand in the line again."""
+        self.withdraw()
+        self._forget()
+        self._services.line.join(self._paths.job_id)
+        self._services.line.name(self._paths.job_id, self._key)
 
     def withdraw(self) -> None:
         """End the job's own containers."""
@@ -85,8 +91,8 @@ class Warm(Way):
                 if self._master is not None:
                     self._services.masters.drop(self._master)
                     self.close()
-                self._app, self.app_id, self._instances = None, "", {}
-                self._note_down()
+                self._app, self.app_id = None, ""
+                self._forget()
 
     @property
     def _key(self) -> str:
@@ -116,6 +122,11 @@ class Warm(Way):
 
     def _is_asked(self) -> bool:
         return len(self._instances) == sum(len(role.tasks) for role in self._spec.roles)
+
+    def _may_ask(self) -> bool:
+        if not self._services.line.is_turn(self._paths.job_id):
+            return False
+        return bool(self._instances) or self.gang.may_ask()
 
     def _add(self) -> bool:
         """Ask for what was not asked for yet, as far as that can be done now; whether it is all.

@@ -104,6 +104,7 @@ class Watch:
                 self._write(*container.look())
             except ClusterError:  # noqa: PERF203 - the node is silent, the manager knows why
                 continue
+        self._way.gang.open_gate(self._containers)
         return self._look_at_rm()
 
     def _wait(self) -> bool:
@@ -199,8 +200,8 @@ class Watch:
             )
         except ClusterError as error:
             ahead, reason = 0, str(error)
-        if self._way.note:
-            reason = f"{reason} ({self._way.note})"
+        for note in filter(None, (self._way.note, self._way.gang.note)):
+            reason = f"{reason} ({note})"
         if (self._status.ahead, self._status.waiting_reason) != (ahead, reason):
             self._write(Waiting(ahead=ahead, reason=reason))
 

@@ -13,6 +13,7 @@ from submarine_engine.clusters.environment import thread_limits
 from submarine_engine.clusters.staging import task_plan
 from submarine_engine.clusters.yarn import payload, uploads
 from submarine_engine.clusters.yarn.boot import URL
+from submarine_engine.clusters.yarn.gang import GANG, Gang
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import JobPaths, read_json, write_json
 
@@ -64,6 +65,7 @@ class Way(ABC):
         self._known = {task: Found(*found) for task, found in noted.get("containers", {}).items()}
         self._seen: dict[str, skein.Container] = {}
         self._app: skein.ApplicationClient | None = None
+        self.gang = Gang(services.rm, spec)
         self._looked_at = 0.0
 
     @property
@@ -82,12 +84,31 @@ class Way(ABC):
         """
 
     @abstractmethod
+    def give_back(self) -> None:
+        """End what came of a gang, and forget it."""
+
+    @abstractmethod
     def withdraw(self) -> None:
         """Ask for nothing any more, and end what there is."""
 
     @abstractmethod
     def close(self) -> None:
         """Let go of what this job held."""
+
+    def _enough(self) -> Asked | None:
+        """Return the containers so far where the job begins with them, a gang with all; or None."""
+        known = self._known
+        return None if self.gang.is_one and len(known) < self.gang.size else known or None
+
+    def _look_for_all(self) -> Asked | None:
+        """Look at what the master says; a gang whose rest does not come is given back."""
+        if self.gang.is_late(len(self._look())):
+            self.give_back()
+        return self._enough()
+
+    def _forget(self) -> None:
+        self._instances, self._known = {}, {}
+        self._note_down()
 
     def words(self, task: str) -> str:
         """Return what the application's master says of a container's end."""
@@ -154,6 +175,8 @@ class Way(ABC):
         hdfs = (
             self._services.hdfs if self._spec.env or len(archive) > payload.INLINE_LIMIT else None
         )
+        if self.gang.is_one:
+            logs = {**logs, GANG: "1"}
         if hdfs is not None:
             url = hdfs.url_for_container(uploads.upload_once(hdfs, archive, ".z"))
             return {URL: url, **logs}
