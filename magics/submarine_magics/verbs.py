@@ -112,7 +112,7 @@ def _gpus(bench: Workbench, command: Command) -> Listing[Gpu]:
     gpus = cluster.gpus()
     rows = [
         (gpu.id, gpu.name, gpu.host, f"{gpu.memory} MiB" if gpu.memory else "-",
-         visible(gpu.held_by or "free"))
+         visible(gpu.held_words))
         for gpu in gpus
     ]  # fmt: skip
     shares = [(one.kind, one.name, str(one.free), str(one.total)) for one in cluster.gpu_shares()]

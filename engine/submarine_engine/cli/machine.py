@@ -41,7 +41,7 @@ def gpus(command: Command, output: Output) -> int:
             gpu.name,
             gpu.host,
             f"{gpu.memory} MiB" if gpu.memory else "-",
-            visible(gpu.held_by or "free", line=True),
+            visible(gpu.held_words, line=True),
         )
         for gpu in found
     ]

@@ -107,6 +107,12 @@ class Gpu:
         """Who holds it, in words; None where it is free."""
         return self.job_id or self.holder
 
+    @property
+    def held_words(self) -> str:
+        """All that is known of who holds it, for people; ``free`` where nobody does."""
+        known = " · ".join(filter(None, (self.job_id, self.holder))) or "free"
+        return f"{known} in {self.queue}" if self.queue else known
+
 
 @dataclass(frozen=True, slots=True)
 class GpuShare:

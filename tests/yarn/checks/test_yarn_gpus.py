@@ -154,3 +154,20 @@ def test_a_real_cluster_tells_who_holds_and_who_waits(on_yarn, submitted, until)
     until(lambda: waiting_reason(rm, waiter, spec) == told)
     told = (1, "queue small: 1/1 GPU in use, 1 job ahead")
     until(lambda: waiting_reason(rm, None, spec) == told)  # what other tests left there ends
+
+
+def test_the_terminal_names_the_holder_that_is_not_ours(on_yarn, submitted, until):
+    foreign = submitted(queue="small", gpus=1, tags=set())
+    rm = ResourceManager(load_hadoop())
+    until(lambda: [gpu for gpu in cluster_gpus(rm) if foreign in (gpu.holder or "")])
+    command = [sys.executable, "-m", "submarine_engine.cli", "gpus", "--cluster", "yarn"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    (line,) = [line for line in shown.splitlines() if foreign in line]
+    assert line.endswith(f"({foreign}) in small")
+    assert f"{rm.user}: " in line
+    parts = [line.split() for line in shown.splitlines()]
+    assert ["queue", "small", "0", "1"] in parts
+    assert any(words[:2] == ["node", "localhost"] and words[3] == "4" for words in parts)
+    told = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout
+    gpus = [json.loads(line) for line in told.splitlines()]
+    assert [one["queue"] for one in gpus if foreign in one.get("holder", "")] == ["small"]
