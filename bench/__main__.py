@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from bench import latency, scale, streams, training, yarnlogs, yarnstart
+from bench import latency, scale, streams, training, yarnlogs, yarnmany, yarnrepeat, yarnstart
 from bench.table import Figure, markdown
 
 FIGURES: dict[str, Callable[[Path], Figure]] = {
@@ -31,6 +31,8 @@ FIGURES: dict[str, Callable[[Path], Figure]] = {
     "yarn-release": yarnstart.release,
     "yarn-lag": yarnlogs.lag,
     "yarn-100mb": yarnlogs.hundred,
+    "yarn-many": yarnmany.many,
+    "yarn-repeat": yarnrepeat.repeat,
 }
 
 
