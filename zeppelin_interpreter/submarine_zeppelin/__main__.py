@@ -1,0 +1,90 @@
+"""The interpreter process: ``python -m submarine_zeppelin -c HOST -p PORT -r RANGE -i GROUP …``.
+
+Zeppelin starts it by the launch script. Started by hand without ``-c`` and ``-p`` it is what
+Zeppelin calls an existing process: it listens on ``-r PORT:PORT`` and waits for Zeppelin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+import time
+
+from submarine_engine.errors import SubmarineError
+
+from submarine_zeppelin.events import Events
+from submarine_zeppelin.service import Service, log
+from submarine_zeppelin.wire import IDL, Listener, address_towards
+
+_LOOK = 2.0
+_PATIENCE = 120.0
+"""Seconds without Zeppelin after which the process ends: one that was killed cannot say so, and one
+that recovers its interpreters is back sooner."""
+
+
+def read_arguments(arguments: list[str]) -> argparse.Namespace:
+    """Read what Zeppelin's launcher says; what other launchers say more is passed over."""
+    parser = argparse.ArgumentParser("submarine_zeppelin", description=__doc__)
+    parser.add_argument("-c", dest="host", default="", help="where Zeppelin's event server is")
+    parser.add_argument("-p", dest="port", type=int, default=0, help="the event server's port")
+    parser.add_argument("-r", dest="ports", default=":", help="the ports to listen on, FIRST:LAST")
+    parser.add_argument("-i", dest="group", default="", help="the id of the interpreter group")
+    for unused in "dlgu":
+        parser.add_argument(f"-{unused}", help=argparse.SUPPRESS)
+    return parser.parse_known_args(arguments)[0]
+
+
+def main(arguments: list[str]) -> int:
+    """Serve Zeppelin until it says that it is over, or is gone; return an exit code."""
+    told = read_arguments(arguments)
+    over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: over.set())
+    events = Events(told.group)
+    service = Service(events, over.set)
+    try:
+        host = address_towards(told.host, told.port) if told.host else "127.0.0.1"
+        listener = Listener(host, told.ports)
+        listener.serve(service, service.delivered)
+        if told.host:
+            events.connect(told.host, told.port)
+            me = IDL.RegisterInfo(listener.host, listener.port, told.group)
+            assert events.server is not None  # noqa: S101 - connected just now
+            events.server.call("registerInterpreterProcess", me)
+        else:
+            log(f"waits for Zeppelin on {listener.host}, port {listener.port}")
+    except (SubmarineError, OSError) as error:
+        log(str(error))
+        return 1
+    watch(events, over, told.host != "")
+    listener.close()
+    service.shutdown()
+    return 0
+
+
+def watch(events: Events, over: threading.Event, launched: bool) -> None:  # noqa: FBT001
+    """Return when the process is to end.
+
+    Parameters
+    ----------
+    launched
+        Whether Zeppelin has started it, so that it ends where Zeppelin is gone.
+    """
+    seen = time.monotonic()
+    while not over.wait(_LOOK):
+        server = events.server
+        if not launched or server is None:
+            continue
+        try:
+            address_towards(*server.address)
+            seen = time.monotonic()
+        except OSError:
+            if time.monotonic() - seen > _PATIENCE:
+                log("Zeppelin is gone; jobs go on")
+                return
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,185 @@
+"""The kernel of one session: an IPython process in which paragraphs run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.errors import ClusterError
+
+if TYPE_CHECKING:
+    from jupyter_client.blocking.client import BlockingKernelClient
+
+EXTENSION = "submarine_zeppelin.kernelside"
+_START = 60.0
+_LOOK = 0.1
+_COMPLETION = 2.0
+
+Take = Callable[[str, Mapping[str, Any]], None]
+"""Takes the type and the content of each message that an execution sends; "" for a mere look."""
+
+
+class KernelDiedError(ClusterError):
+    """The kernel's process is gone; its variables are, too. Jobs go on."""
+
+
+class Kernel:
+    """One kernel; starts with the first use, and anew after its end."""
+
+    def __init__(self) -> None:
+        self._manager: Any = None
+        self._folder = ""
+        self._client: BlockingKernelClient | None = None
+        self._starting = threading.Lock()
+        self._asking = threading.Lock()
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process is there."""
+        return self._manager is not None and bool(self._manager.is_alive())
+
+    def start(self) -> None:
+        """Start it where it does not run.
+
+        Raises
+        ------
+        ClusterError
+            It does not start, or its part of this package does not load.
+        """
+        with self._starting:
+            if self.lives:
+                return
+            self.close()
+            from jupyter_client.manager import KernelManager  # noqa: PLC0415 - takes 0.2 s
+
+            # By sockets in a folder of its owner alone: nothing of it listens on a port. Their path
+            # is that of the connection's file, and has to be absolute: the kernel runs elsewhere.
+            self._folder = tempfile.mkdtemp(prefix="submarine-kernel-")
+            file = str(Path(self._folder, "kernel.json"))
+            self._manager = KernelManager(transport="ipc", connection_file=file)
+            self._manager.kernel_spec.argv = [
+                sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}",
+            ]  # fmt: skip
+            self._manager.start_kernel(env=dict(os.environ), cwd=str(Path.home()))
+            client = self._manager.client()
+            client.start_channels()
+            try:
+                client.wait_for_ready(timeout=_START)
+            except RuntimeError as error:
+                self.close()
+                raise ClusterError(f"the kernel does not start: {error}") from error
+            self._client = client
+        self._load()
+
+    def _load(self) -> None:
+        failed: list[str] = []
+
+        def take(kind: str, content: Mapping[str, Any]) -> None:
+            if kind == "error":
+                failed.append(f"{content.get('ename')}: {content.get('evalue')}")
+
+        self.run(f"%load_ext {EXTENSION}", {}, take, kept=False)
+        if failed:
+            raise ClusterError(f"the kernel cannot load {EXTENSION}: {failed[0]}")
+
+    def run(
+        self, code: str, metadata: Mapping[str, Any], take: Take, *, kept: bool = True
+    ) -> Mapping[str, Any]:
+        """Execute `code`; return the reply once the kernel is idle again.
+
+        Parameters
+        ----------
+        kept
+            Whether it is one of the notebook's cells.
+
+        Raises
+        ------
+        KernelDiedError
+            The kernel's process ended meanwhile.
+        """
+        assert self._client is not None  # noqa: S101 - after `start`
+        client = self._client
+        content = {
+            "code": code, "silent": not kept, "store_history": kept, "user_expressions": {},
+            "allow_stdin": False, "stop_on_error": False,
+        }  # fmt: skip
+        message = client.session.msg("execute_request", content)
+        message["metadata"] = dict(metadata)
+        with self._asking:
+            client.shell_channel.send(message)
+            sent = message["header"]["msg_id"]
+            self._collect(client, sent, take)
+            return self._reply(client, sent)
+
+    def _collect(self, client: BlockingKernelClient, sent: str, take: Take) -> None:
+        while True:
+            try:
+                message = client.get_iopub_msg(timeout=_LOOK)
+            except Empty:
+                if not self.lives:
+                    raise KernelDiedError(
+                        "the kernel ended: its variables are gone, jobs go on",
+                        fix="run the paragraphs again that define what is needed",
+                    ) from None
+                take("", {})
+                continue
+            if message["parent_header"].get("msg_id") != sent:
+                continue
+            kind, content = message["msg_type"], message["content"]
+            if kind == "status" and content["execution_state"] == "idle":
+                return
+            take(kind, content)
+
+    def _reply(self, client: BlockingKernelClient, sent: str) -> Mapping[str, Any]:
+        while self.lives:
+            with suppress(Empty):
+                reply = client.get_shell_msg(timeout=_LOOK)
+                if reply["parent_header"].get("msg_id") == sent:
+                    found: Mapping[str, Any] = reply["content"]
+                    return found
+        raise KernelDiedError("the kernel ended", fix="run the paragraph again")
+
+    def complete(self, code: str, cursor: int) -> tuple[int, list[str]]:
+        """Return where the word at the cursor begins, and what it may become.
+
+        Nothing while something runs: a key was pressed, nobody waits for long.
+        """
+        if self._client is None or not self._asking.acquire(blocking=False):
+            return cursor, []
+        try:
+            sent = self._client.complete(code, cursor)
+            until = time.monotonic() + _COMPLETION
+            with suppress(Empty):
+                while time.monotonic() < until:
+                    reply = self._client.get_shell_msg(timeout=_COMPLETION)
+                    if reply["parent_header"].get("msg_id") == sent:
+                        content = reply["content"]
+                        return int(content["cursor_start"]), list(content["matches"])
+        finally:
+            self._asking.release()
+        return cursor, []
+
+    def interrupt(self) -> None:
+        """Interrupt what runs, as Jupyter's button does."""
+        if self.lives:
+            self._manager.interrupt_kernel()
+
+    def close(self) -> None:
+        """End its process; jobs go on."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.stop_channels()
+        if self._manager is not None:
+            with suppress(Exception):
+                self._manager.shutdown_kernel(now=True)
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,180 @@
+"""One run of a paragraph: from its text to all that it shows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from submarine_engine.errors import SubmarineError
+
+from submarine_zeppelin.commands import LINES, Action, metadata, translate
+from submarine_zeppelin.events import Events
+from submarine_zeppelin.mime import JOB_TYPE
+from submarine_zeppelin.outputs import LIMIT, Outputs
+from submarine_zeppelin.runs import begun_job, note_job
+from submarine_zeppelin.sessions import Session
+
+_LIMIT_KEY = "zeppelin.interpreter.output.limit"
+
+
+class State(str, Enum):
+    """How far a run is, in Zeppelin's words for the status of a job."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    ERROR = "ERROR"
+    ABORT = "ABORT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paragraph:
+    """What Zeppelin says of a paragraph that it runs.
+
+    Parameters
+    ----------
+    interpreter
+        The class that runs it: ``submarine_zeppelin.Python``.
+    properties
+        Its local properties: those of ``%submarine.python(gpu=2)``.
+    is_recover
+        Whether it ran already when Zeppelin ended, and is only to be looked at again.
+    """
+
+    id: str
+    note_id: str
+    note_name: str = ""
+    title: str = ""
+    text: str = ""
+    interpreter: str = "submarine"
+    user: str = "anonymous"
+    gui: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    is_recover: bool = False
+
+
+class Run:
+    """One run; `go` does it, `join` waits for one that somebody else does.
+
+    Parameters
+    ----------
+    events
+        Where what it shows is sent meanwhile.
+    """
+
+    def __init__(self, paragraph: Paragraph, session: Session, events: Events) -> None:
+        self.paragraph = paragraph
+        self.state = State.PENDING
+        self.delivered = False
+        self.progress = 0
+        self.gui = paragraph.gui
+        self._session = session
+        self._events = events
+        self._shown = events.shown(paragraph.note_id, paragraph.id)
+        limit = session.properties.get(_LIMIT_KEY, "")
+        self._limit = int(limit) if limit.isdecimal() else LIMIT
+        self.outputs = Outputs(self._shown, self._limit)
+        self._over = threading.Event()
+        self._cancelled = False
+        self._job_id = ""
+        self._link = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has come to its end."""
+        return self._over.is_set()
+
+    def go(self) -> None:
+        """Run the paragraph, in its turn; whatever goes wrong is one of its outputs."""
+        try:
+            with self._session.turn(self):
+                if not self._cancelled:
+                    self.state = State.RUNNING
+                    self.state = self._run()
+        except SubmarineError as error:
+            self._fail(str(error))
+        except Exception as error:  # noqa: BLE001 - Zeppelin would send the paragraph again
+            self._fail(f"{type(error).__name__}: {error}")
+        finally:
+            if self._cancelled:
+                self.state = State.ABORT
+            self._events.over(self._shown)
+            self._over.set()
+
+    def join(self) -> None:
+        """Wait for the end."""
+        self._over.wait()
+
+    def cancel(self) -> None:
+        """End it: a job is cancelled, and its GPUs fall free."""
+        self._cancelled = True
+        if self.state is State.RUNNING:
+            self._session.kernel.interrupt()
+
+    def _run(self) -> State:
+        paragraph = self.paragraph
+        listed = self._events.paragraphs(paragraph.user, paragraph.note_id)
+        action = self._action()
+        self.gui = action.gui or paragraph.gui
+        self.outputs = Outputs(self._shown, self._limit, prefixes=action.prefixes)
+        for line in action.say:
+            self.outputs.say(line)
+        if not action.code.strip():
+            return State.FINISHED
+        self._session.kernel.start()
+        told = metadata(action, paragraph, [one["id"] for one in listed])
+        reply = self._session.kernel.run(action.code, told, self._take)
+        return State.FINISHED if reply.get("status") == "ok" else State.ERROR
+
+    def _action(self) -> Action:
+        """Return what to do: to follow the job that it has begun before, if that still runs."""
+        paragraph = self.paragraph
+        action = translate(paragraph, self._session.properties, paragraph.gui)
+        over = paragraph.is_recover
+        job_id = begun_job(paragraph.note_id, paragraph.id, paragraph.text, over=over)
+        if (action.is_job or over) and job_id:
+            say = f"it has begun job {job_id} already, which is followed on here"
+            return Action(f"{LINES}\njob attach {job_id}", is_job=True, say=(say,), gui=action.gui)
+        if over:
+            say = "it ran when the interpreter ended: nobody knows how far it came; run it again"
+            return Action("", say=(say,), gui=action.gui)
+        return action
+
+    def _take(self, kind: str, content: Mapping[str, Any]) -> None:
+        display_id = (content.get("transient") or {}).get("display_id")
+        if kind in ("display_data", "execute_result", "update_display_data"):
+            self._look_for_job(content["data"])
+        if kind == "stream":
+            self.outputs.stream(content["name"], content["text"])
+        elif kind in ("display_data", "execute_result"):
+            self.outputs.display(content["data"], display_id)
+        elif kind == "update_display_data" and display_id:
+            self.outputs.update(content["data"], display_id)
+        elif kind == "clear_output":
+            self.outputs.clear(bool(content.get("wait")))
+        elif kind == "error":
+            self.outputs.error(content["ename"], content["evalue"], content["traceback"])
+        self.outputs.tick()
+
+    def _look_for_job(self, bundle: Mapping[str, Any]) -> None:
+        told = bundle.get(JOB_TYPE)
+        if not isinstance(told, Mapping):
+            return
+        job_id = str(told.get("job_id") or "")
+        if job_id and job_id != self._job_id:
+            self._job_id = job_id
+            note_job(self.paragraph.note_id, self.paragraph.id, self.paragraph.text, job_id)
+        progress = told.get("progress")
+        if isinstance(progress, (int, float)):
+            self.progress = max(0, min(100, int(progress * 100)))
+        link = str(told.get("log_url") or "")
+        if link.startswith(("http://", "https://")) and link != self._link:
+            self._link = link
+            self._events.link(self._shown, "YARN LOG", f"the log of job {job_id}", link)
+
+    def _fail(self, text: str) -> None:
+        self.state = State.ERROR
+        self.outputs.say(text)

@@ -1,0 +1,233 @@
+"""What Zeppelin asks of an interpreter process: the handler of RemoteInterpreterService."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
+
+from submarine_zeppelin.events import Events
+from submarine_zeppelin.paragraph import Paragraph, Run, State
+from submarine_zeppelin.sessions import Sessions
+from submarine_zeppelin.wire import IDL
+
+F = TypeVar("F", bound=Callable[..., Any])
+_PORTS = "zeppelin.server.rpc.portRange"
+_LIMIT = "zeppelin.interpreter.output.limit"
+_LOOPBACK = "127.0.0.1"
+
+
+def told(method: F) -> F:
+    """Let a method's errors be answers that Zeppelin understands, and keep them in the log."""
+
+    @wraps(method)
+    def answer(*arguments: Any) -> Any:  # noqa: ANN401 - as the method's
+        try:
+            return method(*arguments)
+        except Exception as error:
+            traceback.print_exc()
+            raise IDL.InterpreterRPCException(f"{type(error).__name__}: {error}") from error
+
+    return answer  # type: ignore[return-value] # the same arguments, the same value
+
+
+class Service:
+    """One interpreter process.
+
+    Parameters
+    ----------
+    shut_down
+        Ends the process.
+    """
+
+    def __init__(self, events: Events, shut_down: Callable[[], None]) -> None:
+        self._events = events
+        self._shut_down = shut_down
+        self._sessions = Sessions()
+        self._lock = threading.Lock()
+        self._runs: dict[tuple[str, str], Run] = {}
+        self._conf: dict[str, str] = {}
+        self._answering = threading.local()
+
+    # A process and its sessions
+
+    @told
+    def init(self, properties: Mapping[str, str]) -> None:
+        """Take Zeppelin's own configuration."""
+        self._conf = dict(properties or {})
+        first, _, last = self._conf.get(_PORTS, "").partition(":")
+        if self._events.server is None and first and first == last and first.isdecimal():
+            # One that was started by hand is not told whom to answer.
+            self._events.connect(_LOOPBACK, int(first))
+
+    @told
+    def createInterpreter(  # noqa: N802 - Zeppelin's word, here and below
+        self, _group: str, session_id: str, _name: str, properties: Mapping[str, str], _user: str
+    ) -> None:
+        """Make one of a session's classes: a session has one kernel for all of them."""
+        limit = {_LIMIT: self._conf[_LIMIT]} if _LIMIT in self._conf else {}
+        self._sessions.create(session_id, {**limit, **(properties or {})})
+
+    def open(self, _session_id: str, _name: str) -> None:
+        """Do nothing: a kernel starts by itself."""
+
+    @told
+    def close(self, session_id: str, _name: str) -> None:
+        """End a session; jobs go on."""
+        self._sessions.close(session_id)
+
+    @told
+    def reconnect(self, host: str, port: int) -> None:
+        """Answer another Zeppelin from now on: it was started anew."""
+        self._events.connect(host, port)
+
+    def shutdown(self) -> None:
+        """End the process; jobs go on."""
+        self._sessions.close_all()
+        self._shut_down()
+
+    # Paragraphs
+
+    def interpret(self, session_id: str, name: str, text: str, context: Any) -> Any:  # noqa: ANN401 - of the wire
+        """Run a paragraph to its end.
+
+        Zeppelin sends it again where it gets no answer, three times in all: it is run once.
+        """
+        try:
+            run, is_new = self._run_of(session_id, _paragraph(name, text, context))
+            self._answering.run = run
+            if is_new:
+                run.go()
+            else:
+                run.join()
+            return _result(run, context)
+        except Exception as error:  # noqa: BLE001 - an exception would make Zeppelin send it again
+            traceback.print_exc()
+            message = IDL.RemoteInterpreterResultMessage("TEXT", f"{type(error).__name__}: {error}")
+            gui, note_gui = context.gui or "{}", context.noteGui or "{}"
+            config = context.config or "{}"
+            return IDL.RemoteInterpreterResult("ERROR", [message], config, gui, note_gui)
+
+    def delivered(self) -> None:
+        """Take note that Zeppelin has got the answer to this thread's call."""
+        run = getattr(self._answering, "run", None)
+        if run is not None:
+            run.delivered = True
+            self._answering.run = None
+
+    def _run_of(self, session_id: str, paragraph: Paragraph) -> tuple[Run, bool]:
+        """Return the run of a paragraph, and whether it is a new one."""
+        place = paragraph.note_id, paragraph.id
+        with self._lock:
+            run = self._runs.get(place)
+            same = run is not None and run.paragraph.text == paragraph.text
+            if run and same and (paragraph.is_recover or not (run.over and run.delivered)):
+                run.delivered = False
+                return run, False
+            run = Run(paragraph, self._sessions.get(session_id), self._events)
+            self._runs[place] = run
+            return run, True
+
+    @told
+    def cancel(self, _session_id: str, _name: str, context: Any) -> None:  # noqa: ANN401
+        """End a paragraph that runs, or that waits for its turn."""
+        if run := self._find(context):
+            run.cancel()
+
+    @told
+    def getProgress(self, _session_id: str, _name: str, context: Any) -> int:  # noqa: ANN401, N802
+        """Return the percentage of a paragraph's job."""
+        run = self._find(context)
+        return run.progress if run else 0
+
+    @told
+    def getStatus(self, _session_id: str, job_id: str) -> str:  # noqa: N802
+        """Return how far a paragraph is; the next one is sent once this one runs."""
+        with self._lock:
+            found = [run for (_, paragraph), run in self._runs.items() if paragraph == job_id]
+        return found[-1].state.value if found else "UNKNOWN"
+
+    def getFormType(self, _session_id: str, _name: str) -> str:  # noqa: N802
+        """Return that ``${…}`` in a paragraph is ours to read."""
+        return "NATIVE"
+
+    @told
+    def completion(
+        self, session_id: str, _name: str, text: str, cursor: int, _context: object
+    ) -> list[Any]:
+        """Return what the word at the cursor may become."""
+        kernel = self._sessions.get(session_id).kernel
+        begins, matches = kernel.complete(text, cursor)
+        typed = text[begins:cursor]
+        return [IDL.InterpreterCompletion(match, match, "") for match in matches if match != typed]
+
+    def _find(self, context: Any) -> Run | None:  # noqa: ANN401 - of the wire
+        with self._lock:
+            return self._runs.get((context.noteId, context.paragraphId))
+
+    # What this interpreter has none of: shared resources, Angular objects, applications
+
+    def resourcePoolGetAll(self) -> list[str]:  # noqa: N802
+        """Return no resources."""
+        return []
+
+    def resourceGet(self, *_: object) -> bytes:  # noqa: N802
+        """Return nothing."""
+        return b""
+
+    def resourceRemove(self, *_: object) -> bool:  # noqa: N802
+        """Return that there was none."""
+        return False
+
+    def resourceInvokeMethod(self, *_: object) -> bytes:  # noqa: N802
+        """Return nothing."""
+        return b""
+
+    def angularObjectUpdate(self, *_: object) -> None:  # noqa: N802
+        """Do nothing."""
+
+    angularObjectAdd = angularObjectRemove = angularRegistryPush = angularObjectUpdate  # noqa: N815
+
+    def loadApplication(self, *_: object) -> Any:  # noqa: ANN401, N802
+        """Refuse: there are no Helium applications here."""
+        return IDL.RemoteApplicationResult(False, "there are no applications in this interpreter")
+
+    unloadApplication = runApplication = loadApplication  # noqa: N815
+
+
+def _paragraph(name: str, text: str, context: Any) -> Paragraph:  # noqa: ANN401 - of the wire
+    local = dict(context.localProperties or {})
+    recover = local.pop("isRecover", "") == "true"
+    try:
+        user = json.loads(context.authenticationInfo or "{}").get("user") or "anonymous"
+    except (ValueError, AttributeError):
+        user = "anonymous"
+    return Paragraph(
+        id=context.paragraphId or "",
+        note_id=context.noteId or "",
+        note_name=context.noteName or "",
+        title=context.paragraphTitle or "",
+        text=text or "",
+        interpreter=name,
+        user=str(user),
+        gui=context.gui or "",
+        properties=local,
+        is_recover=recover,
+    )
+
+
+def _result(run: Run, context: Any) -> Any:  # noqa: ANN401 - of the wire
+    code = "SUCCESS" if run.state is State.FINISHED else "ERROR"
+    messages = [IDL.RemoteInterpreterResultMessage(m.type, m.data) for m in run.outputs.messages()]
+    return IDL.RemoteInterpreterResult(
+        code, messages, context.config or "{}", run.gui or "{}", context.noteGui or "{}"
+    )
+
+
+def log(text: str) -> None:
+    """Write a line into the interpreter's log, which Zeppelin keeps."""
+    sys.stderr.write(f"submarine: {text}\n")
