@@ -29,6 +29,8 @@ def static_bundle(card: CardView, note: str = "") -> dict[str, Any]:
             "cluster": card.cluster,
             "name": card.title,
             "state": card.state,
+            "progress": card.progress,
+            "log_url": card.log_url,
         },
         "text/html": to_html(card, note),
         "text/plain": to_text(card),
