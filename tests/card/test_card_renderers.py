@@ -155,7 +155,8 @@ def test_the_bundle_is_plain_data_and_says_whose_it_is(card, stage):
     assert set(bundle) == {JOB_TYPE, "text/html", "text/plain"}
     assert bundle[JOB_TYPE] == {
         "version": 1, "job_id": stage.job_id, "cluster": "local", "name": "mnist",
-        "state": "running",
+        "state": "running", "progress": 0.72,
+        "log_url": "http://127.0.0.1:8123/t0ken/jobs/20250314-150926-abcde/",
     }  # fmt: skip
     assert "a note" in bundle["text/html"]
 

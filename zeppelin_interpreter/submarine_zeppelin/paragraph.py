@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from submarine_engine.errors import SubmarineError
+from submarine_engine.records import open_job
 
 from submarine_zeppelin.commands import LINES, Action, metadata, translate
 from submarine_zeppelin.events import Events
@@ -80,6 +82,7 @@ class Run:
         self._over = threading.Event()
         self._cancelled = False
         self._job_id = ""
+        self._followed = ""
         self._link = ""
 
     @property
@@ -111,7 +114,13 @@ class Run:
     def cancel(self) -> None:
         """End it: a job is cancelled, and its GPUs fall free."""
         self._cancelled = True
-        if self.state is State.RUNNING:
+        if self.state is not State.RUNNING:
+            return
+        if self._followed:
+            # An interrupt would only leave a job that was attached to.
+            with suppress(SubmarineError):
+                open_job(self._followed).cancel("the paragraph was cancelled")
+        else:
             self._session.kernel.interrupt()
 
     def _run(self) -> State:
@@ -136,6 +145,7 @@ class Run:
         over = paragraph.is_recover
         job_id = begun_job(paragraph.note_id, paragraph.id, paragraph.text, over=over)
         if (action.is_job or over) and job_id:
+            self._followed = job_id
             say = f"it has begun job {job_id} already, which is followed on here"
             return Action(f"{LINES}\njob attach {job_id}", is_job=True, say=(say,), gui=action.gui)
         if over:
