@@ -15,7 +15,8 @@ LOG_TYPE = "application/vnd.submarine.log+json"
 """Says that text of a job follows, with its ``job_id`` and where the ``full`` log is."""
 
 TABLE_TYPE = "application/vnd.submarine.table+json"
-"""A table: ``columns`` and ``rows`` of texts, and how many rows there are in ``total``."""
+"""A table: ``columns`` and ``rows`` of texts, how many rows there are in ``total``, and the lines
+``below`` it."""
 
 MOST_SHOWN = 4_000_000
 """Characters of one output: notes of more than 10 MB do not open in a browser any more."""
@@ -71,6 +72,8 @@ def _table(bundle: Mapping[str, object]) -> list[Message]:
     found = [Message(TABLE, table_text([columns, *rows]))]
     if isinstance(total, int) and total > len(rows):
         found.append(Message(TEXT, f"the first {len(rows):,} of {total:,} rows\n"))
+    if below := _joined(data.get("below")).strip("\n"):
+        found.append(Message(TEXT, plain(f"{below}\n")))
     return found
 
 

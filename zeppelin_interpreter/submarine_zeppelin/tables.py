@@ -37,11 +37,10 @@ def register(shell: InteractiveShell) -> None:
 
 
 def listing_table(listing: Listing[Any]) -> dict[str, Any] | None:
-    """Return a listing as a table; None for one with lines below, which a table has no place for.
-
-    An empty one is better said by its headings in text, too.
-    """
-    return None if listing.below or not listing.rows else _table(listing.head, listing.rows)
+    """Return a listing as a table; None for an empty one, whose headings alone are better text."""
+    if not listing.rows:
+        return None
+    return {**_table(listing.head, listing.rows), "below": "\n".join(listing.below)}
 
 
 def series_table(series: Any) -> dict[str, Any]:  # noqa: ANN401 - pandas' own
