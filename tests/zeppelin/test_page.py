@@ -1,0 +1,110 @@
+"""What people see: a real server's paragraphs in a real browser, while a job runs and after."""
+
+from __future__ import annotations
+
+import urllib.request
+
+import pytest
+from lab_driver import LIMIT, chromium
+from playwright.sync_api import expect
+
+from tests.zeppelin.rest import outputs, text
+
+WAITING_JOB = """\
+%submarine.run --gpus 1 --name seen
+import os, time
+print("the first line", flush=True)
+while not os.path.exists({file!r}):
+    time.sleep(0.02)
+print("the last line")
+"""
+# What would run, were it markup: in the log, in an error, and where a print chooses its form.
+HOSTILE = """\
+%submarine.run --gpus 0 --name hostile
+print("<script>window.hacked = 1</script>")
+print("<img src=x onerror='window.hacked = 2'>")
+print("%html <img src=x onerror='window.hacked = 3'>")
+raise ValueError("<img src=x onerror='window.hacked = 4'>")
+"""
+
+
+@pytest.fixture(scope="module")  # its event loop runs on in this thread: no other test may find it
+def browser():
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def opened(browser, zeppelin, note):
+    """Return a function that opens the test's note in a fresh browser window."""
+    contexts = []
+
+    def opened():
+        contexts.append(browser.new_context(viewport={"width": 1000, "height": 900}))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(LIMIT)
+        page.goto(f"{zeppelin.url}/?note={note.id}")
+        page.wait_for_selector("body[data-ready]")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def paragraph(page, note, number):
+    return page.locator(f"[id='{note.ids[number]}']")
+
+
+def test_a_log_grows_in_the_paragraph_below_its_card(note, opened, tmp_path):
+    number = note.add(WAITING_JOB.format(file=str(tmp_path / "go")))
+    page = opened()
+    shown = paragraph(page, note, number)
+    note.start(number)
+    expect(shown).to_contain_text("the first line", timeout=LIMIT)
+    expect(shown.locator(".status")).to_have_text("RUNNING")
+    expect(shown.locator(".submarine-card")).to_have_attribute(
+        "data-state", "running", timeout=LIMIT
+    )
+    assert "the last line" not in shown.locator(".outputs").inner_text()
+    link = shown.locator(".links a").first
+    expect(link).to_be_visible(timeout=LIMIT)
+    with urllib.request.urlopen(link.get_attribute("href")) as answer:  # noqa: S310 - loopback
+        assert answer.status == 200
+    (tmp_path / "go").touch()
+    expect(shown.locator(".status")).to_have_text("FINISHED", timeout=LIMIT)
+    expect(shown.locator(".submarine-card")).to_have_attribute("data-state", "succeeded")
+    expect(shown).to_contain_text("the last line")
+    assert shown.locator(".outputs").inner_text().count("the first line") == 1
+    # Who opens the note later sees the same.
+    later = paragraph(opened(), note, number)
+    assert later.locator(".outputs").inner_text() == shown.locator(".outputs").inner_text()
+
+
+def test_hostile_text_stays_text(note, opened):
+    number = note.add(HOSTILE, "<img src=x onerror='window.hacked = 5'>")
+    page = opened()
+    note.run(number)
+    shown = paragraph(page, note, number)
+    expect(shown.locator(".status")).to_have_text("ERROR", timeout=LIMIT)
+    expect(shown.locator(".outputs")).to_contain_text("<script>window.hacked = 1</script>")
+    expect(shown.locator(".outputs")).to_contain_text("onerror='window.hacked = 4'>")
+    for window in (page, opened()):
+        window.wait_for_timeout(300)
+        assert window.evaluate("window.hacked") is None
+        assert window.locator(".outputs img").count() == 0
+    # Zeppelin runs MathJax over markup, which makes links of `\href`: not over ours.
+    assert "tex2jax_ignore" in (shown.locator(".submarine-card").get_attribute("class") or "")
+
+
+def test_a_table_and_a_picture(note, opened):
+    made = note.write(
+        "%submarine.python\n"
+        "import pandas as pd\n"
+        "pd.DataFrame({'epoch': [1, 2], 'loss': [0.5, 0.25]})"
+    )
+    assert "TABLE" in [kind for kind, _ in outputs(made)], text(made)
+    page = opened()
+    cells = page.locator("table.data td")
+    expect(cells).to_have_count(6 if "index" in page.inner_text("table.data") else 4)
+    assert "0.25" in page.inner_text("table.data")
