@@ -1,0 +1,144 @@
+"""Test double of Zeppelin: speaks its real Thrift protocol both ways with a real interpreter."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from submarine_zeppelin.wire import IDL, PROTOCOL, TRANSPORT
+from thriftpy2.thrift import TClient, TException, TProcessor
+from thriftpy2.transport import TSocket
+
+from tests.jobs import LIMIT, until
+
+PYTHON, COMMAND = "submarine_zeppelin.Python", "submarine_zeppelin.Command"
+RUN, SHELL = "submarine_zeppelin.Run", "submarine_zeppelin.Shell"
+
+
+class EventServerDouble:
+    """Zeppelin's side of the events, and what it was told."""
+
+    def __init__(self):
+        self.registered = []
+        self.updates = []
+        self.links = []
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._open = []
+        self.port = self._socket.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def registerInterpreterProcess(self, info):  # noqa: N802 - the wire's
+        self.registered.append(info)
+
+    def updateOutput(self, event):  # noqa: N802
+        self.updates.append((event.index, event.type, event.data))
+
+    def updateAllOutput(self, event):  # noqa: N802
+        self.updates += [(i, m.type, m.data) for i, m in enumerate(event.msg)]
+
+    def sendParagraphInfo(self, _group, told):  # noqa: N802
+        self.links.append(told)
+
+    def getParagraphList(self, _user, note):  # noqa: N802
+        return [IDL.ParagraphInfo(note, "p1", "", "")]
+
+    def checkpointOutput(self, *_):  # noqa: N802
+        return None
+
+    def close(self):
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        for one in self._open:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self):
+        with suppress(OSError):
+            while True:
+                one, _ = self._socket.accept()
+                self._open.append(one)
+                threading.Thread(target=self._answer, args=(one,), daemon=True).start()
+
+    def _answer(self, one):
+        protocol = PROTOCOL.get_protocol(TRANSPORT.get_transport(TSocket(sock=one)))
+        processor = TProcessor(IDL.RemoteInterpreterEventService, self)
+        with suppress(OSError, EOFError, TException), one:
+            while True:
+                processor.process(protocol, protocol)
+
+
+class Talk:
+    """An interpreter process, and calls to it as Zeppelin makes them."""
+
+    def __init__(self, home: Path, *arguments: str, **environment: str):
+        self.events = EventServerDouble()
+        self.log = home / "interpreter.log"
+        home.mkdir(parents=True, exist_ok=True)
+        self.began = time.monotonic()
+        told = ["-c", "127.0.0.1", "-p", str(self.events.port), "-r", ":", "-i", "submarine-x"]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "submarine_zeppelin", "-d", "x", *told, *arguments],
+                env={**os.environ, "SUBMARINE_LOCAL_GPUS": "2", **environment},
+                stderr=log,
+            )
+        until(lambda: self.events.registered or self.process.poll() is not None)
+        self.took = time.monotonic() - self.began
+        assert self.events.registered, self.log.read_text()
+        self.port = self.events.registered[0].port
+
+    def begin(self, session="s1", **properties):
+        self.call("init", {})
+        for name in (COMMAND, PYTHON, RUN, SHELL):
+            self.call("createInterpreter", "submarine-x", session, name, properties, "anonymous")
+        return self
+
+    def call(self, method, *arguments):
+        """Make one call on a connection of its own, as those of Zeppelin's pool are."""
+        transport = TRANSPORT.get_transport(
+            TSocket("127.0.0.1", self.port, socket_timeout=LIMIT * 1000)
+        )
+        transport.open()
+        client = TClient(IDL.RemoteInterpreterService, PROTOCOL.get_protocol(transport))
+        try:
+            return getattr(client, method)(*arguments)
+        finally:
+            client.close()
+
+    def context(self, paragraph="p1", note="n1", *, title="", user="anonymous", **local):
+        return IDL.RemoteInterpreterContext(
+            note, "a note", paragraph, "", title, "", f'{{"user":"{user}"}}', "{}", "{}", "{}",
+            local,
+        )  # fmt: skip
+
+    def interpret(self, text, name=PYTHON, session="s1", context=None):
+        """Return code and outputs of a paragraph."""
+        found = self.call("interpret", session, name, text, context or self.context())
+        return found.code, [(message.type, message.data) for message in found.msg]
+
+    def start(self, text, name=PYTHON, session="s1", context=None):
+        """Run a paragraph in a thread; return a list that its code and outputs will come to."""
+        found = []
+
+        def run():
+            with suppress(OSError, EOFError, TException):  # the process was killed
+                found.append(self.interpret(text, name, session, context))
+
+        threading.Thread(target=run, daemon=True).start()
+        return found
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.events.close()
+
+
+def shown(outputs):
+    return "".join(data for kind, data in outputs if kind == "TEXT")

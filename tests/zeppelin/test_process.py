@@ -1,0 +1,225 @@
+"""An interpreter process as Zeppelin's protocol sees it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from submarine_engine.errors import ConfigError
+from submarine_engine.history import job_ids
+from submarine_engine.records import list_jobs, open_job
+from submarine_zeppelin.wire import Listener
+
+from tests.jobs import until
+from tests.zeppelin.talking import COMMAND, RUN, SHELL, Talk, shown
+
+WAITS = """\
+--gpus 1
+import os, time
+print("begun", flush=True)
+while not os.path.exists({!r}):
+    time.sleep(0.02)
+print("done")
+"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture(autouse=True)
+def no_job_stays():
+    yield
+    for job in list_jobs():
+        open_job(job.id).cancel("the test is over")
+
+
+@pytest.fixture
+def talk(tmp_path):
+    talk = Talk(tmp_path).begin()
+    yield talk
+    talk.close()
+
+
+def kernel_of(pid):
+    """Return the pids of the kernels of an interpreter."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(c) for c in children if b"ipykernel" in Path(f"/proc/{c}/cmdline").read_bytes()]
+
+
+def listens(pid):
+    """Return the addresses, hexadecimal as /proc has them, that a process listens on."""
+    inodes = set()
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        target = str(fd.readlink())
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in inodes:
+                found.add(words[1].partition(":")[0])
+    return found
+
+
+def test_a_paragraph_builds_on_the_one_before(talk):
+    assert talk.interpret("%%time\nx = 20")[0] == "SUCCESS"
+    code, outputs = talk.interpret("x * 2 + 2", context=talk.context("p2"))
+    assert (code, shown(outputs).strip()) == ("SUCCESS", "42")
+    code, outputs = talk.interpret("1 / 0", context=talk.context("p3"))
+    assert code == "ERROR"
+    assert "ZeroDivisionError" in shown(outputs)
+    found = talk.call("completion", "s1", "submarine_zeppelin.Python", "impo", 4, talk.context())
+    assert "import" in [one.name for one in found]
+
+
+def test_nothing_listens_elsewhere_than_on_loopback(talk):
+    talk.interpret("1")
+    for pid in (talk.process.pid, *kernel_of(talk.process.pid)):
+        assert listens(pid) <= {"0100007F"}
+
+
+def test_an_unknown_command_names_the_nearest(talk):
+    code, outputs = talk.interpret("job lst", COMMAND)
+    assert code == "ERROR"
+    assert "list" in shown(outputs)
+    assert talk.interpret("echo $((40 + 2))", SHELL)[1] == [("TEXT", "42\n")]
+
+
+def test_a_paragraph_sent_three_times_is_one_job(talk, tmp_path, home):
+    go = tmp_path / "go"
+    text = WAITS.format(str(go))
+    answers = [talk.start(text, RUN) for _ in range(3)]
+    until(lambda: any("begun" in data for _, _, data in talk.events.updates))
+    go.touch()
+    until(lambda: all(answers))
+    assert {answer[0][0] for answer in answers} == {"SUCCESS"}
+    assert all(shown(answer[0][1]).count("done") == 1 for answer in answers)
+    assert len(list(job_ids(home))) == 1
+    # It was run to its end, and seen: run again it is another job.
+    assert talk.interpret(text, RUN)[0] == "SUCCESS"
+    assert len(list(job_ids(home))) == 2
+
+
+def test_cancel_ends_the_job_and_those_who_wait(talk, tmp_path):
+    first = talk.start(WAITS.format(str(tmp_path / "never")), RUN)
+    until(lambda: any("begun" in data for _, _, data in talk.events.updates))
+    assert talk.call("getStatus", "s1", "p1") == "RUNNING"
+    second = talk.start("x = 1", context=talk.context("p2"))
+    until(lambda: talk.call("getStatus", "s1", "p2") == "PENDING")
+    talk.call("cancel", "s1", "submarine_zeppelin.Python", talk.context("p2"))
+    talk.call("cancel", "s1", RUN, talk.context("p1"))
+    until(lambda: first and second)
+    assert talk.call("getStatus", "s1", "p1") == "ABORT"
+    assert talk.call("getStatus", "s1", "p2") == "ABORT"
+    assert [job.state.value for job in list_jobs()] == ["cancelled"]
+    code, outputs = talk.interpret("x", context=talk.context("p3"))
+    assert code == "ERROR", "what was cancelled in the queue did run"
+    assert "NameError" in shown(outputs)
+
+
+def test_progress_and_link_of_a_job(talk, tmp_path):
+    running = talk.start(WAITS.format(str(tmp_path / "go")), RUN)
+    until(lambda: talk.events.links)
+    assert '"jobUrl": "http' in talk.events.links[0]
+    (tmp_path / "go").touch()
+    until(lambda: running)
+    assert talk.call("getProgress", "s1", RUN, talk.context()) in range(101)
+
+
+def test_a_kernel_that_dies_is_started_again(talk):
+    talk.interpret("x = 1")
+    running = talk.start("import time\nwhile True: time.sleep(0.05)", context=talk.context("p2"))
+    until(lambda: talk.call("getStatus", "s1", "p2") == "RUNNING")
+    os.kill(kernel_of(talk.process.pid)[0], signal.SIGKILL)
+    until(lambda: running)
+    code, outputs = running[0]
+    assert code == "ERROR"
+    assert "the kernel ended" in shown(outputs)
+    assert talk.interpret("40 + 2", context=talk.context("p3"))[1] == [("TEXT", "42\n")]
+
+
+def test_a_gone_event_server_holds_nothing_up(talk):
+    talk.interpret("x = 1")
+    talk.events.close()
+    code, outputs = talk.interpret("for i in range(5000): print(i)", context=talk.context("p2"))
+    assert code == "SUCCESS"
+    assert "4999" in shown(outputs)
+
+
+def test_a_killed_interpreter_leaves_its_job_which_the_next_run_follows(tmp_path, home):
+    go, first = tmp_path / "go", Talk(tmp_path / "first").begin()
+    second = None
+    try:
+        first.start(WAITS.format(str(go)), RUN)
+        until(lambda: any("begun" in data for _, _, data in first.events.updates))
+        kernels = kernel_of(first.process.pid)
+        first.close()
+        until(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in kernels))
+        second = Talk(tmp_path / "second").begin()
+        followed = second.start(WAITS.format(str(go)), RUN)
+        until(lambda: any("begun" in data for _, _, data in second.events.updates))
+        go.touch()
+        until(lambda: followed)
+    finally:
+        first.close()
+        if second:
+            second.close()
+    code, outputs = followed[0]
+    assert code == "SUCCESS", shown(outputs)
+    assert "done" in shown(outputs)
+    assert len(list(job_ids(home))) == 1
+
+
+def test_a_job_that_is_followed_again_is_cancelled_with_its_paragraph(tmp_path):
+    text = WAITS.format(str(tmp_path / "never"))
+    for name in ("first", "second"):
+        talk = Talk(tmp_path / name).begin()
+        try:
+            running = talk.start(text, RUN)
+            until(lambda: any("begun" in data for _, _, data in talk.events.updates))  # noqa: B023
+            if name == "second":
+                talk.call("cancel", "s1", RUN, talk.context())
+                until(lambda: running)  # noqa: B023
+        finally:
+            talk.close()
+    assert [job.state.value for job in list_jobs()] == ["cancelled"]
+
+
+def test_what_was_recovered_is_never_run_again(talk, tmp_path):
+    file = tmp_path / "ran"
+    text = f"open({str(file)!r}, 'w').close()"
+    code, outputs = talk.interpret(text, context=talk.context(isRecover="true"))
+    assert code == "SUCCESS"
+    assert "run it again" in shown(outputs)
+    assert not file.exists()
+
+
+def test_shutdown_ends_process_and_kernel(talk):
+    talk.interpret("1")
+    kernels = kernel_of(talk.process.pid)
+    assert kernels
+    talk.call("shutdown")
+    assert talk.process.wait(30) == 0
+    until(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in kernels))
+
+
+def test_bad_ranges_and_nobody_there():
+    with pytest.raises(ConfigError, match="no range of ports"):
+        Listener("127.0.0.1", "many")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match="is free"):
+            Listener("127.0.0.1", f"{port}:{port}")
+    command = [sys.executable, "-m", "submarine_zeppelin", "-c", "127.0.0.1", "-p", str(port)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 1
+    assert "submarine: " in found.stderr
+    assert "Traceback" not in found.stderr
