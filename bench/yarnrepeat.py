@@ -17,7 +17,7 @@ from bench.table import Figure
 from bench.yarnlogs import on_yarn
 
 ROUNDS = 3
-QUIET = 3.0
+QUIET = 12.0  # DataNodes tell what they have written every ten seconds
 _INFO = "Hadoop:service=NameNode,name=NameNodeInfo"
 _ACTIVITY = "Hadoop:service=DataNode,name=DataNodeActivity-*"
 
