@@ -11,7 +11,17 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from bench import latency, scale, streams, training, yarnlogs, yarnmany, yarnrepeat, yarnstart
+from bench import (
+    latency,
+    scale,
+    streams,
+    training,
+    yarnlogs,
+    yarnmany,
+    yarnrepeat,
+    yarnstart,
+    zeppelin,
+)
 from bench.table import Figure, markdown
 
 FIGURES: dict[str, Callable[[Path], Figure]] = {
@@ -33,6 +43,10 @@ FIGURES: dict[str, Callable[[Path], Figure]] = {
     "yarn-100mb": yarnlogs.hundred,
     "yarn-many": yarnmany.many,
     "yarn-repeat": yarnrepeat.repeat,
+    "zeppelin-launch": zeppelin.launch,
+    "zeppelin-overhead": zeppelin.overhead,
+    "zeppelin-lag": zeppelin.lag,
+    "zeppelin-cancel": zeppelin.cancel,
 }
 
 

@@ -176,12 +176,17 @@ class Socket:
         """Send one message."""
         self._socket.send(json.dumps({"op": op, "data": data, **self._ticket}))
 
+    def next(self) -> dict[str, Any]:
+        """Return the next message: ``op`` and ``data``."""
+        message: dict[str, Any] = json.loads(self._socket.recv())
+        self.messages.append(message)
+        return message
+
     def until(self, op: str, condition: Callable[[Any], Any] = bool) -> Any:
         """Return the data of the next message of this kind for which the condition holds."""
         end = time.monotonic() + LIMIT
         while time.monotonic() < end:
-            message = json.loads(self._socket.recv())
-            self.messages.append(message)
+            message = self.next()
             if message["op"] == op and condition(message.get("data")):
                 return message["data"]
         raise AssertionError(f"no {op} after {LIMIT} s")
