@@ -1,8 +1,8 @@
 """The way back to Zeppelin: what paragraphs show while they run, and their links.
 
-Zeppelin keeps, saves and sends to pages that are opened later only what ``updateOutput`` says, and
-not what ``appendOutput`` does; mixing the two repeats lines. So each output is sent as a whole,
-never more often than its size allows.
+Zeppelin keeps what ``updateOutput`` says, and not what ``appendOutput`` does; mixing the two
+repeats lines. So each output is sent as a whole, never more often than its size allows. Pages that
+are opened later, and the saved note, show what there was at the last ``checkpointOutput``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EVERY = 0.1
 _RATE = 1_000_000
 """Bytes a second that outputs may take: one of 100 kB is sent ten times a second at most."""
 
-_SAVE_EVERY = 10.0
+_SAVE_EVERY = 1.0
 _AGAIN = 1.0
 
 
@@ -32,7 +32,7 @@ class Shown:
         self.messages: list[Message] = []
         self.new: set[int] = set()
         self.anew = False
-        self.saved_at = time.monotonic()
+        self.saved_at = 0.0
         self._events = events
 
     def append(self, index: int, text: str) -> None:
@@ -76,6 +76,7 @@ class Events:
         self.server: EventServer | None = None
         self.lock = threading.Lock()
         self._waiting: dict[tuple[str, str], Shown] = {}
+        self._unsaved: dict[tuple[str, str], Shown] = {}
         self._links: dict[tuple[str, str], str] = {}
         self._sending = threading.Lock()
         self._bell = threading.Event()
@@ -103,6 +104,8 @@ class Events:
             self._waiting.pop(shown.place, None)
         if self._sending.acquire(timeout=_AGAIN):
             self._sending.release()
+        with self.lock:
+            self._unsaved.pop(shown.place, None)
 
     def link(self, shown: Shown, label: str, tooltip: str, url: str) -> None:
         """Put a job's link on a paragraph."""
@@ -128,10 +131,11 @@ class Events:
 
     def _run(self) -> None:
         while True:
-            self._bell.wait()
+            self._bell.wait(_SAVE_EVERY if self._unsaved else None)
             self._bell.clear()
             try:
                 sent = self._send()
+                self._save()
             except OSError:
                 time.sleep(_AGAIN)
                 self._bell.set()
@@ -182,9 +186,8 @@ class Events:
                         note_id, paragraph_id, index, one.type, one.data, None
                     )
                     server.call("updateOutput", event)
-            if time.monotonic() - shown.saved_at > _SAVE_EVERY:
-                shown.saved_at = time.monotonic()
-                server.call("checkpointOutput", note_id, paragraph_id)
+            with self.lock:
+                self._unsaved[shown.place] = shown
         except RefusedError:
             raise
         except OSError:
@@ -193,3 +196,24 @@ class Events:
                 self._waiting.setdefault(shown.place, shown)
             raise
         return sum(len(message.data) for message in messages)
+
+    def _save(self) -> None:
+        """Let Zeppelin save what it was sent, where that is due.
+
+        Raises
+        ------
+        OSError
+            Zeppelin is not there.
+        """
+        now = time.monotonic()
+        with self.lock:
+            due = [one for one in self._unsaved.values() if now - one.saved_at >= _SAVE_EVERY]
+        for shown in due:
+            with self._sending:
+                with self.lock:
+                    if self._unsaved.pop(shown.place, None) is None:
+                        continue  # its result is on its way
+                shown.saved_at = now
+                with suppress(RefusedError):
+                    if self.server is not None:
+                        self.server.call("checkpointOutput", *shown.place)
