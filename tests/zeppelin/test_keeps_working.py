@@ -1,0 +1,127 @@
+"""A real Zeppelin is stopped, killed and started again under jobs; none is lost, or run twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from submarine_engine.history import JobPaths, job_ids, read_json
+from submarine_engine.records import list_jobs
+
+from tests.zeppelin.rest import Client, text
+
+JOB = """\
+%submarine.run --gpus 1 --name {name}
+import os, time
+print("the first line", flush=True)
+while not os.path.exists({go!r}):
+    time.sleep(0.02)
+print("the last line")
+"""
+RECOVERY = {
+    "zeppelin.recovery.storage.class": (
+        "org.apache.zeppelin.interpreter.recovery.LocalRecoveryStorage"
+    ),
+}
+
+
+def states(server):
+    return [job.state.value for job in list_jobs(server.jobs_home)]
+
+
+def begin(note, tmp_path, name="first"):
+    """Run a job in a new paragraph of the note; return its number once its log has begun."""
+    number = note.add(JOB.format(name=name, go=str(tmp_path / "go")))
+    note.start(number)
+    note.wait(number, lambda found: "the first line" in text(found))
+    return number
+
+
+def finish(note, number, tmp_path):
+    (tmp_path / "go").touch()
+    found = note.wait(number)
+    assert found["status"] == "FINISHED", found
+    assert text(found).count("the first line") == 1
+    assert "the last line" in text(found)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_zeppelin_that_ends_under_a_job(zeppelin_of_its_own, tmp_path, how):
+    server = zeppelin_of_its_own(environment={"SUBMARINE_LOCAL_GPUS": "2"})
+    note = Client(server.url).note("a note")
+    number = begin(note, tmp_path)
+    getattr(server, how)()
+    assert states(server) == ["running"]
+    server.start()
+    note = Client(server.url).open(note.id)
+    # What was shown is still there, and the paragraph run again follows the same job.
+    if how == "stop":
+        assert "the first line" in text(note.paragraph(number))
+    note.start(number)
+    note.wait(number, lambda found: "is followed on here" in text(found))
+    finish(note, number, tmp_path)
+    assert states(server) == ["succeeded"]
+    again = note.run(number)
+    assert again["status"] == "FINISHED", again
+    assert states(server) == ["succeeded", "succeeded"]
+
+
+def test_an_interpreter_that_is_killed_under_a_job(zeppelin_of_its_own, tmp_path):
+    server = zeppelin_of_its_own(environment={"SUBMARINE_LOCAL_GPUS": "2"})
+    client = Client(server.url)
+    note = client.note("a note")
+    number = begin(note, tmp_path)
+    (interpreter,) = server.interpreters()
+    os.kill(interpreter, signal.SIGKILL)
+    assert note.wait(number)["status"] == "ERROR"
+    assert states(server) == ["running"]
+    client.restart()
+    note.start(number)
+    note.wait(number, lambda found: "is followed on here" in text(found))
+    finish(note, number, tmp_path)
+    assert states(server) == ["succeeded"]
+
+
+def test_cancel_frees_gpus_and_jobs_of_a_note_follow_one_another(client, note, zeppelin, tmp_path):
+    before = set(job_ids(zeppelin.jobs_home))
+    number = begin(note, tmp_path, "cancelled")
+    note.cancel(number)
+    assert note.wait(number)["status"] == "ABORT"
+    number = begin(note, tmp_path, "after")
+    finish(note, number, tmp_path)
+    new = set(job_ids(zeppelin.jobs_home)) - before
+    found = [read_json(JobPaths(zeppelin.jobs_home, job_id).status) for job_id in new]
+    assert sorted((one["name"], one["state"]) for one in found) == [
+        ("after", "succeeded"),
+        ("cancelled", "cancelled"),
+    ]
+
+
+def test_users_of_scoped_notes_see_their_own_jobs(zeppelin_of_its_own, tmp_path):
+    server = zeppelin_of_its_own(users={"ada": "one", "bob": "two"})
+    ada, bob = Client(server.url, "ada", "one"), Client(server.url, "bob", "two")
+    ada.configure(option={"perUser": "scoped", "perNote": "shared"})
+    (tmp_path / "go").touch()
+    job = JOB.format(name="hers", go=str(tmp_path / "go"))
+    assert ada.note("hers").write(job)["status"] == "FINISHED"
+    (job_id,) = job_ids(server.jobs_home)
+    assert job_id in str(ada.note("list of hers").write("%submarine job list")["results"])
+    assert job_id not in str(bob.note("list of his").write("%submarine job list")["results"])
+    found = bob.note("kill").write(f"%submarine job show {job_id}")
+    assert found["status"] == "ERROR", found
+
+
+def test_a_recovered_interpreter_goes_on_with_its_paragraph(zeppelin_of_its_own, tmp_path):
+    site = {**RECOVERY, "zeppelin.recovery.dir": str(tmp_path / "recovery")}
+    server = zeppelin_of_its_own(site=site)
+    note = Client(server.url).note("a note")
+    number = begin(note, tmp_path)
+    before = server.interpreters()
+    server.stop()
+    assert server.interpreters() == before
+    server.start()
+    note = Client(server.url).open(note.id)
+    finish(note, number, tmp_path)
+    assert server.interpreters() == before
+    assert states(server) == ["succeeded"]
