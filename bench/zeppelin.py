@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from thriftpy2.rpc import make_server
 from bench.peers import own_home, submit
 from bench.streams import Lateness, p95
 from bench.table import Figure, in_turn
-from tests.zeppelin.rest import Client, Note, Socket, text
+from tests.zeppelin.rest import Client, Socket, text
 from tests.zeppelin.server import Server, free_port
 
 ROUNDS = 5
@@ -117,34 +117,40 @@ def _install_bare(folder: Path) -> None:
     (folder / "interpreter-setting.json").write_text(json.dumps([entry]))
 
 
-def run(socket: Socket, note: Note, number: int) -> None:
-    """Run a paragraph as the page does."""
-    shown = note.paragraph(number)
+def run(socket: Socket, shown: Mapping[str, Any]) -> None:
+    """Run a paragraph as the page does; return when it has begun."""
     told = {key: shown.get(key) for key in ("id", "title", "config")}
     told["params"] = {}
     socket.send("RUN_PARAGRAPH", paragraph=shown["text"], **told)
+    # What was told of its last run may come only now, and more than once.
+    _until(socket, str(shown["id"]), ("PENDING", "RUNNING"))
 
 
-def ended(socket: Socket, number: int) -> str:  # noqa: ARG001 - one runs at a time
+def ended(socket: Socket, shown: Mapping[str, Any]) -> str:
     """Wait for the end of what runs; return its state."""
-    told = socket.until("PARAGRAPH", lambda data: data["paragraph"]["status"] in OVER)
-    state: str = told["paragraph"]["status"]
-    return state
+    return _until(socket, str(shown["id"]), OVER)
+
+
+def _until(socket: Socket, paragraph: str, states: Sequence[str]) -> str:
+    while True:
+        told = socket.until("PARAGRAPH", lambda data: data["paragraph"]["id"] == paragraph)
+        if (state := str(told["paragraph"]["status"])) in states:
+            return state
 
 
 def overhead(folder: Path) -> Figure:
     """Measure ``1 + 1`` from the page's click to the result on it."""
     with in_zeppelin(folder, bare=True) as (_, client, socket):
         note = client.note("bench", "%submarine.python\n1 + 1", "%bare\n1 + 1")
-        socket.watch(note)
+        python, nothing = socket.watch(note)["paragraphs"]
 
-        def took(number: int) -> float:
+        def took(shown: Mapping[str, Any]) -> float:
             start = time.monotonic()
-            run(socket, note, number)
-            assert ended(socket, number) == "FINISHED"
+            run(socket, shown)
+            assert ended(socket, shown) == "FINISHED"
             return (time.monotonic() - start) * 1000
 
-        mine, bare = in_turn(3 * ROUNDS, lambda: took(0), lambda: took(1))
+        mine, bare = in_turn(3 * ROUNDS, lambda: took(python), lambda: took(nothing))
     return Figure(
         what="Zeppelin: a paragraph",
         target="≤ 50 ms more",
@@ -168,21 +174,21 @@ def lag(folder: Path) -> Figure:
     """Measure how late a job's lines are on the page, 95th percentile."""
     with in_zeppelin(folder) as (_, client, socket):
         note = client.note("bench", f"%submarine.run --gpus 0 --name lag\n{TICK}")
-        socket.watch(note)
+        [shown] = socket.watch(note)["paragraphs"]
 
         def ours() -> float:
             late: list[float] = []
-            run(socket, note, 0)
+            run(socket, shown)
             seen = 0
             while len(late) < LINES_A_SECOND * SECONDS:
-                shown = text_of(socket.next())
+                page = text_of(socket.next())
                 now = time.monotonic()
-                lines = shown.splitlines(keepends=True)
+                lines = page.splitlines(keepends=True)
                 written = [line for line in lines if line.endswith("\n") and line[:1].isdigit()]
                 late += [now - float(line) for line in written[seen:]]
                 seen = max(seen, len(written))
             if socket.messages[-1]["op"] != "PARAGRAPH":
-                assert ended(socket, 0) == "FINISHED"
+                assert ended(socket, shown) == "FINISHED"
             return p95(late)
 
         def terminal() -> float:
@@ -205,20 +211,20 @@ def cancel(folder: Path) -> Figure:
     """Measure from the page's *Cancel* until another process sees the GPU free."""
     with in_zeppelin(folder) as (server, client, socket):
         note = client.note("bench", f"%submarine.run --gpus 1 --name cancelled\n{SLEEP}")
-        socket.watch(note)
+        [shown] = socket.watch(note)["paragraphs"]
 
         def held() -> bool:
             return any(gpu.job_id for gpu in open_cluster().gpus())
 
         def ours() -> float:
-            run(socket, note, 0)
+            run(socket, shown)
             socket.until("PARAGRAPH_UPDATE_OUTPUT", lambda data: "begun\n" in data["data"])
             start = time.monotonic()
             note.cancel(0)
             while held():
                 time.sleep(0.005)
             taken = time.monotonic() - start
-            ended(socket, 0)
+            ended(socket, shown)
             return taken
 
         def theirs() -> float:
