@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import contextmanager
 from pathlib import Path
 
 from submarine_engine.job import JobState
@@ -9,6 +11,22 @@ from submarine_engine.job import JobState
 from tests.jobs import until
 
 from .ground import FULL, PATIENCE, lines
+
+
+@contextmanager
+def without_recovery(ground, name):
+    """Let a node's next start know nothing of its containers."""
+    number = int(name.rpartition("-")[2])
+    path = ground.yarn.cluster.layout.node_conf(number) / "yarn-site.xml"
+    before = path.read_text()
+    key = r"(<name>yarn\.nodemanager\.recovery\.enabled</name>\s*<value>)true"
+    changed, count = re.subn(key, r"\1false", before)
+    assert count == 1
+    path.write_text(changed)
+    try:
+        yield
+    finally:
+        path.write_text(before)
 
 
 def test_a_node_that_comes_back(ground):
@@ -74,3 +92,24 @@ def test_the_data_node(ground):
     data.start()
     ground.yarn.wait_ready()
     ground.until_free()
+
+
+def test_a_node_that_comes_back_without_its_containers(ground):
+    """Without work-preserving restart a node begins anew, and so what ran on it is over for YARN.
+
+    The process itself YARN leaves alone then: its node no longer knows of it.
+    """
+    job = ground.submit(FULL).until_running().until_shown(lines(1000))
+    node = job.node
+    with without_recovery(ground, node.name):
+        node.kill()
+        node.start()
+        story = job.follow()
+    assert story.state in (JobState.FAILED, JobState.LOST)
+    assert "node" in story.status.reason.lower()
+    assert story.out == lines(1000)
+    ground.yarn.wait_ready()
+    ground.until_free()
+    job.gate.touch()
+    until(lambda: not Path(f"/proc/{job.pid}").exists(), PATIENCE)
+    ground.submit().until_running().follow_to_end()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.yarn.aggregated import Aggregation, aggregation, fetch_aggregated
+from submarine_engine.clusters.yarn.foreign import at, number
 from submarine_engine.clusters.yarn.logpage import LogsGoneError
 from submarine_engine.clusters.yarn.master import FINAL
+from submarine_engine.clusters.yarn.nodehttp import NodeConnection
 from submarine_engine.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 _PATIENCE = 60.0
 _BETWEEN = 0.5
 _MISSES = 10
+_NODE = 2.0
+_LARGEST = 1 << 20
 
 
 def rescue(services: Services, app_id: str, container: Container) -> dict[str, Any] | None:
@@ -35,10 +40,13 @@ def rescue(services: Services, app_id: str, container: Container) -> dict[str, A
             over = report["state"] in FINAL
             if over and aggregation(report) is not Aggregation.WAITING:
                 break
-            if _is_lost(services, container.node) and (missed := missed + 1) > _MISSES:
+            lost = _is_lost(services, container.node)
+            missed += lost
+            if missed > _MISSES:
                 return report  # nobody gathers these logs
-            if not over and container.drain():
+            if not over and _drained(container):
                 return report
+            missed += not over and not lost and _has_forgotten(services, container)
         time.sleep(_BETWEEN)
     with suppress(ClusterError, LogsGoneError):
         source = fetch_aggregated(
@@ -53,6 +61,30 @@ def rescue(services: Services, app_id: str, container: Container) -> dict[str, A
         finally:
             source.close()
     return report
+
+
+def _drained(container: Container) -> bool:
+    with suppress(ClusterError):
+        return container.drain()
+    return False
+
+
+def _has_forgotten(services: Services, container: Container) -> bool:
+    """Return whether the node has begun anew since the container began.
+
+    One that restarts without recovery knows nothing of its containers, and so of their logs.
+    """
+    if container.started is None:
+        return False
+    connection = NodeConnection(container.node, user=services.conf.user, timeout=_NODE)
+    try:
+        connection.get("/ws/v1/node/info")
+        told = json.loads(connection.body(_LARGEST))
+    except ValueError:
+        return False
+    finally:
+        connection.close()
+    return number(at(told, "nodeInfo", "nmStartupTime")) / 1000 > container.started.wall
 
 
 def _is_lost(services: Services, address: str) -> bool:
