@@ -170,7 +170,7 @@ def test_bad_properties_of_the_setting_stop_jobs_only():
 
 
 def test_shell_runs_beside_the_kernel():
-    assert translate(Asked("ls\n", "submarine_zeppelin.Shell"), {}).code == "%%sh\nls\n"
+    assert translate(Asked("ls\n", "submarine_zeppelin.Shell"), {}).code == "%%submarine.sh\nls\n"
 
 
 def test_metadata_says_whose_paragraph_it_is():

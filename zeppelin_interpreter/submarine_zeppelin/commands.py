@@ -22,6 +22,9 @@ __all__ = ["Action", "Asked", "metadata", "part_title", "translate"]
 LINES = "%%submarine.lines"
 """The cell magic of `kernelside` that takes a command a line, and shows what each returns."""
 
+SHELL = "%%submarine.sh"
+"""The cell magic of `shell`: IPython's ``%%sh`` with a word in place of its traceback."""
+
 _SUBMITS = re.compile(r"\A\s*%%submarine(\s|$)|^\s*%submarine +job +run\b", re.MULTILINE)
 """Magics of a Python paragraph that submit a job."""
 
@@ -76,7 +79,7 @@ def part_title(heading: str) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _shell(paragraph: Asked) -> Action:
-    return Action(f"%%sh\n{paragraph.text}" if paragraph.text.strip() else "")
+    return Action(f"{SHELL}\n{paragraph.text}" if paragraph.text.strip() else "")
 
 
 def _python(paragraph: Asked, properties: Mapping[str, str]) -> Action:

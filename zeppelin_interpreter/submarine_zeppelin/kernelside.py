@@ -19,6 +19,7 @@ from submarine_magics.show import say
 from submarine_magics.verbs import job_table, run_line
 from submarine_magics.workbench import Workbench, bench_of
 
+from submarine_zeppelin import shell as shell_magic
 from submarine_zeppelin import tables
 from submarine_zeppelin.mime import LOG_TYPE
 
@@ -167,6 +168,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     shell.events.register("post_run_cell", note.after)
     register: Any = shell.register_magic_function  # its type is that of the manager's own method
     register(note.lines, "cell", "submarine.lines")
+    shell_magic.register(shell)
     tables.register(shell)
 
 

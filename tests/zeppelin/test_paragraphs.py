@@ -1,0 +1,169 @@
+"""What a paragraph of a real Zeppelin shows, of all kinds: as its server gives it out."""
+
+from __future__ import annotations
+
+import base64
+import re
+import urllib.request
+from pathlib import Path
+
+import pytest
+from submarine_engine.history import JobPaths, job_ids, read_json
+
+from tests.jobs import until
+from tests.zeppelin.rest import outputs, text
+
+WAITS = """\
+%submarine.run --gpus 1 --detach --name {name}
+import os, time
+while not os.path.exists({go!r}):
+    time.sleep(0.02)
+"""
+HOSTILE = """\
+%submarine.run --gpus 0 --name hostile
+print("%html <script>alert(1)</script>", flush=True)
+print("%table a\\tb", flush=True)
+print("\\n%img aGVsbG8=\\n<b>bold</b>", flush=True)
+"""
+MANY = 100 * 1024 * 1024
+LOUD = f"""\
+%submarine.run --gpus 0 --name loud
+import sys
+line = "0123456789" * 102 + "abc\\n"
+print("the first line", flush=True)
+for _ in range({MANY} // len(line)):
+    sys.stdout.write(line)
+print("the last line", flush=True)
+"""
+
+
+@pytest.fixture
+def new_jobs(zeppelin):
+    """Return a function that gives the status of each job since the test began."""
+    before = set(job_ids(zeppelin.jobs_home))
+
+    def found():
+        new = set(job_ids(zeppelin.jobs_home)) - before
+        return {job_id: read_json(JobPaths(zeppelin.jobs_home, job_id).status) for job_id in new}
+
+    return found
+
+
+def memory(pid, name="VmRSS"):
+    """Return a process's memory in bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"no {name} of {pid}")
+
+
+def test_a_shell_paragraph_that_fails_shows_its_output_and_status(note):
+    found = note.write("%submarine.sh\necho before\necho wrong >&2\nexit 3")
+    assert found["status"] == "ERROR"
+    assert "before\n" in text(found)
+    assert "wrong\n" in text(found)
+    assert "exit status 3" in text(found)
+    assert "Traceback" not in text(found)
+    assert "run_cell_magic" not in text(found)
+    assert outputs(note.write("%submarine.sh\necho fine")) == [("TEXT", "fine\n")]
+
+
+def test_an_unknown_command_names_the_nearest(note):
+    found = note.write("%submarine job lits")
+    assert found["status"] == "ERROR"
+    assert "did you mean list?" in text(found)
+    assert "Traceback" not in text(found)
+    assert "JOB_RUN" in text(note.write("%submarine\nJOB_RAN"))
+
+
+def test_a_form_of_a_jobs_options(client, note, new_jobs):
+    number = note.add("%submarine.run --gpus ${gpus=1} --name formed\nprint('ran')")
+    found = note.run(number)
+    assert found["status"] == "FINISHED", text(found)
+    assert found["settings"]["forms"]["gpus"]["defaultValue"] == "1"
+    (first,) = new_jobs()
+    assert new_jobs()[first]["gpus"] == 1
+    params = {"params": {"gpus": "2"}}
+    client.call("POST", f"/notebook/job/{note.id}/{note.ids[number]}", params)
+    until(lambda: len(new_jobs()) == 2)
+    found = note.wait(number)
+    assert found["status"] == "FINISHED", text(found)
+    assert found["settings"]["params"] == {"gpus": "2"}
+    (second,) = set(new_jobs()) - {first}
+    assert new_jobs()[second]["gpus"] == 2
+
+
+def test_completion_through_the_websocket(client, note):
+    note.write("%submarine.python\na_rather_long_name = 1")
+    number = note.add("%submarine.python\na_rather_l")
+    with client.socket() as socket:
+        socket.watch(note)
+
+        def ask(wanted, buffer):
+            socket.send("COMPLETION", id=note.ids[wanted], buf=buffer, cursor=len(buffer))
+            told = socket.until("COMPLETION_LIST")
+            return [one["value"] for one in told["completions"]]
+
+        assert "a_rather_long_name" in ask(number, "%submarine.python\na_rather_l")
+
+
+def test_a_frame_and_a_picture(note):
+    found = note.write(
+        "%submarine.python\nimport pandas\npandas.DataFrame({'a': [1, 2], 'b': ['x', 'y\\tz']})"
+    )
+    table = next(data for kind, data in outputs(found) if kind == "TABLE")
+    rows = [line.split("\t")[-2:] for line in table.splitlines()]
+    assert rows == [["a", "b"], ["1", "x"], ["2", "y z"]]
+    found = note.write(
+        "%submarine.python\n%matplotlib inline\nimport matplotlib.pyplot as plt\n"
+        "plt.plot([1, 2, 3]); plt.show()"
+    )
+    picture = next(data for kind, data in outputs(found) if kind == "IMG")
+    assert base64.b64decode(picture, validate=True).startswith(b"\x89PNG")
+
+
+def test_markup_in_a_jobs_log_is_text(note):
+    found = note.write(HOSTILE)
+    assert found["status"] == "FINISHED", text(found)
+    assert "%html <script>alert(1)</script>\n%table a\tb\n\n%img aGVsbG8=\n<b>bold</b>\n" in text(
+        found
+    )
+    for kind, data in outputs(found):
+        assert kind in ("TEXT", "HTML")
+        assert kind == "TEXT" or ("<script>alert" not in data and "<b>bold" not in data)
+
+
+def test_two_jobs_of_a_note_side_by_side(note, new_jobs, tmp_path):
+    go = tmp_path / "go"
+    for name in ("one", "two"):
+        found = note.write(WAITS.format(name=name, go=str(go)))
+        assert found["status"] == "FINISHED", text(found)
+    until(lambda: [job["state"] for job in new_jobs().values()] == ["running", "running"])
+    assert sorted(job["name"] for job in new_jobs().values()) == ["one", "two"]
+    go.touch()
+    until(lambda: [job["state"] for job in new_jobs().values()] == ["succeeded", "succeeded"])
+
+
+def test_a_log_of_100_megabytes(zeppelin, note, new_jobs):
+    note.write("%submarine.python\n1")
+    (interpreter,) = zeppelin.interpreters()
+    before = memory(interpreter)
+    found = note.write(LOUD)
+    assert found["status"] == "FINISHED", text(found)[-2000:]
+    shown = text(found)
+    assert len(shown.encode()) < 110_000
+    assert "the first line\n" in shown
+    assert "the last line\n" in shown
+    (job_id,) = new_jobs()
+    (left_out,) = [line for line in shown.splitlines() if line.startswith("…")]
+    link = left_out.partition("full log: ")[2]
+    assert re.fullmatch(rf"http://127\.0\.0\.1:\d+/[\w-]+/jobs/{job_id}/", link), left_out
+    with urllib.request.urlopen(link) as page:  # noqa: S310 - matched just now
+        assert b'id="raw"' in page.read()
+    assert memory(interpreter) - before < 30e6
+    log = JobPaths(zeppelin.jobs_home, job_id).task("worker-0").log("stdout")
+    assert log.stat().st_size > MANY - 2000
+    found = note.write(f"%submarine job logs {job_id}")
+    assert found["status"] == "FINISHED", text(found)[-2000:]
+    assert "the last line\n" in text(found)
+    assert memory(interpreter) - before < 30e6
