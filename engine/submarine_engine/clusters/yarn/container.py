@@ -57,6 +57,7 @@ class Container:
         self.id = ""
         self.node = ""
         self.started: Moment | None = None
+        self.spoke = False  # any text of it has come
         self.over = False
         self.released = False
         self.missed_at: float | None = None  # when the ResourceManager was first seen without it
@@ -94,7 +95,7 @@ class Container:
         if self.started is None and STARTED in sizes:
             events += self._begin(self._fetch_json(STARTED, sizes))
         with suppress(LogsGoneError):
-            self._mirror.step(sizes=sizes)
+            self.spoke = self._mirror.step(sizes=sizes) > 0 or self.spoke
         if self.started is not None:
             events += self._look_at_progress(sizes)
         if EXIT in sizes and not self._mirror.behind(sizes):

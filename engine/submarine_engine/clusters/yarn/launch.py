@@ -35,7 +35,7 @@ def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle, tell: Tell) -> 
     """
     config = load_config()
     environment = _prepare(conf, spec, config.value("yarn_python") or sys.executable, tell)
-    here = local_versions()["python"]
+    here = local_versions(())["python"]
     needed = needed_versions(bundle.manifest.values)
     if not environment.probed:
         there = environment.versions

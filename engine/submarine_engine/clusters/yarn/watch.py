@@ -24,6 +24,8 @@ from submarine_engine.lifecycle import fold
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.keeper import Services
 
+_FIRST = 0.015
+_EARLY = 2.0
 _LIVELY = 0.03
 _EASY = 0.05
 _EVERY = 1.0
@@ -217,5 +219,13 @@ class Watch:
     def _pause(self) -> float:
         if any(c.over and not c.released for c in self._containers):
             return _RELEASE
+        # The first line is waited for by somebody.
+        begins = any(c.id and not c.spoke and not c.released for c in self._containers)
         begun = all(container.started for container in self._containers)
-        return max(_EASY if begun else _LIVELY, self._services.load * _EASY / 4)
+        quickest = _FIRST if begins and self._age() < _EARLY else _EASY if begun else _LIVELY
+        return max(quickest, self._services.load * _EASY / 4)
+
+    def _age(self) -> float:
+        """Seconds since the last container began."""
+        started = [c.started.mono for c in self._containers if c.started]
+        return Moment.now().mono - max(started) if started else 0.0
