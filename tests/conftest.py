@@ -28,6 +28,7 @@ GROUPS = {
     "yarn": "the cluster",
     "zeppelin": "Zeppelin",
     "zeppelin_of_its_own": "Zeppelins of their own",
+    "zeppelin_of_the_module": "Zeppelins of their own",
 }
 """Fixtures that take long to make, and the group of tests that follow one another on one."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,16 @@ def zeppelin(tmp_path_factory) -> Iterator[Server]:
 @pytest.fixture
 def zeppelin_of_its_own(tmp_path) -> Iterator[Callable[..., Server]]:
     """Return a function that starts a server (arguments as `Server` has them); all end after."""
+    yield from _servers(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def zeppelin_of_the_module(tmp_path_factory) -> Iterator[Callable[..., Server]]:
+    """Return the same for servers that a module's tests share: their setting may be changed."""
+    yield from _servers(tmp_path_factory.mktemp("zeppelins"))
+
+
+def _servers(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
     def start(**wanted) -> Server:

@@ -11,7 +11,7 @@ import pytest
 from submarine_engine.history import JobPaths, job_ids, read_json
 
 from tests.jobs import until
-from tests.zeppelin.rest import outputs, text
+from tests.zeppelin.rest import Client, outputs, text
 
 WAITS = """\
 %submarine.run --gpus 1 --detach --name {name}
@@ -35,6 +35,14 @@ for _ in range({MANY} // len(line)):
     sys.stdout.write(line)
 print("the last line", flush=True)
 """
+
+
+@pytest.fixture(scope="module")
+def note(zeppelin):
+    """Return the note of all these tests: Zeppelin needs seconds to delete one."""
+    note = Client(zeppelin.url).note("paragraphs")
+    yield note
+    note.delete()
 
 
 @pytest.fixture
@@ -65,6 +73,19 @@ def test_a_shell_paragraph_that_fails_shows_its_output_and_status(note):
     assert "exit status 3" in text(found)
     assert "Traceback" not in text(found)
     assert "run_cell_magic" not in text(found)
+    assert outputs(note.write("%submarine.sh\necho fine")) == [("TEXT", "fine\n")]
+
+
+def test_a_cancelled_shell_paragraph_ends_its_commands(note):
+    number = note.add("%submarine.sh\necho pid $$\nsleep 1000\necho after")
+    note.start(number)
+    found = note.wait(number, lambda found: re.search(r"pid \d+\n", text(found)))
+    pid = int(text(found).split()[1])
+    note.cancel(number)
+    found = note.wait(number)
+    assert found["status"] == "ABORT"
+    assert "after" not in text(found)
+    until(lambda: not Path(f"/proc/{pid}").exists())
     assert outputs(note.write("%submarine.sh\necho fine")) == [("TEXT", "fine\n")]
 
 
@@ -135,8 +156,11 @@ def test_markup_in_a_jobs_log_is_text(note):
 
 def test_two_jobs_of_a_note_side_by_side(note, new_jobs, tmp_path):
     go = tmp_path / "go"
-    for name in ("one", "two"):
-        found = note.write(WAITS.format(name=name, go=str(go)))
+    numbers = [note.add(WAITS.format(name=name, go=str(go))) for name in ("one", "two")]
+    for number in numbers:
+        note.start(number)
+    for number in numbers:
+        found = note.wait(number)
         assert found["status"] == "FINISHED", text(found)
     until(lambda: [job["state"] for job in new_jobs().values()] == ["running", "running"])
     assert sorted(job["name"] for job in new_jobs().values()) == ["one", "two"]

@@ -66,9 +66,11 @@ class Service:
 
     @told
     def createInterpreter(  # noqa: N802 - Zeppelin's word, here and below
-        self, _group: str, session_id: str, _name: str, properties: Mapping[str, str], _user: str
+        self, group: str, session_id: str, _name: str, properties: Mapping[str, str], _user: str
     ) -> None:
         """Make one of a session's classes: a session has one kernel for all of them."""
+        # One that was started by hand is not told its group before: links are sent by its name.
+        self._events.group = group or self._events.group
         limit = {_LIMIT: self._conf[_LIMIT]} if _LIMIT in self._conf else {}
         self._sessions.create(session_id, {**limit, **(properties or {})})
 
