@@ -92,7 +92,7 @@ def test_a_cancelled_shell_paragraph_ends_its_commands(note):
 def test_an_unknown_command_names_the_nearest(note):
     found = note.write("%submarine job lits")
     assert found["status"] == "ERROR"
-    assert "did you mean list?" in text(found)
+    assert "did you mean list? `%submarine help job`" in text(found)
     assert "Traceback" not in text(found)
     assert "JOB_RUN" in text(note.write("%submarine\nJOB_RAN"))
 
@@ -184,9 +184,15 @@ def test_a_log_of_100_megabytes(zeppelin, note, new_jobs):
     assert re.fullmatch(rf"http://127\.0\.0\.1:\d+/[\w-]+/jobs/{job_id}/", link), left_out
     with urllib.request.urlopen(link) as page:  # noqa: S310 - matched just now
         assert b'id="raw"' in page.read()
+    with urllib.request.urlopen(f"{link}logs/worker-0/stdout") as raw:  # noqa: S310 - as above
+        size = 0
+        while piece := raw.read(1 << 20):
+            size += len(piece)
+            last = piece
     assert memory(interpreter) - before < 30e6
     log = JobPaths(zeppelin.jobs_home, job_id).task("worker-0").log("stdout")
-    assert log.stat().st_size > MANY - 2000
+    assert size == log.stat().st_size > MANY - 2000
+    assert last.endswith(b"the last line\n")
     found = note.write(f"%submarine job logs {job_id}")
     assert found["status"] == "FINISHED", text(found)[-2000:]
     assert "the last line\n" in text(found)

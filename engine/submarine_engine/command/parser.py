@@ -126,8 +126,9 @@ def _find_verb(words: Sequence[str], surface: str | None) -> tuple[Verb, list[st
                 (other,) = verb.surfaces
                 raise CommandError(f"`{verb.text}` has a meaning only in a {other}", fix="")
             return verb, list(words[len(verb.path) :])
+    program = "%submarine" if surface == NOTEBOOK else "submarine"
     if words[0] not in GROUPS:
-        raise _unknown("verb", words[0], _first_words(surface), "submarine help")
+        raise _unknown("verb", words[0], _first_words(surface), f"{program} help")
     members = [
         verb.path[1] for verb in verbs(surface) if verb.path[0] == words[0] and verb.path[1:]
     ]
@@ -136,7 +137,7 @@ def _find_verb(words: Sequence[str], surface: str | None) -> tuple[Verb, list[st
             f"`{words[0]}` needs a verb",
             fix=f"one of {', '.join(f'{words[0]} {member}' for member in members)}",
         )
-    raise _unknown(f"verb `{words[0]} …` called", words[1], members, f"submarine help {words[0]}")
+    raise _unknown(f"verb `{words[0]} …` called", words[1], members, f"{program} help {words[0]}")
 
 
 def _unknown(kind: str, word: str, known: Sequence[str], listing: str) -> CommandError:
