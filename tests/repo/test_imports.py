@@ -15,13 +15,15 @@ PACKAGES = {
     "submarine_runtime": ROOT / "engine/submarine_runtime",
     "submarine_magics": ROOT / "magics/submarine_magics",
     "submarine_kernel": ROOT / "kernel/submarine_kernel",
+    "submarine_jupyter": ROOT / "jupyter_ext/submarine_jupyter",
     "submarine_zeppelin": ROOT / "zeppelin_interpreter/submarine_zeppelin",
 }
-FRONT_ENDS = {"submarine_magics", "submarine_kernel", "submarine_zeppelin"}
+FRONT_ENDS = {"submarine_jupyter", "submarine_kernel", "submarine_magics", "submarine_zeppelin"}
 # Of others' packages, the engine may use these, each where the user has it.
 ENGINE_EXTRAS = {"tomli", "pynvml", "skein", "requests", "requests_gssapi", "fsspec", "pyarrow"}
 FRONT_END_EXTRAS = {
-    "IPython", "anywidget", "ipykernel", "ipywidgets", "jupyter_client", "thriftpy2", "traitlets",
+    "IPython", "anywidget", "ipykernel", "ipywidgets", "jupyter_client", "jupyter_server",
+    "thriftpy2", "tornado", "traitlets",
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = (
     "engine/submarine_engine",
     "engine/submarine_runtime",
+    "jupyter_ext/submarine_jupyter",
     "kernel/submarine_kernel",
     "magics/submarine_magics",
     "zeppelin_interpreter/submarine_zeppelin",
@@ -89,6 +90,7 @@ def test_the_wheel_holds_nothing_else(wheel):
 def test_the_wheel_brings_the_kernel_the_command_and_the_card(wheel):
     names = contents(wheel)
     assert any(name.endswith("share/jupyter/kernels/submarine/kernel.json") for name in names)
+    assert any(name.endswith("jupyter_server_config.d/submarine_jupyter.json") for name in names)
     assert {Path(name).suffix for name in names if "/card/" in name} >= {".py", ".js", ".css"}
     with zipfile.ZipFile(wheel) as archive:
         (entry_points,) = [name for name in names if name.endswith("entry_points.txt")]

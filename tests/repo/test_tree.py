@@ -59,7 +59,9 @@ def test_nothing_unfinished_is_committed():
     assert lines_with(marks) == []
 
 
-@pytest.mark.parametrize("package", ["engine", "magics", "kernel", "zeppelin_interpreter"])
+@pytest.mark.parametrize(
+    "package", ["engine", "magics", "kernel", "jupyter_ext", "zeppelin_interpreter"]
+)
 def test_files_can_be_read_in_one_sitting(package):
     sizes = {path: len(path.read_text().splitlines()) for path in (ROOT / package).rglob("*.py")}
     assert {path.name: size for path, size in sizes.items() if size > 320} == {}

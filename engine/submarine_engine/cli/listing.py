@@ -59,7 +59,7 @@ def show(command: Command, output: Output) -> int:
     if output.json:
         facts = {"job": job.id, "folder": _folder(job.id), "spec": record.get("spec")}
         facts["warnings"] = job.cluster.warnings(job.id)
-        output.data({**facts, **_status_json(status)})
+        output.data({**facts, **status_json(status)})
         return exits.OK
     _show_facts(job, status, record, output)
     _show_tasks(status, output)
@@ -138,7 +138,8 @@ def _show_ledger(status: JobStatus, output: Output) -> None:
     output.line(f"{'GPU ledger:':<16}{' · '.join(words)}")
 
 
-def _status_json(status: JobStatus) -> dict[str, Any]:
+def status_json(status: JobStatus) -> dict[str, Any]:
+    """Return a job as it stands, its tasks and its GPU ledger; moments as ``[wall, mono]``."""
     ledger = status.ledger
     return {
         "state": status.state.value,

@@ -1,0 +1,121 @@
+"""A real Jupyter server with our extension, driven over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+import requests
+from submarine_engine.clusters.local import LocalCluster
+
+from tests.jobs import bundle_of, end_processes_of, spec_of, until
+
+TOKEN = "a-token-for-tests"  # noqa: S105 - of a server that ends with its test
+CONFIG = """
+c.ServerApp.jpserver_extensions = {"submarine_jupyter": True}
+c.ServerApp.open_browser = False
+c.ServerApp.allow_root = True
+c.ServerApp.port_retries = 0
+"""
+
+
+class Server:
+    def __init__(self, folder, home):
+        self.folder, self.home = folder, home
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.session = requests.Session()
+        self.session.trust_env = False
+        self.session.headers["Authorization"] = f"token {TOKEN}"
+        self.url = f"http://127.0.0.1:{self.port}/submarine"
+        (folder / "config.py").write_text(CONFIG)
+        self.start()
+
+    def start(self):
+        command = [sys.executable, "-m", "jupyter_server", "--config", "config.py"]
+        command += [f"--ServerApp.port={self.port}", f"--IdentityProvider.token={TOKEN}"]
+        log = (self.folder / "server.log").open("ab")
+        folders = {
+            f"JUPYTER_{kind}_DIR": str(self.folder) for kind in ("CONFIG", "RUNTIME", "DATA")
+        }
+        environment = {**os.environ, **folders, "SUBMARINE_HOME": str(self.home)}
+        environment |= {"SUBMARINE_LOCAL_GPUS": "2", "SUBMARINE_GRACE": "2"}
+        self.process = subprocess.Popen(
+            command, cwd=self.folder, env=environment, stdout=log, stderr=log
+        )
+        log.close()
+        until(self._answers)
+
+    def _answers(self):
+        assert self.process.poll() is None, (self.folder / "server.log").read_text()
+        try:
+            return self.get("/api/clusters").ok
+        except requests.ConnectionError:
+            return False
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(30)
+
+    def get(self, path, **options):
+        return self.session.get(self.url + path, timeout=30, **options)
+
+    def post(self, path, **options):
+        return self.session.post(self.url + path, timeout=30, **options)
+
+    def events(self, job_id, cursor=None):
+        """Yield (kind, data, id) of a job's stream as they come."""
+        headers = {"Last-Event-ID": cursor} if cursor else {}
+        path = f"/api/jobs/{job_id}/events"
+        with self.get(path, headers=headers, stream=True) as answer:
+            assert answer.status_code == 200, answer.text
+            left = b""
+            for chunk in answer.iter_content(chunk_size=None):
+                *whole, left = (left + chunk).split(b"\n\n")
+                for text in whole:
+                    lines = (line.partition(": ") for line in text.decode().split("\n"))
+                    found = {key: value for key, _, value in lines if key}
+                    if found:
+                        yield found["event"], json.loads(found["data"]), found.get("id")
+
+
+def log_bytes(events):
+    return b"".join(base64.b64decode(data["data"]) for kind, data, _ in events if kind == "log")
+
+
+@pytest.fixture(scope="module")
+def module_home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("server-home")
+    yield home
+    assert end_processes_of(home) == {}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, module_home):
+    server = Server(tmp_path_factory.mktemp("server"), module_home)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def submit(module_home, tmp_path, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")
+    monkeypatch.setenv("SUBMARINE_HOME", str(module_home))
+    cluster = LocalCluster(module_home, grace=2)
+    begun = []
+
+    def submit(script, **options):
+        begun.append(cluster.submit(spec_of(**options), bundle_of(script), workdir=tmp_path))
+        return begun[-1]
+
+    submit.cluster = cluster
+    yield submit
+    for job_id in begun:
+        cluster.kill(job_id)
+        until(lambda job_id=job_id: cluster.status(job_id).state.final)

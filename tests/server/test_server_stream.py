@@ -1,0 +1,100 @@
+"""A job's stream: whole, resumable, shared by its readers, and there after a server's end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+
+from submarine_engine.future import Job
+from submarine_jupyter.followers import Followers
+from submarine_jupyter.work import Work
+
+from tests.jobs import until
+from tests.server.conftest import log_bytes
+
+TALK = """
+import pathlib, time
+print("before", flush=True)
+while not pathlib.Path("go").exists():
+    time.sleep(0.01)
+print("after")
+"""
+LONG = "for i in range(30_000): print('line', i)"
+LONG_LOG = b"".join(b"line %d\n" % i for i in range(30_000))
+
+
+def test_a_stream_gives_every_byte_and_the_end(server, submit):
+    found = list(server.events(submit(LONG)))
+    assert log_bytes(found) == LONG_LOG
+    assert found[-1][0] == "end"
+    names = [data["event"] for kind, data, _ in found if kind == "job"]
+    assert (names[0], names[-1]) == ("Submitted", "Finished")
+
+
+def test_a_stream_goes_on_at_any_cursor_with_exactly_the_rest(server, submit):
+    job_id = submit(LONG)
+    whole = list(server.events(job_id))
+    cursors = [(number, event[2]) for number, event in enumerate(whole) if event[2]]
+    assert len(cursors) > 3
+    for number, cursor in cursors:
+        rest = list(server.events(job_id, cursor))
+        assert log_bytes(whole[: number + 1]) + log_bytes(rest) == LONG_LOG
+
+
+def test_a_stream_goes_on_after_the_server_was_started_anew(server, submit, tmp_path):
+    job_id = submit(TALK)
+    seen = []
+    with closing(server.events(job_id)) as events:
+        for event in events:
+            seen.append(event)
+            if log_bytes(seen) == b"before\n" and event[2]:
+                break
+    server.stop()
+    (tmp_path / "go").touch()
+    server.start()
+    assert log_bytes(server.events(job_id, seen[-1][2])) == b"after\n"
+
+
+def test_a_cursor_of_another_place_is_refused(server, submit):
+    job_id = submit("print(1)")
+    until(lambda: submit.cluster.status(job_id).state.final)
+    cursor = '{"events": 999999, "logs": {}}'
+    answer = server.get(f"/api/jobs/{job_id}/events", params={"cursor": cursor})
+    assert answer.status_code == 409
+    assert "no place in the job's stream" in answer.json()["what"]
+
+
+def test_many_readers_have_one_follower_and_a_slow_one_keeps_nobody(submit, tmp_path):
+    job = Job(submit.cluster, submit(TALK))
+
+    async def read(followers, hold=None):
+        from submarine_engine.clusters.base import Cursor
+
+        cursor, data = Cursor(), b""
+        with followers.of(job) as follower:
+            while True:
+                batch = await follower.next(cursor)
+                data += b"".join(getattr(item, "data", b"") for item in batch.items)
+                cursor = batch.cursor
+                if batch.ended:
+                    return data
+                if hold:
+                    await hold.wait()
+
+    async def everything():
+        work, hold = Work(), asyncio.Event()
+        followers = Followers(work)
+        slow = asyncio.create_task(read(followers, hold))
+        readers = [asyncio.create_task(read(followers)) for _ in range(50)]
+        while followers.counts() != {job.id: 51}:  # noqa: ASYNC110 - counts are all it tells
+            await asyncio.sleep(0.01)
+        (tmp_path / "go").touch()
+        found = await asyncio.wait_for(asyncio.gather(*readers), 60)
+        assert followers.counts() == {job.id: 1}
+        hold.set()
+        found.append(await asyncio.wait_for(slow, 60))
+        assert followers.counts() == {}
+        work.stop()
+        return found
+
+    assert asyncio.run(everything()) == [b"before\nafter\n"] * 51
