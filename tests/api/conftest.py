@@ -20,7 +20,7 @@ MAIN = Path(submarine_runtime.__file__).with_name("__main__.py")
 
 
 class FolderCluster:
-    """The two questions that results ask of a cluster, answered for one job's folder."""
+    """The questions that results ask of a cluster, answered for one job's folder."""
 
     def __init__(self, folder, url=None):
         self.folder = folder
@@ -33,6 +33,10 @@ class FolderCluster:
     def log_url(self, job_id):
         assert job_id == JOB
         return self.url
+
+    def warnings(self, job_id):
+        assert job_id == JOB
+        return []
 
 
 class Ran:

@@ -119,7 +119,7 @@ def test_show_tells_all(trained, submarine):
     (shown,) = objects(submarine("job", "show", "train", "--json"))
     assert set(shown) == {
         "job", "folder", "spec", "state", "reason", "exit_code", "ahead", "progress", "submitted",
-        "started", "finished", "tasks", "ledger",
+        "started", "finished", "tasks", "ledger", "warnings",
     }  # fmt: skip
     assert (shown["exit_code"], shown["tasks"][0]["task"]) == (0, "worker-0")
     assert shown["ledger"]["released_after"] >= 0

@@ -46,7 +46,7 @@ def rescue(services: Services, app_id: str, container: Container) -> dict[str, A
                 return report  # nobody gathers these logs
             if not over and _drained(container):
                 return report
-            missed += not over and not lost and _has_forgotten(services, container)
+            missed += not lost and _has_forgotten(services, container)
         time.sleep(_BETWEEN)
     with suppress(ClusterError, LogsGoneError):
         source = fetch_aggregated(
