@@ -8,6 +8,7 @@ VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 ARGS ?=
 REQUIREMENTS := pyproject.toml constraints.txt scripts/install
+LAB := $(wildcard $(addprefix jupyter_ext/labextension/,*.json yarn.lock src/*.ts src/*/*.ts style/* schema/*))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format bench examples pictures constraints clean
@@ -22,16 +23,19 @@ test: $(VENV)/.dev lint ## set up, then run every test (chromium and Maven are i
 	scripts/require chromium mvn=maven
 	$(BIN)/python -m submarine_engine.installer
 	$(BIN)/python tests/zeppelin/server.py
+	cd jupyter_ext/labextension && PATH=$(abspath $(BIN)):$$PATH jlpm test
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(ARGS)
 
-lint: $(VENV)/.dev ## format, style and strict types; changes nothing
+lint: $(VENV)/.dev $(VENV)/.lab ## format, style and strict types; changes nothing
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	cd jupyter_ext/labextension && PATH=$(abspath $(BIN)):$$PATH jlpm lint
 
 format: $(VENV)/.dev ## format the code and mend what can be mended by rule
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+	cd jupyter_ext/labextension && PATH=$(abspath $(BIN)):$$PATH jlpm format
 
 bench: $(VENV)/.dev ## measure against plain Python and submitit, in one run; print one table
 	$(BIN)/python -m bench
@@ -48,10 +52,14 @@ constraints: $(VENV)/.dev ## pin the newest versions that go together
 	scripts/constraints $(BIN)
 
 clean: ## remove environments, builds and caches
-	rm -rf .venv .venv-* dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* dist build jupyter_ext/labextension/dist jupyter_ext/labextension/lib .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/.demo: $(REQUIREMENTS)
 	scripts/install $(VENV) $(PYTHON) demo
+	touch $@
+
+$(VENV)/.lab: $(VENV)/.dev $(LAB)
+	scripts/labextension $(VENV)
 	touch $@
 
 $(VENV)/.dev: $(REQUIREMENTS)

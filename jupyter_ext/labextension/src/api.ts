@@ -1,0 +1,110 @@
+/** The server's REST routes, asked with Jupyter's own authentication. */
+
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+
+import type { Card, Found, Lines, Overview } from './types';
+
+/** What happened, where, and what to do next, in the server's words. */
+export class ApiError extends Error {
+  constructor(
+    readonly what: string,
+    readonly where = '',
+    readonly fix = '',
+    readonly status = 0
+  ) {
+    super([what, where, fix].filter(Boolean).join(' — '));
+  }
+}
+
+export class Api {
+  constructor(readonly settings: ServerConnection.ISettings = ServerConnection.makeSettings()) {}
+
+  /** The address of a page or route of the extension; `path` begins below `/submarine/`. */
+  url(path: string): string {
+    return URLExt.join(this.settings.baseUrl, 'submarine', path);
+  }
+
+  /** Send a request; the answer is there, but not read. Throws an `ApiError`. */
+  async request(path: string, init: RequestInit = {}): Promise<Response> {
+    let response: Response;
+    try {
+      response = await ServerConnection.makeRequest(this.url(path), init, this.settings);
+    } catch (error) {
+      if (init.signal?.aborted) {
+        throw error;
+      }
+      throw new ApiError('the Jupyter server does not answer', '', 'is it still running?');
+    }
+    if (!response.ok) {
+      const told = await response.json().catch(() => ({}));
+      throw new ApiError(
+        String(told.what ?? told.message ?? response.statusText),
+        String(told.where ?? ''),
+        String(told.fix ?? ''),
+        response.status
+      );
+    }
+    return response;
+  }
+
+  async get<T>(path: string, signal?: AbortSignal): Promise<T> {
+    return (await this.request(path, { signal })).json();
+  }
+
+  async post<T>(path: string, body: unknown = {}): Promise<T> {
+    const init = { method: 'POST', body: JSON.stringify(body) };
+    return (await this.request(path, init)).json();
+  }
+
+  card(job: string): Promise<Card> {
+    return this.get(`api/jobs/${encodeURIComponent(job)}/card`);
+  }
+
+  overview(): Promise<Overview> {
+    return this.get('api/overview');
+  }
+
+  cancel(job: string): Promise<{ asked: boolean }> {
+    return this.post(`api/jobs/${encodeURIComponent(job)}/cancel`);
+  }
+
+  kill(job: string): Promise<{ asked: boolean }> {
+    return this.post(`api/jobs/${encodeURIComponent(job)}/kill`);
+  }
+
+  save(job: string, path: string): Promise<{ path: string }> {
+    return this.post(`api/jobs/${encodeURIComponent(job)}/save`, { path });
+  }
+
+  /** Start a TensorBoard over jobs, or find the one that runs; `url` is relative to the base URL. */
+  tensorboard(wanted: { jobs?: string[]; all?: boolean }): Promise<{ id: string; url: string }> {
+    return this.post('api/tensorboards', wanted);
+  }
+
+  /** Lines of a log by number; the last `count` ones where `start` is left out. */
+  lines(log: LogName, count: number, start?: number, signal?: AbortSignal): Promise<Lines> {
+    const from = start === undefined ? '' : `&start=${start}`;
+    return this.get(`${logPath(log)}/lines?count=${count}${from}`, signal);
+  }
+
+  search(log: LogName, text: string, start: number, signal?: AbortSignal): Promise<Found> {
+    const wanted = `text=${encodeURIComponent(text)}&start=${start}`;
+    return this.get(`${logPath(log)}/search?${wanted}`, signal);
+  }
+
+  fileUrl(log: LogName): string {
+    return this.url(`${logPath(log)}/file`);
+  }
+}
+
+export interface LogName {
+  job: string;
+  task: string;
+  stream: string;
+}
+
+function logPath(log: LogName): string {
+  const [job, task, stream] = [log.job, log.task, log.stream].map(encodeURIComponent);
+  return `api/jobs/${job}/logs/${task}/${stream}`;
+}

@@ -1,0 +1,137 @@
+/**
+ * One stream for the whole page, whatever it shows: browsers allow few connections to one server.
+ *
+ * Widgets say which jobs they show, and whether they show the overview; the stream is opened anew
+ * when that changes, after a moment, so that a notebook of many cards asks once. Where it breaks it
+ * is opened again after a growing delay; each message is complete, so nothing can be missed.
+ */
+
+import { Signal } from '@lumino/signaling';
+import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
+
+import type { Api } from './api';
+import { readEvents } from './sse';
+import type { Card, Overview } from './types';
+
+const GATHER = 30; // ms
+const SHORTEST = 500;
+const LONGEST = 15_000;
+
+export class Feed {
+  constructor(private readonly _api: Api) {}
+
+  /** The last card of each job that is watched. */
+  readonly cards = new Map<string, Card>();
+  overview: Overview | null = null;
+
+  readonly cardChanged = new Signal<this, Card>(this);
+  readonly overviewChanged = new Signal<this, Overview>(this);
+  /** A job that the server does not know. */
+  readonly gone = new Signal<this, string>(this);
+  /** Empty while the stream runs; else why it does not. */
+  readonly troubled = new Signal<this, string>(this);
+
+  /** Follow a job until the result is disposed of. */
+  watch(job: string): IDisposable {
+    this._count(job, 1);
+    return new DisposableDelegate(() => this._count(job, -1));
+  }
+
+  /** Follow the overview until the result is disposed of. */
+  watchOverview(): IDisposable {
+    this._overviews += 1;
+    this._changed();
+    return new DisposableDelegate(() => {
+      this._overviews -= 1;
+      this._changed();
+    });
+  }
+
+  private _count(job: string, by: number): void {
+    const readers = (this._jobs.get(job) ?? 0) + by;
+    if (readers > 0) {
+      this._jobs.set(job, readers);
+    } else {
+      this._jobs.delete(job);
+      this.cards.delete(job);
+      this._over.delete(job);
+    }
+    this._changed();
+  }
+
+  private _changed(): void {
+    clearTimeout(this._timer);
+    this._timer = setTimeout(() => this._open(), GATHER);
+  }
+
+  private _query(): string {
+    const jobs = [...this._jobs.keys()].filter(job => !this._over.has(job)).sort();
+    const wanted = jobs.map(encodeURIComponent).join(',');
+    return [wanted && `jobs=${wanted}`, this._overviews > 0 && 'overview=1']
+      .filter(Boolean)
+      .join('&');
+  }
+
+  private _open(): void {
+    const query = this._query();
+    if (query === this._asked && this._abort && !this._abort.signal.aborted) {
+      return;
+    }
+    this._abort?.abort();
+    this._asked = query;
+    this._abort = query ? new AbortController() : null;
+    if (this._abort) {
+      void this._follow(query, this._abort);
+    }
+  }
+
+  private async _follow(query: string, abort: AbortController): Promise<void> {
+    let delay = SHORTEST;
+    while (!abort.signal.aborted) {
+      try {
+        const init = { signal: abort.signal, headers: { Accept: 'text/event-stream' } };
+        const response = await this._api.request(`api/stream?${query}`, init);
+        this.troubled.emit('');
+        delay = SHORTEST;
+        for await (const event of readEvents(response)) {
+          this._take(event.kind, event.data);
+        }
+        if (this._query() !== query) {
+          return this._changed(); // some jobs are over: follow the others
+        }
+      } catch (error) {
+        if (abort.signal.aborted) {
+          return;
+        }
+        this.troubled.emit(error instanceof Error ? error.message : String(error));
+      }
+      await new Promise(done => setTimeout(done, delay));
+      delay = Math.min(LONGEST, delay * 2);
+    }
+  }
+
+  private _take(kind: string, data: string): void {
+    if (kind === 'card') {
+      const card = JSON.parse(data) as Card;
+      this.cards.set(card.job_id, card);
+      if (!card.running) {
+        this._over.add(card.job_id);
+      }
+      this.cardChanged.emit(card);
+    } else if (kind === 'overview') {
+      this.overview = JSON.parse(data) as Overview;
+      this.overviewChanged.emit(this.overview);
+    } else if (kind === 'gone') {
+      const { id } = JSON.parse(data) as { id: string };
+      this._over.add(id);
+      this.gone.emit(id);
+    }
+  }
+
+  private readonly _jobs = new Map<string, number>();
+  private readonly _over = new Set<string>();
+  private _overviews = 0;
+  private _asked = '';
+  private _abort: AbortController | null = null;
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+}

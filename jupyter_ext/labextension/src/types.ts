@@ -1,0 +1,122 @@
+/** What the server sends: the same words as in Python's `submarine_magics.card.model`. */
+
+export interface TaskView {
+  role: string;
+  task: string;
+  host: string;
+  state: string;
+  detail: string;
+  gpus: string;
+  started: string;
+  finished: string;
+  progress: number | null;
+  log_url: string | null;
+}
+
+export interface ScriptView {
+  name: string;
+  hash: string;
+  text: string;
+  lines: string;
+  left_out: string;
+}
+
+export interface LogView {
+  task: string;
+  stream: 'stdout' | 'stderr';
+  size: number;
+}
+
+export interface Frame {
+  cell: string;
+  cell_id: string;
+  line: number;
+  function: string;
+  text: string;
+}
+
+export interface Failure {
+  type: string;
+  message: string;
+  frames: Frame[];
+}
+
+export interface Card {
+  job_id: string;
+  cluster: string;
+  title: string;
+  state: string;
+  glyph: string;
+  final: boolean;
+  elapsed: number;
+  elapsed_text: string;
+  ticking: boolean;
+  facts: string[];
+  sentence: string;
+  error: boolean;
+  progress: number | null;
+  message: string;
+  tasks: TaskView[];
+  tasks_left_out: number;
+  /** `submarine_magics.card.ledger.LedgerView` */
+  ledger: Record<string, unknown>;
+  log_url: string | null;
+  log_command: string;
+  script: ScriptView | null;
+  links: [string, string][];
+  quicklinks: [string, string][];
+  now: number;
+  running: boolean;
+  logs: LogView[];
+  failure?: Failure | null;
+  scalars?: Record<string, [number, number][]>;
+  can_save?: boolean;
+}
+
+export interface Share {
+  kind: string;
+  name: string;
+  free: number;
+  total: number;
+}
+
+export interface ClusterView {
+  name: string;
+  total: number;
+  free: number;
+  error: string;
+  shares: Share[];
+  gpus: Record<string, unknown>[];
+}
+
+export interface JobSummary {
+  id: string;
+  cluster: string;
+  name: string;
+  state: string;
+  reason: string;
+  gpus: number;
+  created: number | null;
+  finished: number | null;
+  notebook: string;
+  cell: string;
+  progress: number | null;
+}
+
+export interface Overview {
+  now: number;
+  clusters: ClusterView[];
+  jobs: JobSummary[];
+}
+
+export interface Lines {
+  total: number;
+  size: number;
+  start: number;
+  lines: string[];
+}
+
+export interface Found {
+  lines: number[];
+  next: number | null;
+}
