@@ -7,12 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from submarine_engine.errors import ConfigError
 from submarine_engine.history import job_ids
 from submarine_engine.records import list_jobs, open_job
+from submarine_zeppelin import logfile
+from submarine_zeppelin.kernel import clear_left
 from submarine_zeppelin.wire import Listener
 
 from tests.jobs import until
@@ -223,3 +226,44 @@ def test_bad_ranges_and_nobody_there():
     assert found.returncode == 1
     assert "submarine: " in found.stderr
     assert "Traceback" not in found.stderr
+
+
+def test_it_logs_into_a_file_of_its_owner(talk, home):
+    """Zeppelin reads what a process writes only until it has registered."""
+    log = home / "zeppelin/logs/submarine-x.log"
+    until(lambda: Path(f"/proc/{talk.process.pid}/fd/2").readlink() == log)
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_log_goes_on_until_it_is_too_long(home):
+    def write(group, text):
+        code = f"from submarine_zeppelin import logfile; logfile.begin({group!r}); print({text!r})"
+        return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout
+
+    log = logfile.path_of("../two words")
+    assert (log.parent, log.name) == (home / "zeppelin/logs", "two-words.log")
+    assert (write("../two words", "one"), write("../two words", "two")) == (b"", b"")
+    assert log.read_text() == "one\ntwo\n"
+    os.truncate(log, 11_000_000)
+    write("../two words", "three")
+    assert log.read_text() == "three\n"
+    assert log.with_name("two-words.log.1").stat().st_size == 11_000_000
+    log.unlink()
+    log.symlink_to(home / "elsewhere")
+    assert write("../two words", "as before") == b"as before\n"
+
+
+def test_the_folder_of_a_killed_interpreters_kernel_is_removed(tmp_path, monkeypatch):
+    """A living one's is kept, and so is whatever else is called like one."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    left, kept = f"submarine-kernel-{gone.pid}-a", f"submarine-kernel-{os.getpid()}-b"
+    others = ("submarine-kernel-x-c", "submarine-kernel-")
+    for name in (left, kept, *others):
+        (tmp_path / name).mkdir()
+    (tmp_path / f"submarine-kernel-{gone.pid}-link").symlink_to(tmp_path / kept)
+    clear_left()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        kept, *others, f"submarine-kernel-{gone.pid}-link",
+    }  # fmt: skip

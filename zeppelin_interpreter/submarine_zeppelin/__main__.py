@@ -14,6 +14,7 @@ import time
 
 from submarine_engine.errors import SubmarineError
 
+from submarine_zeppelin import logfile
 from submarine_zeppelin.events import Events
 from submarine_zeppelin.service import Service, log
 from submarine_zeppelin.wire import IDL, Listener, address_towards
@@ -53,6 +54,7 @@ def main(arguments: list[str]) -> int:
             me = IDL.RegisterInfo(listener.host, listener.port, told.group)
             assert events.server is not None  # noqa: S101 - connected just now
             events.server.call("registerInterpreterProcess", me)
+            logfile.begin(told.group)
         else:
             log(f"waits for Zeppelin on {listener.host}, port {listener.port}")
     except (SubmarineError, OSError) as error:

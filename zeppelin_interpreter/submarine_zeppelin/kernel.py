@@ -14,6 +14,7 @@ from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING, Any
 
+from submarine_engine.clusters.processes import stat
 from submarine_engine.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ EXTENSION = "submarine_zeppelin.kernelside"
 _START = 60.0
 _LOOK = 0.1
 _COMPLETION = 2.0
+_PREFIX = "submarine-kernel-"
 
 Take = Callable[[str, Mapping[str, Any]], None]
 """Takes the type and the content of each message that an execution sends; "" for a mere look."""
@@ -63,7 +65,8 @@ class Kernel:
 
             # By sockets in a folder of its owner alone: nothing of it listens on a port. Their path
             # is that of the connection's file, and has to be absolute: the kernel runs elsewhere.
-            self._folder = tempfile.mkdtemp(prefix="submarine-kernel-")
+            clear_left()
+            self._folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
             file = str(Path(self._folder, "kernel.json"))
             self._manager = KernelManager(transport="ipc", connection_file=file)
             self._manager.kernel_spec.argv = [
@@ -183,3 +186,13 @@ class Kernel:
                 self._manager.shutdown_kernel(now=True)
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def clear_left() -> None:
+    """Remove the folders of interpreters of this user that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        with suppress(OSError):
+            mine = folder.lstat().st_uid == os.getuid() and not folder.is_symlink()
+            if mine and owner.isdecimal() and stat(int(owner)) is None:
+                shutil.rmtree(folder)
