@@ -97,6 +97,7 @@ class TaskPaths:
         self.progress = root / "progress.json"
         self.outcome = root / "outcome.json"
         self.results = root / "results"
+        self.logdir = root / "logdir"
 
     def log(self, stream: str) -> Path:
         """Return the path of ``stdout`` or ``stderr``."""

@@ -128,6 +128,20 @@ KEYS = {
             example="4",
         ),
         Key(
+            name="tensorboard_idle",
+            help="Seconds after its last reader for which a TensorBoard goes on.",
+            default=lambda: 600.0,
+            read=_read_seconds,
+            example='"10m"',
+        ),
+        Key(
+            name="save_patience",
+            help="Seconds that a job's own function may take to save its model.",
+            default=lambda: 300.0,
+            read=_read_seconds,
+            example='"5m"',
+        ),
+        Key(
             name="user",
             help="Whose jobs these are and are seen, where several share a folder; unset: all.",
             default=lambda: None,

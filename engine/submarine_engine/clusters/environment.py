@@ -14,6 +14,7 @@ _OF_A_JOB = (
     "SUBMARINE_TASK_DIR",
     "SUBMARINE_INPUT_PATH",
     "SUBMARINE_CHECKPOINT_PATH",
+    "SUBMARINE_LOGDIR",
     "SUBMARINE_DRIVER",
 )
 _OF_NOTEBOOKS = ("JPY_", "PYDEVD", "IPYKERNEL_", "JUPYTERHUB_API_TOKEN")
@@ -61,6 +62,7 @@ def job_environment(  # noqa: PLR0913 - each is one thing that the job can ask f
     environment["SUBMARINE_JOB_ID"] = job_id
     environment["SUBMARINE_TASK"] = task.root.name
     environment["SUBMARINE_TASK_DIR"] = str(task.root)
+    environment["SUBMARINE_LOGDIR"] = str(task.logdir)
     environment["PYTHONUNBUFFERED"] = "1"
     if input_path is not None:
         environment["SUBMARINE_INPUT_PATH"] = str(input_path)

@@ -47,7 +47,7 @@ def put_on_record(
             workdir=str(workdir),
         )
         for task in spec.tasks:
-            make_private(staged.task(task).root)
+            make_private(staged.task(task).logdir)
             write_json(staged.task(task).plan, plan(task))
 
     return staging.put_on_record(home, "local", spec, bundle, workdir, finish)

@@ -1,0 +1,172 @@
+"""A TensorBoard's process: ``python -m submarine_engine.tensorboard.serve HOME ID LOCK``.
+
+It holds no GPU and loads no TensorFlow, listens on loopback alone, and ends by itself some time
+after its last reader, or when its record is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from submarine_engine.clusters import locks
+from submarine_engine.clusters.processes import stat
+from submarine_engine.config import load_config
+from submarine_engine.errors import SubmarineError
+from submarine_engine.history import JobPaths, job_ids, job_user, read_json
+from submarine_engine.job import JobState
+from submarine_engine.tensorboard.farm import Farm
+from submarine_engine.tensorboard.found import Source, event_folders, job_sources
+from submarine_engine.tensorboard.gate import Gate
+from submarine_engine.tensorboard.hdfs import let_fsspec_read
+from submarine_engine.tensorboard.record import PREFIX, Board, Files
+from submarine_engine.tensorboard.wanted import MOST_JOBS, Wanted
+
+_EVERY = 2.0
+_RELOAD = 5
+_MOST_REMOTE = 20
+_MOST_LOOKED_AT = 5000
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until nobody reads any more."""
+    home, board_id, lock = Path(arguments[0]), arguments[1], int(arguments[2])
+    os.set_inheritable(lock, False)  # what plugins start must not keep it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    files = Files(home, board_id)
+    board = files.read()
+    if board is None:
+        return
+    sources = Sources(home, board.wanted)
+    farm = Farm(files.links)
+    try:
+        farm.renew(sources.local())
+        remote = sources.remote()
+        if remote:
+            let_fsspec_read(remote)
+        key = secrets.token_urlsafe(24)
+        gate, port = launch(farm.root, remote, board_id, key)
+        me = stat(os.getpid())
+        files.write(Board(board.wanted, os.getpid(), me.start if me else 0, port, key))
+        idle = load_config().value("tensorboard_idle")
+        while files.record.exists() and (gate.idle < idle or sources.busy()):
+            time.sleep(min(_EVERY, idle / 4 + 0.01))
+            with suppress(OSError):
+                farm.renew(sources.local())
+    finally:
+        farm.remove()
+
+
+class Sources:
+    """Where the events of what a TensorBoard shows lie, as of now.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    wanted
+        What it shows.
+    """
+
+    def __init__(self, home: Path, wanted: Wanted) -> None:
+        self._home = home
+        self._wanted = wanted
+
+    def local(self) -> list[Source]:
+        """Return the folders of this machine."""
+        return [source for source in self._all() if not source.remote]
+
+    def remote(self) -> list[Source]:
+        """Return the addresses of HDFS, a few of the newest."""
+        found = (source for source in self._all() if source.remote)
+        return list(islice(found, _MOST_REMOTE))
+
+    def busy(self) -> bool:
+        """Return whether a job that asked for a TensorBoard beside it is not over."""
+        return any(map(self._is_beside, self._wanted.jobs))
+
+    def _all(self) -> Iterator[Source]:
+        for job_id in self._jobs():
+            yield from job_sources(JobPaths(self._home, job_id))
+        for place in self._wanted.folders:
+            yield Source(place.rstrip("/").rpartition("/")[2] or "root", place)
+
+    def _jobs(self) -> Iterator[str]:
+        yield from self._wanted.jobs
+        if not self._wanted.everything:
+            return
+        left = MOST_JOBS
+        for job_id in islice(job_ids(self._home), _MOST_LOOKED_AT):
+            if self._wanted.user and job_user(self._home, job_id) != self._wanted.user:
+                continue
+            sources = job_sources(JobPaths(self._home, job_id))
+            if any(source.remote or event_folders(Path(source.place)) for source in sources):
+                yield job_id
+                left -= 1
+                if not left:
+                    return
+
+    def _is_beside(self, job_id: str) -> bool:
+        paths = JobPaths(self._home, job_id)
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            record, status = read_json(paths.record), read_json(paths.status)
+            if record and status and record["spec"]["tensorboard"]:
+                here = record["cluster"] == "local" and locks.is_free(paths.lock)
+                return not (here or JobState(status["state"]).final)
+        return False
+
+
+def launch(folder: Path, remote: list[Source], board_id: str, key: str) -> tuple[Gate, int]:
+    """Start TensorBoard in threads of this process; return what counts its readers, and its port.
+
+    Raises
+    ------
+    Exception
+        TensorBoard's own.
+    """
+    # TensorBoard's own switch for its TensorFlow-free half: that starts at once, and needs no GPU.
+    sys.modules["tensorboard.compat.notf"] = ModuleType("tensorboard.compat.notf")
+    from tensorboard import default, program  # noqa: PLC0415 - an extra, and slow
+
+    gates: list[tuple[Gate, int]] = []
+
+    class Server(program.WerkzeugServer):  # type: ignore[misc] # TensorBoard is not typed
+        def __init__(self, app: Any, flags: Any) -> None:  # noqa: ANN401 - TensorBoard's
+            gate = Gate(app, key, f"{PREFIX}/{board_id}")
+            super().__init__(gate, flags)
+            gates.append((gate, self.server_port))
+
+    os.chdir(folder.parent)
+    # Relative, so that no comma or colon of the home's own path is taken for a separator.
+    where = ["--logdir", folder.name]
+    if remote:
+        spec = ",".join([folder.name, *(f"{_run(one.name)}:{one.place}" for one in remote)])
+        where = ["--logdir_spec", spec]
+    board = program.TensorBoard(plugins=default.get_plugins(), server_class=Server)
+    board.configure(
+        ["tensorboard", *where, "--host", "127.0.0.1", "--port", "0", "--load_fast", "false",
+         "--path_prefix", f"{PREFIX}/{board_id}", "--reload_interval", str(_RELOAD),
+         "--reload_multifile", "true", "--window_title", "TensorBoard"],
+    )  # fmt: skip
+    board.launch()
+    return gates[0]
+
+
+def _run(name: str) -> str:
+    return name.replace(":", "_").replace(",", "_")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except SubmarineError as error:
+        sys.exit(str(error))
