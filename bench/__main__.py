@@ -37,6 +37,7 @@ FIGURES: dict[str, Callable[[Path], Figure]] = {
     "list": scale.listing,
     "memory": scale.memory,
     "yarn-warm": yarnstart.warm,
+    "yarn-command": yarnstart.command,
     "yarn-cold": yarnstart.cold,
     "yarn-release": yarnstart.release,
     "yarn-lag": yarnlogs.lag,

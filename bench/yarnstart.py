@@ -24,6 +24,7 @@ from bench.table import Figure, in_turn
 from bench.yarnlogs import on_yarn
 
 ROUNDS = 5
+WARM_ROUNDS = 20
 PATIENCE = 120.0
 LINE = "import time, sys; open(sys.argv[1], 'w').write(str(time.monotonic()))"
 """What a peer's container runs: the first line of a job, as a moment."""
@@ -107,28 +108,47 @@ def by_command(spec: Path, path: Path) -> float:
 
 
 def warm(folder: Path) -> Figure:
-    """Measure a warm notebook's job beside a bare warm container and skein's command."""
+    """Measure a warm notebook's job beside a bare warm container.
+
+    Ours ends when a follower has seen the line, the container's when it has written it: nobody
+    shows it to anybody. The masters' heartbeat of 200 ms falls where it likes, hence the rounds.
+    """
     path = folder / "first"
-    file = folder / "application.yaml"
 
     def bare() -> float:
         begun = time.monotonic()
         app.add_container("w")
         return written(path) - begun
 
-    with on_yarn(folder), skein.Client(log=False) as client:
-        spec = skein.ApplicationSpec(name="command", services={"w": service(path, 1)})
-        file.write_text(spec.to_yaml())
-        with bare_master(client, path, folder / "bare") as app:
-            mine, container, command = in_turn(
-                ROUNDS, lambda: ours("warm"), bare, lambda: by_command(file, path)
-            )
+    with (
+        on_yarn(folder),
+        skein.Client(log=False) as client,
+        bare_master(client, path, folder / "bare") as app,
+    ):
+        mine, container = in_turn(WARM_ROUNDS, lambda: ours("warm"), bare)
     return Figure(
         what="YARN: request → first line, warm",
-        target="≤ 1.2 of bare, ≤ 0.15 of command",
+        target="≤ 1.2 of bare",
         unit="s",
         ours=mine,
-        peers={"bare warm container": container, "skein application submit": command},
+        peers={"bare warm container": container},
+    )
+
+
+def command(folder: Path) -> Figure:
+    """Measure a warm notebook's job beside skein's command, which starts a JVM and uploads."""
+    path = folder / "first"
+    file = folder / "application.yaml"
+    with on_yarn(folder):
+        spec = skein.ApplicationSpec(name="command", services={"w": service(path, 1)})
+        file.write_text(spec.to_yaml())
+        mine, theirs = in_turn(ROUNDS, lambda: ours("warm"), lambda: by_command(file, path))
+    return Figure(
+        what="YARN: request → first line, warm",
+        target="≤ 0.15 of command",
+        unit="s",
+        ours=mine,
+        peers={"skein application submit": theirs},
     )
 
 
