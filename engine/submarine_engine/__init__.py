@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from submarine_engine.api import launch, submit
     from submarine_engine.bundle import Bundle, Cell, Manifest
     from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu
+    from submarine_engine.clusters.saved import Saved
     from submarine_engine.errors import (
         BundleError,
         CannotTravelError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         JobNotFoundError,
         ResourcesError,
         ResultError,
+        SaveError,
         SubmarineError,
         SubmissionError,
         UndefinedNameError,
@@ -47,10 +49,11 @@ _MEMBERS = {
     "api": "launch submit",
     "bundle": "Bundle Cell Manifest",
     "clusters.base": "Batch Cluster Cursor Gpu",
+    "clusters.saved": "Saved",
     "errors": (
         "BundleError CannotTravelError CaptureTooLargeError CellSyntaxError ClusterError "
         "CommandError ConfigError JobCancelledError JobError JobFailedError JobLostError "
-        "JobNotFoundError ResourcesError ResultError SubmarineError SubmissionError "
+        "JobNotFoundError ResourcesError ResultError SaveError SubmarineError SubmissionError "
         "UndefinedNameError UnsupportedError"
     ),
     "events": "Event LogChunk Moment",
@@ -94,6 +97,8 @@ __all__ = [
     "ResourcesError",
     "ResultError",
     "Role",
+    "SaveError",
+    "Saved",
     "SubmarineError",
     "SubmissionError",
     "TaskState",

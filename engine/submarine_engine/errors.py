@@ -18,6 +18,7 @@
     │   ├── JobFailedError          the job's code raised, exited or was killed
     │   ├── JobCancelledError       somebody cancelled the job
     │   ├── JobLostError            the job's supervisor vanished
+    │   ├── SaveError               a running job's model could not be saved; the job goes on
     │   └── ResultError             the job succeeded, its result cannot be loaded here
     └── ClusterError                the cluster does not answer
 
@@ -220,6 +221,10 @@ class JobCancelledError(JobError):
 
 class JobLostError(JobError):
     """The job's supervisor vanished without a last word (killed, or the machine went down)."""
+
+
+class SaveError(JobError):
+    """The model of a job could not be saved now; the job itself is as it was."""
 
 
 class ResultError(JobError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from submarine_engine.job import JobState
 from submarine_engine.results import Results, load_results
 
 if TYPE_CHECKING:
+    from submarine_engine.clusters.saved import Saved
     from submarine_engine.events import Event, LogChunk
     from submarine_engine.lifecycle import JobStatus
 
@@ -65,6 +67,29 @@ class Job:
     def kill(self) -> None:
         """End the job's processes at once."""
         self.cluster.kill(self.id)
+
+    def save(self, path: str | os.PathLike[str], *, patience: float | None = None) -> Saved:
+        """Bring the model to the new folder `path` now, while training goes on.
+
+        The function that the training code gave to `submarine_runtime.on_save` writes it; where
+        there is none, the last complete checkpoint of ``--checkpoint_path`` is copied.
+
+        Parameters
+        ----------
+        path
+            A folder of this machine, or ``hdfs://…`` where the cluster has HDFS.
+        patience
+            Seconds that the function may take; the setting ``save_patience`` unless given.
+
+        Raises
+        ------
+        SaveError
+            The job does not run, gives no way to its model, or its own function failed; the job
+            is as it was.
+        UnsupportedError
+            The cluster cannot do it, or not to that path.
+        """
+        return self.cluster.save(self.id, os.fspath(path), patience=patience)
 
     def stream(
         self, cursor: Cursor | None = None, *, idle: float | None = None

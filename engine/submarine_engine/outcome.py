@@ -107,6 +107,14 @@ def read_outcome(folder: Path) -> Outcome | None:
         raise ValueError(f"no outcome: {error}") from error
 
 
+def read_error(data: object) -> RemoteError | None:
+    """Read an exception as a runtime tells it; None where that is nothing of the kind."""
+    try:
+        return _error(data, _MOST_LINKS)
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
+        return None
+
+
 def clean(text: str) -> str:
     """Return text from a job without what would move a terminal's cursor or turn its text."""
     return _CONTROL.sub("\ufffd", _ESCAPE.sub("", text.replace("\r\n", "\n")))

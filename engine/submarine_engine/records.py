@@ -172,3 +172,8 @@ def record_of(job_id: str) -> dict[str, Any]:
     """Return a job's ``record.json``; empty where it is not there."""
     paths = JobPaths(default_home(), job_id)
     return read_json(paths.record) or {}
+
+
+def job_name(job_id: str) -> str:
+    """Return the name that a job was given; its id where nobody can tell."""
+    return str(record_of(job_id).get("spec", {}).get("name", job_id))

@@ -42,6 +42,9 @@ def standard(name: str, folder: str) -> Any:  # noqa: ANN401 - a module
     folder
         Where the user's own modules lie.
     """
+    here = sys.modules.get(name)
+    if here is not None and not (getattr(here, "__file__", None) or "").startswith(f"{folder}/"):
+        return here
     hidden = {}
     for key, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)

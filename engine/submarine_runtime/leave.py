@@ -13,6 +13,7 @@ from _thread import start_new_thread
 
 from submarine_runtime import job
 from submarine_runtime.lean import standard, suppress
+from submarine_runtime.saving import forget_packed
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def leave(code: int) -> NoReturn:
     """Write out what is buffered, run exit hooks within `PATIENCE`, end all others, and exit."""
     start_new_thread(_leave_late, (code,))
     _flush()
+    forget_packed()
     _end_children()
     with suppress(BaseException):
         # Temporary folders and log writers of the user's code are put in order here.

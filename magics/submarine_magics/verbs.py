@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from IPython.display import Code, display
 from submarine_engine.clusters.base import Gpu
+from submarine_engine.clusters.saving import absolute, default_name
 from submarine_engine.command import NOTEBOOK, Command, parse
 from submarine_engine.doctor import Check, doctor
 from submarine_engine.errors import JobError
 from submarine_engine.events import Moment
 from submarine_engine.future import Job
-from submarine_engine.records import JobSummary, list_jobs, open_job
+from submarine_engine.records import JobSummary, job_name, list_jobs, open_job
 
 from submarine_magics.card import mimebundle
 from submarine_magics.card.words import visible
 from submarine_magics.running import bring_home, parts_bundle, run_parts
 from submarine_magics.show import Listing, say, show_help, table
+from submarine_magics.tensorboard import show_tensorboard
 from submarine_magics.watch import attach, show_log
 from submarine_magics.workbench import Workbench
 
@@ -107,6 +110,13 @@ def _kill(_: Workbench, command: Command) -> None:
         say(f"job {job.id} {'was over already' if over else 'is being killed'}")
 
 
+def _save(_: Workbench, command: Command) -> None:
+    job = _job(command)
+    path = command.values.get("path") or default_name(job_name(job.id))
+    saved = job.save(absolute(path, Path.cwd()), patience=command.values.get("timeout"))
+    say(f"the model of job {job.id} is in {visible(saved.path)}, {visible(saved.words)}")
+
+
 def _gpus(bench: Workbench, command: Command) -> Listing[Gpu]:
     cluster = bench.cluster(command.values.get("cluster"))
     gpus = cluster.gpus()
@@ -154,7 +164,9 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "wait"): _wait,
     ("job", "cancel"): _cancel,
     ("job", "kill"): _kill,
+    ("job", "save"): _save,
     ("gpus",): _gpus,
+    ("tensorboard",): show_tensorboard,
     ("script",): _script,
     ("use",): _use,
     ("doctor",): _doctor,

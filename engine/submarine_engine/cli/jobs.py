@@ -1,16 +1,18 @@
-"""``job wait``, ``job cancel`` and ``job kill``."""
+"""``job wait``, ``job save``, ``job cancel`` and ``job kill``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output
 from submarine_engine.cli.watch import ending_json, ending_text
+from submarine_engine.clusters.saving import absolute, default_name
 from submarine_engine.command.model import Command
 from submarine_engine.future import Job
 from submarine_engine.job import JobState
-from submarine_engine.records import open_job, record_of
+from submarine_engine.records import job_name, open_job
 
 
 def wait(command: Command, output: Output) -> int:
@@ -24,9 +26,21 @@ def wait(command: Command, output: Output) -> int:
     if output.json:
         output.data(ending_json(job.id, status))
     elif status.state is not JobState.SUCCEEDED or output.live:
-        name = str(record_of(job.id).get("spec", {}).get("name", job.id))
-        output.note(ending_text(output, job.id, name, status))
+        output.note(ending_text(output, job.id, job_name(job.id), status))
     return exits.code_of_job(status)
+
+
+def save(command: Command, output: Output) -> int:
+    """Save a running job's model."""
+    job = open_job(command.values["job"])
+    path = command.values.get("path") or default_name(job_name(job.id))
+    saved = job.save(absolute(path, Path.cwd()), patience=command.values.get("timeout"))
+    if output.json:
+        output.data({"job": job.id, **saved.to_json()})
+    else:
+        output.line(saved.path)
+        output.note(saved.words)
+    return exits.OK
 
 
 def cancel(command: Command, output: Output) -> int:

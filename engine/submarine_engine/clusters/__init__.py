@@ -17,6 +17,12 @@ def cluster_names() -> list[str]:
     return sorted({"local", *(point.name for point in _entry_points())})
 
 
+def configured_names() -> list[str]:
+    """Return the names of the clusters that the user has: `Cluster.configured` says so."""
+    points = [point for point in _entry_points() if point.name != "local"]
+    return sorted({"local", *(point.name for point in points if point.load().configured())})
+
+
 def open_cluster(name: str = "local") -> Cluster:
     """Return the cluster of that name.
 

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from submarine_engine.errors import UnsupportedError
+
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
+    from submarine_engine.clusters.saved import Saved
     from submarine_engine.events import Event, LogChunk
     from submarine_engine.job import JobSpec
     from submarine_engine.lifecycle import JobStatus
@@ -140,6 +143,11 @@ class Cluster(ABC):
     name: ClassVar[str]
     tell: Callable[[str], object] = staticmethod(_keep_quiet)
 
+    @classmethod
+    def configured(cls) -> bool:
+        """Return whether the user has this cluster at all; asks nobody."""
+        return True
+
     @abstractmethod
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what this cluster cannot do, and fill in what was left to it.
@@ -177,6 +185,36 @@ class Cluster(ABC):
     @abstractmethod
     def kill(self, job_id: str) -> None:
         """End the job's processes at once (SIGKILL)."""
+
+    def save(
+        self,
+        job_id: str,
+        path: str,  # noqa: ARG002 - of clusters that can
+        *,
+        patience: float | None = None,  # noqa: ARG002 - likewise
+    ) -> Saved:
+        """Bring the model of a running job to the new folder `path`, while training goes on.
+
+        Parameters
+        ----------
+        path
+            A folder of this machine, absolute, or an address of a storage of the cluster's.
+        patience
+            Seconds that the job's own function may take; the setting ``save_patience`` unless
+            given.
+
+        Raises
+        ------
+        SaveError
+            The job does not run, gives no way to its model, or its own function failed.
+        UnsupportedError
+            The cluster cannot do it, or not to that path.
+        """
+        raise UnsupportedError(
+            f"the cluster {self.name} cannot save models of running jobs",
+            where=f"job {job_id}",
+            fix="let the job write its checkpoints to --checkpoint_path",
+        )
 
     @abstractmethod
     def results(self, job_id: str) -> Path:

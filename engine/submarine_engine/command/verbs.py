@@ -143,6 +143,27 @@ VERBS = (
         arguments=(_JOBS,),
         examples=("job kill mnist",),
     ),
+    Verb(
+        path=("job", "save"),
+        summary="Save the model of a running job now, while its training goes on.",
+        details=(
+            "The function that the training code gave to submarine_runtime.on_save writes it; "
+            "where there is none, the last complete checkpoint of --checkpoint_path is copied. "
+            "PATH is a new folder of this machine, or hdfs://… where the cluster has HDFS; "
+            "without it, one is made here, named after the job and the time."
+        ),
+        arguments=(
+            _JOB,
+            Argument(
+                name="path",
+                kind=values.PATH,
+                help="A new folder for the model's files.",
+                required=False,
+            ),
+        ),
+        options=options.WAIT,
+        examples=("job save mnist", "job save mnist models/epoch-3 --timeout 10m"),
+    ),
     *CLUSTER_VERBS,
     *zeppelin.VERBS,
     Verb(
@@ -150,6 +171,20 @@ VERBS = (
         summary="List the GPUs and the jobs that hold them.",
         options=(options.CLUSTER,),
         examples=("gpus",),
+    ),
+    Verb(
+        path=("tensorboard",),
+        summary="Open TensorBoard over one, some or all jobs.",
+        details=(
+            "It reads what jobs write to the folder $SUBMARINE_LOGDIR, and below their checkpoint "
+            "path. Its process holds no GPU, outlives the jobs, and ends some time after its last "
+            "reader (the setting tensorboard_idle)."
+        ),
+        arguments=(
+            Argument(name="jobs", kind=values.JOB, help=_JOB.help, required=False, repeat=True),
+        ),
+        options=options.TENSORBOARD,
+        examples=("tensorboard mnist", "tensorboard --all", "tensorboard --stop mnist"),
     ),
     Verb(
         path=("script",),

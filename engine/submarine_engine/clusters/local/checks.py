@@ -64,11 +64,9 @@ def _check_kind(spec: JobSpec) -> None:
                 fix="leave it out: the job runs here, in this Python, in the order of submission",
             )
     if spec.tensorboard:
-        raise UnsupportedError(
-            "the local cluster of this release starts no TensorBoard",
-            where="--tensorboard",
-            fix="leave it out, and run `tensorboard --logdir` yourself",
-        )
+        from submarine_engine.tensorboard.installed import check_installed  # noqa: PLC0415 - rare
+
+        check_installed()
     if len(spec.tasks) != 1 or spec.roles[0].name != "worker":
         asked = " and ".join(f"{role.count} {role.name}" for role in spec.roles)
         raise UnsupportedError(

@@ -15,12 +15,16 @@ from submarine_engine.clusters.local import launch
 from submarine_engine.clusters.local.checks import check_spec
 from submarine_engine.clusters.local.gpus import Inventory, inventory
 from submarine_engine.clusters.local.queuefile import Ticket
+from submarine_engine.clusters.local.saving import save_local
 from submarine_engine.clusters.local.settle import settle
 from submarine_engine.clusters.local.staging import put_on_record
 from submarine_engine.clusters.local.tickets import Queue
 from submarine_engine.clusters.local.waiting import seen_waiting, tell_waiting
 from submarine_engine.clusters.processes import reap
 from submarine_engine.clusters.reader import read_batch
+from submarine_engine.clusters.saved import Saved
+from submarine_engine.clusters.saving import Asked
+from submarine_engine.clusters.warned import read_warnings
 from submarine_engine.config import load_config
 from submarine_engine.errors import (
     ClusterError,
@@ -83,11 +87,15 @@ class LocalCluster(Cluster):
         spec = check_spec(spec, found)
         grace = load_config({"grace": self._grace}).value("grace")
         paths, lock = put_on_record(self.home, spec, bundle, workdir.absolute(), grace=grace)
-        if not spec.gpus:
+        if spec.gpus:
+            pool = tuple(device.id for device in found.devices)
+            self._enqueue(paths, Ticket(paths.job_id, spec.name, spec.gpus, pool), lock)
+        else:
             launch.start(paths, {}, lock)
-            return paths.job_id
-        pool = tuple(device.id for device in found.devices)
-        self._enqueue(paths, Ticket(paths.job_id, spec.name, spec.gpus, pool), lock)
+        if spec.tensorboard:
+            from submarine_engine.tensorboard.beside import start_beside  # noqa: PLC0415 - rare
+
+            start_beside(self.home, paths)
         return paths.job_id
 
     def _enqueue(self, paths: JobPaths, ticket: Ticket, lock: int) -> None:
@@ -153,10 +161,19 @@ class LocalCluster(Cluster):
         """End the job's processes at once (SIGKILL)."""
         self._ask_to_end(job_id, "killed", kill=True)
 
+    def save(self, job_id: str, path: str, *, patience: float | None = None) -> Saved:
+        """Bring the model of a running job to the new folder `path`, while training goes on."""
+        with self._job(job_id) as paths:
+            return save_local(Asked(paths, lambda: self.status(job_id), patience), path)
+
     def results(self, job_id: str) -> Path:
         """Return the folder of the job's first task."""
         with self._job(job_id) as paths:
             return paths.task(self._folded.status(paths).tasks[0].task).root
+
+    def warnings(self, job_id: str) -> list[str]:
+        """Return what went wrong beside the job itself."""
+        return read_warnings(JobPaths(self.home, job_id))
 
     def gpus(self) -> list[Gpu]:
         """Return this machine's GPUs and who holds each; `Gpu.memory` in mebibytes.

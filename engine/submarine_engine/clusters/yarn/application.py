@@ -38,9 +38,9 @@ exec >>"$L/stdout" 2>>"$L/stderr"
 cat > boot.py <<'END_OF_BOOT'
 %s
 END_OF_BOOT
+trap '' QUIT
 if [ -n "$SUBMARINE_GANG" ]; then
   unset SUBMARINE_GANG
-  trap '' QUIT
   "$SUBMARINE_PYTHON" -S -c "$GATE" "$L/at-gate" || exit 75
 fi
 trap : TERM

@@ -12,6 +12,7 @@ runtime's own files.
 from __future__ import annotations
 
 # The C halves of `base64` and `socket`: the other halves import re, selectors and enum, 10 ms each.
+import _signal  # type: ignore[import-not-found]
 import _socket
 import binascii
 import fcntl
@@ -25,6 +26,7 @@ from submarine_runtime.webhdfs import fetch  # not sent: its source is, in place
 CHUNK = "SUBMARINE_PAYLOAD_"
 URL = "SUBMARINE_PAYLOAD_URL"
 SHIP = "SUBMARINE_SHIP"
+SAVE = "SUBMARINE_SAVE"
 STARTED = "started.json"
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ _OWN = "/ws/v1/node/resources/yarn.io%2Fgpu"
 
 def boot() -> None:
     """Become the task's runtime."""
+    # It asks for the model (`submarine_runtime.saving`), and comes to all processes of the task.
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGQUIT})
     logs = os.environ.get("SUBMARINE_TASK_DIR") or os.environ["LOG_DIRS"].split(",")[0]
     job = f"{os.getcwd()}/job"
     _unpack(zlib.decompress(_payload()), job)
@@ -51,6 +55,7 @@ def boot() -> None:
     if gpus is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     environment["SUBMARINE_TASK_DIR"] = logs
+    environment[SAVE] = os.getcwd()
     if "SUBMARINE_TASK" not in environment:  # one plan for all tasks of a role: skein numbers them
         role, _, number = os.environ["SKEIN_CONTAINER_ID"].rpartition("_")
         environment["SUBMARINE_TASK"] = plan["task"] = f"{role}-{number}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -93,6 +93,14 @@ class LogChannel:
             with suppress(SubmarineError):
                 hdfs = self._files()
                 hdfs.remove(f"{hdfs.home}/{_LOGS}/{job_id}")
+
+    def forget(self, job_id: str, container: str, names: Iterable[str]) -> None:
+        """Remove from HDFS files that a container has brought there, once they are home."""
+        if self._choice is not None and self._choice.channel is Channel.HDFS:
+            with suppress(SubmarineError):
+                hdfs = self._files()
+                for name in names:
+                    hdfs.remove(f"{hdfs.home}/{_LOGS}/{job_id}/{container}/{name}")
 
     def _choose(self) -> Choice:
         if self._wanted in ("nodes", "hdfs", "after"):

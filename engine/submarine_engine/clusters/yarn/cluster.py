@@ -15,15 +15,18 @@ from submarine_engine.clusters.datapaths import file_address, resolve_paths
 from submarine_engine.clusters.folded import Folded
 from submarine_engine.clusters.processes import reap
 from submarine_engine.clusters.reader import read_batch
+from submarine_engine.clusters.saved import Saved
+from submarine_engine.clusters.saving import Asked
 from submarine_engine.clusters.staging import put_on_record
 from submarine_engine.clusters.warned import read_warnings
 from submarine_engine.clusters.yarn.folder import KeeperFolder
 from submarine_engine.clusters.yarn.gpus import cluster_gpus, gpu_shares
-from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
+from submarine_engine.clusters.yarn.hadoop import HadoopConf, is_named, load_hadoop
 from submarine_engine.clusters.yarn.launch import make_launch
 from submarine_engine.clusters.yarn.links import job_links
 from submarine_engine.clusters.yarn.preflight import check_spec
 from submarine_engine.clusters.yarn.rest import ResourceManager
+from submarine_engine.clusters.yarn.saving import save_yarn
 from submarine_engine.errors import JobError, JobNotFoundError, SubmissionError
 from submarine_engine.history import (
     JobPaths,
@@ -58,6 +61,11 @@ class YarnCluster(Cluster):
     """
 
     name: ClassVar[str] = "yarn"
+
+    @classmethod
+    def configured(cls) -> bool:
+        """Return whether a Hadoop configuration is named."""
+        return is_named()
 
     def __init__(self, home: Path | None = None, conf: HadoopConf | None = None) -> None:
         self.home = home or default_home()
@@ -140,6 +148,12 @@ class YarnCluster(Cluster):
     def kill(self, job_id: str) -> None:
         """End the job's processes at once (SIGKILL)."""
         self._ask_to_end(job_id, "killed", kill=True)
+
+    def save(self, job_id: str, path: str, *, patience: float | None = None) -> Saved:
+        """Bring the model of a running job to the new folder `path`, while training goes on."""
+        with self._job(job_id) as paths:
+            asked = Asked(paths, lambda: self.status(job_id), patience)
+            return save_yarn(asked, path, self.conf, self._rm)
 
     def results(self, job_id: str) -> Path:
         """Return the folder of the job's first task."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.progress import Progress
+from submarine_engine.clusters.saving.notes import NOTE
 from submarine_engine.clusters.yarn.boot import STARTED
 from submarine_engine.clusters.yarn.logpage import LogsGoneError
 from submarine_engine.clusters.yarn.mirrorlog import LogMirror, LogSource
@@ -66,6 +67,7 @@ class Container:
         self.at_gate = False
         self.gathered = False  # its application ends with it, and the node gives up its files
         self._exit: int | None = None
+        self._noted = False
         self._progress = Progress(self.files)
         self._progress_size = 0
         self._source: LogSource | None = None
@@ -160,6 +162,9 @@ class Container:
 
     def _look_at_progress(self, sizes: Mapping[str, int]) -> list[Event]:
         with suppress(ClusterError, LogsGoneError):
+            if NOTE in sizes and not self._noted:  # for `can_save`: there is a function
+                write_aside(self.files.root / NOTE, self._fetch(NOTE, sizes))
+                self._noted = True
             if _PROGRESS in sizes:
                 write_aside(self.files.progress, self._fetch(_PROGRESS, sizes))
         progressed: Progressed | None = self._progress.look()

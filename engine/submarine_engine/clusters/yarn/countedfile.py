@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
@@ -26,3 +27,8 @@ class CountedFile(FileIO):
         if self._went is not None and data:
             self._went(len(data))
         return data or b""
+
+
+def private(path: str, flags: int) -> int:
+    """Open a new file for its owner alone, as `open` wants it."""
+    return os.open(path, flags, 0o600)

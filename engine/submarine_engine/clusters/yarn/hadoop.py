@@ -88,6 +88,15 @@ class HadoopConf:
         return [part for part in self.get(key).split(",") if part.strip()]
 
 
+def is_named(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the environment names a configuration, whatever it is worth."""
+    return bool(_named(environ))
+
+
+def _named(environ: Mapping[str, str]) -> str | None:
+    return environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")
+
+
 def load_hadoop(environ: Mapping[str, str] = os.environ) -> HadoopConf:
     """Read the configuration that ``HADOOP_CONF_DIR`` (or ``YARN_CONF_DIR``) names.
 
@@ -96,7 +105,7 @@ def load_hadoop(environ: Mapping[str, str] = os.environ) -> HadoopConf:
     ConfigError
         Neither variable is set, or what it names is no configuration of YARN.
     """
-    named = environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")
+    named = _named(environ)
     if not named:
         raise ConfigError(
             "no Hadoop configuration is named",

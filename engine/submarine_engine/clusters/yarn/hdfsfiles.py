@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode
 
-from submarine_engine.clusters.yarn.countedfile import CountedFile
+from submarine_engine.clusters.yarn.countedfile import CountedFile, private
 from submarine_engine.clusters.yarn.hdfsentry import Entry, read_entry
 from submarine_engine.clusters.yarn.hdfserrors import said
 from submarine_engine.clusters.yarn.namenodes import NameNode
@@ -65,10 +64,7 @@ class Hdfs:
         return f"webhdfs://{self._nodes[0]}{self._plain(path)}"
 
     def container_environment(self) -> dict[str, str]:
-        """Return what lets fsspec in a job read HDFS as this user: ``hdfs://…``, ``webhdfs://…``.
-
-        ``FSSPEC_<PROTOCOL>`` is fsspec's own configuration by environment; see `jobhdfs`.
-        """
+        """Return what lets fsspec in a job read HDFS as this user (``FSSPEC_…``, see `jobhdfs`)."""
         names = {"delegation": "token", "user.name": "user"}
         told: dict[str, object] = {names[key]: value for key, value in self._identity().items()}
         node = self._nodes[0]
@@ -118,7 +114,7 @@ class Hdfs:
                 return b"".join(pieces)
             aside = to.with_name(f"{to.name}.{secrets.token_hex(4)}.part")
             try:
-                with open(aside, "xb", opener=_private) as file:  # Path.open takes none
+                with open(aside, "xb", opener=private) as file:  # Path.open takes none
                     self._web.read_into(path, file.write)
                 aside.replace(to)
             finally:
@@ -184,11 +180,23 @@ class Hdfs:
             self._web.change("MKDIRS", path, permission=FOLDER_MODE)
         self._folders.add(path)
 
+    def rename(self, path: str, to: str) -> None:
+        """Give a file or folder another name; an empty folder of that name gives way."""
+        to = self._plain(to)
+        how = {"destination": to, "renameoptions": "OVERWRITE"}
+        with self._talk(to, write=True):
+            self._web.change("RENAME", self._plain(path), **how)
+
+    def is_open(self, path: str) -> bool:
+        """Tell whether somebody is writing the file (HDFS knows, its size does not show it)."""
+        with self._talk(path):
+            found = cast("Any", self._web.ask("GET_BLOCK_LOCATIONS", self._plain(path)))
+            return bool(found["LocatedBlocks"].get("isUnderConstruction"))
+
     def touch(self, path: str) -> None:
         """Let the file count as used just now; no-op where HDFS keeps no access times.
 
-        The time of modification stays: YARN takes a file whose time has changed for another one,
-        and fails containers that were to have the first.
+        The time of modification stays: YARN takes a file that was changed for another one.
         """
         path = self._plain(path)
         with suppress(SubmissionError), self._talk(path, write=True):
@@ -204,8 +212,7 @@ class Hdfs:
     def url_for_container(self, path: str) -> str:
         """Return where a container GETs the file, without Hadoop's programs.
 
-        With several NameNodes, one address each, the active one's first, separated by spaces:
-        `submarine_runtime.webhdfs.fetch` tries them in this order.
+        One address for each NameNode, the active one's first, for `submarine_runtime.webhdfs`.
         """
         pars = {"op": "OPEN", **self._identity()}
         return " ".join(
@@ -239,7 +246,3 @@ class Hdfs:
             raise
         except (OSError, RuntimeError, ValueError, KeyError) as error:
             raise said(error, self.where, path, SubmissionError if write else None) from error
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
