@@ -9,13 +9,16 @@
 import { Signal } from '@lumino/signaling';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 
-import type { Api } from './api';
+import { type Api, ApiError } from './api';
 import { readEvents } from './sse';
 import type { Card, Overview } from './types';
 
 const GATHER = 30; // ms
 const SHORTEST = 500;
 const LONGEST = 15_000;
+const ABSENT =
+  'The Jupyter server runs without the extension of Submarine: ' +
+  '`jupyter server extension enable submarine_jupyter`, then start it anew.';
 
 export class Feed {
   constructor(private readonly _api: Api) {}
@@ -30,6 +33,8 @@ export class Feed {
   readonly gone = new Signal<this, string>(this);
   /** Empty while the stream runs; else why it does not. */
   readonly troubled = new Signal<this, string>(this);
+  /** The last word of `troubled`. */
+  trouble = '';
 
   /** Follow a job until the result is disposed of. */
   watch(job: string): IDisposable {
@@ -91,7 +96,7 @@ export class Feed {
       try {
         const init = { signal: abort.signal, headers: { Accept: 'text/event-stream' } };
         const response = await this._api.request(`api/stream?${query}`, init);
-        this.troubled.emit('');
+        this._tell('');
         delay = SHORTEST;
         for await (const event of readEvents(response)) {
           this._take(event.kind, event.data);
@@ -103,10 +108,21 @@ export class Feed {
         if (abort.signal.aborted) {
           return;
         }
-        this.troubled.emit(error instanceof Error ? error.message : String(error));
+        if (error instanceof ApiError && error.status === 404) {
+          this._asked = ''; // it will not come by itself: asked again when somebody looks anew
+          return this._tell(ABSENT);
+        }
+        this._tell(error instanceof Error ? error.message : String(error));
       }
       await new Promise(done => setTimeout(done, delay));
       delay = Math.min(LONGEST, delay * 2);
+    }
+  }
+
+  private _tell(trouble: string): void {
+    if (trouble !== this.trouble) {
+      this.trouble = trouble;
+      this.troubled.emit(trouble);
     }
   }
 

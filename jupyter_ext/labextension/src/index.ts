@@ -3,8 +3,19 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { cardPlugin } from './card/plugin';
+import { commandsPlugin } from './commands/plugin';
+import { panelPlugin } from './panel/plugin';
 import { feedPlugin } from './plugin';
+import { statusPlugin } from './status/plugin';
+import { toolbarPlugin } from './toolbar/plugin';
 
-const plugins: JupyterFrontEndPlugin<unknown>[] = [feedPlugin, cardPlugin];
+const plugins: JupyterFrontEndPlugin<unknown>[] = [
+  feedPlugin,
+  cardPlugin,
+  commandsPlugin,
+  panelPlugin,
+  statusPlugin,
+  toolbarPlugin
+];
 
 export default plugins;

@@ -13,6 +13,20 @@ export interface TaskView {
   log_url: string | null;
 }
 
+export interface Stage {
+  name: string;
+  seconds: number;
+  text: string;
+  meaning: string;
+  ticking: boolean;
+}
+
+export interface LedgerView {
+  gpus: string;
+  stages: Stage[];
+  released: string;
+}
+
 export interface ScriptView {
   name: string;
   hash: string;
@@ -51,6 +65,7 @@ export interface Card {
   elapsed: number;
   elapsed_text: string;
   ticking: boolean;
+  as_of: string;
   facts: string[];
   sentence: string;
   error: boolean;
@@ -58,9 +73,9 @@ export interface Card {
   message: string;
   tasks: TaskView[];
   tasks_left_out: number;
-  /** `submarine_magics.card.ledger.LedgerView` */
-  ledger: Record<string, unknown>;
+  ledger: LedgerView;
   log_url: string | null;
+  log_path: string;
   log_command: string;
   script: ScriptView | null;
   links: [string, string][];
@@ -100,6 +115,7 @@ export interface JobSummary {
   finished: number | null;
   notebook: string;
   cell: string;
+  cell_id?: string;
   progress: number | null;
 }
 

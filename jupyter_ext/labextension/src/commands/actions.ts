@@ -1,0 +1,158 @@
+/** What can be done to a job, from wherever it is asked for. */
+
+import type { ILabShell, JupyterFrontEnd } from '@jupyterlab/application';
+import { Clipboard, Dialog, MainAreaWidget, Notification, showDialog } from '@jupyterlab/apputils';
+import { URLExt } from '@jupyterlab/coreutils';
+import { type INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
+import { IFrame } from '@jupyterlab/ui-components';
+import { Widget } from '@lumino/widgets';
+
+import { element } from '../dom';
+import type { ISubmarine } from '../plugin';
+import type { JobSummary } from '../types';
+import { visible } from '../words';
+import { OPEN_LOG } from './ids';
+import { contentsPaths, findCell, insertAttach, showCell } from './notebooks';
+
+/** Said to the user as it is. */
+export class Refusal extends Error {}
+
+export class Actions {
+  constructor(
+    private readonly _app: JupyterFrontEnd,
+    private readonly _submarine: ISubmarine,
+    private readonly _tracker: INotebookTracker | null,
+    private readonly _lab: ILabShell | null
+  ) {}
+
+  async showLog(job: JobSummary): Promise<void> {
+    if (this._app.commands.hasCommand(OPEN_LOG)) {
+      await this._app.commands.execute(OPEN_LOG, { job: job.id });
+    } else {
+      this._open(this._submarine.api.url(`jobs/${encodeURIComponent(job.id)}`));
+    }
+  }
+
+  async cancel(job: JobSummary): Promise<void> {
+    this._tellAsked(job, (await this._submarine.api.cancel(job.id)).asked);
+  }
+
+  async kill(job: JobSummary): Promise<void> {
+    const answer = await showDialog({
+      title: `Kill ${shown(job)}?`,
+      body: 'It ends at once: no `finally`, no last checkpoint. Cancel lets it end by itself first.',
+      buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: 'Kill' })],
+      defaultButton: 0
+    });
+    if (answer.button.accept) {
+      this._tellAsked(job, (await this._submarine.api.kill(job.id)).asked);
+    }
+  }
+
+  async attach(job: JobSummary, run: boolean): Promise<void> {
+    const panel = this._tracker?.currentWidget;
+    if (!panel) {
+      throw new Refusal('No notebook is open: open one, then the cell is put there.');
+    }
+    await insertAttach(panel, job.id);
+    if (run) {
+      void NotebookActions.run(panel.content, panel.sessionContext);
+    }
+    this._app.shell.activateById(panel.id);
+  }
+
+  async tensorboard(wanted: { jobs: string[] } | { all: true }): Promise<void> {
+    const { url } = await this._submarine.api.tensorboard(wanted);
+    const address = URLExt.join(this._submarine.api.settings.baseUrl, url);
+    if (!this._lab) {
+      return this._open(address);
+    }
+    const sandbox = ['allow-scripts', 'allow-same-origin', 'allow-downloads', 'allow-popups'];
+    const content = new IFrame({ sandbox: sandbox as IFrame.SandboxExceptions[] });
+    content.url = address;
+    content.title.label = 'TensorBoard';
+    this._add(content, `submarine-tensorboard-${url}`);
+  }
+
+  async showScript(job: JobSummary): Promise<void> {
+    const path = `api/jobs/${encodeURIComponent(job.id)}/script`;
+    if (!this._lab) {
+      return this._open(this._submarine.api.url(path));
+    }
+    const text = await (await this._submarine.api.request(path)).text();
+    const content = new Widget();
+    content.addClass('submarine-Script');
+    content.title.label = `${shown(job)}: script`;
+    content.node.append(element('pre', '', { tabindex: '0' }, text));
+    this._add(content, `submarine-script-${job.id}`);
+  }
+
+  copyId(job: JobSummary): void {
+    Clipboard.copyToSystem(job.id);
+  }
+
+  async goToCell(job: JobSummary): Promise<void> {
+    const open = () => this._tracker && findCell(this._tracker, job.id, job.cell_id ?? '');
+    let found = open();
+    if (!found) {
+      const widget = await this._openNotebook(job);
+      found = open();
+      if (!found) {
+        this._app.shell.activateById(widget.id);
+        throw new Refusal(`The cell of ${shown(job)} is no longer in its notebook.`);
+      }
+    }
+    this._app.shell.activateById(found.panel.id);
+    await showCell(found.panel, found.index);
+  }
+
+  private async _openNotebook(job: JobSummary): Promise<NotebookPanel> {
+    const { contents } = this._app.serviceManager;
+    for (const path of contentsPaths(job.notebook)) {
+      const there = await contents.get(path, { content: false }).catch(() => null);
+      if (there) {
+        const widget = await this._app.commands.execute('docmanager:open', { path });
+        if (widget instanceof NotebookPanel) {
+          await widget.context.ready;
+          await widget.revealed;
+          return widget;
+        }
+      }
+    }
+    const where = visible(job.notebook, 200);
+    throw new Refusal(
+      where.endsWith('.ipynb')
+        ? `The notebook of ${shown(job)} is not below this server's folder: ${where}`
+        : `Nobody has told which notebook ${shown(job)} comes from.`
+    );
+  }
+
+  private _tellAsked(job: JobSummary, asked: boolean): void {
+    if (!asked) {
+      Notification.info(`${shown(job)} was over already`, { autoClose: 4000 });
+    }
+  }
+
+  /** Show a widget in the main area; the one with this id, where it is there already. */
+  private _add(content: Widget, id: string): void {
+    const { shell } = this._app;
+    const there = [...shell.widgets('main')].find(widget => widget.id === id);
+    if (there) {
+      content.dispose();
+    } else {
+      const widget = new MainAreaWidget({ content });
+      widget.id = id;
+      widget.title.closable = true;
+      shell.add(widget, 'main');
+    }
+    shell.activateById(id);
+  }
+
+  private _open(address: string): void {
+    window.open(address, '_blank', 'noopener');
+  }
+}
+
+function shown(job: JobSummary): string {
+  return visible(job.name, 40) || job.id;
+}

@@ -1,0 +1,47 @@
+/** Which job a command is meant for: the one given, the one in focus, or one that is asked for. */
+
+import { InputDialog } from '@jupyterlab/apputils';
+
+import type { Feed } from '../feed';
+import type { Api } from '../api';
+import type { JobSummary } from '../types';
+import { glyph, visible } from '../words';
+
+/** What is known of a job by its id, without asking. */
+export function known(feed: Feed, id: string): JobSummary | undefined {
+  return feed.overview?.jobs.find(job => job.id === id);
+}
+
+/** The id of the job that has the focus: `data-submarine-job` on what it is in. */
+export function inFocus(): string {
+  const focus = document.activeElement?.closest<HTMLElement>('[data-submarine-job]');
+  return focus?.dataset.submarineJob ?? '';
+}
+
+/** Ask which of `jobs`; `preferred` is the id that is offered first. Null where nobody wants one. */
+export async function ask(
+  title: string,
+  jobs: JobSummary[],
+  preferred: string
+): Promise<JobSummary | null> {
+  if (jobs.length === 1) {
+    return jobs[0];
+  }
+  const labels = jobs.map(label);
+  const current = Math.max(
+    0,
+    jobs.findIndex(job => job.id === preferred)
+  );
+  const answer = await InputDialog.getItem({ title, items: labels, current, okLabel: 'Choose' });
+  const chosen = answer.button.accept && answer.value ? labels.indexOf(answer.value) : -1;
+  return jobs[chosen] ?? null;
+}
+
+export function label(job: JobSummary): string {
+  return `${glyph(job.state)} ${visible(job.name, 50)} — ${job.id}`;
+}
+
+/** The jobs, newest first, as they are now. */
+export async function jobs(feed: Feed, api: Api): Promise<JobSummary[]> {
+  return (feed.overview ?? (await api.overview())).jobs;
+}

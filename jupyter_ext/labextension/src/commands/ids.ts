@@ -1,0 +1,24 @@
+/** The commands' names: shortcuts, menus and toolbars in `schema/` use the same. */
+
+export const SHOW_PANEL = 'submarine:show-panel';
+export const TOGGLE_RUN = 'submarine:toggle-run';
+export const SHOW_LOG = 'submarine:show-log';
+export const CANCEL = 'submarine:cancel';
+export const KILL = 'submarine:kill';
+export const ATTACH = 'submarine:attach';
+export const INSERT_ATTACH = 'submarine:insert-attach';
+export const TENSORBOARD = 'submarine:tensorboard';
+export const TENSORBOARD_ALL = 'submarine:tensorboard-all';
+export const SHOW_SCRIPT = 'submarine:show-script';
+export const COPY_ID = 'submarine:copy-id';
+export const GO_TO_CELL = 'submarine:go-to-cell';
+
+/** The log view's own command, `{job}`. */
+export const OPEN_LOG = 'submarine:open-log';
+
+/** What is done to one job, in the order of buttons and menus; groups are set apart. */
+export const JOB_GROUPS = [
+  [SHOW_LOG, GO_TO_CELL, TENSORBOARD, SHOW_SCRIPT],
+  [ATTACH, INSERT_ATTACH, COPY_ID],
+  [CANCEL, KILL]
+];

@@ -1,0 +1,120 @@
+/** Notebooks as commands need them: their kernels, their cells, the jobs in their outputs. */
+
+import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import { PageConfig } from '@jupyterlab/coreutils';
+import { type INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
+import type { Kernel } from '@jupyterlab/services';
+
+export const JOB_TYPE = 'application/vnd.submarine.job+json';
+export const LOAD = '%load_ext submarine_magics';
+
+/** A job as a cell's output has it. */
+export interface JobOutput {
+  job_id: string;
+  state: string;
+  name: string;
+}
+
+/** The last job among a cell's outputs. */
+export function jobOf(model: ICellModel): JobOutput | null {
+  if (model.type !== 'code') {
+    return null;
+  }
+  const { outputs } = model as ICodeCellModel;
+  for (let number = outputs.length - 1; number >= 0; number--) {
+    const output = outputs.get(number);
+    if (output.type === 'display_data' || output.type === 'execute_result') {
+      const found = output.data[JOB_TYPE] as Partial<JobOutput> | undefined;
+      if (found && typeof found.job_id === 'string') {
+        const { job_id, state, name } = found;
+        return { job_id, state: String(state ?? ''), name: String(name ?? '') };
+      }
+    }
+  }
+  return null;
+}
+
+/**
+ * Whether tagged cells and `%submarine` work in this kernel: `loaded`, or why not: the magics are
+ * not loaded (`python`), it speaks another language (`other`), there is no kernel (`none`).
+ */
+export async function magicsIn(
+  kernel: Kernel.IKernelConnection | null | undefined
+): Promise<'loaded' | 'python' | 'other' | 'none'> {
+  if (!kernel) {
+    return 'none';
+  }
+  if (kernel.name === 'submarine') {
+    return 'loaded';
+  }
+  const { language_info: language } = await kernel.info;
+  if (language.name.toLowerCase() !== 'python') {
+    return 'other';
+  }
+  const ask = "'submarine_magics' in get_ipython().extension_manager.loaded";
+  const future = kernel.requestExecute({
+    code: '',
+    silent: true,
+    store_history: false,
+    user_expressions: { loaded: ask }
+  });
+  const reply = (await future.done).content as unknown as {
+    user_expressions?: { loaded?: { data?: Record<string, string> } };
+  };
+  return reply.user_expressions?.loaded?.data?.['text/plain'] === 'True' ? 'loaded' : 'python';
+}
+
+/** Put a cell that follows `job` below the active one; returns whether it loads the magics first. */
+export async function insertAttach(panel: NotebookPanel, job: string): Promise<void> {
+  const state = await magicsIn(panel.sessionContext.session?.kernel);
+  const lines = [`%submarine job attach ${job}`];
+  if (state === 'python') {
+    lines.unshift(LOAD);
+  }
+  NotebookActions.insertBelow(panel.content);
+  panel.content.activeCell!.model.sharedModel.setSource(lines.join('\n'));
+}
+
+/** Below the server's root, where that may hold a notebook's absolute path; best guess first. */
+export function contentsPaths(file: string, root = PageConfig.getOption('serverRoot')): string[] {
+  const tail = root.replace(/^~/, '').replace(/\/+$/, '');
+  if (!root.startsWith('~') && file.startsWith(`${tail}/`)) {
+    return [file.slice(tail.length + 1)];
+  }
+  const found: string[] = [];
+  for (let at = file.indexOf(`${tail}/`); at >= 0; at = file.indexOf(`${tail}/`, at + 1)) {
+    found.push(file.slice(at + tail.length + 1));
+  }
+  return found.filter(Boolean);
+}
+
+/** The cell whose output shows a job, or which has this id, among open notebooks. */
+export function findCell(
+  tracker: INotebookTracker,
+  job: string,
+  cell: string
+): { panel: NotebookPanel; index: number } | null {
+  const panels: NotebookPanel[] = [];
+  tracker.forEach(panel => void panels.push(panel));
+  panels.sort(panel => (panel === tracker.currentWidget ? -1 : 0));
+  for (const test of [
+    (model: ICellModel) => jobOf(model)?.job_id === job,
+    (model: ICellModel) => Boolean(cell) && model.id === cell
+  ]) {
+    for (const panel of panels) {
+      const index = [...(panel.content.model?.cells ?? [])].findIndex(test);
+      if (index >= 0) {
+        return { panel, index };
+      }
+    }
+  }
+  return null;
+}
+
+/** Make a cell the active one, and bring it into view. */
+export async function showCell(panel: NotebookPanel, index: number): Promise<void> {
+  panel.content.activeCellIndex = index;
+  panel.content.deselectAll();
+  await panel.content.scrollToItem(index, 'center');
+  panel.content.activate();
+}

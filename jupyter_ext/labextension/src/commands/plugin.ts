@@ -1,0 +1,200 @@
+/** The commands: for the palette, menus, shortcuts and buttons alike. */
+
+import {
+  ILabShell,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { ICommandPalette, Notification } from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import {
+  addBelowIcon,
+  closeIcon,
+  codeIcon,
+  copyIcon,
+  fileIcon,
+  jumpForwardIcon,
+  type LabIcon,
+  stopIcon
+} from '@jupyterlab/ui-components';
+
+import { chartIcon } from '../icons';
+import { ISubmarine } from '../plugin';
+import type { JobSummary } from '../types';
+import { isFinal } from '../words';
+import { Actions } from './actions';
+import { ask, inFocus, jobs, known } from './choose';
+import * as ids from './ids';
+import { jobOf } from './notebooks';
+
+const CATEGORY = 'Submarine';
+export const COMMANDS_ID = '@submarine-notebook/labextension:commands';
+
+interface JobCommand {
+  id: string;
+  label: string;
+  caption: string;
+  icon: LabIcon;
+  run: (job: JobSummary) => unknown;
+  /** Whether it means anything for this job; for all where left out. */
+  applies?: (job: JobSummary) => boolean;
+}
+
+export const commandsPlugin: JupyterFrontEndPlugin<void> = {
+  id: COMMANDS_ID,
+  description: 'Commands that look after jobs.',
+  autoStart: true,
+  requires: [ISubmarine],
+  optional: [INotebookTracker, ICommandPalette, ILabShell, ISettingRegistry],
+  activate: (
+    app: JupyterFrontEnd,
+    submarine: ISubmarine,
+    tracker: INotebookTracker | null,
+    palette: ICommandPalette | null,
+    lab: ILabShell | null,
+    registry: ISettingRegistry | null
+  ) => {
+    const settings = { runAttached: true };
+    void registry?.load(COMMANDS_ID).then(loaded => {
+      const read = () => {
+        settings.runAttached = loaded.composite.runAttached !== false;
+      };
+      loaded.changed.connect(read);
+      read();
+    });
+    const actions = new Actions(app, submarine, tracker, lab);
+    for (const command of jobCommands(actions, settings)) {
+      register(app, submarine, tracker, command);
+      palette?.addItem({ command: command.id, category: CATEGORY });
+    }
+    app.commands.addCommand(ids.TENSORBOARD_ALL, {
+      label: 'TensorBoard over All Jobs',
+      icon: chartIcon,
+      execute: () => told(() => actions.tensorboard({ all: true }))
+    });
+    palette?.addItem({ command: ids.TENSORBOARD_ALL, category: CATEGORY });
+  }
+};
+
+function jobCommands(actions: Actions, settings: { runAttached: boolean }): JobCommand[] {
+  const runs = (job: JobSummary) => !isFinal(job.state);
+  return [
+    {
+      id: ids.SHOW_LOG,
+      label: 'Open Log of Job',
+      caption: 'Open the log (Enter)',
+      icon: fileIcon,
+      run: job => actions.showLog(job)
+    },
+    {
+      id: ids.GO_TO_CELL,
+      label: 'Go to Cell of Job',
+      caption: 'Open the notebook and go to the cell that the job came from',
+      icon: jumpForwardIcon,
+      run: job => actions.goToCell(job)
+    },
+    {
+      id: ids.TENSORBOARD,
+      label: 'TensorBoard of Job',
+      caption: 'Open TensorBoard over this job',
+      icon: chartIcon,
+      run: job => actions.tensorboard({ jobs: [job.id] })
+    },
+    {
+      id: ids.SHOW_SCRIPT,
+      label: 'Show Script of Job',
+      caption: 'Show the script that the job runs',
+      icon: codeIcon,
+      run: job => actions.showScript(job)
+    },
+    {
+      id: ids.ATTACH,
+      label: 'Attach to Job',
+      caption: 'Put a cell that follows the job into the current notebook, and run it',
+      icon: addBelowIcon,
+      run: job => actions.attach(job, settings.runAttached)
+    },
+    {
+      id: ids.INSERT_ATTACH,
+      label: 'Insert Cell That Attaches to Job',
+      caption: 'Put a cell that follows the job into the current notebook',
+      icon: addBelowIcon,
+      run: job => actions.attach(job, false)
+    },
+    {
+      id: ids.COPY_ID,
+      label: 'Copy Id of Job',
+      caption: 'Copy the id of the job',
+      icon: copyIcon,
+      run: job => actions.copyId(job)
+    },
+    {
+      id: ids.CANCEL,
+      label: 'Cancel Job',
+      caption: 'Cancel: the job may save what it has, within the grace period',
+      icon: stopIcon,
+      run: job => actions.cancel(job),
+      applies: job => runs(job) && job.state !== 'cancelling'
+    },
+    {
+      id: ids.KILL,
+      label: 'Kill Job…',
+      caption: 'Kill: the job ends at once',
+      icon: closeIcon,
+      run: job => actions.kill(job),
+      applies: runs
+    }
+  ];
+}
+
+function register(
+  app: JupyterFrontEnd,
+  submarine: ISubmarine,
+  tracker: INotebookTracker | null,
+  command: JobCommand
+): void {
+  const { id, label, caption, icon, run, applies = () => true } = command;
+  const { feed, api } = submarine;
+  const find = async (wanted: string): Promise<JobSummary | null> => {
+    const all = wanted && known(feed, wanted) ? feed.overview!.jobs : await jobs(feed, api);
+    const found = all.find(job => job.id === wanted);
+    if (wanted) {
+      return found ?? ({ id: wanted, name: '', state: '', notebook: '', cell: '' } as JobSummary);
+    }
+    const possible = all.filter(applies);
+    if (!possible.length) {
+      const words = all.length ? 'No job is running' : 'There are no jobs yet';
+      Notification.info(words, { autoClose: 4000 });
+      return null;
+    }
+    const cell = tracker?.activeCell;
+    return ask(label.replace('…', ''), possible, (cell && jobOf(cell.model)?.job_id) ?? '');
+  };
+  app.commands.addCommand(id, {
+    label,
+    caption,
+    icon,
+    describedBy: { args: { type: 'object', properties: { job: { type: 'string' } } } },
+    isEnabled: args => {
+      const job = typeof args.job === 'string' ? known(feed, args.job) : undefined;
+      return !job || applies(job);
+    },
+    execute: args =>
+      told(async () => {
+        const job = await find(typeof args.job === 'string' ? args.job : inFocus());
+        if (job && applies(job)) {
+          await run(job);
+        }
+      })
+  });
+}
+
+/** Do something; say in words why it did not work. */
+export async function told(action: () => unknown): Promise<void> {
+  try {
+    await action();
+  } catch (error) {
+    Notification.error(error instanceof Error ? error.message : String(error));
+  }
+}

@@ -1,0 +1,216 @@
+/** The panel: GPUs, what can be done to the selected job, a filter, the jobs. */
+
+import type { CommandRegistry } from '@lumino/commands';
+import type { Message } from '@lumino/messaging';
+import { Menu, Widget } from '@lumino/widgets';
+
+import { JOB_GROUPS, INSERT_ATTACH, SHOW_LOG } from '../commands/ids';
+import { element, setText } from '../dom';
+import { Looker } from '../looker';
+import type { ISubmarine } from '../plugin';
+import { count, isFinal } from '../words';
+import { Gpus } from './gpus';
+import { JobList } from './list';
+import { type Filter, rows } from './rows';
+
+export const PANEL_ID = 'submarine-panel';
+
+export class JobsPanel extends Widget {
+  constructor(
+    private readonly _submarine: ISubmarine,
+    private readonly _commands: CommandRegistry
+  ) {
+    super();
+    this.id = PANEL_ID;
+    this.addClass('submarine-Panel');
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', 'Jobs and GPUs');
+    this.title.caption = 'Jobs and GPUs';
+    this._looker = new Looker(_submarine.feed);
+    this._note.hidden = true;
+    this.node.append(
+      this._note,
+      this._gpus.node,
+      this._makeFilter(),
+      this._makeButtons(),
+      this._list.node,
+      this._empty
+    );
+    this._list.selected.connect(() => this._updateButtons());
+    this._list.opened.connect((_, job) => this._execute(SHOW_LOG, job));
+    this._list.menuAsked.connect((_, { x, y }) => this._openMenu(x, y));
+    const { feed } = _submarine;
+    feed.overviewChanged.connect(this._onOverview, this);
+    feed.troubled.connect(this._onTrouble, this);
+    this._onTrouble(feed, feed.trouble);
+  }
+
+  override dispose(): void {
+    clearInterval(this._timer);
+    this._looker.dispose();
+    this._submarine.feed.overviewChanged.disconnect(this._onOverview, this);
+    this._submarine.feed.troubled.disconnect(this._onTrouble, this);
+    super.dispose();
+  }
+
+  protected override onAfterShow(message: Message): void {
+    super.onAfterShow(message);
+    this._looker.looking = true;
+    this._timer = setInterval(() => this._tick(), 1000);
+    this._update();
+  }
+
+  protected override onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    if (this.isVisible) {
+      this.onAfterShow(message);
+    }
+  }
+
+  protected override onBeforeHide(message: Message): void {
+    this._looker.looking = false;
+    clearInterval(this._timer);
+    super.onBeforeHide(message);
+  }
+
+  protected override onBeforeDetach(message: Message): void {
+    this._looker.looking = false;
+    clearInterval(this._timer);
+    super.onBeforeDetach(message);
+  }
+
+  protected override onActivateRequest(message: Message): void {
+    super.onActivateRequest(message);
+    this._list.node.focus();
+  }
+
+  private _onOverview(): void {
+    this._received = performance.now();
+    if (this.isVisible) {
+      this._update();
+    }
+  }
+
+  private _onTrouble(_: unknown, words: string): void {
+    setText(this._note, words);
+    this._note.hidden = !words;
+  }
+
+  private _rows() {
+    const { overview } = this._submarine.feed;
+    const age = (performance.now() - this._received) / 1000;
+    return overview ? rows(overview, this._filter, age) : [];
+  }
+
+  private _tick(): void {
+    this._list.tick(this._rows());
+  }
+
+  private _update(): void {
+    const { overview } = this._submarine.feed;
+    if (!overview) {
+      return;
+    }
+    this._gpus.update(overview);
+    const shown = this._rows();
+    this._list.update(shown);
+    const all = overview.jobs.length;
+    const running = overview.jobs.filter(job => !isFinal(job.state)).length;
+    setText(this._count, `${count(all, 'job')}, ${running} not over`);
+    setText(this._empty, shown.length ? '' : all ? 'No job passes the filter' : 'No jobs yet');
+    this._updateButtons();
+  }
+
+  private _makeFilter(): HTMLElement {
+    const node = element('div', 'submarine-Filter', { role: 'search' });
+    this._text.addEventListener('input', () => {
+      this._filter.text = this._text.value;
+      this._update();
+    });
+    this._text.addEventListener('keydown', event => {
+      if (event.key === 'ArrowDown') {
+        this._list.node.focus();
+        event.preventDefault();
+      }
+    });
+    const label = element('label', 'submarine-Filter-running');
+    const box = element('input', '', { type: 'checkbox' });
+    box.addEventListener('change', () => {
+      this._filter.running = box.checked;
+      this._update();
+    });
+    label.append(box, 'running only');
+    node.append(this._text, label, this._count);
+    return node;
+  }
+
+  private _makeButtons(): HTMLElement {
+    for (const command of JOB_GROUPS.flat().filter(each => each !== INSERT_ATTACH)) {
+      const words = this._commands.label(command);
+      const title = this._commands.caption(command) || words;
+      const button = element('button', 'submarine-Button jp-mod-styled', {
+        type: 'button',
+        'aria-label': words,
+        title,
+        'data-command': command
+      });
+      const icon = this._commands.icon(command);
+      if (icon && typeof icon !== 'string') {
+        const image = element('span', 'submarine-Button-icon', { 'aria-hidden': 'true' });
+        icon.render(image);
+        button.append(image);
+      }
+      button.addEventListener('click', () => this._execute(command, this._list.selection));
+      this._buttons.append(button);
+    }
+    this._updateButtons();
+    return this._buttons;
+  }
+
+  private _updateButtons(): void {
+    const job = this._list.selection;
+    for (const button of this._buttons.querySelectorAll('button')) {
+      const command = button.dataset.command!;
+      button.disabled = !job || !this._commands.isEnabled(command, { job });
+    }
+  }
+
+  private _execute(command: string, job: string): void {
+    if (job) {
+      void this._commands.execute(command, { job });
+    }
+  }
+
+  private _openMenu(x: number, y: number): void {
+    const args = { job: this._list.selection };
+    const menu = new Menu({ commands: this._commands });
+    menu.title.label = 'Job';
+    JOB_GROUPS.forEach((group, number) => {
+      if (number) {
+        menu.addItem({ type: 'separator' });
+      }
+      group.forEach(command => menu.addItem({ command, args }));
+    });
+    menu.aboutToClose.connect(() => setTimeout(() => menu.dispose()));
+    menu.open(x, y);
+  }
+
+  private readonly _looker: Looker;
+  private readonly _filter: Filter = { text: '', running: false };
+  private readonly _gpus = new Gpus();
+  private readonly _list = new JobList();
+  private readonly _note = element('div', 'submarine-Note', { role: 'status' });
+  private readonly _empty = element('div', 'submarine-Quiet', { 'aria-live': 'polite' });
+  private readonly _count = element('span', 'submarine-Count', { 'aria-live': 'polite' });
+  private readonly _buttons = element('div', 'submarine-Buttons', {
+    role: 'group',
+    'aria-label': 'The selected job'
+  });
+  private readonly _text = element('input', 'jp-mod-styled', {
+    type: 'search',
+    placeholder: 'Filter jobs',
+    'aria-label': 'Filter jobs by name, notebook, cluster, state or id'
+  });
+  private _received = performance.now();
+  private _timer: ReturnType<typeof setInterval> | undefined;
+}

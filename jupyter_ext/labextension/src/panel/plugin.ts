@@ -1,0 +1,63 @@
+/** The panel in the side bar. */
+
+import {
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+
+import { SHOW_PANEL } from '../commands/ids';
+import { jobsIcon } from '../icons';
+import { ISubmarine } from '../plugin';
+import { JobsPanel, PANEL_ID } from './panel';
+
+const PLUGIN_ID = '@submarine-notebook/labextension:panel';
+
+export const panelPlugin: JupyterFrontEndPlugin<void> = {
+  id: PLUGIN_ID,
+  description: 'Shows GPUs and jobs in the side bar.',
+  autoStart: true,
+  requires: [ISubmarine],
+  optional: [ISettingRegistry, ICommandPalette, ILayoutRestorer],
+  activate: async (
+    app: JupyterFrontEnd,
+    submarine: ISubmarine,
+    registry: ISettingRegistry | null,
+    palette: ICommandPalette | null,
+    restorer: ILayoutRestorer | null
+  ) => {
+    let panel: JobsPanel | null = null;
+    const add = () => {
+      panel = new JobsPanel(submarine, app.commands);
+      panel.title.icon = jobsIcon;
+      app.shell.add(panel, 'left', { rank: 600, type: 'Submarine' });
+      restorer?.add(panel, PANEL_ID);
+    };
+    app.commands.addCommand(SHOW_PANEL, {
+      label: 'Jobs and GPUs',
+      caption: 'Show the jobs and GPUs of all clusters in the side bar',
+      icon: jobsIcon,
+      execute: () => {
+        if (!panel) {
+          add();
+        }
+        app.shell.activateById(PANEL_ID);
+      }
+    });
+    palette?.addItem({ command: SHOW_PANEL, category: 'Submarine' });
+    const settings = await registry?.load(PLUGIN_ID).catch(() => null);
+    const update = () => {
+      const enabled = settings?.composite.enabled !== false;
+      if (enabled && !panel) {
+        add();
+      } else if (!enabled) {
+        panel?.dispose();
+        panel = null;
+      }
+    };
+    settings?.changed.connect(update);
+    update();
+  }
+};

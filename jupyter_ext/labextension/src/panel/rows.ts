@@ -1,0 +1,93 @@
+/** What the list of jobs shows, as plain data. */
+
+import type { JobSummary, Overview } from '../types';
+import { clock, count, glyph, isFinal, visible } from '../words';
+
+export interface Row {
+  id: string;
+  glyph: string;
+  state: string;
+  name: string;
+  /** Where it comes from and what it has: `train.ipynb · In [3] · local · 2 GPUs`. */
+  facts: string[];
+  /** What it waits for, or why it ended; empty where there is nothing to say. */
+  reason: string;
+  elapsed: string;
+  /** From 0 to 1, null where unknown or over. */
+  progress: number | null;
+  ticking: boolean;
+  /** All of it, for those who hear it. */
+  label: string;
+  title: string;
+}
+
+export interface Filter {
+  text: string;
+  running: boolean;
+}
+
+/** The rows of the jobs that the filter lets through, newest first. `age` is that of the overview in seconds. */
+export function rows(overview: Overview, filter: Filter, age: number): Row[] {
+  const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
+  return overview.jobs
+    .filter(job => !(filter.running && isFinal(job.state)))
+    .filter(job => matches(job, words))
+    .map(job => row(job, overview.now + age));
+}
+
+/** Whether all words are somewhere in what a job is known by. */
+export function matches(job: JobSummary, words: string[]): boolean {
+  const text = [job.id, job.name, job.state, job.cluster, job.notebook, job.cell]
+    .join('\n')
+    .toLowerCase();
+  return words.every(word => text.includes(word));
+}
+
+export function row(job: JobSummary, now: number): Row {
+  const name = visible(job.name, 80) || job.id;
+  const facts = [
+    visible(fileName(job.notebook), 60),
+    shownCell(job.cell),
+    visible(job.cluster, 40),
+    count(job.gpus, 'GPU')
+  ].filter(Boolean);
+  const over = isFinal(job.state);
+  const begun = seconds(job.created);
+  const elapsed = begun === null ? '' : clock((seconds(job.finished) ?? now) - begun);
+  const progress = over || typeof job.progress !== 'number' ? null : clamp(job.progress);
+  const percent = progress === null ? '' : `${Math.floor(progress * 100)} %`;
+  const reason = job.state === 'succeeded' ? '' : visible(job.reason, 200);
+  return {
+    id: job.id,
+    glyph: glyph(job.state),
+    state: job.state,
+    name,
+    facts,
+    reason,
+    elapsed,
+    progress,
+    ticking: !over && begun !== null,
+    label: [name, job.state, percent, ...facts, reason].filter(Boolean).join(', '),
+    title: [`${name} (${job.state})`, job.id, visible(job.notebook, 300), reason]
+      .filter(Boolean)
+      .join('\n')
+  };
+}
+
+/** What people know a cell by; an id is nothing that they know. */
+function shownCell(cell: string): string {
+  return /^[0-9a-f-]{8,}$/.test(cell ?? '') ? '' : visible(cell, 40);
+}
+
+function fileName(path: string): string {
+  const name = (path ?? '').split('/').pop()!;
+  return name === 'notebook' ? '' : name;
+}
+
+function seconds(time: unknown): number | null {
+  return typeof time === 'number' && Number.isFinite(time) ? time : null;
+}
+
+function clamp(fraction: number): number {
+  return Math.min(1, Math.max(0, fraction));
+}

@@ -1,0 +1,56 @@
+import { describe, expect, it } from 'vitest';
+
+import { clock, count, glyph, isFinal, visible } from './words';
+
+describe('visible', () => {
+  it('leaves plain text as it is', () => {
+    expect(visible('mnist – Größe 👩‍🚀')).toBe('mnist – Größe 👩‍🚀');
+  });
+
+  it('shows what would hide or reorder', () => {
+    expect(visible('a\u202eb\u0000c\u007fd\ne')).toBe('a[U+202E]b␀c␡d␊e');
+  });
+
+  it('cuts long text in the middle', () => {
+    const line = visible('x'.repeat(10_000), 90);
+    expect(line).toBe(`${'x'.repeat(60)} … ${'x'.repeat(30)}`);
+  });
+
+  it('takes anything', () => {
+    expect([null, undefined, 3, {}].map(each => visible(each))).toEqual([
+      '',
+      '',
+      '3',
+      '[object Object]'
+    ]);
+  });
+});
+
+describe('clock', () => {
+  it('says whole seconds as people do', () => {
+    const told = [0, 59.9, 60, 3599, 3600, 86399, 86400, -5, NaN, Infinity].map(clock);
+    expect(told).toEqual([
+      '0 s',
+      '59 s',
+      '1 min 00 s',
+      '59 min 59 s',
+      '1 h 00 min',
+      '23 h 59 min',
+      '1 d 0 h',
+      '0 s',
+      '—',
+      '—'
+    ]);
+  });
+});
+
+it('counts and draws', () => {
+  expect([count(1, 'GPU'), count(0, 'GPU')]).toEqual(['1 GPU', '0 GPUs']);
+  expect([glyph('running'), glyph('__proto__x')]).toEqual(['●', '?']);
+  expect(['running', 'cancelling', 'lost', 'succeeded'].map(isFinal)).toEqual([
+    false,
+    false,
+    true,
+    true
+  ]);
+});

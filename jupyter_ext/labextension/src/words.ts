@@ -1,0 +1,71 @@
+/** Numbers, times and foreign text as words, as Python's `submarine_magics.card.words` has them. */
+
+const GLYPHS: Record<string, string> = {
+  queued: '○',
+  starting: '◌',
+  running: '●',
+  cancelling: '◍',
+  succeeded: '✓',
+  failed: '✕',
+  cancelled: '■',
+  lost: '?'
+};
+
+const FINAL = new Set(['succeeded', 'failed', 'cancelled', 'lost']);
+
+// Unicode's control, format, surrogate, separator and private characters would reorder, hide or
+// break the text around them; the two joiners spell words in Persian and Indic scripts.
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Co}]/gu;
+const JOINERS = '\u200c\u200d';
+
+/** Foreign text as one line that cannot reorder or hide what stands around it, cut in the middle. */
+export function visible(text: unknown, limit = 200): string {
+  let line = String(text ?? '');
+  if (line.length > limit) {
+    const head = Math.floor((limit * 2) / 3);
+    line = `${line.slice(0, head)} … ${line.slice(line.length - (limit - head))}`;
+  }
+  return line.replace(UNSEEN, seen);
+}
+
+function seen(char: string): string {
+  if (JOINERS.includes(char)) {
+    return char;
+  }
+  const code = char.codePointAt(0)!;
+  if (code < 0x20) {
+    return String.fromCharCode(0x2400 + code);
+  }
+  return code === 0x7f ? '\u2421' : `[U+${code.toString(16).toUpperCase().padStart(4, '0')}]`;
+}
+
+/** A length of time in whole seconds: `38 s`, `3 min 05 s`, `2 h 07 min`, `4 d 1 h`. */
+export function clock(seconds: number): string {
+  if (!Number.isFinite(seconds)) {
+    return '—';
+  }
+  const whole = Math.max(0, Math.floor(seconds));
+  const [minutes, hours, days] = [60, 3600, 86400].map(unit => Math.floor(whole / unit));
+  const two = (number: number) => String(number).padStart(2, '0');
+  if (days) {
+    return `${days} d ${hours % 24} h`;
+  }
+  if (hours) {
+    return `${hours} h ${two(minutes % 60)} min`;
+  }
+  return minutes ? `${minutes} min ${two(whole % 60)} s` : `${whole} s`;
+}
+
+/** `1 GPU`, `2 GPUs`. */
+export function count(number: number, thing: string): string {
+  return `${number} ${thing}${number === 1 ? '' : 's'}`;
+}
+
+export function glyph(state: string): string {
+  return GLYPHS[state] ?? '?';
+}
+
+/** Whether a job in this state is over. */
+export function isFinal(state: string): boolean {
+  return FINAL.has(state);
+}
