@@ -54,11 +54,12 @@ class BarFolder:
         first, *rest = text.split("\n")
         goes_on, _, states = first.partition("\r")
         # What comes before the first \r goes on with what is shown; a state after it replaces that.
-        first = f"\r{state}" if (state := _last_state(states)) else goes_on
-        return "\n".join([first, *map(_last_state, rest)])
+        first = f"\r{state}" if (state := last_state(states)) else goes_on
+        return "\n".join([first, *map(last_state, rest)])
 
 
-def _last_state(line: str) -> str:
+def last_state(line: str) -> str:
+    r"""Return what is left on screen of a line that rewrites itself by ``\r``."""
     states = line.split("\r")
     return next((state for state in reversed(states) if state), "")
 
@@ -161,7 +162,7 @@ class _Log:
         *lines, self._begun = (self._begun + self.text(final=final)).split("\n")
         if final and self._begun:
             lines.append(self._begun)
-        return "".join(f"{task} │ {_last_state(line)}\n" for line in lines)
+        return "".join(f"{task} │ {last_state(line)}\n" for line in lines)
 
 
 class _Show:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from http import HTTPStatus
 from typing import Any
@@ -17,19 +16,20 @@ from submarine_engine.errors import (
 )
 from tornado import web
 
-from submarine_jupyter.followers import Followers
-from submarine_jupyter.page import JobPage
-from submarine_jupyter.routes import BASE, ROUTES, Route, openapi, read_numbers
-from submarine_jupyter.stream import first_cursor, message
+from submarine_jupyter import jobs
+from submarine_jupyter.document import openapi
+from submarine_jupyter.indexes import Indexes
+from submarine_jupyter.parts import Extra
+from submarine_jupyter.routes import BASE, Route, read_numbers
+from submarine_jupyter.watching import Watchers
 from submarine_jupyter.work import Work
 
-_HEARTBEAT = 15.0
-"""Seconds between two comments on a stream that has nothing to say: proxies close silent ones."""
-
+_MOST_BODY = 1 << 20
 _STATUS = {
     JobNotFoundError: HTTPStatus.NOT_FOUND,
-    ConfigError: HTTPStatus.NOT_FOUND,
+    jobs.NoClusterError: HTTPStatus.NOT_FOUND,
     CommandError: HTTPStatus.BAD_REQUEST,
+    ConfigError: HTTPStatus.CONFLICT,
     ClusterError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
@@ -37,9 +37,18 @@ _STATUS = {
 class Api(APIHandler):
     """What all of them share: errors as ``what``, ``where`` and ``fix``."""
 
-    def initialize(self, work: Work, followers: Followers, routes: dict[str, Route]) -> None:
-        """Take what `handlers` gives each of them."""
-        self.work, self.followers, self.routes = work, followers, routes
+    def initialize(
+        self,
+        work: Work,
+        watchers: Watchers | None = None,
+        routes: dict[str, Route] | None = None,
+        indexes: Indexes | None = None,
+        extras: tuple[Extra, ...] = (),
+    ) -> None:
+        """Take what the server's handlers share, and this path's routes by method."""
+        self.work, self.routes, self.extras = work, routes or {}, extras
+        self.watchers = watchers or Watchers()
+        self.indexes = indexes or Indexes(work)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:  # noqa: ANN401 - tornado's
         """Send an error as JSON, whoever raised it."""
@@ -47,7 +56,7 @@ class Api(APIHandler):
         told = {"what": HTTPStatus(status_code).phrase, "where": "", "fix": ""}
         if isinstance(error, web.HTTPError) and error.log_message:
             told["what"] = error.log_message
-        self._tell(status_code, told)
+        self._tell_error(status_code, told)
 
     def fail(self, error: Exception) -> None:
         """Answer with an error of ours, or of the disk's."""
@@ -56,14 +65,54 @@ class Api(APIHandler):
                 (code for kind, code in _STATUS.items() if isinstance(error, kind)),
                 HTTPStatus.CONFLICT,
             )
-            self._tell(status, {"what": error.what, "where": error.where, "fix": error.fix})
+            told = {"what": error.what, "where": error.where, "fix": error.fix}
         elif isinstance(error, FileNotFoundError):
+            status = HTTPStatus.NOT_FOUND
             told = {"what": "the job has no such file", "where": self.request.path, "fix": ""}
-            self._tell(HTTPStatus.NOT_FOUND, told)
+        elif isinstance(error, OSError):
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            told = {"what": f"the disk says: {error.strerror or error}", "where": "", "fix": ""}
         else:
             raise error
+        self._tell_error(status, told)
 
-    def _tell(self, status: int, told: dict[str, str]) -> None:
+    def tell(self, answer: object) -> None:
+        """Send an answer as JSON, for nobody to keep."""
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.finish(json.dumps(answer), set_content_type="application/json")
+
+    def numbers(self, method: str = "get") -> dict[str, int]:
+        """Return the query's numbers as the route names them; raises as `read_numbers` does."""
+        query = {name: self.get_query_argument(name) for name in self.request.query_arguments}
+        return read_numbers(self.routes[method].numbers or {}, query)
+
+    @web.authenticated
+    async def get(self, **names: str) -> None:
+        """Answer a question."""
+        await self._answered("get", names)
+
+    @web.authenticated
+    async def post(self, **names: str) -> None:
+        """Do what is asked; jupyter_server has checked the XSRF token."""
+        await self._answered("post", names)
+
+    async def respond(self, **names: str) -> None:
+        """Answer; errors of ours and of the disk may be raised."""
+        raise NotImplementedError
+
+    async def _answered(self, method: str, names: dict[str, str]) -> None:
+        if method not in self.routes:
+            raise web.HTTPError(HTTPStatus.METHOD_NOT_ALLOWED)
+        try:
+            await self.respond(**names)
+        except (SubmarineError, OSError) as error:
+            if self._headers_written:
+                raise
+            self.fail(error)
+
+    def _tell_error(self, status: int, told: dict[str, str]) -> None:
         self.set_status(status)
         self.set_header("Content-Type", "application/json")
         self.finish(json.dumps(told))
@@ -72,113 +121,47 @@ class Api(APIHandler):
 class Call(Api):
     """A route whose answer a thread finds."""
 
-    @web.authenticated
-    async def get(self, **names: str) -> None:
-        """Answer a question."""
-        await self._answer("get", names)
-
-    @web.authenticated
-    async def post(self, **names: str) -> None:
-        """Do what is asked; jupyter_server has checked the XSRF token."""
-        await self._answer("post", names)
-
-    async def _answer(self, method: str, names: dict[str, str]) -> None:
-        route = self.routes.get(method)
-        if route is None or route.answer is None:
+    async def respond(self, **names: str) -> None:
+        """Call the route's function in the lane of the cluster that it is about."""
+        method = str(self.request.method).lower()
+        route = self.routes[method]
+        if route.answer is None:
             raise web.HTTPError(HTTPStatus.METHOD_NOT_ALLOWED)
-        query = {name: self.get_query_argument(name) for name in self.request.query_arguments}
-        try:
-            numbers = read_numbers(route.numbers or {}, query)
-            answer = await self.work.call(route.answer, **names, **numbers)
-        except (SubmarineError, OSError) as error:
-            self.fail(error)
-            return
-        if isinstance(answer, tuple):
-            answer, size = answer
+        given: dict[str, Any] = {**names, **self.numbers(method)}
+        if route.body is not None:
+            given["body"] = self._body()
+        found = await self.work.call(await self._lane(names), route.answer, **given)
+        if isinstance(found, tuple):
+            found, size = found
             self.set_header("X-Log-Size", str(size))
-        self.set_header("Cache-Control", "no-store")
-        self.set_header("X-Content-Type-Options", "nosniff")
-        text = isinstance(answer, bytes)
-        await self.finish(
-            answer if text else json.dumps(answer),
-            set_content_type="text/plain; charset=utf-8" if text else "application/json",
-        )
+        if isinstance(found, bytes):
+            self.set_header("Cache-Control", "no-store")
+            self.set_header("X-Content-Type-Options", "nosniff")
+            await self.finish(found, set_content_type="text/plain; charset=utf-8")
+        else:
+            self.tell(found)
+
+    async def _lane(self, names: dict[str, str]) -> str:
+        if "job_id" in names:
+            return f"{await self.work.call('jobs', jobs.cluster_of, names['job_id'])} jobs"
+        return f"{names['cluster']} calls" if "cluster" in names else "jobs"
+
+    def _body(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.request.body[:_MOST_BODY] or b"{}")
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise CommandError("this is no JSON object", where="body", fix="send one, as UTF-8")
+        return found
 
 
 class Document(Api):
     """The OpenAPI document."""
 
-    @web.authenticated
-    async def get(self) -> None:
+    async def respond(self, **_names: str) -> None:
         """Send it."""
-        await self.finish(json.dumps(openapi()))
-
-
-class Events(Api):
-    """A job's stream as server-sent events."""
-
-    def on_connection_close(self) -> None:
-        """Wake the stream: its reader left."""
-        self._gone().set()
-
-    def _gone(self) -> asyncio.Event:
-        if not hasattr(self, "_left"):
-            self._left = asyncio.Event()
-        return self._left
-
-    @web.authenticated
-    async def get(self, job_id: str) -> None:
-        """Send everything from the cursor to the job's end, and go on as it comes."""
-        from submarine_jupyter.jobs import opened  # noqa: PLC0415 - beside its only use
-
-        try:
-            cursor = first_cursor(
-                self.request.headers.get("Last-Event-ID") or self.get_query_argument("cursor", "")
-            )
-            job = await self.work.call(opened, job_id)
-            await self.work.read(job.cluster.read, job.id, cursor, limit=1)  # or refuse at once
-        except (SubmarineError, OSError) as error:
-            self.fail(error)
-            return
-        self.set_header("Content-Type", "text/event-stream")
-        self.set_header("Cache-Control", "no-store")
-        self.set_header("X-Accel-Buffering", "no")
-        await self.flush()
-        with self.followers.of(job) as follower:
-            gone = asyncio.create_task(self._gone().wait())
-            coming: asyncio.Task[Any] | None = None
-            try:
-                while not gone.done():
-                    coming = coming or asyncio.create_task(follower.next(cursor))
-                    await asyncio.wait(
-                        {coming, gone}, timeout=_HEARTBEAT, return_when=asyncio.FIRST_COMPLETED
-                    )
-                    if not coming.done():
-                        self.write(": nothing new\n\n")
-                        await self.flush()
-                        continue
-                    batch, coming = coming.result(), None
-                    self.write(message(batch))
-                    await self.flush()  # a slow reader waits here, alone
-                    cursor = batch.cursor
-                    if batch.ended:
-                        return
-            except (SubmarineError, OSError) as error:
-                self.write(f"event: problem\ndata: {json.dumps({'what': str(error)})}\n\n")
-            finally:
-                for task in filter(None, (gone, coming)):
-                    task.cancel()
-
-
-def handlers(work: Work, followers: Followers) -> list[tuple[Any, ...]]:
-    """Return all routes as tornado takes them."""
-    own = {"/openapi.json": Document, "/jobs/{job_id}/events": Events}
-    found = []
-    for route in ROUTES:
-        given = {"work": work, "followers": followers, "routes": {route.method: route}}
-        found.append((route.pattern, own.get(route.path, Call), given))
-    page = (r"/submarine/jobs/(?P<job_id>[^/]{1,64})", JobPage, {"work": work})
-    return [*found, page, (rf"{BASE}/.*", Missing)]
+        self.tell(await self.work.call("jobs", openapi))
 
 
 class Missing(APIHandler):

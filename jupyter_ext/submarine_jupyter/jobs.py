@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.cli.listing import status_json
 from submarine_engine.clusters import cluster_names, open_cluster
-from submarine_engine.errors import JobNotFoundError
+from submarine_engine.errors import JobNotFoundError, SubmarineError
 from submarine_engine.future import Job
 from submarine_engine.history import JobPaths, default_home, job_user, read_json, shown_user
 from submarine_engine.records import list_jobs
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from submarine_engine.clusters.base import Cluster
+
+
+class NoClusterError(SubmarineError):
+    """There is no cluster of that name."""
 
 
 def paths_of(job_id: str) -> JobPaths:
@@ -36,8 +44,13 @@ def paths_of(job_id: str) -> JobPaths:
 
 def opened(job_id: str) -> Job:
     """Open one of the user's jobs; raises as `paths_of` does."""
+    return Job(open_cluster(cluster_of(job_id)), job_id)
+
+
+def cluster_of(job_id: str) -> str:
+    """Return the name of a job's cluster, by its record; raises as `paths_of` does."""
     record = read_json(paths_of(job_id).record) or {}
-    return Job(open_cluster(str(record.get("cluster", "local"))), job_id)
+    return str(record.get("cluster", "local"))
 
 
 def listed(limit: int) -> dict[str, Any]:
@@ -78,25 +91,46 @@ def script(job_id: str, offset: int, limit: int) -> bytes:
 
 def log(job_id: str, task: str, stream: str, offset: int, limit: int) -> tuple[bytes, int]:
     """Return bytes of one log, and how many it has by now."""
-    path = paths_of(job_id).task(task).log(stream)
+    path = log_path(job_id, task, stream)
     try:
         return part_of(path, offset, limit)
     except FileNotFoundError:
-        if any(found.task == task for found in opened(job_id).status().tasks):
-            return b"", 0
-        raise
+        check_task(job_id, task)
+        return b"", 0
+
+
+def log_path(job_id: str, task: str, stream: str) -> Path:
+    """Return where a log is; raises as `paths_of` does."""
+    return paths_of(job_id).task(task).log(stream)
+
+
+def check_task(job_id: str, task: str) -> None:
+    """Raise `FileNotFoundError` where a job has no such task."""
+    if all(found.task != task for found in opened(job_id).status().tasks):
+        raise FileNotFoundError(task)
 
 
 def part_of(path: Path, offset: int, limit: int) -> tuple[bytes, int]:
-    """Return at most `limit` bytes at `offset`, and the file's size; no link leads elsewhere."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    """Return at most `limit` bytes at `offset`, and the file's size."""
+    descriptor = open_plain(path)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise FileNotFoundError(str(path))
-        return os.pread(descriptor, limit, offset), found.st_size
+        return os.pread(descriptor, limit, offset), os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
+
+
+def open_plain(path: Path) -> int:
+    """Open a plain file for reading: no link leads elsewhere, no pipe makes anybody wait."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise FileNotFoundError(str(path)) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(str(path))
+    return descriptor
 
 
 def ended(job_id: str, *, kill: bool) -> dict[str, Any]:
@@ -116,18 +150,39 @@ def clusters() -> dict[str, Any]:
     return {"clusters": [{"name": name} for name in cluster_names()]}
 
 
-def gpus(cluster: str) -> dict[str, Any]:
-    """Return a cluster's GPUs, who holds each, and what each node and queue has of them."""
-    found = open_cluster(cluster)
+def figures(cluster: str) -> dict[str, Any]:
+    """Return a cluster's GPUs, who holds each, and what each node and queue has of them.
+
+    Raises
+    ------
+    NoClusterError
+        There is none of that name.
+    ConfigError, ClusterError
+        It is not set up as it should be, or does not answer.
+    """
+    found = _cluster(cluster)
     cards = found.gpus()
-    fields = ("id", "name", "host", "memory", "job_id", "holder", "queue")
     return {
-        "cluster": cluster,
         "total": len(cards),
         "free": sum(card.held_by is None for card in cards),
-        "gpus": [{name: getattr(card, name) for name in fields} for card in cards],
-        "shares": [
-            {"kind": share.kind, "name": share.name, "free": share.free, "total": share.total}
-            for share in found.gpu_shares()
-        ],
+        "shares": [asdict(share) for share in found.gpu_shares()],
+        "gpus": [asdict(card) for card in cards],
     }
+
+
+def gpus(cluster: str) -> dict[str, Any]:
+    """Return what `figures` does, with the cluster's name; raises likewise."""
+    return {"cluster": cluster, **figures(cluster)}
+
+
+def queues(cluster: str) -> dict[str, Any]:
+    """Return what each queue may have of the GPUs and has free; raises as `figures` does."""
+    shares = [asdict(share) for share in _cluster(cluster).gpu_shares() if share.kind == "queue"]
+    return {"cluster": cluster, "queues": shares}
+
+
+def _cluster(name: str) -> Cluster:
+    if name not in cluster_names():
+        fix = f"choose one of {', '.join(cluster_names())}"
+        raise NoClusterError(f"there is no cluster {name!r}", fix=fix)
+    return open_cluster(name)

@@ -39,7 +39,8 @@ class JobPage(JupyterHandler):
     async def get(self, job_id: str) -> None:
         """Send the page as the job stands; it loads itself again while the job runs."""
         try:
-            text = await self.work.call(page, job_id)
+            cluster = await self.work.call("jobs", jobs.cluster_of, job_id)
+            text = await self.work.call(f"{cluster} jobs", page, job_id)
         except SubmarineError as error:
             self.set_status(HTTPStatus.NOT_FOUND)
             text = _document("no such job", f"<p>{escape(str(error))}</p>", running=False)

@@ -5,21 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from submarine_engine.errors import CommandError
 
 from submarine_jupyter import jobs
+
+if TYPE_CHECKING:
+    from submarine_jupyter.parts import Extra
 
 BASE = "/submarine/api"
 MOST_BYTES = 1 << 20
 """Bytes of a log or script in one answer."""
 MOST_JOBS = 1000
 
-_PATTERNS = {
+PATTERNS = {
     "job_id": r"[^/]{1,64}",  # whether it is a job id is the engine's to say
     "task": r"[a-z]{1,16}-[0-9]{1,6}",
     "stream": "stdout|stderr",
+    "cluster": r"[A-Za-z0-9_.-]{1,64}",
 }
 Answer = dict[str, Any] | bytes | tuple[bytes, int]
 
@@ -45,8 +49,14 @@ class Route:
     path
         Below `BASE`, with ``{names}``.
     answer
-        Called with path parameters and numbers by name, in a thread; None for the stream and the
-        document, which have handlers of their own.
+        Called with path parameters and numbers by name, in a thread, and with ``body`` where there
+        is one; None for what has a handler of its own.
+    numbers, texts
+        What the query may hold; of texts the schema.
+    body
+        Schema of the JSON object that is sent along; the function checks its fields.
+    reply
+        Schema of the answer.
     """
 
     method: str
@@ -55,16 +65,19 @@ class Route:
     answer: Callable[..., Answer] | None = None
     numbers: Mapping[str, Number] | None = None
     kind: str = "application/json"
+    texts: Mapping[str, Mapping[str, Any]] | None = None
+    body: Mapping[str, Any] | None = None
+    reply: Mapping[str, Any] | None = None
 
     @property
     def pattern(self) -> str:
         """The path as a regular expression with named groups."""
-        found = re.sub(r"\{(\w+)\}", lambda m: f"(?P<{m[1]}>{_PATTERNS[m[1]]})", self.path)
+        found = re.sub(r"\{(\w+)\}", lambda m: f"(?P<{m[1]}>{PATTERNS[m[1]]})", self.path)
         return f"{BASE}{found}"
 
 
-def _cluster_gpus(cluster: str) -> dict[str, Any]:
-    return jobs.gpus(cluster)
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def _cancel(job_id: str) -> dict[str, Any]:
@@ -75,24 +88,44 @@ def _kill(job_id: str) -> dict[str, Any]:
     return jobs.ended(job_id, kill=True)
 
 
-_PATTERNS["cluster"] = r"[A-Za-z0-9_.-]{1,64}"
 _TEXT = "text/plain"
+_STREAM = "text/event-stream"
+_LOG = "/jobs/{job_id}/logs/{task}/{stream}"
+_LINES = {"start": Number(0, 0, 1 << 62), "count": Number(200, 1, 2000)}
+_FOUND = {"start": Number(0, 0, 1 << 62), "count": Number(1000, 1, 10_000)}
+_STRING = {"type": "string"}
 ROUTES = (
     Route("get", "/openapi.json", "This document"),
+    Route("get", "/overview", "Clusters with their GPUs, and the newest jobs",
+          reply=_ref("Overview")),
+    Route("get", "/stream", "Cards of jobs (?jobs=ID,ID) and the overview, whenever they change",
+          kind=_STREAM, texts={"jobs": _STRING, "overview": {"enum": ["0", "1"]}}),
     Route("get", "/clusters", "The clusters there are", jobs.clusters),
     Route("get", "/clusters/{cluster}/gpus", "GPUs, holders, and shares of nodes and queues",
-          _cluster_gpus),
+          jobs.gpus),
+    Route("get", "/clusters/{cluster}/queues", "What each queue has of the GPUs", jobs.queues),
     Route("get", "/jobs", "The newest jobs", jobs.listed, {"limit": Number(50, 1, MOST_JOBS)}),
     Route("get", "/jobs/{job_id}", "A job: state, tasks, ledger, progress, links", jobs.shown),
+    Route("get", "/jobs/{job_id}/card", "What the job card shows", reply=_ref("Card")),
     Route("get", "/jobs/{job_id}/manifest", "What is in the job's bundle", jobs.manifest),
     Route("get", "/jobs/{job_id}/script", "Bytes of the script", jobs.script, _PART, _TEXT),
-    Route("get", "/jobs/{job_id}/logs/{task}/{stream}", "Bytes of a log; X-Log-Size: all of them",
-          jobs.log, _PART, _TEXT),
+    Route("get", _LOG, "Bytes of a log; X-Log-Size: all of them", jobs.log, _PART, _TEXT),
+    Route("get", f"{_LOG}/lines", "Lines by number; without start the last ones",
+          numbers=_LINES, reply=_ref("Lines")),
+    Route("get", f"{_LOG}/search", "Numbers of the lines that hold a text; next: go on from there",
+          numbers=_FOUND, texts={"text": {"type": "string", "minLength": 1, "maxLength": 1000}},
+          reply=_ref("Found")),
+    Route("get", f"{_LOG}/file", "The whole log as a file", kind=_TEXT),
     Route("get", "/jobs/{job_id}/events", "Events and log bytes (base64) from a cursor on",
-          kind="text/event-stream"),
+          kind=_STREAM, texts={"cursor": _STRING}),
     Route("post", "/jobs/{job_id}/cancel", "Ask the job to end: SIGTERM, grace, SIGKILL", _cancel),
     Route("post", "/jobs/{job_id}/kill", "End the job's processes at once", _kill),
 )  # fmt: skip
+
+
+def all_routes(extras: tuple[Extra, ...]) -> tuple[Route, ...]:
+    """Return our routes and those that other modules add."""
+    return (*ROUTES, *(route for extra in extras for route in extra.routes))
 
 
 def read_numbers(wanted: Mapping[str, Number], query: Mapping[str, str]) -> dict[str, int]:
@@ -115,54 +148,3 @@ def read_numbers(wanted: Mapping[str, Number], query: Mapping[str, str]) -> dict
             )
         found[name] = value
     return found
-
-
-def openapi() -> dict[str, Any]:
-    """Return the OpenAPI document."""
-    paths: dict[str, Any] = {}
-    for route in ROUTES:
-        paths.setdefault(BASE + route.path, {})[route.method] = _operation(route)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Submarine notebooks", "version": "1"},
-        "paths": paths,
-        "components": {
-            "schemas": {
-                "Error": {
-                    "type": "object",
-                    "required": ["what", "where", "fix"],
-                    "properties": {key: {"type": "string"} for key in ("what", "where", "fix")},
-                }
-            },
-            "securitySchemes": {
-                "token": {"type": "apiKey", "in": "header", "name": "Authorization"}
-            },
-        },
-        "security": [{"token": []}],
-    }
-
-
-def _operation(route: Route) -> dict[str, Any]:
-    parameters: list[dict[str, Any]] = [
-        {"name": name, "in": "path", "required": True,
-         "schema": {"type": "string", "pattern": f"^(?:{_PATTERNS[name]})$"}}
-        for name in re.findall(r"\{(\w+)\}", route.path)
-    ]  # fmt: skip
-    for name, number in (route.numbers or {}).items():
-        schema = {"type": "integer", "minimum": number.least, "maximum": number.most}
-        parameters.append(
-            {"name": name, "in": "query", "schema": {**schema, "default": number.default}}
-        )
-    if route.kind == "text/event-stream":
-        text = {"type": "string"}
-        parameters.append({"name": "cursor", "in": "query", "schema": text})
-        parameters.append({"name": "Last-Event-ID", "in": "header", "schema": text})
-    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    return {
-        "summary": route.summary,
-        "parameters": parameters,
-        "responses": {
-            "200": {"description": "as said", "content": {route.kind: {}}},
-            "default": {"description": "what, where and the fix", "content": error},
-        },
-    }

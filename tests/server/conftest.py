@@ -72,8 +72,11 @@ class Server:
     def events(self, job_id, cursor=None):
         """Yield (kind, data, id) of a job's stream as they come."""
         headers = {"Last-Event-ID": cursor} if cursor else {}
-        path = f"/api/jobs/{job_id}/events"
-        with self.get(path, headers=headers, stream=True) as answer:
+        return self.stream(f"/api/jobs/{job_id}/events", headers=headers)
+
+    def stream(self, path, **options):
+        """Yield (kind, data, id) of server-sent events as they come."""
+        with self.get(path, stream=True, **options) as answer:
             assert answer.status_code == 200, answer.text
             left = b""
             for chunk in answer.iter_content(chunk_size=None):

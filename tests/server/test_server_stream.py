@@ -6,7 +6,8 @@ import asyncio
 from contextlib import closing
 
 from submarine_engine.future import Job
-from submarine_jupyter.followers import Followers
+from submarine_jupyter.followers import Follower
+from submarine_jupyter.watching import Watchers
 from submarine_jupyter.work import Work
 
 from tests.jobs import until
@@ -67,11 +68,11 @@ def test_a_cursor_of_another_place_is_refused(server, submit):
 def test_many_readers_have_one_follower_and_a_slow_one_keeps_nobody(submit, tmp_path):
     job = Job(submit.cluster, submit(TALK))
 
-    async def read(followers, hold=None):
+    async def read(watchers, work, hold=None):
         from submarine_engine.clusters.base import Cursor
 
         cursor, data = Cursor(), b""
-        with followers.of(job) as follower:
+        with watchers.of(job.id, lambda: Follower(job, work)) as follower:
             while True:
                 batch = await follower.next(cursor)
                 data += b"".join(getattr(item, "data", b"") for item in batch.items)
@@ -83,17 +84,17 @@ def test_many_readers_have_one_follower_and_a_slow_one_keeps_nobody(submit, tmp_
 
     async def everything():
         work, hold = Work(), asyncio.Event()
-        followers = Followers(work)
-        slow = asyncio.create_task(read(followers, hold))
-        readers = [asyncio.create_task(read(followers)) for _ in range(50)]
-        while followers.counts() != {job.id: 51}:  # noqa: ASYNC110 - counts are all it tells
+        watchers = Watchers()
+        slow = asyncio.create_task(read(watchers, work, hold))
+        readers = [asyncio.create_task(read(watchers, work)) for _ in range(50)]
+        while watchers.counts() != {job.id: 51}:  # noqa: ASYNC110 - counts are all it tells
             await asyncio.sleep(0.01)
         (tmp_path / "go").touch()
         found = await asyncio.wait_for(asyncio.gather(*readers), 60)
-        assert followers.counts() == {job.id: 1}
+        assert watchers.counts() == {job.id: 1}
         hold.set()
         found.append(await asyncio.wait_for(slow, 60))
-        assert followers.counts() == {}
+        assert watchers.counts() == {}
         work.stop()
         return found
 

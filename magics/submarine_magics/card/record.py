@@ -59,13 +59,17 @@ class Record:
     script_size: int = 0
 
 
-def read_record(job: Job, *, title: str | None = None, origin: str = "") -> Record:
+def read_record(
+    job: Job, *, title: str | None = None, origin: str = "", machine: bool = True
+) -> Record:
     """Read what a card shows of `job`; what cannot be read is left out, a card never fails a job.
 
     Parameters
     ----------
     title, origin
         As in `Record`; the title is the job's name where None.
+    machine
+        Whether the cluster may be asked for `Record.machine_gpus`, which may take long.
     """
     paths = job_paths(job)
     data = _json(paths.record) if paths else {}
@@ -78,7 +82,7 @@ def read_record(job: Job, *, title: str | None = None, origin: str = "") -> Reco
         title=title or spec.name,
         origin=origin,
         host=str(data.get("host", "")),
-        machine_gpus=_machine_gpus(job) if spec.gpus == 0 else None,
+        machine_gpus=_machine_gpus(job) if machine and spec.gpus == 0 else None,
         folder=_folder(paths.root) if paths else "",
         bundle_hash=str(data.get("bundle_hash", "")),
         script=script,

@@ -1,0 +1,136 @@
+"""The job card as data: what a front end shows of a job, looked at again and again."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.errors import JobFailedError, SubmarineError
+from submarine_engine.events import Moment
+from submarine_engine.failures import failure
+from submarine_engine.job import JobState
+from submarine_engine.outcome import read_outcome
+
+from submarine_jupyter import jobs
+from submarine_jupyter.origins import origin_of
+from submarine_jupyter.parts import CardPart, Extra
+
+if TYPE_CHECKING:
+    from submarine_engine.future import Job
+    from submarine_engine.lifecycle import JobStatus
+
+_STREAMS = ("stdout", "stderr")
+_FRAMES = 50
+_MESSAGE = 4000
+_TASKS = 64
+
+
+class JobLook:
+    """One job, looked at by whoever asks for its card; the unchanging part is read once."""
+
+    def __init__(self, job: Job, extras: Sequence[Extra] = ()) -> None:
+        # Late: the card brings IPython, which a server that shows no job need not load.
+        from submarine_magics.card.record import read_record  # noqa: PLC0415
+
+        self._job = job
+        self._paths = jobs.paths_of(job.id)
+        origin = origin_of(self._paths)
+        self._record = read_record(job, origin=origin.cell, machine=False)
+        self._parts: list[CardPart] = [extra.card(job) for extra in extras if extra.card]
+        self._seen: object = None
+        self._failure: dict[str, Any] | None = None
+
+    def look(self) -> tuple[str | None, bool]:
+        """Return the card as JSON, None where nothing has changed, and whether the job is over.
+
+        Raises
+        ------
+        SubmarineError
+            The job cannot be read any more.
+        """
+        status = self._job.status()
+        links = _links(self._job)
+        logs = self._logs(status)
+        parts = {key: value for part in self._parts for key, value in part(status).items()}
+        seen = (status, links, logs, parts)
+        if seen == self._seen:
+            return None, status.state.final
+        self._seen = seen
+        card = self._card(status, links) | {"logs": logs} | parts
+        return json.dumps(card), status.state.final
+
+    def _card(self, status: JobStatus, links: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+        from submarine_magics.card.model import view  # noqa: PLC0415 - as above
+
+        pages = dict(links)
+        tasks = {task.task: pages.pop(task.task) for task in status.tasks if task.task in pages}
+        log_url = pages.pop("log", None)
+        record = replace(
+            self._record, links=tuple(pages.items()), task_links=tasks, log_url=log_url
+        )
+        now = Moment.now()
+        if status.state is JobState.FAILED and self._failure is None:
+            self._failure = _failure(self._job, status)
+        return {
+            **asdict(view(record, status, now)),
+            "now": now.wall,
+            "running": not status.state.final,
+            "failure": self._failure,
+        }
+
+    def _logs(self, status: JobStatus) -> list[dict[str, Any]]:
+        return [
+            {"task": task.task, "stream": stream, "size": self._size(task.task, stream)}
+            for task in status.tasks[:_TASKS]
+            for stream in _STREAMS
+        ]
+
+    def _size(self, task: str, stream: str) -> int:
+        try:
+            found = self._paths.task(task).log(stream).lstat()
+        except OSError:
+            return 0
+        return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
+def card(job_id: str, extras: Sequence[Extra] = ()) -> dict[str, Any]:
+    """Return a job's card as it stands; raises as `jobs.opened` and `JobLook.look` do."""
+    text, _ = JobLook(jobs.opened(job_id), extras).look()
+    found: dict[str, Any] = json.loads(text or "{}")
+    return found
+
+
+def _links(job: Job) -> tuple[tuple[str, str], ...]:
+    try:
+        return tuple(job.cluster.links(job.id).items())
+    except (SubmarineError, OSError):
+        return ()
+
+
+def _failure(job: Job, status: JobStatus) -> dict[str, Any] | None:
+    """Return the error that a failed job's `result` would raise, as data."""
+    from submarine_magics.card.words import visible, visible_lines  # noqa: PLC0415 - as above
+
+    try:
+        folder = job.cluster.results(job.id)
+        error: JobFailedError = failure(job.id, status, read_outcome(folder), folder, "")
+    except (SubmarineError, OSError, ValueError, LookupError):
+        return None
+    trace = error.trace
+    return {
+        "type": visible(trace.type if trace else "", 100),
+        "message": visible_lines(trace.message if trace else error.what, _MESSAGE),
+        "frames": [
+            {
+                "cell": visible(frame.cell, 100),
+                "cell_id": frame.cell_id or "",
+                "line": frame.line,
+                "function": visible(frame.function, 100),
+                "text": visible(frame.text, 400),
+            }
+            for frame in (trace.frames[-_FRAMES:] if trace else ())
+        ],
+    }

@@ -1,0 +1,7 @@
+"""The modules that add to the server, each by one line."""
+
+from __future__ import annotations
+
+from submarine_jupyter.parts import Extra
+
+EXTRAS: tuple[Extra, ...] = ()

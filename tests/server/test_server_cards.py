@@ -1,0 +1,87 @@
+"""What a page shows: cards and the overview, at once and whenever they change, over one stream."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from tests.jobs import until
+
+NOWHERE = "20260101-000000-aaaaa"
+TALK = """
+import pathlib, time
+print("before", flush=True)
+while not pathlib.Path("go").exists():
+    time.sleep(0.01)
+print("after")
+"""
+
+
+def over(submit, job_id):
+    until(lambda: submit.cluster.status(job_id).state.final)
+    return job_id
+
+
+def test_a_card_says_how_a_job_went(server, submit):
+    job_id = over(submit, submit("print('hello')", gpus=1, name="a-card"))
+    card = server.get(f"/api/jobs/{job_id}/card").json()
+    assert (card["job_id"], card["title"], card["state"]) == (job_id, "a-card", "succeeded")
+    assert card["running"] is False
+    assert card["logs"][0] == {"task": "worker-0", "stream": "stdout", "size": 6}
+    assert [stage["name"] for stage in card["ledger"]["stages"]] == ["queued", "held", "busy"]
+    assert card["failure"] is None
+
+
+def test_a_card_has_the_error_of_a_failed_job(server, submit):
+    job_id = over(submit, submit("def f():\n    raise ValueError('n\x1b[31mo')\nf()"))
+    failure = server.get(f"/api/jobs/{job_id}/card").json()["failure"]
+    assert failure["type"] == "ValueError"
+    assert "\x1b" not in failure["message"]
+    assert [(frame["line"], frame["function"]) for frame in failure["frames"]] == [
+        (3, "<module>"), (2, "f"),
+    ]  # fmt: skip
+
+
+def test_a_page_gets_cards_as_they_change_until_the_last_job_is_over(server, submit, tmp_path):
+    talks, done = submit(TALK), over(submit, submit("print(1)"))
+    cards = []
+    with closing(server.stream(f"/api/stream?jobs={talks},{done},{NOWHERE}")) as events:
+        for kind, data, _ in events:
+            if kind == "gone":
+                assert data["id"] == NOWHERE
+                cards.append(NOWHERE)
+                continue
+            assert kind == "card"
+            cards.append((data["job_id"], data["running"]))
+            if data["job_id"] == talks and data["logs"][0]["size"] == 7:
+                (tmp_path / "go").touch()
+    assert (done, False) in cards
+    assert NOWHERE in cards
+    assert cards[-1] == (talks, False)
+    assert cards.count((done, False)) == 1
+
+
+def test_the_overview_is_streamed_when_it_changes(server, submit, tmp_path):
+    job_id = submit(TALK, gpus=1)
+    states = []
+    with closing(server.stream("/api/stream?overview=1")) as events:
+        for kind, data, _ in events:
+            assert kind == "overview"
+            (local,) = [one for one in data["clusters"] if one["name"] == "local"]
+            assert (local["total"], local["error"]) == (2, "")
+            (job,) = [one for one in data["jobs"] if one["id"] == job_id]
+            states.append((job["state"], local["free"]))
+            if states[-1] == ("running", 1):
+                (tmp_path / "go").touch()
+            if states[-1] == ("succeeded", 2):
+                break
+    assert ("running", 1) in states
+    assert server.get("/api/overview").json()["jobs"][0]["created"] > 0
+
+
+@pytest.mark.parametrize("query", ["overview=2", "jobs=" + ",".join(map(str, range(201)))])
+def test_a_page_that_asks_for_too_much_is_refused(server, query):
+    answer = server.get(f"/api/stream?{query}")
+    assert answer.status_code == 400
+    assert answer.json()["fix"]
