@@ -146,6 +146,9 @@ class NoSource:
         """
         raise LogsGoneError(f"{name} of {self.container} cannot be seen from here yet")
 
+    def close(self) -> None:
+        """Close nothing."""
+
 
 class _Files:
     """The user's home folder in HDFS, asked for when it is needed: HDFS may be away for a while."""

@@ -101,6 +101,9 @@ class HdfsSource:
                 return self._files.read(path, offset - begins, min(limit, begins + size - offset))
         return b""
 
+    def close(self) -> None:
+        """Close nothing: the way to HDFS is others', too."""
+
 
 def _by_name(entries: Iterable[_Entry]) -> dict[str, list[_Segment]]:
     found: dict[str, list[_Segment]] = {}

@@ -43,6 +43,9 @@ class LogSource(Protocol):
     def read(self, name: str, offset: int, limit: int) -> bytes:
         """Return at most `limit` bytes of a file from `offset` on."""
 
+    def close(self) -> None:
+        """Close what was opened for it."""
+
 
 class LogMirror:
     """Copies ``stdout`` and ``stderr`` of one container behind what the task's logs hold already.

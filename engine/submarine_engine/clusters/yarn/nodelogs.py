@@ -210,6 +210,10 @@ class NodeSource:
         """Return bytes of a file, see `NodeLogs.read`."""
         return self._logs.read(self.container, name, offset, limit)
 
+    def close(self) -> None:
+        """Close the connection to the node."""
+        self._logs.close()
+
 
 def _path(container: str) -> str:
     application_of(container)

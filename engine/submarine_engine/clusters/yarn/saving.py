@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,8 +55,8 @@ def save_yarn(asked: saving.Asked, path: str, conf: HadoopConf, rm: ResourceMana
             target = saving.FolderTarget(_here(path))
         wanted = load_config().value("yarn_logs")
         channel = LogChannel(conf, rm, files.or_none, wanted)
-        hook = _Signalled(asked.paths, asked.status, rm, channel)
-        return saving.save(asked, target, hook, storage)
+        with closing(_Signalled(asked.paths, asked.status, rm, channel)) as hook:
+            return saving.save(asked, target, hook, storage)
     finally:
         files.close()
 
@@ -120,7 +121,13 @@ class _Signalled:
         self._status = status
         self._rm = rm
         self._channel = channel
+        self._sources: dict[str, LogSource] = {}
         self.unseen = ""
+
+    def close(self) -> None:
+        """Close the ways to the containers."""
+        for source in self._sources.values():
+            source.close()
 
     def find(self) -> str | None:
         """Return the task that has a function."""
@@ -194,7 +201,10 @@ class _Signalled:
         found = noted.get("containers", {}).get(task)
         if not found:
             return None
-        return self._channel.source(self._paths.job_id, str(found[0]), str(found[1]))
+        container, node = str(found[0]), str(found[1])
+        if container not in self._sources:
+            self._sources[container] = self._channel.source(self._paths.job_id, container, node)
+        return self._sources[container]
 
     def _note(self, source: LogSource) -> Note | None:
         size = source.sizes().get(notes.NOTE)
