@@ -12,6 +12,7 @@ from submarine_magics import completion, frontend
 from submarine_magics.card import preload, show_job
 from submarine_magics.running import add_part, run_cell
 from submarine_magics.stream import in_notebook
+from submarine_magics.tagged import honour_tags, ignore_tags
 from submarine_magics.verbs import run_line
 from submarine_magics.workbench import bench_of
 
@@ -40,6 +41,7 @@ def load(shell: InteractiveShell) -> None:
     register(part_cell, "cell", "submarine.python")
     shell.input_transformers_cleanup.append(with_body)
     completion.register(shell)
+    honour_tags(shell)
     _formatter(shell).for_type(Job, show_job)
     if in_notebook() and frontend.current.widgets:
         preload()
@@ -52,6 +54,7 @@ def unload(shell: InteractiveShell) -> None:
     if with_body in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.remove(with_body)
     completion.unregister(shell)
+    ignore_tags(shell)
     _formatter(shell).pop(Job, None)
 
 

@@ -76,6 +76,19 @@ def test_a_tagged_cell_is_a_job(kernel):
     assert ran.value == "'worker-0'"
 
 
+def test_a_tagged_cell_is_a_job_in_any_kernel_that_has_the_magics(driven):
+    kernel = driven(module="ipykernel_launcher")
+    tags, where = sent_by_lab("submarine:--gpus=0"), "import os\nos.environ.get('SUBMARINE_TASK')"
+    assert kernel.run(where, tags).value is None
+    kernel.run("%load_ext submarine_magics")
+    assert kernel.run(where, tags).value == "'worker-0'"
+    assert kernel.run(where, sent_by_lab()).value is None
+    kernel.run("%reload_ext submarine_magics")
+    assert kernel.run(where, tags).value == "'worker-0'"
+    kernel.run("%unload_ext submarine_magics")
+    assert kernel.run(where, tags).value is None
+
+
 def test_lines_of_a_tagged_cell_are_those_that_the_user_sees(kernel):
     ran = kernel.run("first = 1\n1 / 0", sent_by_lab("submarine:--gpus=0"))
     assert re.search(r"In\[\d+\], line 2", ran.error)

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from submarine_kernel.tags import NotebookTags, job_options, sent_tags
 from submarine_magics.notebook import notebook_path
+from submarine_magics.tags import NotebookTags, job_options, sent_tags
 
 
 @pytest.mark.parametrize(
