@@ -14,7 +14,6 @@ from submarine_engine.job import JobSpec, Role
 UNSUPPORTED = [
     ({"docker_image": "tf:2"}, "docker"),
     ({"queue": "research"}, "research"),
-    ({"tensorboard": True}, "TensorBoard"),
     ({"roles": (Role(count=2),)}, "2 worker"),
     ({"roles": (Role(), Role(name="ps"))}, "1 worker and 1 ps"),
     ({"roles": (Role(name="chief"),)}, "1 chief"),

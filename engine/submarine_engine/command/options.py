@@ -247,3 +247,15 @@ WAIT = (
         help="Give up after that long (90, 10m, 2h); the job goes on.",
     ),
 )
+
+TENSORBOARD = (
+    Option(name="all", help="Over all jobs, those to come too; so without jobs and folders."),
+    Option(
+        name="logdir",
+        kind=values.PATH,
+        repeat=True,
+        help="Over a folder of events, or an address in HDFS; repeat it for more.",
+    ),
+    Option(name="list", help="List the TensorBoards that run."),
+    Option(name="stop", help="End the one that is named so; without jobs and folders, all."),
+)

@@ -11,13 +11,13 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.processes import has_mark, reap, spawn, stat
-from submarine_engine.errors import ClusterError, CommandError, UnsupportedError
+from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.history import make_private, shown_user
+from submarine_engine.tensorboard.installed import check_installed
 from submarine_engine.tensorboard.record import Board, Files, ids, sweep
 from submarine_engine.tensorboard.wanted import Wanted
 
@@ -156,27 +156,8 @@ def stop(home: Path, board_id: str) -> bool:
     files.record.unlink(missing_ok=True)  # its process sees that, too
     if ran and board.pid:
         _end(board)
+    files.log.unlink(missing_ok=True)
     return ran
-
-
-def check_installed() -> None:
-    """Refuse where TensorBoard is not installed.
-
-    Raises
-    ------
-    UnsupportedError
-        It is not.
-    """
-    try:
-        there = find_spec("tensorboard") is not None and find_spec("tensorboard.program")
-    except (ImportError, ValueError):
-        there = None
-    if not there:
-        raise UnsupportedError(
-            "TensorBoard is not installed in this Python",
-            where=sys.executable,
-            fix="pip install 'submarine-notebook[tensorboard]'",
-        )
 
 
 def _environment(board_id: str, home: Path) -> dict[str, str]:

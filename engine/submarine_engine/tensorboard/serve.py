@@ -58,7 +58,10 @@ def main(arguments: list[str]) -> None:
         me = stat(os.getpid())
         files.write(Board(board.wanted, os.getpid(), me.start if me else 0, port, key))
         idle = load_config().value("tensorboard_idle")
-        while files.record.exists() and (gate.idle < idle or sources.busy()):
+        needed = time.monotonic()
+        while files.record.exists() and min(gate.idle, time.monotonic() - needed) < idle:
+            if sources.busy():
+                needed = time.monotonic()
             time.sleep(min(_EVERY, idle / 4 + 0.01))
             with suppress(OSError):
                 farm.renew(sources.local())
