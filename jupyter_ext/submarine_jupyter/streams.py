@@ -154,12 +154,14 @@ class Page(Stream):
                     del looks[name]
                     if look.error:
                         await self._tell_gone(name, look.error)
-            if self.left or any(self._is_news(look, seen[name]) for name, look in looks.items()):
-                continue
-            try:
-                await asyncio.wait_for(self.changed.wait(), _HEARTBEAT)
-            except (asyncio.TimeoutError, TimeoutError):
-                await self.send(": nothing new\n\n")
+            if looks and not any(self._is_news(look, seen[name]) for name, look in looks.items()):
+                await self._wait()
+
+    async def _wait(self) -> None:
+        try:
+            await asyncio.wait_for(self.changed.wait(), _HEARTBEAT)
+        except (asyncio.TimeoutError, TimeoutError):
+            await self.send(": nothing new\n\n")
 
     @staticmethod
     def _is_news(look: Look, seen: int) -> bool:
