@@ -35,7 +35,7 @@ class CellView(Renderer):
         self._job = job
         self._interrupt = interrupt
         self._cancelled = False
-        self._card = JobCard(job, origin=origin, blocking=interrupt is not None)
+        self._card = JobCard(job, origin=origin, blocking=interrupt is not None, text=True)
         self._output = cell_output(job)
         self._card.display()
 

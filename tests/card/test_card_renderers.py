@@ -153,8 +153,11 @@ def test_percent_is_full_only_at_the_end():
 def test_the_bundle_is_plain_data_and_says_whose_it_is(card, stage):
     bundle = json.loads(json.dumps(static_bundle(card("running"), note="a note")))
     assert set(bundle) == {JOB_TYPE, "text/html", "text/plain"}
+    drawn = bundle[JOB_TYPE].pop("card")
+    assert drawn["facts"] == list(card("running").facts)
+    assert drawn["script"] is None
     assert bundle[JOB_TYPE] == {
-        "version": 1, "job_id": stage.job_id, "cluster": "local", "name": "mnist",
+        "version": 1, "text": False, "job_id": stage.job_id, "cluster": "local", "name": "mnist",
         "state": "running", "progress": 0.72,
         "log_url": "http://127.0.0.1:8123/t0ken/jobs/20250314-150926-abcde/",
     }  # fmt: skip

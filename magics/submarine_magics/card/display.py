@@ -55,14 +55,23 @@ class JobCard:
         Where the job was submitted, in words: ``In [3]``.
     blocking
         Whether the cell waits for the job: then "Cancel" may interrupt the kernel.
+    text
+        Whether the cell writes the job's text below the card.
     """
 
     def __init__(
-        self, job: Job, title: str | None = None, origin: str = "", *, blocking: bool = False
+        self,
+        job: Job,
+        title: str | None = None,
+        origin: str = "",
+        *,
+        blocking: bool = False,
+        text: bool = False,
     ) -> None:
         self._job = job
         self._record = read_record(job, title=title, origin=origin)
         self._blocking = blocking
+        self._text = text
         self._display_id = ""
         self._widget: CardWidget | None = None
         self._note = ""
@@ -183,7 +192,7 @@ class JobCard:
             return  # the card goes on showing what the job does
 
     def _bundle(self, card: CardView) -> dict[str, Any]:
-        bundle = static_bundle(card, self._note)
+        bundle = static_bundle(card, self._note, text=self._text)
         if self._widget is not None and not card.final:
             bundle[WIDGET_TYPE] = {
                 "version_major": 2,

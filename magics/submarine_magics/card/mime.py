@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.events import Moment
@@ -20,8 +21,17 @@ JOB_TYPE = "application/vnd.submarine.job+json"
 WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
 
 
-def static_bundle(card: CardView, note: str = "") -> dict[str, Any]:
-    """Return the card for front ends without widgets: JSON for ours, HTML, plain text."""
+def static_bundle(card: CardView, note: str = "", *, text: bool = False) -> dict[str, Any]:
+    """Return the card for front ends without widgets: JSON for ours, HTML, plain text.
+
+    Parameters
+    ----------
+    note
+        For the reader of the HTML.
+    text
+        Whether the cell writes the job's text below the card: then a front end that follows the job
+        by itself need not show it as well.
+    """
     return {
         JOB_TYPE: {
             "version": 1,
@@ -31,6 +41,9 @@ def static_bundle(card: CardView, note: str = "") -> dict[str, Any]:
             "state": card.state,
             "progress": card.progress,
             "log_url": card.log_url,
+            "text": text,
+            # All that is drawn at once; the script is in the HTML, and the server has it.
+            "card": asdict(replace(card, script=None)),
         },
         "text/html": to_html(card, note),
         "text/plain": to_text(card),

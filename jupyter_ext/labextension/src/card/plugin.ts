@@ -1,35 +1,50 @@
-/** The job card as a renderer of its MIME type. */
+/** The job card as a renderer of its MIME type, and logs in tabs of their own. */
 
-import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
+import {
+  ILabShell,
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { URLExt } from '@jupyterlab/coreutils';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
-import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
-import { Widget } from '@lumino/widgets';
 
+import { logTabs } from '../log/tab';
 import { ISubmarine } from '../plugin';
+import { JOB_TYPE } from './bundle';
+import { pageTab } from './page';
+import { CardRenderer } from './renderer';
 
-export const JOB_TYPE = 'application/vnd.submarine.job+json';
-
-class CardRenderer extends Widget implements IRenderMime.IRenderer {
-  constructor(private readonly _submarine: ISubmarine) {
-    super();
-    this.addClass('submarine-Card');
-  }
-
-  async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
-    const { job_id: job } = model.data[JOB_TYPE] as { job_id: string };
-    const card = await this._submarine.api.card(job);
-    this.node.textContent = `${card.title} ${card.state}`;
-  }
-}
+// The widget's own renderer has -10: where the server knows a job, its card is ours to draw.
+const RANK = -20;
 
 export const cardPlugin: JupyterFrontEndPlugin<void> = {
   id: '@submarine-notebook/labextension:card',
-  description: 'Draws the job card, fed by the server.',
+  description: 'Draws the job card and its log, fed by the server.',
   autoStart: true,
   requires: [IRenderMimeRegistry, ISubmarine],
-  activate: (_app, rendermime: IRenderMimeRegistry, submarine: ISubmarine) => {
-    const createRenderer = () => new CardRenderer(submarine);
-    const factory = { safe: true, mimeTypes: [JOB_TYPE], createRenderer };
-    rendermime.addFactory(factory, 0);
+  optional: [INotebookTracker, ILabShell, ILayoutRestorer],
+  activate: (
+    app: JupyterFrontEnd,
+    rendermime: IRenderMimeRegistry,
+    submarine: ISubmarine,
+    tracker: INotebookTracker | null,
+    lab: ILabShell | null,
+    restorer: ILayoutRestorer | null
+  ) => {
+    // Notebook 7 has room for one document alone: there, pages open as tabs of the browser.
+    const openLog = logTabs(app, submarine, lab !== null, restorer);
+    const openPage = (url: string, title: string) => {
+      const address = URLExt.join(submarine.api.settings.baseUrl, url);
+      if (lab) {
+        lab.add(pageTab(address, title), 'main');
+      } else {
+        window.open(address, '_blank', 'noopener');
+      }
+    };
+    const place = { submarine, tracker, openLog, openPage };
+    const createRenderer = () => new CardRenderer(place, rendermime);
+    rendermime.addFactory({ safe: true, mimeTypes: [JOB_TYPE], createRenderer }, RANK);
   }
 };

@@ -1,0 +1,86 @@
+/** What the reader can do with a job; all of it goes to the server, however busy the kernel is. */
+
+import { Dialog, showDialog } from '@jupyterlab/apputils';
+import type { INotebookTracker } from '@jupyterlab/notebook';
+
+import type { ISubmarine } from '../plugin';
+import type { Card } from '../types';
+import { jump } from './jump';
+import type { Ui } from './tree';
+
+/** What the card's surroundings can do. */
+export interface Place {
+  submarine: ISubmarine;
+  tracker: INotebookTracker | null;
+  /** Show a page of the server beside the notebook. */
+  openPage: (url: string, title: string) => void;
+  /** Show a log in a place of its own. */
+  openLog: (job: string, title: string) => void;
+}
+
+export type Change = (change: Partial<Ui>) => void;
+
+export class Actions {
+  constructor(
+    private readonly _place: Place,
+    private readonly _change: Change
+  ) {}
+
+  async cancel(card: Card): Promise<void> {
+    this._change({ cancelling: true, problem: '' });
+    await this._try('not cancelled', { cancelling: false }, () => this._api.cancel(card.job_id));
+  }
+
+  async kill(card: Card): Promise<void> {
+    const answer = await showDialog({
+      title: `Kill ${card.title}?`,
+      body: 'Its processes end at once: nothing of it runs to the end or writes a last word.',
+      buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: 'Kill' })]
+    });
+    if (answer.button.accept) {
+      this._change({ killing: true, problem: '' });
+      await this._try('not killed', { killing: false }, () => this._api.kill(card.job_id));
+    }
+  }
+
+  async tensorboard(card: Card): Promise<void> {
+    this._change({ problem: '' });
+    await this._try('no TensorBoard', {}, async () => {
+      const { url } = await this._api.tensorboard({ jobs: [card.job_id] });
+      this._place.openPage(url, `TensorBoard: ${card.title}`);
+    });
+  }
+
+  async save(card: Card, path: string): Promise<void> {
+    this._change({ save: { busy: true, error: '', done: '' } });
+    try {
+      const saved = await this._api.save(card.job_id, path);
+      this._change({ save: { busy: false, error: '', done: `saved: ${saved.path}` } });
+    } catch (error) {
+      this._change({ save: { busy: false, error: words(error), done: '' } });
+    }
+  }
+
+  async jump(card: Card, inside: HTMLElement, at: number): Promise<void> {
+    const frame = card.failure?.frames[at];
+    if (frame) {
+      this._change({ jump: await jump(this._place.tracker, inside, frame) });
+    }
+  }
+
+  private get _api() {
+    return this._place.submarine.api;
+  }
+
+  private async _try(what: string, undo: Partial<Ui>, ask: () => Promise<unknown>): Promise<void> {
+    try {
+      await ask();
+    } catch (error) {
+      this._change({ ...undo, problem: `${what}: ${words(error)}` });
+    }
+  }
+}
+
+function words(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

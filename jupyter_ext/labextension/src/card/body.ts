@@ -1,0 +1,74 @@
+/** The card itself in the page: drawn from its tree, with times that go on. */
+
+import { Widget } from '@lumino/widgets';
+
+import type { Card } from '../types';
+import { clock } from '../words';
+import { build, type Element, patch } from './dom';
+import { cardTree, QUIET, type Ui } from './tree';
+
+const BEAT = 1000; // ms
+
+export class CardBody extends Widget {
+  /** @param act - called with what was clicked: its `data-action`, or `submit-save`. */
+  constructor(private readonly _act: (action: string, element: HTMLElement) => void) {
+    super();
+    this.addClass('submarine-CardBody');
+    this.node.addEventListener('click', event => {
+      const found = (event.target as HTMLElement).closest<HTMLElement>('[data-action]');
+      if (found && !found.hasAttribute('disabled')) {
+        this._act(found.dataset.action!, found);
+      }
+    });
+    this.node.addEventListener('submit', event => {
+      event.preventDefault();
+      this._act('submit-save', event.target as HTMLElement);
+    });
+  }
+
+  /** Draw a card; `fresh` where it is how the job stands now. */
+  draw(card: Card, ui: Ui, fresh: boolean): void {
+    const next = cardTree(card, ui);
+    if (this._shown) {
+      patch(this.node.firstChild!, this._shown, next);
+    } else {
+      this.node.replaceChildren(build(next));
+    }
+    this._shown = next;
+    if (fresh) {
+      this._drawn = Date.now();
+    }
+    this._tick(card.ticking);
+  }
+
+  protected override onAfterAttach(): void {
+    this._timer = setInterval(() => this._tick(this._ticking), BEAT);
+  }
+
+  protected override onBeforeDetach(): void {
+    clearInterval(this._timer);
+  }
+
+  private _tick(ticking: boolean): void {
+    this._ticking = ticking;
+    if (!ticking) {
+      return;
+    }
+    const age = (Date.now() - this._drawn) / 1000;
+    for (const part of this.node.querySelectorAll<HTMLElement>('[data-ticks]')) {
+      const seconds = Number(part.dataset.ticks) + age;
+      if (part.firstChild) {
+        (part.firstChild as Text).data = clock(seconds);
+      } else {
+        part.style.flexGrow = String(seconds);
+      }
+    }
+  }
+
+  private _shown: Element | null = null;
+  private _drawn = Date.now();
+  private _ticking = false;
+  private _timer: ReturnType<typeof setInterval> | undefined;
+}
+
+export { QUIET, type Ui };

@@ -1,0 +1,217 @@
+/** The renderer of a job's MIME type: the card, and its log below. */
+
+import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+import type { IDisposable } from '@lumino/disposable';
+import { Signal } from '@lumino/signaling';
+import { Panel } from '@lumino/widgets';
+
+import { LogView } from '../log/view';
+import type { Card } from '../types';
+import { Actions, type Place } from './actions';
+import { CardBody, QUIET, type Ui } from './body';
+import { type Bundle, readBundle, WIDGET_TYPE } from './bundle';
+import { isWritten } from './live';
+
+const LOOK = 1000; // ms between two looks at whether the cell is still written
+
+export class CardRenderer extends Panel implements IRenderMime.IRenderer {
+  constructor(
+    private readonly _place: Place,
+    private readonly _rendermime: IRenderMimeRegistry
+  ) {
+    super();
+    this.addClass('submarine-Card');
+    this._body = new CardBody((action, element) => this._act(action, element));
+    this._actions = new Actions(_place, change => this._change(change));
+    this.addWidget(this._body);
+  }
+
+  async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    const before = this._bundle;
+    this._model = model;
+    this._bundle = readBundle(model);
+    if (before && before.job !== this._bundle.job) {
+      this._unwatch();
+      this._served = null;
+      this._gone = false;
+      this._log?.dispose();
+      this._log = null;
+    }
+    this._draw();
+    if (this.isAttached) {
+      this._watch();
+    }
+  }
+
+  override dispose(): void {
+    this._unwatch();
+    super.dispose();
+  }
+
+  protected override onAfterAttach(): void {
+    this._watch();
+    this._timer = setInterval(() => this._openByItself(), LOOK);
+    this._openByItself();
+  }
+
+  protected override onBeforeDetach(): void {
+    clearInterval(this._timer);
+    this._unwatch();
+  }
+
+  private _watch(): void {
+    const job = this._bundle?.job;
+    if (!job || this._watched || this._served?.final) {
+      return;
+    }
+    const { feed } = this._place.submarine;
+    this._watched = feed.watch(job);
+    feed.cardChanged.connect(this._onCard, this);
+    feed.gone.connect(this._onGone, this);
+    feed.troubled.connect(this._onTrouble, this);
+    const known = feed.cards.get(job);
+    if (known) {
+      this._onCard(feed, known);
+    }
+  }
+
+  private _unwatch(): void {
+    this._watched?.dispose();
+    this._watched = null;
+    Signal.clearData(this);
+  }
+
+  private _onCard(_: unknown, card: Card): void {
+    if (card.job_id === this._bundle?.job) {
+      [this._served, this._gone, this._trouble] = [card, false, ''];
+      this._fresh = true;
+      this._draw();
+      this._fresh = false;
+      this._log?.setLogs(card.logs);
+      this._openByItself();
+    }
+  }
+
+  private _onGone(_: unknown, job: string): void {
+    if (job === this._bundle?.job) {
+      this._gone = true;
+      this._draw();
+    }
+  }
+
+  private _onTrouble(_: unknown, why: string): void {
+    this._trouble = why;
+    this._draw();
+  }
+
+  /** The card to show: the server's, unless the notebook knows better how the job ended. */
+  private get _card(): Card {
+    const saved = this._bundle!.card;
+    return this._served && (this._served.final || !saved.final) ? this._served : saved;
+  }
+
+  private _draw(): void {
+    if (!this._bundle || (this._gone && this._drawWidget())) {
+      return;
+    }
+    const ticking = this._card.ticking && !this._trouble;
+    const card = { ...this._card, ticking };
+    const served = this._served !== null && !this._gone;
+    const page = served ? this._place.submarine.api.url(`jobs/${card.job_id}`) : '';
+    const ui = { ...this._ui, note: this._note(), served, page };
+    this._body.draw(card, { ...ui, logOpen: this._log?.isHidden === false }, this._fresh);
+  }
+
+  private _note(): string {
+    const asOf = this._card.as_of ? ` ${this._card.as_of}` : '';
+    if (this._gone) {
+      return `This server does not know the job: the card is as the notebook kept it${asOf}.`;
+    }
+    if (this._trouble && !this._card.final) {
+      return `Not live${asOf}: ${this._trouble}. It goes on by itself once the server is back.`;
+    }
+    return '';
+  }
+
+  /** Where the kernel alone knows the job (it is on another machine), its widget is live. */
+  private _drawWidget(): boolean {
+    const known = this._rendermime.mimeTypes.includes(WIDGET_TYPE);
+    if (!known || !this._model?.data[WIDGET_TYPE] || !isWritten(this, () => this._draw())) {
+      return false;
+    }
+    if (!this._widget) {
+      this._widget = this._rendermime.createRenderer(WIDGET_TYPE);
+      this.addWidget(this._widget);
+      void this._widget.renderModel(this._model);
+      this._body.hide();
+    }
+    return true;
+  }
+
+  /** Show the log where the cell's own text does not come, or comes no more. */
+  private _openByItself(): void {
+    if (!this._bundle || !this._served || this._gone || this._log || this._bundle.card.final) {
+      return;
+    }
+    const written = isWritten(this, () => this._openByItself());
+    if (!written || !this._bundle.text) {
+      this._toggleLog();
+    }
+  }
+
+  private _toggleLog(): void {
+    if (this._log) {
+      this._log.setHidden(!this._log.isHidden);
+    } else {
+      const { job } = this._bundle!;
+      this._log = new LogView(this._place.submarine.api, job, {
+        open: () => this._place.openLog(job, this._card.title)
+      });
+      this._log.setLogs(this._card.logs);
+      this.addWidget(this._log);
+    }
+    this._draw();
+  }
+
+  private _change(change: Partial<Ui>): void {
+    this._ui = { ...this._ui, ...change };
+    if (!this.isDisposed) {
+      this._draw();
+    }
+  }
+
+  private _act(action: string, element: HTMLElement): void {
+    const card = this._card;
+    const does: Record<string, () => unknown> = {
+      log: () => this._toggleLog(),
+      cancel: () => this._actions.cancel(card),
+      kill: () => this._actions.kill(card),
+      tensorboard: () => this._actions.tensorboard(card),
+      jump: () => this._actions.jump(card, this.node, Number(element.dataset.frame)),
+      save: () => this._askForPath(),
+      'submit-save': () =>
+        this._actions.save(card, element.querySelector<HTMLInputElement>('[name=path]')!.value)
+    };
+    void does[action]?.();
+  }
+
+  private _askForPath(): void {
+    this._change({ save: this._ui.save ? null : { busy: false, error: '', done: '' } });
+    this._body.node.querySelector<HTMLInputElement>('[name=path]')?.focus();
+  }
+
+  private readonly _body: CardBody;
+  private readonly _actions: Actions;
+  private _model: IRenderMime.IMimeModel | null = null;
+  private _bundle: Bundle | null = null;
+  private _served: Card | null = null;
+  private _fresh = false;
+  private _gone = false;
+  private _trouble = '';
+  private _ui: Ui = QUIET;
+  private _log: LogView | null = null;
+  private _widget: IRenderMime.IRenderer | null = null;
+  private _watched: IDisposable | null = null;
+  private _timer: ReturnType<typeof setInterval> | undefined;
+}

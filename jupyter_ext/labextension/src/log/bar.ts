@@ -1,0 +1,69 @@
+/** What stands above a log: lanes, search, follow, copy, download. */
+
+import { ApiError } from '../api';
+
+export function button(text: string, title: string, act: () => unknown): HTMLButtonElement {
+  const made = document.createElement('button');
+  made.type = 'button';
+  made.className = 'smc-tool';
+  made.textContent = text;
+  made.title = title;
+  made.addEventListener('click', () => void act());
+  return made;
+}
+
+/** The field to search with; `find` is called with its text, `step` to go on, `close` to leave. */
+export class SearchBar {
+  constructor(
+    find: (text: string) => unknown,
+    step: (by: 1 | -1) => unknown,
+    close: () => unknown
+  ) {
+    this.node.className = 'smc-search';
+    this.node.setAttribute('role', 'search');
+    this.node.hidden = true;
+    this.input.type = 'search';
+    this.input.placeholder = 'Find in the whole log';
+    this.input.setAttribute('aria-label', 'Find in the log');
+    this.input.maxLength = 200;
+    this._told.className = 'smc-quiet';
+    this._told.setAttribute('role', 'status');
+    this.node.append(
+      this.input,
+      button('↑', 'Previous (Shift+Enter)', () => step(-1)),
+      button('↓', 'Next (Enter)', () => step(1)),
+      this._told,
+      button('✕', 'Close (Esc)', close)
+    );
+    this.input.addEventListener('input', () => {
+      clearTimeout(this._timer);
+      this._timer = setTimeout(() => find(this.input.value), 200);
+    });
+    this.input.addEventListener('keydown', event => {
+      if (event.key === 'Enter' && !event.isComposing) {
+        event.preventDefault();
+        void step(event.shiftKey ? -1 : 1);
+      }
+    });
+  }
+
+  readonly node = document.createElement('div');
+  readonly input = document.createElement('input');
+
+  set told(words: string) {
+    this._told.textContent = words;
+  }
+
+  open(): void {
+    this.node.hidden = false;
+    this.input.focus();
+    this.input.select();
+  }
+
+  private readonly _told = document.createElement('span');
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+}
+
+export function words(error: unknown): string {
+  return error instanceof ApiError || error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,78 @@
+/** A job's log in a tab of its own; it is there again after a reload. */
+
+import type { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
+import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+
+import { OPEN_LOG } from '../commands/ids';
+import type { ISubmarine } from '../plugin';
+import type { Card } from '../types';
+import { LogView } from './view';
+
+class LogTab extends MainAreaWidget<LogView> {
+  constructor(
+    readonly job: string,
+    readonly name: string,
+    submarine: ISubmarine
+  ) {
+    super({ content: new LogView(submarine.api, job) });
+    this.id = `submarine-log-${job}`;
+    this.title.label = `Log: ${name || job}`;
+    this.title.closable = true;
+    this.content.addClass('submarine-mod-tab');
+    const watched = submarine.feed.watch(job);
+    const take = (_: unknown, card: Card) => {
+      if (card.job_id === job) {
+        this.content.setLogs(card.logs);
+      }
+    };
+    submarine.feed.cardChanged.connect(take);
+    const known = submarine.feed.cards.get(job);
+    if (known) {
+      take(null, known);
+    }
+    this.disposed.connect(() => {
+      watched.dispose();
+      submarine.feed.cardChanged.disconnect(take);
+    });
+  }
+}
+
+/** Register the command; return what opens a log. Without `tabs`, its page opens in the browser. */
+export function logTabs(
+  app: JupyterFrontEnd,
+  submarine: ISubmarine,
+  tabs: boolean,
+  restorer: ILayoutRestorer | null
+): (job: string, name: string) => void {
+  const tracker = new WidgetTracker<LogTab>({ namespace: 'submarine-log' });
+  const open = (job: string, name: string) => {
+    if (!tabs) {
+      window.open(submarine.api.url(`jobs/${encodeURIComponent(job)}`), '_blank', 'noopener');
+      return;
+    }
+    let tab = tracker.find(each => each.job === job);
+    if (!tab) {
+      tab = new LogTab(job, name, submarine);
+      void tracker.add(tab);
+    }
+    if (!tab.isAttached) {
+      app.shell.add(tab, 'main', { mode: 'split-bottom' });
+    }
+    app.shell.activateById(tab.id);
+  };
+  app.commands.addCommand(OPEN_LOG, {
+    label: 'Open the log of a Submarine job',
+    describedBy: {
+      args: { type: 'object', properties: { job: { type: 'string' }, name: { type: 'string' } } }
+    },
+    execute: args => (args.job ? open(String(args.job), String(args.name ?? '')) : undefined)
+  });
+  if (tabs && restorer) {
+    void restorer.restore(tracker, {
+      command: OPEN_LOG,
+      args: tab => ({ job: tab.job, name: tab.name }),
+      name: tab => tab.job
+    });
+  }
+  return open;
+}

@@ -1,0 +1,215 @@
+/** The log view: one of a job's logs, with lanes to choose, search, follow, copy and download. */
+
+import { PanelLayout, Widget } from '@lumino/widgets';
+
+import type { Api, LogName } from '../api';
+import { count, size } from '../card/words';
+import type { LogView as Log } from '../types';
+import { plain } from './ansi';
+import { button, SearchBar, words } from './bar';
+import { Finder } from './find';
+import { Lanes } from './lanes';
+import { Pane } from './pane';
+import { draw } from './rows';
+
+const COPIED = 2000; // lines at most
+const MOST_COPIED = 1 << 20; // bytes of a log that is copied whole
+
+export class LogView extends Widget {
+  /** @param place - what the surroundings can do; `open` shows the log in a tab. */
+  constructor(
+    private readonly _api: Api,
+    private readonly _job: string,
+    place: { open?: () => void } = {}
+  ) {
+    super();
+    this.addClass('submarine-Log');
+    this.node.setAttribute('data-lm-suppress-shortcuts', 'true');
+    this._search = new SearchBar(
+      text => this._find(text),
+      by => this._step(by),
+      () => this._closeSearch()
+    );
+    this._follow = button('Follow', 'Stay at the end as the log grows', () =>
+      this._pane?.follow(!this._pane.following)
+    );
+    this._download.className = 'smc-tool';
+    this._download.textContent = 'Download';
+    const tools = document.createElement('div');
+    tools.className = 'smc-tools';
+    tools.append(
+      this._lanes.node,
+      button('Find', 'Find in the whole log (Ctrl+F)', () => this._search.open()),
+      this._follow,
+      button('Copy', 'Copy the log', () => this._copy()),
+      this._download,
+      ...(place.open ? [button('Open in a tab', 'Show the log in a tab', place.open)] : [])
+    );
+    this._status.className = 'smc-status';
+    this._status.setAttribute('role', 'status');
+    this._whole.className = 'smc-whole';
+    this._whole.hidden = true;
+    const layout = (this.layout = new PanelLayout());
+    const above = new Widget();
+    above.node.append(tools, this._search.node);
+    const below = new Widget();
+    below.node.append(this._whole, this._status);
+    layout.addWidget(above);
+    layout.addWidget(below);
+    this.node.addEventListener('keydown', event => this._key(event));
+  }
+
+  /** Take the job's logs as they are now. */
+  setLogs(logs: Log[]): void {
+    this._lanes.set(logs);
+    const log = this._lanes.current;
+    if (log && this._pane && log.size !== this._pane.pages.size) {
+      void this._refresh();
+    }
+    if (!log) {
+      this._tell('Nothing written yet.');
+    }
+  }
+
+  private _show(log: Log): void {
+    const name: LogName = { job: this._job, task: log.task, stream: log.stream };
+    const layout = this.layout as PanelLayout;
+    this._pane?.dispose();
+    this._whole.hidden = true;
+    this._finder = new Finder((text, start, signal) => this._api.search(name, text, start, signal));
+    const pane = new Pane(
+      (lines, start, signal) => this._api.lines(name, lines, start, signal),
+      () => this._changed(),
+      line => this._showWhole(line)
+    );
+    this._pane = pane;
+    layout.insertWidget(1, pane);
+    this._download.href = this._api.fileUrl(name);
+    this._download.download = `${log.task}-${log.stream}.txt`;
+    void this._refresh();
+  }
+
+  private async _refresh(): Promise<void> {
+    try {
+      await this._pane?.refresh();
+    } catch (error) {
+      this._tell(words(error)); // the next change of the log's size asks again
+    }
+  }
+
+  private _changed(): void {
+    const { pages, following } = this._pane!;
+    const log = this._lanes.current!;
+    this._tell(`${count(pages.total, 'line')} · ${size(pages.size)}`);
+    const name = `Log of ${log.task}, ${log.stream}, ${count(pages.total, 'line')}`;
+    this._pane!.node.setAttribute('aria-label', name);
+    this._follow.setAttribute('aria-pressed', String(following));
+  }
+
+  private _tell(text: string): void {
+    this._status.textContent = text;
+  }
+
+  private async _find(text: string): Promise<void> {
+    const near = this._pane?.scroll.range()[0] ?? 0;
+    await this._go(() => this._finder!.find(text, near));
+  }
+
+  private async _step(by: 1 | -1): Promise<void> {
+    if (this._search.input.value !== this._finder?.text) {
+      await this._find(this._search.input.value);
+    } else {
+      await this._go(() => this._finder!.step(by));
+    }
+  }
+
+  private async _go(search: () => Promise<number | null>): Promise<void> {
+    if (!this._pane || !this._finder) {
+      return;
+    }
+    const pane = this._pane;
+    try {
+      const line = await search();
+      pane.rows.marked = this._finder.text;
+      if (line === null) {
+        pane.rows.current = -1;
+        pane.draw();
+      } else {
+        pane.reveal(line);
+      }
+      this._search.told = this._finder.words;
+    } catch (error) {
+      this._search.told = words(error);
+    }
+  }
+
+  private _closeSearch(): void {
+    this._search.node.hidden = true;
+    this._search.input.value = '';
+    void this._find('').then(() => this._pane?.node.focus());
+  }
+
+  private async _copy(): Promise<void> {
+    const log = this._lanes.current;
+    if (!log || !this._pane) {
+      return;
+    }
+    const selected = String(document.getSelection() ?? '');
+    const name: LogName = { job: this._job, task: log.task, stream: log.stream };
+    try {
+      if (selected && this._pane.node.contains(document.getSelection()!.anchorNode)) {
+        await navigator.clipboard.writeText(selected);
+        this._tell('The selected text is copied.');
+        return;
+      }
+      const whole = this._pane.pages.size <= MOST_COPIED && this._pane.pages.total <= COPIED;
+      const told = await this._api.lines(name, COPIED);
+      await navigator.clipboard.writeText(told.lines.map(plain).join('\n'));
+      const much = count(told.lines.length, 'line');
+      this._tell(whole ? `${much} copied.` : `The last ${much} are copied; download has them all.`);
+    } catch (error) {
+      this._tell(`Not copied: ${words(error)}`);
+    }
+  }
+
+  private _showWhole(line: number): void {
+    const text = this._pane?.pages.line(line) ?? '';
+    const pre = document.createElement('pre');
+    pre.tabIndex = 0;
+    pre.setAttribute('aria-label', `Line ${line + 1}`);
+    pre.append(...draw(text, this._finder?.text ?? ''));
+    const close = button('✕', 'Close (Esc)', () => {
+      this._whole.hidden = true;
+    });
+    const title = document.createElement('span');
+    title.className = 'smc-quiet';
+    title.textContent = `line ${(line + 1).toLocaleString('en')}, whole `;
+    this._whole.replaceChildren(title, close, pre);
+    this._whole.hidden = false;
+    pre.focus();
+  }
+
+  private _key(event: KeyboardEvent): void {
+    if (event.key.toLowerCase() === 'f' && (event.ctrlKey || event.metaKey) && !event.altKey) {
+      event.preventDefault();
+      this._search.open();
+    } else if (event.key === 'Escape' && !this._whole.hidden) {
+      this._whole.hidden = true;
+      this._pane?.node.focus();
+    } else if (event.key === 'Escape' && !this._search.node.hidden) {
+      this._closeSearch();
+    } else {
+      return;
+    }
+    event.stopPropagation();
+  }
+
+  private readonly _lanes = new Lanes(log => this._show(log));
+  private readonly _search: SearchBar;
+  private readonly _follow: HTMLButtonElement;
+  private readonly _download = document.createElement('a');
+  private readonly _status = document.createElement('div');
+  private readonly _whole = document.createElement('div');
+  private _pane: Pane | null = null;
+  private _finder: Finder | null = null;
+}
