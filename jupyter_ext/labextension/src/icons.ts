@@ -9,8 +9,8 @@ const svg = (paths: string) =>
 export const jobsIcon = new LabIcon({
   name: 'submarine:jobs',
   svgstr: svg(
-    '<path d="M11 3h5v2h-3v3h1.5a7.5 7.5 0 0 1 7.2 5.3l.3-.3v5l-.5-.4A7.5 7.5 0 0 1 14.500 22h-6' +
-      'a6.500 7 0 0 1 0-14H11zm-3 10a2 2 0 1 0 .01 4A2 2 0 0 0 8 13zm6 0a2 2 0 1 0 .01 4A2 2 0 0 0 14 13z"/>'
+    '<path fill-rule="evenodd" d="M9 10V7h2V3h4v2h-2v2h1v3h1a5 5 0 0 1 4.600 3L22 11v9l-2.400-2A5 5 0 0 1 15 20.500H7' +
+      'a5 5.200 0 0 1 0-10.500zm-2 4a1.400 1.400 0 1 0 .01 0zm4.500 0a1.400 1.400 0 1 0 .01 0zm4.500 0a1.400 1.400 0 1 0 .01 0z"/>'
   )
 });
 

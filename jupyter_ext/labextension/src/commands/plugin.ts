@@ -14,8 +14,8 @@ import {
   codeIcon,
   copyIcon,
   fileIcon,
-  jumpForwardIcon,
   type LabIcon,
+  notebookIcon,
   stopIcon
 } from '@jupyterlab/ui-components';
 
@@ -27,6 +27,7 @@ import { Actions } from './actions';
 import { ask, inFocus, jobs, known } from './choose';
 import * as ids from './ids';
 import { jobOf } from './notebooks';
+import { IJobCommands } from './token';
 
 const CATEGORY = 'Submarine';
 export const COMMANDS_ID = '@submarine-notebook/labextension:commands';
@@ -41,10 +42,11 @@ interface JobCommand {
   applies?: (job: JobSummary) => boolean;
 }
 
-export const commandsPlugin: JupyterFrontEndPlugin<void> = {
+export const commandsPlugin: JupyterFrontEndPlugin<IJobCommands> = {
   id: COMMANDS_ID,
   description: 'Commands that look after jobs.',
   autoStart: true,
+  provides: IJobCommands,
   requires: [ISubmarine],
   optional: [INotebookTracker, ICommandPalette, ILabShell, ISettingRegistry],
   activate: (
@@ -74,6 +76,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
       execute: () => told(() => actions.tensorboard({ all: true }))
     });
     palette?.addItem({ command: ids.TENSORBOARD_ALL, category: CATEGORY });
+    return { groups: ids.JOB_GROUPS };
   }
 };
 
@@ -91,7 +94,7 @@ function jobCommands(actions: Actions, settings: { runAttached: boolean }): JobC
       id: ids.GO_TO_CELL,
       label: 'Go to Cell of Job',
       caption: 'Open the notebook and go to the cell that the job came from',
-      icon: jumpForwardIcon,
+      icon: notebookIcon,
       run: job => actions.goToCell(job)
     },
     {

@@ -102,7 +102,12 @@ export class JobList {
     );
     const track = element('div', 'submarine-Bar submarine-Job-progress');
     track.append(element('div', 'submarine-Bar-fill'));
-    node.append(head, element('div', 'submarine-Job-facts'), track);
+    node.append(
+      head,
+      element('div', 'submarine-Job-facts'),
+      element('div', 'submarine-Job-facts submarine-Job-reason'),
+      track
+    );
     this._rows.set(id, node);
     return node;
   }
@@ -166,8 +171,8 @@ function fill(node: HTMLElement, row: Row): void {
   setText(node.querySelector('.submarine-Glyph')!, row.glyph);
   setText(node.querySelector('.submarine-Job-name')!, row.name);
   setText(node.querySelector('.submarine-Job-elapsed')!, row.elapsed);
-  const said = [...row.facts, row.reason].filter(Boolean).join(' · ');
-  setText(node.querySelector('.submarine-Job-facts')!, said);
+  setText(node.querySelector('.submarine-Job-facts')!, row.facts.join(' · '));
+  setText(node.querySelector('.submarine-Job-reason')!, row.reason);
   const track = node.querySelector<HTMLElement>('.submarine-Job-progress')!;
   track.hidden = row.progress === null;
   const width = `${100 * (row.progress ?? 0)}%`;

@@ -4,7 +4,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import type { Message } from '@lumino/messaging';
 import { Menu, Widget } from '@lumino/widgets';
 
-import { JOB_GROUPS, INSERT_ATTACH, SHOW_LOG } from '../commands/ids';
+import { INSERT_ATTACH, SHOW_LOG } from '../commands/ids';
 import { element, setText } from '../dom';
 import { Looker } from '../looker';
 import type { ISubmarine } from '../plugin';
@@ -18,7 +18,8 @@ export const PANEL_ID = 'submarine-panel';
 export class JobsPanel extends Widget {
   constructor(
     private readonly _submarine: ISubmarine,
-    private readonly _commands: CommandRegistry
+    private readonly _commands: CommandRegistry,
+    private readonly _groups: string[][]
   ) {
     super();
     this.id = PANEL_ID;
@@ -145,7 +146,7 @@ export class JobsPanel extends Widget {
   }
 
   private _makeButtons(): HTMLElement {
-    for (const command of JOB_GROUPS.flat().filter(each => each !== INSERT_ATTACH)) {
+    for (const command of this._groups.flat().filter(each => each !== INSERT_ATTACH)) {
       const words = this._commands.label(command);
       const title = this._commands.caption(command) || words;
       const button = element('button', 'submarine-Button jp-mod-styled', {
@@ -185,7 +186,7 @@ export class JobsPanel extends Widget {
     const args = { job: this._list.selection };
     const menu = new Menu({ commands: this._commands });
     menu.title.label = 'Job';
-    JOB_GROUPS.forEach((group, number) => {
+    this._groups.forEach((group, number) => {
       if (number) {
         menu.addItem({ type: 'separator' });
       }

@@ -9,6 +9,7 @@ import { ICommandPalette } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import { SHOW_PANEL } from '../commands/ids';
+import { IJobCommands } from '../commands/token';
 import { jobsIcon } from '../icons';
 import { ISubmarine } from '../plugin';
 import { JobsPanel, PANEL_ID } from './panel';
@@ -19,18 +20,19 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
   id: PLUGIN_ID,
   description: 'Shows GPUs and jobs in the side bar.',
   autoStart: true,
-  requires: [ISubmarine],
+  requires: [ISubmarine, IJobCommands],
   optional: [ISettingRegistry, ICommandPalette, ILayoutRestorer],
   activate: async (
     app: JupyterFrontEnd,
     submarine: ISubmarine,
+    { groups }: IJobCommands,
     registry: ISettingRegistry | null,
     palette: ICommandPalette | null,
     restorer: ILayoutRestorer | null
   ) => {
     let panel: JobsPanel | null = null;
     const add = () => {
-      panel = new JobsPanel(submarine, app.commands);
+      panel = new JobsPanel(submarine, app.commands, groups);
       panel.title.icon = jobsIcon;
       app.shell.add(panel, 'left', { rank: 600, type: 'Submarine' });
       restorer?.add(panel, PANEL_ID);
