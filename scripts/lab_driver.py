@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from textwrap import dedent
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
 import nbformat
@@ -31,6 +31,7 @@ FLAGS = """
 --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync
 """.split()  # noqa: SIM905 - as one types them
+OURS = "@submarine-notebook/labextension"
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "docmanager-extension/plugin": {"autosave": False},
@@ -44,9 +45,11 @@ class Lab:
     ----------
     root
         Everything of it lies there: notebooks in ``work``, jobs in ``.local/share/submarine``.
+    ours
+        Whether the page has our own extension; without it, cards are widgets.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, ours: bool = True) -> None:
         self.work = root / "work"
         self.home = root / ".local/share/submarine"
         self.token = secrets.token_hex(16)
@@ -56,8 +59,11 @@ class Lab:
             file = settings / "@jupyterlab" / f"{name}.jupyterlab-settings"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(values))
+        disabled = root / "config/labconfig/page_config.json"
+        disabled.parent.mkdir(parents=True)
+        disabled.write_text(json.dumps({"disabledExtensions": {OURS: not ours}}))
         self.work.mkdir()
-        own = {
+        self._environment = {
             "HOME": root, "XDG_CONFIG_HOME": root / ".config", "IPYTHONDIR": root / "ipython",
             "SUBMARINE_HOME": self.home,
             "SUBMARINE_LOCAL_GPUS": "2", "JUPYTER_CONFIG_DIR": root / "config",
@@ -65,18 +71,29 @@ class Lab:
             "JUPYTERLAB_SETTINGS_DIR": settings, "JUPYTERLAB_WORKSPACES_DIR": root / "workspaces",
         }  # fmt: skip
         self._log = root / "lab.log"
-        with self._log.open("wb") as log:
+        self._port = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start the server, the second time at the same address, and wait until it answers."""
+        with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [
                     sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root",
                     "--expose-app-in-browser", f"--ServerApp.root_dir={self.work}",
-                    "--ServerApp.ip=127.0.0.1", "--ServerApp.port=0",
-                    f"--IdentityProvider.token={self.token}",
+                    "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={self._port}",
+                    "--ServerApp.port_retries=0", f"--IdentityProvider.token={self.token}",
                 ],
-                env={**os.environ, **{key: str(value) for key, value in own.items()}},
+                env={**os.environ, **{k: str(v) for k, v in self._environment.items()}},
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.url = self._wait_for_url()
+        self._port = urlsplit(self.url).port or 0
+
+    def kill(self) -> None:
+        """Kill the server at once, as a crash does; its kernels are left alone."""
+        self.process.kill()
+        self.process.wait()
 
     def _wait_for_url(self) -> str:
         told = self._runtime / f"jpserver-{self.process.pid}.json"
@@ -88,10 +105,19 @@ class Lab:
         self.stop()
         raise AssertionError(f"JupyterLab did not start:\n{self._log.read_text()}")
 
-    def tidy(self) -> None:
-        """Shut all kernels down, and kill the jobs that go on."""
+    def end_kernels(self) -> None:
+        """Shut all kernels down."""
         for kernel in json.loads(self._ask("GET", "api/kernels")):
             self._ask("DELETE", f"api/kernels/{kernel['id']}")
+
+    def restart_kernels(self) -> None:
+        """Restart all kernels, as the notebook's menu does."""
+        for kernel in json.loads(self._ask("GET", "api/kernels")):
+            self._ask("POST", f"api/kernels/{kernel['id']}/restart")
+
+    def tidy(self) -> None:
+        """Shut all kernels down, and kill the jobs that go on."""
+        self.end_kernels()
         for job_id in job_ids(self.home):
             with suppress(SubmarineError):
                 LocalCluster(self.home).kill(job_id)

@@ -27,6 +27,14 @@ def lab(tmp_path_factory):
     lab.stop()
 
 
+@pytest.fixture(scope="session")
+def bare_lab(tmp_path_factory):
+    """Start a JupyterLab without our extension in the page: cards are widgets there."""
+    lab = Lab(tmp_path_factory.mktemp("bare"), ours=False)
+    yield lab
+    lab.stop()
+
+
 @pytest.fixture(scope="module")  # its event loop runs on in this thread: no other test may find it
 def browser():
     with chromium() as browser:
@@ -48,3 +56,17 @@ def notebook(lab, page, request):
     name = re.sub(r"\W+", "-", request.node.name)
     yield lambda *sources: Notebook(lab, page, name, list(sources))
     lab.tidy()
+
+
+@pytest.fixture
+def errors(page):
+    """Collect the errors of the page's scripts."""
+    found = []
+    page.on("pageerror", lambda error: found.append(str(error)))
+    return found
+
+
+@pytest.fixture
+def gate(lab, request):
+    """Return the file that a cell of the test waits for."""
+    return lab.work / re.sub(r"\W+", "-", f"gate-{request.node.name}")

@@ -1,11 +1,9 @@
-"""``%%submarine`` in a real JupyterLab: the card, the log, the result, cancel, reload, dark.
+"""``%%submarine`` in JupyterLab without our extension: card, log, result, cancel, reload, dark.
 
 A job that a test wants to see running goes on until the test lets it end.
 """
 
 from __future__ import annotations
-
-import re
 
 import pytest
 
@@ -22,17 +20,9 @@ TRAIN = """
 CARD = ".jp-OutputArea .submarine-card"
 
 
-@pytest.fixture
-def errors(page):
-    """Collect the errors of the page's scripts."""
-    found = []
-    page.on("pageerror", lambda error: found.append(str(error)))
-    return found
-
-
-@pytest.fixture
-def gate(lab, request):
-    return lab.work / re.sub(r"\W+", "-", f"gate-{request.node.name}")
+@pytest.fixture(scope="module")
+def lab(bare_lab):
+    return bare_lab
 
 
 @pytest.fixture
