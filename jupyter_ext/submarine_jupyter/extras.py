@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from submarine_jupyter import save, tensorboard
 from submarine_jupyter.parts import Extra
 
-EXTRAS: tuple[Extra, ...] = ()
+EXTRAS: tuple[Extra, ...] = (save.EXTRA, tensorboard.EXTRA)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from submarine_engine.errors import SubmarineError
+from submarine_engine.history import default_home
+from submarine_engine.tensorboard.beside import address_beside
 
 from submarine_magics.card.pages import log_page
 
@@ -21,6 +23,9 @@ def with_pages(record: Record, job: Job) -> Record:
         found = job.cluster.links(job.id)
     except (OSError, SubmarineError):
         found = {}
+    home = getattr(job.cluster, "home", None) or default_home()
+    if address := address_beside(home, job.id):
+        found["TensorBoard"] = address
     tasks = set(record.spec.tasks)
     return replace(
         record,
