@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Int
+from traitlets import Float, Int
 
 from submarine_jupyter.extras import EXTRAS
 from submarine_jupyter.table import handlers
 from submarine_jupyter.watching import MOST_STREAMS, Watchers
-from submarine_jupyter.work import Work
+from submarine_jupyter.work import LIMIT, Work
 
 
 class SubmarineApp(ExtensionApp):
@@ -26,9 +26,13 @@ class SubmarineApp(ExtensionApp):
         MOST_STREAMS, min=1, help="Streams that may be open at once; a page has one."
     ).tag(config=True)
 
+    call_limit = Float(
+        LIMIT, min=0.1, help="Seconds after which a cluster that does not answer is given up."
+    ).tag(config=True)
+
     def initialize_handlers(self) -> None:
         """Register the routes, all of them below the server's base URL."""
-        self.work = Work()
+        self.work = Work(self.call_limit)
         self.watchers = Watchers(self.max_streams)
         self.handlers.extend(handlers(self, EXTRAS))
 

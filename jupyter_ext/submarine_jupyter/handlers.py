@@ -7,31 +7,19 @@ from http import HTTPStatus
 from typing import Any
 
 from jupyter_server.base.handlers import APIHandler
-from submarine_engine.errors import (
-    ClusterError,
-    CommandError,
-    ConfigError,
-    JobNotFoundError,
-    SubmarineError,
-)
+from submarine_engine.errors import CommandError, SubmarineError
 from tornado import web
 
 from submarine_jupyter import jobs
 from submarine_jupyter.document import openapi
 from submarine_jupyter.indexes import Indexes
 from submarine_jupyter.parts import Extra
+from submarine_jupyter.refusals import status_of
 from submarine_jupyter.routes import BASE, Route, read_numbers
 from submarine_jupyter.watching import Watchers
 from submarine_jupyter.work import Work
 
 _MOST_BODY = 1 << 20
-_STATUS = {
-    JobNotFoundError: HTTPStatus.NOT_FOUND,
-    jobs.NoClusterError: HTTPStatus.NOT_FOUND,
-    CommandError: HTTPStatus.BAD_REQUEST,
-    ConfigError: HTTPStatus.CONFLICT,
-    ClusterError: HTTPStatus.SERVICE_UNAVAILABLE,
-}
 
 
 class Api(APIHandler):
@@ -61,20 +49,14 @@ class Api(APIHandler):
     def fail(self, error: Exception) -> None:
         """Answer with an error of ours, or of the disk's."""
         if isinstance(error, SubmarineError):
-            status = next(
-                (code for kind, code in _STATUS.items() if isinstance(error, kind)),
-                HTTPStatus.CONFLICT,
-            )
             told = {"what": error.what, "where": error.where, "fix": error.fix}
         elif isinstance(error, FileNotFoundError):
-            status = HTTPStatus.NOT_FOUND
             told = {"what": "the job has no such file", "where": self.request.path, "fix": ""}
         elif isinstance(error, OSError):
-            status = HTTPStatus.INTERNAL_SERVER_ERROR
             told = {"what": f"the disk says: {error.strerror or error}", "where": "", "fix": ""}
         else:
             raise error
-        self._tell_error(status, told)
+        self._tell_error(status_of(error), told)
 
     def tell(self, answer: object) -> None:
         """Send an answer as JSON, for nobody to keep."""

@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from html import escape
-from http import HTTPStatus
 
 from jupyter_server.base.handlers import JupyterHandler
 from submarine_engine.errors import SubmarineError
 from submarine_engine.events import Moment
+from submarine_engine.logs import last_state
 from tornado import web
 
 from submarine_jupyter import jobs
+from submarine_jupyter.refusals import status_of
 from submarine_jupyter.work import Work
 
 _SHOWN = 1 << 16
 """Bytes of each log on the page."""
+_LINES = 500
+_LONGEST = 2000
 _TASKS = 16
+_STREAMS = ("stdout", "stderr")
+_COLOURS = re.compile(r"\x1b\[[0-9;:]{0,40}[A-Za-z]")
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'self'"
 )
+_STYLE = """
+:root { color-scheme: light dark; --fg: #1f2328; --quiet: #59636e; --line: #d1d9e0;
+  --ground: #fff; --soft: #f6f8fa; --link: #0969da; }
+@media (prefers-color-scheme: dark) {
+  :root { --fg: #e6edf3; --quiet: #9198a1; --line: #3d444d; --ground: #0d1117; --soft: #151b23;
+    --link: #58a6ff; }
+}
+body { margin: 0 auto; max-width: 1100px; padding: 16px; background: var(--ground);
+  color: var(--fg); font: 14px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
+.submarine-card { max-width: none !important; }
+header { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 12px; margin-top: 20px; }
+h2 { margin: 0; font-size: 15px; }
+header span { color: var(--quiet); font-size: 12px; }
+a { color: var(--link); }
+pre.log { margin: 6px 0 0; padding: 10px 14px; max-height: 60vh; overflow: auto;
+  background: var(--soft); border: 1px solid var(--line); border-radius: 8px;
+  font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere;
+  unicode-bidi: plaintext; }
+"""
 
 
 class JobPage(JupyterHandler):
@@ -41,9 +66,9 @@ class JobPage(JupyterHandler):
         try:
             cluster = await self.work.call("jobs", jobs.cluster_of, job_id)
             text = await self.work.call(f"{cluster} jobs", page, job_id)
-        except SubmarineError as error:
-            self.set_status(HTTPStatus.NOT_FOUND)
-            text = _document("no such job", f"<p>{escape(str(error))}</p>", running=False)
+        except (SubmarineError, OSError) as error:
+            self.set_status(status_of(error))
+            text = _document("no page", f"<p>{escape(str(error))}</p>", running=False)
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Referrer-Policy", "no-referrer")
@@ -66,15 +91,17 @@ def page(job_id: str) -> str:
     job = jobs.opened(job_id)
     status = job.status()
     links = tuple(job.cluster.links(job_id).items())
-    card = view(replace(read_record(job), links=links), status, Moment.now())
-    logs = [_log(job_id, task.task, name) for task in status.tasks[:_TASKS] for name in _STREAMS]
-    return _document(card.title, to_html(card) + "".join(logs), running=not card.final)
-
-
-_STREAMS = ("stdout", "stderr")
+    record = replace(read_record(job, machine=False), links=links)
+    card = view(record, status, Moment.now())
+    tasks = status.tasks[:_TASKS]
+    logs = [_log(job_id, task.task, name) for task in tasks for name in _STREAMS]
+    left = len(status.tasks) - len(tasks)
+    more = f"<p>and the logs of {left} tasks more</p>" if left else ""
+    return _document(card.title, to_html(card) + "".join(logs) + more, running=not card.final)
 
 
 def _log(job_id: str, task: str, stream: str) -> str:
+    """Return the end of a log, as it is left on screen."""
     try:
         _, size = jobs.log(job_id, task, stream, 0, 0)
         start = max(0, size - _SHOWN)
@@ -83,9 +110,22 @@ def _log(job_id: str, task: str, stream: str) -> str:
         return ""
     if not data:
         return ""
-    before = f", from byte {start:,}" if start else ""
-    text = escape(data.decode("utf-8", "replace"))
-    return f"<h2>{escape(task)} {stream}{before}</h2><pre>{text}</pre>"
+    lines = data.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    shown = lines[1 if start and len(lines) > 1 else 0 :][-_LINES:]
+    text = "\n".join(_line(line) for line in shown)
+    part = "its last lines · " if start or len(shown) < len(lines) else ""
+    whole = f"../api/jobs/{job_id}/logs/{task}/{stream}/file"
+    return (
+        f"<header><h2>{escape(task)} · {stream}</h2><span>{part}{size:,} bytes</span>"
+        f'<a href="{escape(whole)}">the whole log</a></header>'
+        f'<pre class="log" tabindex="0" aria-label="{escape(task)} {stream}">{text}</pre>'
+    )
+
+
+def _line(line: str) -> str:
+    from submarine_magics.card.words import visible_lines  # noqa: PLC0415 - brings IPython
+
+    return escape(visible_lines(_COLOURS.sub("", last_state(line)), _LONGEST))
 
 
 def _document(title: str, body: str, *, running: bool) -> str:
@@ -93,5 +133,6 @@ def _document(title: str, body: str, *, running: bool) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{again}'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title></head><body>{body}</body></html>"
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
+        f"<body><main>{body}</main></body></html>"
     )

@@ -17,7 +17,8 @@ from tests.jobs import bundle_of, end_processes_of, spec_of, until
 
 TOKEN = "a-token-for-tests"  # noqa: S105 - of a server that ends with its test
 CONFIG = """
-c.ServerApp.jpserver_extensions = {"submarine_jupyter": True}
+others = ["jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook_shim"]
+c.ServerApp.jpserver_extensions = {"submarine_jupyter": True} | dict.fromkeys(others, False)
 c.ServerApp.open_browser = False
 c.ServerApp.allow_root = True
 c.ServerApp.port_retries = 0
@@ -25,8 +26,11 @@ c.ServerApp.port_retries = 0
 
 
 class Server:
-    def __init__(self, folder, home):
+    """A server over the jobs in `home`; `options` are its own, `environment` is added to ours."""
+
+    def __init__(self, folder, home, *options, **environment):
         self.folder, self.home = folder, home
+        self.options, self.environment = options, environment
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -40,12 +44,13 @@ class Server:
     def start(self):
         command = [sys.executable, "-m", "jupyter_server", "--config", "config.py"]
         command += [f"--ServerApp.port={self.port}", f"--IdentityProvider.token={TOKEN}"]
+        command += self.options
         log = (self.folder / "server.log").open("ab")
         folders = {
             f"JUPYTER_{kind}_DIR": str(self.folder) for kind in ("CONFIG", "RUNTIME", "DATA")
         }
         environment = {**os.environ, **folders, "SUBMARINE_HOME": str(self.home)}
-        environment |= {"SUBMARINE_LOCAL_GPUS": "2", "SUBMARINE_GRACE": "2"}
+        environment |= {"SUBMARINE_LOCAL_GPUS": "2", "SUBMARINE_GRACE": "2", **self.environment}
         self.process = subprocess.Popen(
             command, cwd=self.folder, env=environment, stdout=log, stderr=log
         )
@@ -104,6 +109,21 @@ def server(tmp_path_factory, module_home):
     server = Server(tmp_path_factory.mktemp("server"), module_home)
     yield server
     server.stop()
+
+
+@pytest.fixture
+def start_server(tmp_path_factory, module_home):
+    """Start another server, over the same jobs unless it is given a home."""
+    started = []
+
+    def start(*options, home=module_home, **environment):
+        folder = tmp_path_factory.mktemp("server")
+        started.append(Server(folder, home, *options, **environment))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
 
 
 @pytest.fixture

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import requests
-from submarine_jupyter.routes import BASE, ROUTES
+from submarine_jupyter.extras import EXTRAS
+from submarine_jupyter.routes import BASE, all_routes
 
 from tests.jobs import until
 
+ROUTES = all_routes(EXTRAS)
 NOWHERE = "20260101-000000-aaaaa"
 SLEEP = "import time\nprint('begun')\ntime.sleep(600)"
 
@@ -19,7 +21,8 @@ def over(submit, job_id):
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_nobody_gets_in_without_a_token(server, route):
-    path = route.path.format(job_id=NOWHERE, task="worker-0", stream="stdout", cluster="local")
+    names = {"job_id": NOWHERE, "task": "worker-0", "stream": "stdout", "cluster": "local"}
+    path = route.path.format(**names, board_id="0" * 16)
     answer = requests.request(route.method, server.url + "/api" + path, timeout=30)
     assert answer.status_code == 403
 
@@ -118,6 +121,7 @@ def test_clusters_and_gpus(server, submit):
     gpus = server.get("/api/clusters/local/gpus").json()
     assert gpus["total"] == 2
     assert job_id in [gpu["job_id"] for gpu in gpus["gpus"]]
+    assert server.get("/api/clusters/local/queues").json() == {"cluster": "local", "queues": []}
 
 
 def test_the_document_names_every_route(server):

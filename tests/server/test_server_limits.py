@@ -1,0 +1,174 @@
+"""What a server does where something is too much, too slow, broken, or somebody else's."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from submarine_engine.clusters.local import LocalCluster
+from submarine_engine.history import JobPaths
+
+from tests.jobs import bundle_of, end_processes_of, spec_of, until
+from tests.server.conftest import TOKEN, log_bytes
+
+SLEEP = "import time\ntime.sleep(600)"
+HANGS = """
+import time
+from submarine_engine.clusters.local import LocalCluster
+
+class Hanging(LocalCluster):
+    name = "hanging"
+
+    def gpus(self):
+        time.sleep(600)
+"""
+
+
+def over(submit, job_id):
+    until(lambda: submit.cluster.status(job_id).state.final)
+    return job_id
+
+
+@pytest.fixture
+def hanging(start_server, tmp_path):
+    """A server with one cluster more, which takes every question and answers none."""
+    (tmp_path / "hangs.py").write_text(HANGS)
+    told = tmp_path / "hangs-1.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: hangs\nVersion: 1\n")
+    (told / "entry_points.txt").write_text("[submarine.clusters]\nhanging = hangs:Hanging\n")
+    return start_server("--SubmarineApp.call_limit=8", PYTHONPATH=str(tmp_path))
+
+
+def test_a_cluster_that_hangs_is_given_up_and_holds_up_nothing(hanging, submit):
+    answers = []
+
+    def ask():
+        answers.append(hanging.get("/api/clusters/hanging/gpus"))
+
+    asking = [threading.Thread(target=ask) for _ in range(20)]
+    for thread in asking:
+        thread.start()
+    job_id = submit("print(1)", gpus=1)
+    assert hanging.get("/api/clusters/local/gpus").json()["total"] == 2
+    assert [kind for kind, _, _ in hanging.events(job_id)][-1] == "end"
+    assert not answers
+    with closing(hanging.stream("/api/stream?overview=1")) as events:
+        for _, data, _ in events:
+            told = {one["name"]: one for one in data["clusters"]}
+            assert (told["local"]["total"], told["local"]["error"]) == (2, "")
+            if told["hanging"]["error"]:
+                break
+    for thread in asking:
+        thread.join()
+    assert {answer.status_code for answer in answers} == {503}
+    assert "no answer for 8 s" in answers[0].json()["what"]
+
+
+def test_streams_are_refused_where_there_are_too_many(start_server, submit):
+    server = start_server("--SubmarineApp.max_streams=2")
+    path = f"/api/stream?jobs={submit(SLEEP)}"
+    with closing(server.stream(path)) as first, closing(server.stream(path)) as second:
+        assert next(first)[0] == next(second)[0] == "card"
+        refused = server.get(path)
+        assert refused.status_code == 429
+        assert refused.json()["what"] == "2 streams are open already"
+    until(lambda: server.get(path, stream=True).status_code == 200)
+
+
+def test_a_broken_configuration_is_told(start_server, submit, tmp_path):
+    job_id = over(submit, submit("print(1)"))
+    folder = tmp_path / "submarine"
+    folder.mkdir()
+    (folder / "config.toml").write_text("user = [")
+    server = start_server(XDG_CONFIG_HOME=str(tmp_path))
+    for path in ("jobs", f"jobs/{job_id}", f"jobs/{job_id}/card", "overview"):
+        answer = server.get(f"/api/{path}")
+        assert answer.status_code == 409, answer.text
+        assert "config.toml" in answer.text
+    page = server.get(f"/jobs/{job_id}")
+    assert page.status_code == 409
+    assert "config.toml" in page.text
+
+
+def test_jobs_of_another_user_are_not_there(start_server, submit, module_home):
+    theirs, mine = (over(submit, submit("print(1)")) for _ in range(2))
+    record = JobPaths(module_home, theirs).record
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"user": "somebody"}))
+    own = json.loads(JobPaths(module_home, mine).record.read_text())["user"]
+    server = start_server(SUBMARINE_USER=own)
+    names = ("", "/card", "/script", "/manifest", "/events", "/logs/worker-0/stdout/lines")
+    for name in names:
+        assert server.get(f"/api/jobs/{mine}{name}").status_code == 200
+        assert server.get(f"/api/jobs/{theirs}{name}").status_code == 404
+    for verb in ("cancel", "kill"):
+        assert server.post(f"/api/jobs/{theirs}/{verb}").status_code == 404
+    assert server.get(f"/jobs/{theirs}").status_code == 404
+    listed = [server.get("/api/jobs").json(), server.get("/api/overview").json()]
+    for found in listed:
+        ids = {job["id"] for job in found["jobs"]}
+        assert mine in ids
+        assert theirs not in ids
+    assert next(server.stream(f"/api/stream?jobs={theirs}"))[0] == "gone"
+
+
+def test_servers_of_two_homes_see_their_own_jobs(server, start_server, submit, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    other = LocalCluster(home, grace=2)
+    theirs = other.submit(spec_of(), bundle_of("print(2)"), workdir=tmp_path)
+    mine = over(submit, submit("print(1)"))
+    until(lambda: other.status(theirs).state.final)
+    second = start_server(home=home)
+    for one, seen, unseen in ((server, mine, theirs), (second, theirs, mine)):
+        assert one.get(f"/api/jobs/{seen}/card").status_code == 200
+        assert one.get(f"/api/jobs/{unseen}/card").status_code == 404
+        ids = {job["id"] for job in one.get("/api/overview").json()["jobs"]}
+        assert seen in ids
+        assert unseen not in ids
+    second.stop()
+    assert end_processes_of(home) == {}
+
+
+LOUD = "import os\nfor _ in range(600): os.write(1, (b'x' * 99 + b'\\n') * 1000)"
+
+
+@contextmanager
+def stalled(server, path):
+    """Ask for something, and read none of it."""
+    with socket.socket() as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.connect(("127.0.0.1", server.port))
+        request = f"GET /submarine/api{path} HTTP/1.1\r\nHost: localhost:{server.port}\r\n"
+        reader.sendall(f"{request}Authorization: token {TOKEN}\r\n\r\n".encode())
+        yield
+
+
+def resident(server):
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) >> 10
+
+
+def test_readers_that_stall_keep_nobody_and_fill_no_memory(server, submit):
+    job_id = over(submit, submit(LOUD))
+    log = f"/jobs/{job_id}/logs/worker-0/stdout"
+    list(server.events(job_id))
+    server.get(f"/api{log}/lines")
+    before = resident(server)
+    readers = [stalled(server, f"/jobs/{job_id}/events") for _ in range(10)]
+    readers += [stalled(server, f"{log}/file") for _ in range(10)]
+    for reader in readers:
+        reader.__enter__()
+    try:
+        assert len(log_bytes(server.events(job_id))) == 60_000_000
+        assert len(server.get(f"/api{log}/file").content) == 60_000_000
+        assert server.get(f"/api{log}/lines").json()["total"] == 600_000
+        grown = resident(server) - before
+    finally:
+        for reader in readers:
+            reader.__exit__(None, None, None)
+    assert grown < 100, f"{grown} MiB more than before"  # of 20 logs of 57 MiB
