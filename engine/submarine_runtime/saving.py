@@ -39,7 +39,7 @@ PLACE = "SUBMARINE_SAVE"
 KEPT = 600.0
 """Seconds that a packed model lies ready to be fetched."""
 
-_LINE = 4096
+_MOST = 1 << 16  # all that a pipe holds
 _TRIES = 3
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
 
@@ -147,7 +147,10 @@ class _Saver:
         if packed:
             _remove_packed(folder)
         path = standard("pathlib", self._bundle).Path(target)
-        path.mkdir(exist_ok=True, mode=0o700)
+        if packed:
+            path.mkdir(mode=0o700)
+        elif not path.is_dir():  # removed by who asked, when it took too long
+            raise FileNotFoundError("nobody waits for it any more")
         self._function(path)
         if not any(path.iterdir()):
             raise FileNotFoundError("the function given to on_save wrote no file into its folder")
@@ -171,8 +174,8 @@ def _by_pipe(path: str) -> Callable[[], dict[str, Any]]:
 
     def wait() -> dict[str, Any]:
         while True:
-            with suppress(ValueError, IndexError):
-                asked = plainjson.loads(os.read(pipe, _LINE).decode().splitlines()[-1])
+            with suppress(ValueError, IndexError, RecursionError):
+                asked = plainjson.loads(os.read(pipe, _MOST).splitlines()[-1].decode())
                 if isinstance(asked, dict) and isinstance(asked.get("folder"), str):
                     return asked
 

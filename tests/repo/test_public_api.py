@@ -14,8 +14,8 @@ PUBLIC = """
 Batch Bundle BundleError CannotTravelError CaptureTooLargeError Cell CellSyntaxError Cluster
 ClusterError CommandError ConfigError Cursor Event Gpu Job JobCancelledError JobError JobFailedError
 JobLostError JobNotFoundError JobSpec JobState JobStatus JobSummary Ledger LogChunk Manifest Moment
-Resources ResourcesError ResultError Role SubmarineError SubmissionError TaskState TaskStatus
-UndefinedNameError UnsupportedError launch list_jobs open_job submit
+Resources ResourcesError ResultError Role SaveError Saved SubmarineError SubmissionError TaskState
+TaskStatus UndefinedNameError UnsupportedError launch list_jobs open_job submit
 """.split()  # noqa: SIM905 - words are easier to read than strings
 
 

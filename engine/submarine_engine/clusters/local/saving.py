@@ -71,7 +71,7 @@ class _Pipe:
             raise notes.failed(note, job_id, self._paths.task(task).root)
 
     def _ring(self, task: str, asked: dict[str, str]) -> None:
-        line = json.dumps(asked).encode() + b"\n"
+        line = json.dumps(asked, ensure_ascii=False).encode() + b"\n"
         if len(line) > _LONGEST:
             raise SaveError(
                 "the path is too long", job_id=self._paths.job_id, fix="name a shorter one"

@@ -68,7 +68,7 @@ def copy_newest(storage: Storage, folder: Path, job_id: str) -> str:
             name for name, files in now.items()
             if before.get(name) == files and all(storage.is_whole(file.path) for file in files)
         ]  # fmt: skip
-        for name in sorted(resting, key=lambda name: _age(now[name]), reverse=True)[:1]:
+        for name in sorted(resting, key=lambda name: _age(now[name]), reverse=True):
             if _copy(storage, name, now[name], folder):
                 return name
         before = now

@@ -59,7 +59,7 @@ def read_note(data: bytes) -> Note | None:
             sha256=str(found.get("sha256") or ""),
             error=read_error(found.get("error")),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return None
     wrong = note.state not in _STATES or len(sizes) > _MOST_PIECES or any(n <= 0 for n in sizes)
     return None if wrong else note
