@@ -1,0 +1,83 @@
+import { afterEach, describe, expect, it, vi } from 'vitest';
+
+import type { Api } from './api';
+import { Feed } from './feed';
+
+/** Stands in for the server: streams that a test writes to and breaks. */
+class Streams {
+  asked: string[] = [];
+  open: ReadableStreamDefaultController<Uint8Array>[] = [];
+  refuse = false;
+
+  readonly api = {
+    request: async (path: string, init: RequestInit) => {
+      this.asked.push(path);
+      if (this.refuse) {
+        throw new Error('no answer');
+      }
+      const body = new ReadableStream<Uint8Array>({
+        start: controller => {
+          this.open.push(controller);
+          init.signal!.addEventListener('abort', () => controller.error(new Error('aborted')));
+        }
+      });
+      return new Response(body);
+    }
+  } as unknown as Api;
+
+  say(kind: string, data: unknown): void {
+    const text = `event: ${kind}\ndata: ${JSON.stringify(data)}\n\n`;
+    this.open[this.open.length - 1].enqueue(new TextEncoder().encode(text));
+  }
+}
+
+const card = (id: string, running: boolean) => ({ job_id: id, running });
+
+afterEach(() => vi.useRealTimers());
+
+describe('Feed', () => {
+  it('opens one stream for all jobs of a page, and again where it breaks', async () => {
+    vi.useFakeTimers();
+    const server = new Streams();
+    const feed = new Feed(server.api);
+    const [seen, troubles] = [[] as string[], [] as string[]];
+    feed.cardChanged.connect((_, each) => seen.push(each.job_id));
+    feed.troubled.connect((_, why) => troubles.push(why));
+    feed.watch('a');
+    feed.watch('b');
+    await vi.advanceTimersByTimeAsync(100);
+    expect(server.asked).toEqual(['api/stream?jobs=a,b']);
+    server.say('card', card('a', true));
+    await vi.advanceTimersByTimeAsync(1);
+    server.refuse = true;
+    server.open[0].error(new Error('broken'));
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(troubles.at(-1)).toBe('no answer');
+    server.refuse = false;
+    await vi.advanceTimersByTimeAsync(20_000);
+    expect(troubles.at(-1)).toBe('');
+    server.say('card', card('b', true));
+    await vi.advanceTimersByTimeAsync(1);
+    expect(seen).toEqual(['a', 'b']);
+  });
+
+  it('asks no more for what is over, unknown or not looked at', async () => {
+    vi.useFakeTimers();
+    const server = new Streams();
+    const feed = new Feed(server.api);
+    const gone: string[] = [];
+    feed.gone.connect((_, id) => gone.push(id));
+    const watched = ['a', 'b', 'c', 'd'].map(id => feed.watch(id));
+    await vi.advanceTimersByTimeAsync(100);
+    server.say('card', card('a', false));
+    server.say('gone', { id: 'b' });
+    await vi.advanceTimersByTimeAsync(1);
+    watched[2].dispose();
+    await vi.advanceTimersByTimeAsync(100);
+    expect(server.asked.at(-1)).toBe('api/stream?jobs=d');
+    expect(gone).toEqual(['b']);
+    watched.forEach(each => each.dispose());
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(server.asked).toHaveLength(2);
+  });
+});
