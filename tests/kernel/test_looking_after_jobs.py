@@ -58,6 +58,33 @@ def test_jobs_are_looked_after(kernel):
     assert kernel.run("%submarine use local").reply["status"] == "ok"
 
 
+def test_a_running_jobs_model_is_saved_beside_the_notebook(kernel):
+    """The same cell runs in the notebook itself, where `on_save` does nothing."""
+    lines = (
+        "import submarine_runtime, pathlib, time",
+        "@submarine_runtime.on_save",
+        "def save(folder): (folder / 'weights').write_text(str(steps))",
+        "for steps in range(600 if submarine_runtime.job.id() else 2): time.sleep(0.1)",
+        "steps",
+    )
+    cell = "\n".join(lines)
+    assert kernel.run(cell).value == "1"
+    kernel.run(f"%%submarine --detach --name going --gpus 0\n{cell}")
+    missing = kernel.run("%submarine job save no-such-job model").error
+    assert "no-such-job" in missing
+    look = "import time; from submarine_engine import open_job\n"
+    look += "while not list(open_job('going').cluster.results(open_job('going').id)"
+    look += ".glob('save.json')) or not open_job('going').running(): time.sleep(0.05)"
+    assert kernel.run(look).reply["status"] == "ok"
+    ran = kernel.run("%submarine job save going models/now")
+    assert "by the code of worker-0: 1 file" in ran.stream("stderr"), ran.error
+    assert int(kernel.value("pathlib.Path('models/now/weights').read_text()").strip("'")) >= 0
+    assert "there is something at" in kernel.run("%submarine job save going models/now").error
+    kernel.run("%submarine job kill going")
+    kernel.run("%submarine job wait going --timeout 60")
+    assert "is over (cancelled)" in kernel.run("%submarine job save going models/then").error
+
+
 def test_attaching_shows_the_log_from_its_first_byte_and_brings_the_result(kernel):
     kernel.run("%%submarine --detach --name again\nlater = train(2)")
     ran = kernel.run("%submarine job attach again")

@@ -14,7 +14,7 @@ from submarine_engine.clusters.saving.targets import occupied
 from submarine_engine.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
     from submarine_engine.clusters.yarn.hdfs import Hdfs
@@ -102,25 +102,27 @@ class HdfsStorage:
 
     Parameters
     ----------
+    hdfs
+        Opens HDFS; asked only where no function saves the model.
     path
         Absolute, in HDFS.
     """
 
-    def __init__(self, hdfs: Hdfs, path: str) -> None:
+    def __init__(self, hdfs: Callable[[], Hdfs], path: str) -> None:
         self._hdfs = hdfs
         self._path = path
 
     @property
     def name(self) -> str:
         """The folder's address."""
-        return self._hdfs.uri(self._path)
+        return self._hdfs().uri(self._path)
 
     def files(self) -> list[File]:
         """Return all files below it."""
         return list(self._below(self._path))
 
     def _below(self, folder: str) -> Iterator[File]:
-        for entry in self._hdfs.list(folder):
+        for entry in self._hdfs().list(folder):
             if entry.folder:
                 yield from self._below(entry.path)
             else:
@@ -129,10 +131,10 @@ class HdfsStorage:
 
     def get(self, path: str, to: Path) -> None:
         """Copy a file to this machine."""
-        if not self._hdfs.exists(f"{self._path}/{path}"):
+        if not self._hdfs().exists(f"{self._path}/{path}"):
             raise FileNotFoundError(path)
-        self._hdfs.get(f"{self._path}/{path}", to)
+        self._hdfs().get(f"{self._path}/{path}", to)
 
     def is_whole(self, path: str) -> bool:
         """Return whether nobody writes the file: HDFS shows the size of whole blocks alone."""
-        return not self._hdfs.is_open(f"{self._path}/{path}")
+        return not self._hdfs().is_open(f"{self._path}/{path}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,10 +74,11 @@ def _here(path: str) -> Path:
 
 
 def _storage(kept: str, files: _Opened) -> Storage | None:
-    if (there := hdfs_path(kept, files.conf)) is not None:
-        return HdfsStorage(files(), there)
-    if (here := file_address(kept, "--checkpoint_path")) is not None:
-        return FolderStorage(here)
+    with suppress(UnsupportedError):  # in another HDFS, or on another machine
+        if (there := hdfs_path(kept, files.conf)) is not None:
+            return HdfsStorage(files, there)
+        if (here := file_address(kept, "--checkpoint_path")) is not None:
+            return FolderStorage(here)
     return None  # what it means is known to the job's own code alone
 
 
