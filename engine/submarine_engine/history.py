@@ -100,8 +100,8 @@ class TaskPaths:
         self.logdir = root / "logdir"
 
     def log(self, stream: str) -> Path:
-        """Return the path of ``stdout`` or ``stderr``."""
-        if stream not in ("stdout", "stderr"):
+        """Return the path of ``stdout`` or ``stderr``; of ``events``, as they come packed."""
+        if stream not in ("stdout", "stderr", "events"):
             raise ValueError(stream)
         return self.root / stream
 

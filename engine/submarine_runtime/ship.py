@@ -18,7 +18,7 @@ import time
 from submarine_runtime.lean import suppress
 from submarine_runtime.webwrite import WebFolder
 
-STREAMS = ("stdout", "stderr")
+STREAMS = ("stdout", "stderr", "events")
 EVERY = 0.5
 """Seconds between two looks; HDFS sees two requests a log that has grown."""
 

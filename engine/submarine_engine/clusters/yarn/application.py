@@ -50,6 +50,9 @@ while :; do
   wait $task; code=$?
   kill -0 $task 2>/dev/null || break
 done
+if [ -n "$(ls -A logdir 2>/dev/null)" ]; then
+  "$SUBMARINE_PYTHON" -S job/submarine_runtime/eventpack.py "$PWD/logdir" "$L/events"
+fi
 echo $code > "$L/exit"
 exit $code
 """

@@ -27,6 +27,7 @@ CHUNK = "SUBMARINE_PAYLOAD_"
 URL = "SUBMARINE_PAYLOAD_URL"
 SHIP = "SUBMARINE_SHIP"
 SAVE = "SUBMARINE_SAVE"
+EVENTS = "SUBMARINE_EVENTS"
 STARTED = "started.json"
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ def boot() -> None:
     told = {"at": at, "host": os.uname().nodename, "gpus": gpus, "pid": os.getpid()}
     told["python"] = ".".join(map(str, sys.version_info[:3]))
     _write(logs, STARTED, plainjson.dumps(told))
+    from submarine_runtime import eventpack  # noqa: PLC0415 - as above
+
+    environment["SUBMARINE_LOGDIR"] = f"{os.getcwd()}/logdir"
+    board = environment.pop(EVENTS, ""), environment["SUBMARINE_TASK"]
+    eventpack.start(environment["SUBMARINE_LOGDIR"], f"{logs}/{eventpack.LOG}", os.getpid(), *board)
     if there := environment.pop(SHIP, ""):
         # This folder cannot be reached from outside: its files go to HDFS while it is filled.
         from submarine_runtime import ship  # noqa: PLC0415 - as above

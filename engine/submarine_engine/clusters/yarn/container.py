@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from submarine_runtime.eventpack import LOG
+
 from submarine_engine.clusters.progress import Progress
 from submarine_engine.clusters.saving.notes import NOTE
 from submarine_engine.clusters.yarn.boot import STARTED
+from submarine_engine.clusters.yarn.eventlog import EventLog
 from submarine_engine.clusters.yarn.logpage import LogsGoneError
 from submarine_engine.clusters.yarn.mirrorlog import LogMirror, LogSource
 from submarine_engine.errors import ClusterError
@@ -72,12 +75,14 @@ class Container:
         self._progress_size = 0
         self._source: LogSource | None = None
         self._mirror: LogMirror | None = None
+        self._events: EventLog | None = None
 
     def see(self, source: LogSource) -> None:
         """Read from there from now on."""
         make_private(self.files.root)
         self._source = source
         self._mirror = LogMirror(self.files, source)
+        self._events = EventLog(self.files)
 
     def look(self) -> list[Event]:
         """Copy what is new of it; return what that tells.
@@ -98,6 +103,7 @@ class Container:
             events += self._begin(self._fetch_json(STARTED, sizes))
         with suppress(LogsGoneError):
             self.spoke = self._mirror.step(sizes=sizes) > 0 or self.spoke
+            self._unpack_events()
         if self.started is not None:
             events += self._look_at_progress(sizes)
         if EXIT in sizes and not self._mirror.behind(sizes):
@@ -108,7 +114,9 @@ class Container:
         """Copy the rest of a container that is over, and what it left; whether all was there."""
         if self._source is None or self._mirror is None:
             return False
-        if not self._mirror.drain():
+        complete = self._mirror.drain()
+        self._unpack_events()
+        if not complete:
             return False
         sizes = self._source.sizes()
         if self.started is None and STARTED in sizes:
@@ -117,6 +125,10 @@ class Container:
         self.fetch_outcome(sizes)
         # What brings files to HDFS may have found them gone already; log aggregation has them.
         return EXIT in sizes or self._source.live or not self.gathered
+
+    def _unpack_events(self) -> None:
+        if self._mirror is not None and self._events is not None:
+            self._events.step(self._mirror.borders(LOG))
 
     def fetch_outcome(self, sizes: Mapping[str, int]) -> None:
         """Bring ``outcome.json`` and the results that it names into the job's folder."""

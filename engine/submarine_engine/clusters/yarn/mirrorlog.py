@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from submarine_runtime.eventpack import LOG
+
 from submarine_engine.clusters.yarn.logpage import LogsGoneError, LogTruncatedError
 from submarine_engine.history import TaskPaths, write_json
 
-STREAMS = ("stdout", "stderr")
+STREAMS = ("stdout", "stderr", LOG)
 LIMIT = 32 << 20
 _PIECE = 1 << 20
 _BETWEEN = 0.05
@@ -127,6 +129,10 @@ class LogMirror:
             max(0, sizes[stream] - self._offset(stream)) for stream in STREAMS if stream in sizes
         )
 
+    def borders(self, stream: str) -> list[int]:
+        """Return at which bytes of the copy the containers' logs begin."""
+        return sorted(origins.get(stream, 0) for origins in _read_note(self._note).values())
+
     def _copy(self, stream: str, size: int, limit: int) -> int:
         offset = self._offset(stream)
         if size < offset:
@@ -155,7 +161,7 @@ class LogMirror:
         """Return at which byte of the copies the container's logs begin, and keep that."""
         noted = _read_note(self._note)
         if self._source.container in noted:
-            return noted[self._source.container]
+            return {**dict.fromkeys(STREAMS, 0), **noted[self._source.container]}
         origins = {stream: _size(self._local.log(stream)) for stream in STREAMS}
         write_json(self._note, {**noted, self._source.container: origins})
         return origins

@@ -27,7 +27,7 @@ export class Actions {
 
   async showLog(job: JobSummary): Promise<void> {
     if (this._app.commands.hasCommand(OPEN_LOG)) {
-      await this._app.commands.execute(OPEN_LOG, { job: job.id });
+      await this._app.commands.execute(OPEN_LOG, { job: job.id, name: visible(job.name, 60) });
     } else {
       this._open(this._submarine.api.url(`jobs/${encodeURIComponent(job.id)}`));
     }

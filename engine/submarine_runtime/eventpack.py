@@ -1,0 +1,198 @@
+"""Packs what a task writes to its log directory into one log, which is seen from outside.
+
+A NodeManager shows the files of a container's log folder, and none of the folders in it. So the
+files below ``SUBMARINE_LOGDIR`` (events for TensorBoard) go into one more log beside ``stdout``,
+while they grow: a line of three numbers (bytes of the name, where in the file the data belongs,
+bytes of the data), then name and data. Data that belongs to byte 0 begins its file anew.
+
+A process of its own does it while the task runs, and brings the files to HDFS as well where a
+TensorBoard reads them there. What the task wrote last is packed when it is over, by the container's
+shell (``python eventpack.py LOGDIR LOG``), before that says that all is there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOG = "events"
+OVER = "@over"
+EVERY = 1.0
+"""Seconds between two looks at the folder."""
+
+_MOST = 1 << 30
+_PIECE = 1 << 22
+_MOST_FILES = 2000
+_DEEPEST = 8
+_LONGEST = 1000
+_LOOK = 0.1
+_PATIENCE = 15.0
+_DESCRIPTORS = 1024
+_SENT = ".sent"
+
+
+def start(folder: str, log: str, task: int, urls: str, below: str) -> None:
+    """Start the process, and return at once.
+
+    Parameters
+    ----------
+    folder, log
+        What to pack, and where to; a note of what was packed lies beside the folder.
+    task
+        The process with whose end the task is over.
+    urls, below
+        Where in HDFS to bring the files, too, as of `WebFolder`; empty for nowhere.
+    """
+    os.mkdir(folder, 0o700)  # noqa: PTH102 - pathlib is slow
+    if os.fork():
+        os.wait()
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    try:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        os.closerange(3, _DESCRIPTORS)
+        _run(folder, log, task, urls, below)
+    finally:
+        os._exit(0)
+
+
+def _run(folder: str, log: str, task: int, urls: str, below: str) -> None:
+    there = None
+    if urls:
+        from submarine_runtime.eventship import EventShip  # noqa: PLC0415 - of such jobs alone
+
+        there = EventShip(folder, urls, below)
+    while _lives(task):
+        try:
+            pack(folder, log)
+            if there is not None:
+                there.step()
+        except OSError:  # the disk is full, or HDFS away: the next look goes on
+            pass
+        again = time.monotonic() + EVERY
+        while time.monotonic() < again and _lives(task):
+            time.sleep(_LOOK)
+    if there is not None:
+        there.finish(_PATIENCE)
+
+
+def pack(folder: str, log: str) -> None:
+    """Pack what is new.
+
+    Raises
+    ------
+    OSError
+        The log cannot be written; what could not be is packed the next time.
+    """
+    note = os.open(f"{folder}{_SENT}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(note, fcntl.LOCK_EX)
+        sent = _read_note(note)
+        before = dict(sent)
+        out = -1
+        try:
+            for name in files(folder):
+                size = os.lstat(f"{folder}/{name}").st_size
+                at = sent.get(name, 0)
+                if size == at:
+                    continue
+                if out < 0:
+                    out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+                sent[name] = _pack_file(f"{folder}/{name}", name, at if size > at else 0, out)
+        finally:
+            if out >= 0:
+                os.close(out)
+            if sent != before:
+                _write_note(note, sent)
+    finally:
+        os.close(note)
+
+
+def _pack_file(path: str, name: str, at: int, out: int) -> int:
+    """Pack a file from a byte on; return up to where it is packed now."""
+    source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        while os.fstat(out).st_size < _MOST and (data := os.pread(source, _PIECE, at)):
+            key = name.encode("utf-8", "surrogateescape")
+            _append(out, b"%d %d %d\n%b%b" % (len(key), at, len(data), key, data))
+            at += len(data)
+        return at
+    finally:
+        os.close(source)
+
+
+def _append(out: int, data: bytes) -> None:
+    before = os.fstat(out).st_size
+    try:
+        while data:
+            data = data[os.write(out, data) :]
+    except OSError:
+        os.ftruncate(out, before)  # half a piece would spoil what comes after it
+        raise
+
+
+def files(folder: str) -> Iterator[str]:
+    """Yield the names of the plain files below a folder, links aside, in their order."""
+    left = _MOST_FILES
+    waiting = [("", 0)]
+    while waiting:
+        below, depth = waiting.pop()
+        try:
+            with os.scandir(f"{folder}/{below}") as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in found:
+            name = f"{below}{entry.name}"
+            if len(name) > _LONGEST or not name.isprintable():
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if depth < _DEEPEST:
+                    waiting.append((f"{name}/", depth + 1))
+            elif entry.is_file(follow_symlinks=False):
+                left -= 1
+                if left < 0:
+                    return
+                yield name
+
+
+def _read_note(note: int) -> dict[str, int]:
+    sent = {}
+    text = os.pread(note, _MOST_FILES * (_LONGEST * 4 + 24), 0).decode("utf-8", "surrogateescape")
+    for line in text.split("\n"):
+        at, _, name = line.partition(" ")
+        if name:
+            sent[name] = int(at)
+    return sent
+
+
+def _write_note(note: int, sent: dict[str, int]) -> None:
+    text = "\n".join(f"{at} {name}" for name, at in sent.items())
+    os.ftruncate(note, 0)
+    os.pwrite(note, text.encode("utf-8", "surrogateescape"), 0)
+
+
+def _lives(pid: int) -> bool:
+    """Tell whether a process runs: neither gone nor waited for, see ``/proc/PID/stat``, proc(5)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as above
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    try:
+        pack(sys.argv[1], sys.argv[2])
+    except OSError as error:
+        sys.stderr.write(f"submarine: the last events are not packed: {error}\n")
