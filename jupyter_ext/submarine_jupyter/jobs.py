@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
 
 
-class NoClusterError(SubmarineError):
+class NoClusterError(SubmarineError, LookupError):
     """There is no cluster of that name."""
 
 

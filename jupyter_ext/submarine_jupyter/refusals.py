@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from submarine_engine.errors import ClusterError, CommandError, ConfigError, JobNotFoundError
-
-from submarine_jupyter.jobs import NoClusterError
+from submarine_engine.errors import ClusterError, CommandError, ConfigError
 
 _STATUS = {
-    JobNotFoundError: HTTPStatus.NOT_FOUND,
-    NoClusterError: HTTPStatus.NOT_FOUND,
+    LookupError: HTTPStatus.NOT_FOUND,
     FileNotFoundError: HTTPStatus.NOT_FOUND,
     CommandError: HTTPStatus.BAD_REQUEST,
     ConfigError: HTTPStatus.CONFLICT,

@@ -126,11 +126,18 @@ def start_server(tmp_path_factory, module_home):
         server.stop()
 
 
+@pytest.fixture(scope="module")
+def cluster(module_home):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SUBMARINE_LOCAL_GPUS", "2")
+        patch.setenv("SUBMARINE_HOME", str(module_home))
+        yield LocalCluster(module_home, grace=2)
+
+
 @pytest.fixture
-def submit(module_home, tmp_path, monkeypatch):
+def submit(cluster, module_home, tmp_path, monkeypatch):
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")
     monkeypatch.setenv("SUBMARINE_HOME", str(module_home))
-    cluster = LocalCluster(module_home, grace=2)
     begun = []
 
     def submit(script, **options):

@@ -41,7 +41,8 @@ def hanging(start_server, tmp_path):
     told.mkdir()
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: hangs\nVersion: 1\n")
     (told / "entry_points.txt").write_text("[submarine.clusters]\nhanging = hangs:Hanging\n")
-    return start_server("--SubmarineApp.call_limit=8", PYTHONPATH=str(tmp_path))
+    environment = {"PYTHONPATH": str(tmp_path), "HADOOP_CONF_DIR": str(told)}  # no yarn-site.xml
+    return start_server("--SubmarineApp.call_limit=8", **environment)
 
 
 def test_a_cluster_that_hangs_is_given_up_and_holds_up_nothing(hanging, submit):
@@ -61,6 +62,7 @@ def test_a_cluster_that_hangs_is_given_up_and_holds_up_nothing(hanging, submit):
         for _, data, _ in events:
             told = {one["name"]: one for one in data["clusters"]}
             assert (told["local"]["total"], told["local"]["error"]) == (2, "")
+            assert "there is no yarn-site.xml" in told["yarn"]["error"]
             if told["hanging"]["error"]:
                 break
     for thread in asking:

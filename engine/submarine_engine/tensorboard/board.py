@@ -30,6 +30,10 @@ _WORDS = 400
 _HIDDEN = ("JPY_", "PYDEVD", "IPYKERNEL_", "JUPYTERHUB_", "MPLBACKEND", "SUBMARINE_DRIVER")
 
 
+class NoTensorBoardError(CommandError, LookupError):
+    """There is no such TensorBoard, or it is another user's."""
+
+
 def start(home: Path, wanted: Wanted) -> Board:
     """Start a TensorBoard where none runs of that content; return at once.
 
@@ -129,7 +133,7 @@ def find_board(home: Path, board_id: str) -> Board:
         board = Board(noted.wanted)
     user = shown_user()
     if board is None or (user is not None and board.wanted.user != user):
-        raise CommandError(
+        raise NoTensorBoardError(
             f"there is no TensorBoard {board_id}", fix="open one: submarine tensorboard JOB"
         )
     return board
