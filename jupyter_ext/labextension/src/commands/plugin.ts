@@ -198,6 +198,7 @@ export async function told(action: () => unknown): Promise<void> {
   try {
     await action();
   } catch (error) {
-    Notification.error(error instanceof Error ? error.message : String(error));
+    const words = error instanceof Error ? error.message : String(error);
+    Notification.error(words, { autoClose: 15_000 });
   }
 }

@@ -125,7 +125,9 @@ async function explain(panel: NotebookPanel, begin: string): Promise<boolean> {
     return false;
   }
   if (state === 'other') {
-    Notification.warning(`${begin} in a Python kernel: choose “Submarine (Python)”.`);
+    Notification.warning(`${begin} in a Python kernel: choose “Submarine (Python)”.`, {
+      autoClose: 15_000
+    });
     return true;
   }
   const load = {
@@ -134,10 +136,13 @@ async function explain(panel: NotebookPanel, begin: string): Promise<boolean> {
     callback: () =>
       void kernel.requestExecute({ code: LOAD, store_history: false }).done.then(reply => {
         if (reply.content.status === 'error') {
-          Notification.error(`${LOAD}: ${reply.content.evalue}`);
+          Notification.error(`${LOAD}: ${reply.content.evalue}`, { autoClose: 15_000 });
         }
       })
   };
-  Notification.warning(`${begin} where the magics are loaded: ${LOAD}`, { actions: [load] });
+  Notification.warning(`${begin} where the magics are loaded: ${LOAD}`, {
+    actions: [load],
+    autoClose: 30_000
+  });
   return true;
 }
