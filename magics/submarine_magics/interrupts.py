@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from IPython import get_ipython
+
+_SETTLES = 0.4
+"""Seconds: a server that ends a kernel interrupts it first, and asks it to end right after."""
+
+
+class KernelEnds(KeyboardInterrupt):
+    """The interrupt was not for the cell: the kernel is about to end, and its job is to go on."""
 
 
 class Interrupt:
@@ -14,12 +24,27 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.pending = False
+        self._at = 0.0
+
+    def meant(self) -> bool:
+        """Return whether the user wants the cell to stop.
+
+        An interrupt says so only once it is clear that the kernel is not just about to end.
+
+        Raises
+        ------
+        KernelEnds
+            It is: a job outlives its kernel.
+        """
+        if self.pending and getattr(get_ipython(), "exit_now", False) is True:
+            raise KernelEnds
+        return self.pending and time.monotonic() >= self._at + _SETTLES
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - signal's
         """Remember the first SIGINT, raise KeyboardInterrupt at the second."""
         if self.pending:
             raise KeyboardInterrupt
-        self.pending = True
+        self.pending, self._at = True, time.monotonic()
 
 
 @contextmanager

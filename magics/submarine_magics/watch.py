@@ -14,7 +14,7 @@ from submarine_engine.logs import Renderer, follow
 from submarine_magics import frontend
 from submarine_magics.card import JobCard
 from submarine_magics.card.pages import log_page
-from submarine_magics.interrupts import Interrupt
+from submarine_magics.interrupts import Interrupt, KernelEnds
 from submarine_magics.show import say
 from submarine_magics.stream import CellOutput, in_notebook
 
@@ -51,7 +51,7 @@ class CellView(Renderer):
         """Do what is due, and cancel the job once the cell was interrupted."""
         self._card.tick()
         self._output.tick()
-        if self._interrupt and self._interrupt.pending and not self._cancelled:
+        if self._interrupt and not self._cancelled and self._interrupt.meant():
             self._cancelled = True
             if self._job.cancel("the cell was interrupted"):
                 say(f"cancelling job {self._job.id} … (interrupt again to leave at once)")
@@ -131,6 +131,9 @@ def watch(job: Job, interrupt: Interrupt, origin: str = "") -> None:
     view = CellView(job, interrupt, origin)
     try:
         follow(job, view)
+    except KernelEnds:
+        view.leave()
+        raise
     except KeyboardInterrupt:
         view.leave()
         raise JobCancelledError(

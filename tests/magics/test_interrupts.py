@@ -5,7 +5,8 @@ import signal
 import threading
 
 import pytest
-from submarine_magics.interrupts import held_interrupts
+from submarine_magics import interrupts
+from submarine_magics.interrupts import KernelEnds, held_interrupts
 
 
 def interrupt():
@@ -48,3 +49,25 @@ def test_another_thread_holds_nothing():
     thread.join()
     assert seen == [False]
     assert signal.getsignal(signal.SIGINT) is former
+
+
+def test_an_interrupt_is_meant_once_the_kernel_is_not_about_to_end(monkeypatch):
+    monkeypatch.setattr(interrupts, "_SETTLES", 60)
+    with held_interrupts() as held:
+        assert not held.meant()
+        interrupt()
+        assert not held.meant()
+        monkeypatch.setattr(interrupts, "_SETTLES", 0)
+        assert held.meant()
+
+
+def test_the_interrupt_of_a_kernel_that_ends_is_not_for_the_cell(monkeypatch):
+    class Shell:
+        exit_now = True
+
+    monkeypatch.setattr(interrupts, "get_ipython", Shell)
+    with held_interrupts() as held:
+        assert not held.meant()
+        interrupt()
+        with pytest.raises(KernelEnds):
+            held.meant()
