@@ -31,8 +31,9 @@ _GIVE = (
 class Hook(Protocol):
     """The way to the function that a job's code has given."""
 
-    unseen: str
-    """Why no function can be seen from here, in words; empty where one could be."""
+    @property
+    def unseen(self) -> str:
+        """Why no function can be seen from here, in words; empty where one could be."""
 
     def find(self) -> str | None:
         """Return the task that has one, see `in_order`; None where none is seen."""
@@ -107,8 +108,11 @@ def save(asked: Asked, target: Target, hook: Hook, storage: Storage | None) -> S
     paths, status = asked.paths, asked.status
     limit = load_config({"save_patience": asked.patience}).value("save_patience")
     with _alone(paths), _words_for_the_disk(paths.job_id):
-        expect_running(paths.job_id, status())
-        task = hook.find()
+        found = status()
+        # Of what cannot be seen before its end, nobody knows that it runs.
+        if not (found.state is JobState.STARTING and hook.unseen):
+            expect_running(paths.job_id, found)
+        task = None if hook.unseen else hook.find()
         if task is None and storage is None:
             why = hook.unseen or "its code gives no way to the model"
             raise SaveError(why, job_id=paths.job_id, fix=_GIVE)

@@ -123,19 +123,22 @@ class _Signalled:
         self._rm = rm
         self._channel = channel
         self._sources: dict[str, LogSource] = {}
-        self.unseen = ""
 
     def close(self) -> None:
         """Close the ways to the containers."""
         for source in self._sources.values():
             source.close()
 
-    def find(self) -> str | None:
-        """Return the task that has a function."""
+    @property
+    def unseen(self) -> str:
+        """Why no function can be seen from here."""
         choice = self._channel.choice()
         if choice.channel is Channel.AFTER:
-            self.unseen = f"its containers cannot be reached from here: {choice.why}"
-            return None
+            return f"its containers cannot be reached from here: {choice.why}"
+        return ""
+
+    def find(self) -> str | None:
+        """Return the task that has a function."""
         for task in saving.in_order(self._status()):
             found = self._source(task)
             if found is not None and self._note(found) is not None:
