@@ -1,13 +1,14 @@
 """A job's whole stream for many readers, of whom each holds nothing but its cursor.
 
 Those that have seen all there is wait for the one `Follower`, the only one that looks again and
-again; its last batch serves all of them. One that lags behind reads what is there already by
-itself, at its own pace, and keeps nobody waiting.
+again. What was read last is kept, so that one that lags a little gets it without another read; one
+that lags more reads what is there already, at its own pace, and keeps nobody waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from submarine_engine.clusters.base import Batch, Cursor
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 BATCH = 1 << 16
 """Bytes of logs that are read, held and sent at a time."""
 
+_KEPT = 32
+"""Batches that are kept."""
 _QUICKEST = 0.02
 _SLOWEST = 0.2
 
@@ -32,8 +35,8 @@ class Follower(Watcher):
         self._job = job
         self._work = work
         self._tip: Cursor | None = None
-        self._before: Cursor | None = None
-        self._batch: Batch | None = None
+        self._kept: OrderedDict[str, Batch] = OrderedDict()
+        self._reading: dict[str, asyncio.Task[Batch]] = {}
         self._changed = asyncio.Event()
         super().__init__()
 
@@ -48,8 +51,8 @@ class Follower(Watcher):
         while True:
             if self.error:
                 raise self.error
-            if self._batch and cursor == self._before:
-                return self._batch
+            if batch := self._kept.get(cursor.to_json()):
+                return batch
             changed, tip = self._changed, self._tip
             if cursor == tip:
                 await changed.wait()
@@ -71,7 +74,6 @@ class Follower(Watcher):
             tip = self._tip
             batch = await self._read(tip)
             if self._tip == tip and (batch.items or batch.ended):
-                self._before, self._batch = tip, batch
                 self._move(None if batch.ended else batch.cursor)
                 delay = _QUICKEST
             await asyncio.sleep(delay)
@@ -82,9 +84,24 @@ class Follower(Watcher):
         self._changed.set()
 
     async def _read(self, cursor: Cursor) -> Batch:
+        """Read what comes after `cursor`, once for all who ask meanwhile."""
+        key = cursor.to_json()
+        if key not in self._reading:
+            self._reading[key] = asyncio.create_task(self._fetch(key, cursor))
+        return await asyncio.shield(self._reading[key])  # one reader may leave
+
+    async def _fetch(self, key: str, cursor: Cursor) -> Batch:
         job = self._job
         lane = f"{job.cluster.name} streams"
-        return await self._work.call(lane, job.cluster.read, job.id, cursor, limit=BATCH)
+        try:
+            batch = await self._work.call(lane, job.cluster.read, job.id, cursor, limit=BATCH)
+        finally:
+            del self._reading[key]
+        if batch.items or batch.ended:
+            self._kept[key] = batch
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return batch
 
     def _move(self, tip: Cursor | None) -> None:
         self._tip = tip

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import closing
 
+from submarine_engine.clusters.base import Cursor
+from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.future import Job
 from submarine_jupyter.followers import Follower
 from submarine_jupyter.watching import Watchers
@@ -69,8 +71,6 @@ def test_many_readers_have_one_follower_and_a_slow_one_keeps_nobody(submit, tmp_
     job = Job(submit.cluster, submit(TALK))
 
     async def read(watchers, work, hold=None):
-        from submarine_engine.clusters.base import Cursor
-
         cursor, data = Cursor(), b""
         with watchers.of(job.id, lambda: Follower(job, work)) as follower:
             while True:
@@ -99,3 +99,36 @@ def test_many_readers_have_one_follower_and_a_slow_one_keeps_nobody(submit, tmp_
         return found
 
     assert asyncio.run(everything()) == [b"before\nafter\n"] * 51
+
+
+class Counting(LocalCluster):
+    reads = 0
+
+    def read(self, *args, **options):
+        self.reads += 1
+        return super().read(*args, **options)
+
+
+def test_fifty_readers_cost_the_cluster_no_more_than_one(submit, module_home):
+    cluster = Counting(module_home)
+    job = Job(cluster, submit(LONG))
+    job.wait()
+
+    async def read(watchers, work):
+        cursor, data = Cursor(), b""
+        with watchers.of(job.id, lambda: Follower(job, work)) as follower:
+            while True:
+                batch = await follower.next(cursor)
+                data += b"".join(getattr(item, "data", b"") for item in batch.items)
+                cursor = batch.cursor
+                if batch.ended:
+                    return data
+
+    async def everybody(number):
+        work, watchers, before = Work(), Watchers(), cluster.reads
+        found = await asyncio.gather(*[read(watchers, work) for _ in range(number)])
+        work.stop()
+        assert found == [LONG_LOG] * number
+        return cluster.reads - before
+
+    assert asyncio.run(everybody(50)) == asyncio.run(everybody(1))
