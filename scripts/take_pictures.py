@@ -2,7 +2,8 @@
 
 ``docs/images/cell.png``: a finished ``%%submarine`` cell that trains on scikit-learn's digits;
 ``yarn-*.png``: one on YARN while it runs and after, and its application at the ResourceManager;
-``zeppelin.png``: a note in Zeppelin.
+``zeppelin.png``: a note in Zeppelin; ``reopen.gif``: a cell whose page was closed and whose kernel
+was restarted while it trained.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from lab_driver import LIMIT, Lab, Notebook, chromium
 from playwright.sync_api import Browser
+from reopen_recording import record
 from yarn_pictures import QUIET, take_yarn, yarn_lab
 from zeppelin_pictures import take_zeppelin
 
@@ -76,13 +78,18 @@ def main() -> None:
     parser.add_argument("--to", type=Path, default=IMAGES, help="the folder to put them into")
     parser.add_argument("--theme", default="JupyterLab Light")
     parser.add_argument("--width", type=int, default=960)
-    parser.add_argument("--scene", choices=("cell", "yarn", "zeppelin"), help="only this one")
+    parser.add_argument(
+        "--scene", choices=("cell", "reopen", "yarn", "zeppelin"), help="only this one"
+    )
     options = parser.parse_args()
     options.to.mkdir(parents=True, exist_ok=True)
     with chromium() as browser:
         if options.scene in (None, "cell"):
             with local_lab() as lab:
                 take_cell(browser, lab, options.to / "cell.png", options.theme)
+        if options.scene in (None, "reopen"):
+            with local_lab() as lab:
+                record(browser, lab, options.to / "reopen.gif")
         if options.scene in (None, "yarn"):
             with yarn_lab() as lab:
                 take_yarn(browser, lab, options.to, options.theme, options.width)

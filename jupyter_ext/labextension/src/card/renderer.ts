@@ -157,6 +157,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     const written = isWritten(this, () => this._openByItself());
     if (!written || !this._bundle.text) {
       this._toggleLog();
+      this.parent?.toggleClass('submarine-mod-replayed', this._bundle.text);
     }
   }
 

@@ -1,0 +1,17 @@
+"""Run, close, reopen: the recording of the docs is made by the steps that are tested here."""
+
+from __future__ import annotations
+
+from PIL import Image
+from reopen_recording import record
+
+
+def test_a_reopened_cell_refills_and_goes_on(browser, lab, tmp_path):
+    target = tmp_path / "reopen.gif"
+    first = record(browser, lab, target, epochs=40, pause=0.5)
+    assert first.startswith("Epoch  1/40")
+    with Image.open(target) as recording:
+        assert recording.n_frames > 8
+        assert recording.size == (820, 760)
+    assert target.stat().st_size < 1_500_000
+    lab.tidy()
