@@ -18,7 +18,7 @@ class Figure:
     target
         What it should be, in words.
     unit
-        ``s``, ``ms``, ``MB`` or ``MB/s``.
+        ``s``, ``ms``, ``kB``, ``MB`` or ``MB/s``.
     ours
         One value a round.
     peers

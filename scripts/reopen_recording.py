@@ -30,8 +30,10 @@ CELLS = [
     """,
 ]
 CARD = ".submarine-Card .submarine-card"
-SIZE = {"width": 820, "height": 760}
+SIZE = {"width": 820, "height": 1040}
 _COLOURS = 48
+_EVERY = 1000
+"""Milliseconds between two pictures of the reopened cell."""
 _HELD = 2500
 """Milliseconds that the last picture stays."""
 
@@ -39,7 +41,7 @@ Shoot = Callable[[Page, int], None]
 
 
 def reopen(
-    browser: Browser, lab: Lab, shoot: Shoot, *, epochs: int = 24, pause: float = 0.5
+    browser: Browser, lab: Lab, shoot: Shoot, *, epochs: int = 70, pause: float = 0.5
 ) -> str:
     """Do it all; return the first line of the log as the reopened cell shows it.
 
@@ -82,7 +84,7 @@ def reopen(
         if lines != seen:
             shoot(page, 400)
         seen = lines
-        page.wait_for_timeout(200)  # a picture a line is enough
+        page.wait_for_timeout(_EVERY)
     page.wait_for_selector(f"{CARD}[data-state=succeeded]")
     page.wait_for_selector(f".submarine-Log .smc-row:has-text('Epoch {epochs}/{epochs}')")
     shoot(page, _HELD)
@@ -95,7 +97,7 @@ def reopen(
 
 
 def record(
-    browser: Browser, lab: Lab, target: Path, *, epochs: int = 24, pause: float = 0.5
+    browser: Browser, lab: Lab, target: Path, *, epochs: int = 70, pause: float = 0.5
 ) -> str:
     """Do the steps of `reopen`, and write them to `target` as an animated GIF."""
     pictures: list[Image.Image] = []

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from IPython.display import display
 from submarine_engine.config import load_config
-from submarine_engine.errors import JobCancelledError
+from submarine_engine.errors import JobCancelledError, SubmarineError
 from submarine_engine.future import Job
 from submarine_engine.lifecycle import JobStatus
 from submarine_engine.logs import Renderer, follow
@@ -127,13 +127,19 @@ def watch(job: Job, interrupt: Interrupt, origin: str = "") -> None:
     ------
     JobCancelledError
         The cell was interrupted twice: the job's end goes on by itself.
+    SubmarineError
+        The kernel is about to end: the job goes on without it.
     """
     view = CellView(job, interrupt, origin)
     try:
         follow(job, view)
     except KernelEnds:
         view.leave()
-        raise
+        raise SubmarineError(
+            "the kernel ends; the job goes on",
+            where=f"job {job.id}",
+            fix=f"%submarine job attach {job.id} follows it again",
+        ) from None
     except KeyboardInterrupt:
         view.leave()
         raise JobCancelledError(

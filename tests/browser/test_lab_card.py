@@ -110,12 +110,19 @@ def test_after_a_reload_the_cell_refills_and_goes_on(running, lab, page, gate, k
     page.wait_for_selector(f"{CARD}[data-state=succeeded]")
 
 
-def test_the_log_opens_where_the_kernel_restarts_under_the_page(running, page, gate):
+@pytest.mark.parametrize("who", ["the page", "another"])
+def test_the_log_opens_where_the_kernel_restarts_under_the_page(running, lab, page, gate, who):
     running()
     assert page.locator(ROWS).count() == 0
-    page.evaluate(
-        "() => { window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart() }"
-    )
+    if who == "another":
+        lab.restart_kernels()
+    else:
+        page.evaluate(
+            """() => {
+                const { sessionContext } = window.jupyterapp.shell.currentWidget;
+                sessionContext.session.kernel.restart();
+            }"""
+        )
     grows(page)
     gate.touch()
     page.wait_for_selector(f"{CARD}[data-state=succeeded]")

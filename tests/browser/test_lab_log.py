@@ -30,17 +30,24 @@ LONG = """
         sys.stdout.write("".join(f"line {number:07d} {'.' * 86}\\n" for number in numbers))
 """
 LINES = 1_000_000
+WAIT = """
+    import os, time
+    sys.stdout.flush()
+    while not os.path.exists("GATE"):
+        time.sleep(0.05)
+"""
 
 
 @pytest.fixture
-def opened(notebook, page):
-    """Return a function that runs a job to its end and opens its log."""
+def opened(notebook, page, gate):
+    """Return a function that runs a job to its end, with its log open."""
 
     def opened(source):
-        cells = notebook(LOAD, source)
+        cells = notebook(LOAD, source + WAIT.replace("GATE", gate.name))
         cells.run_all()
-        page.wait_for_selector(f"{CARD}[data-state=succeeded]")
         page.wait_for_selector(ROWS)  # the cell has no text of its own: the log opens by itself
+        gate.touch()
+        page.wait_for_selector(f"{CARD}[data-state=succeeded]")
         return cells
 
     return opened

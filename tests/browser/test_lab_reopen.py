@@ -8,10 +8,10 @@ from reopen_recording import record
 
 def test_a_reopened_cell_refills_and_goes_on(browser, lab, tmp_path):
     target = tmp_path / "reopen.gif"
-    first = record(browser, lab, target, epochs=40, pause=0.5)
-    assert first.startswith("Epoch  1/40")
+    first = record(browser, lab, target, epochs=60, pause=0.5)
+    assert first.startswith("Epoch  1/60")
     with Image.open(target) as recording:
         assert recording.n_frames > 8
-        assert recording.size == (820, 760)
+        assert recording.size == (820, 1040)
     assert target.stat().st_size < 1_500_000
     lab.tidy()

@@ -128,7 +128,7 @@ class JobCard:
         """Stop following a job that goes on: the card shows how it was when it was left."""
         if not self._display_id or self._status.state.final:
             return
-        self._blocking = False
+        self._blocking = self._text = False
         card, now = self._view()
         if self._widget is not None:
             self._widget.show(card, now.wall, blocking=False)

@@ -105,10 +105,14 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     this._draw();
   }
 
-  /** The card to show: the server's, unless the notebook knows better how the job ended. */
+  /** The card to show: the server's, unless the notebook heard earlier how the job ended. */
   private get _card(): Card {
-    const saved = this._bundle!.card;
-    return this._served && (this._served.final || !saved.final) ? this._served : saved;
+    const [saved, served] = [this._bundle!.card, this._served];
+    if (!served || served.final || !saved.final) {
+      return served ?? saved;
+    }
+    const { script, logs, log_url } = served; // the notebook keeps these otherwise, or not at all
+    return { ...served, ...saved, script, logs, log_url };
   }
 
   private _draw(): void {

@@ -95,7 +95,7 @@ function head(card: Card, ui: Ui): Element {
 
 function actions(card: Card, ui: Ui): (Element | null)[] {
   const log = button('button', 'log', 'Log', { 'aria-expanded': String(ui.logOpen) });
-  const board = Object.keys(card.scalars ?? {}).length
+  const board = card.tensorboard
     ? button('button', 'tensorboard', 'TensorBoard', {
         title: 'Look at the scalars in TensorBoard'
       })
