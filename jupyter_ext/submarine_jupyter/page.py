@@ -41,8 +41,10 @@ header { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 12px; mar
 h2 { margin: 0; font-size: 15px; }
 header span { color: var(--quiet); font-size: 12px; }
 a { color: var(--link); }
-pre.log { margin: 6px 0 0; padding: 10px 14px; max-height: 60vh; overflow: auto;
-  background: var(--soft); border: 1px solid var(--line); border-radius: 8px;
+/* Reversed, a box shows its end first. */
+.log { display: flex; flex-direction: column-reverse; max-height: 60vh; overflow: auto;
+  margin-top: 6px; background: var(--soft); border: 1px solid var(--line); border-radius: 8px; }
+.log pre { margin: 0; padding: 10px 14px;
   font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere;
   unicode-bidi: plaintext; }
 """
@@ -118,7 +120,8 @@ def _log(job_id: str, task: str, stream: str) -> str:
     return (
         f"<header><h2>{escape(task)} · {stream}</h2><span>{part}{size:,} bytes</span>"
         f'<a href="{escape(whole)}">the whole log</a></header>'
-        f'<pre class="log" tabindex="0" aria-label="{escape(task)} {stream}">{text}</pre>'
+        f'<div class="log" tabindex="0" role="region" aria-label="{escape(task)} {stream}">'
+        f"<pre>{text}</pre></div>"
     )
 
 
