@@ -147,14 +147,18 @@ class Notebook:
     ----------
     sources
         The source of each code cell.
+    kernel
+        The name of its kernel.
     """
 
-    def __init__(self, lab: Lab, page: Page, name: str, sources: list[str]) -> None:
+    def __init__(
+        self, lab: Lab, page: Page, name: str, sources: list[str], kernel: str = "python3"
+    ) -> None:
         self.page = page
         self.path = lab.work / f"{name}.ipynb"
         cells = [nbformat.v4.new_code_cell(dedent(source).strip()) for source in sources]
         notebook = nbformat.v4.new_notebook(cells=cells)
-        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+        notebook.metadata["kernelspec"] = {"name": kernel, "display_name": kernel}
         nbformat.write(notebook, self.path)
         self._url = f"{lab.url}doc/tree/{quote(self.path.name)}?token={lab.token}&reset"
         self.open()

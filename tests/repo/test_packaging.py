@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -37,15 +40,36 @@ if __name__ == "__main__":
     assert launch(train, 2) == {"epochs": 2, "rate": 0.1}
     assert submit(train, 3, rate=1.5).result(timeout=120) == {"epochs": 3, "rate": 1.5}
 """
+LABEXTENSION = "share/jupyter/labextensions/@submarine-notebook/labextension"
+MOST_SCRIPT = 300_000
+"""Bytes of scripts and styles that the extension of JupyterLab may have."""
+
+
+def build(source: Path, folder: Path) -> tuple[Path, Path]:
+    """Build sdist and wheel of the project that lies in `source`; nothing built is there yet."""
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
+    done = subprocess.run(command, cwd=source, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist, wheel
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
-    return built
+def built(tmp_path_factory):
+    """Build from a clean checkout: the working tree without what git ignores."""
+    source, folder = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("dist")
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True)
+    for name in files.stdout.split("\0"):
+        if name and (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, source / name)
+    return build(source, folder)
+
+
+@pytest.fixture(scope="module")
+def wheel(built):
+    return built[1]
 
 
 def contents(wheel: Path) -> set[str]:
@@ -97,6 +121,36 @@ def test_the_wheel_brings_the_kernel_the_command_and_the_card(wheel):
         text = archive.read(entry_points).decode()
     assert "submarine = submarine_engine.cli:main" in text
     assert "local = submarine_engine.clusters.local:LocalCluster" in text
+
+
+def test_the_wheel_brings_the_built_extension_of_jupyterlab(wheel):
+    names = contents(wheel)
+    (place,) = {n.partition(LABEXTENSION)[0] for n in names if f"{LABEXTENSION}/static/" in n}
+    ours = {n.removeprefix(f"{place}{LABEXTENSION}/") for n in names if LABEXTENSION in n}
+    assert {"package.json", "install.json"} <= ours
+    schemas = {Path(name).name for name in ours if name.startswith("schemas/")}
+    assert {"panel.json", "status.json", "toolbar.json", "commands.json"} <= schemas
+    with zipfile.ZipFile(wheel) as archive:
+        read = {name: archive.read(f"{place}{LABEXTENSION}/{name}") for name in ours}
+    (entry,) = [n for n in ours if n.startswith("static/remoteEntry.") and n.endswith(".js")]
+    metadata = json.loads(read["package.json"])
+    assert metadata["jupyterlab"]["_build"]["load"] == entry
+    assert json.loads(read["install.json"])["packageName"] == "submarine-notebook"
+    assert not [name for name in ours if name.endswith(".map")]
+    size = sum(len(data) for name, data in read.items() if name.endswith((".js", ".css")))
+    assert size <= MOST_SCRIPT
+
+
+def test_a_wheel_is_built_from_the_sdist_without_node(built, tmp_path):
+    sdist, wheel = built
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    assert list(source.glob("jupyter_ext/labextension/dist/static/remoteEntry.*.js"))
+    hidden = {"PATH": str(tmp_path / "no-programs"), "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=source, env=hidden, check=True, capture_output=True)
+    assert contents(next(tmp_path.glob("*.whl"))) == contents(wheel)
 
 
 def test_the_engine_alone_runs_jobs_on_each_python(wheel, each_python, tmp_path):

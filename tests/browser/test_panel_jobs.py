@@ -1,0 +1,224 @@
+"""The panel of jobs and GPUs in a real JupyterLab: counts, filter, what is done to a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.panels import Jobs, Panel
+from tests.jobs import until
+
+HOSTILE = "<img src=x onerror=\"document.title='hacked'\"> \u202egnp.exe"
+
+
+@pytest.fixture
+def jobs(lab, tmp_path, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")  # as the lab's server has it
+    monkeypatch.setenv("SUBMARINE_GRACE", "2")
+    jobs = Jobs(lab, tmp_path / "jobs")
+    yield jobs
+    jobs.end()
+
+
+@pytest.fixture
+def panel(lab, page):
+    panel = Panel(lab, page)
+    yield panel.open()
+    assert panel.errors == []
+
+
+def test_the_counts_are_those_of_the_moment(panel, jobs):
+    panel.wait_for_free("2/2")
+    job = jobs.start(gpus=1, name="counted")
+    row = panel.row(job, "running")
+    panel.wait_for_free("1/2")
+    assert row.locator(".submarine-Job-facts").first.text_content() == "local · 1 GPU"
+    assert "counted, running" in row.get_attribute("aria-label")
+    meter = panel.page.locator(".submarine-Cluster [role=meter]").first
+    assert meter.get_attribute("aria-valuetext") == "1 of 2 GPUs free"
+    elapsed = row.locator(".submarine-Job-elapsed")
+    before = elapsed.text_content()
+    until(lambda: elapsed.text_content() != before)
+    jobs.finish(job)
+    panel.row(job, "succeeded")
+    panel.wait_for_free("2/2")
+
+
+def test_the_status_bar_leads_to_the_panel(panel, jobs):
+    panel.wait_for_free("2/2")
+    panel.execute("application:toggle-left-area")
+    panel.page.wait_for_selector("#submarine-panel", state="hidden")
+    panel.page.click(".submarine-Status-button")
+    panel.page.wait_for_selector("#submarine-panel", state="visible")
+    title = panel.page.get_attribute(".submarine-Status-button", "title")
+    assert "local: 2 of 2 GPUs free" in title
+
+
+def test_the_filter_takes_words_and_what_runs(panel, jobs):
+    over, runs = jobs.start(name="alpha"), jobs.start(name="beta")
+    jobs.finish(over)
+    panel.row(over, "succeeded")
+    panel.row(runs, "running")
+    box = panel.page.get_by_role("searchbox")
+    box.fill("ALPH succ")
+    until(lambda: panel.rows() == [over])
+    box.fill("")
+    until(lambda: {over, runs} <= set(panel.rows()))
+    panel.page.get_by_label("running only").check()
+    until(lambda: panel.rows() == [runs])
+    box.fill("no such words")
+    panel.page.wait_for_selector("text=No job passes the filter")
+    assert panel.rows() == []
+
+
+def test_a_job_is_cancelled_and_one_is_killed_after_a_question(panel, jobs):
+    mild, hard = jobs.start(name="mild"), jobs.start(name="hard")
+    panel.row(mild, "running").click()
+    panel.button("cancel").click()
+    panel.row(mild, "cancelled")
+    assert panel.button("cancel").is_disabled()
+    assert panel.button("kill").is_disabled()
+    panel.row(hard, "running").click()
+    panel.button("kill").click()
+    panel.page.click(".jp-Dialog button:has-text('Cancel')")
+    assert jobs.state(hard) == "running"
+    panel.button("kill").click()
+    assert "Kill hard?" in panel.page.text_content(".jp-Dialog")
+    panel.page.click(".jp-Dialog button:has-text('Kill')")
+    panel.row(hard, "cancelled")
+
+
+def test_log_and_script_open_beside(panel, jobs):
+    job = jobs.start(name="shown")
+    panel.row(job, "running").dblclick()
+    panel.page.wait_for_selector(".lm-TabBar-tabLabel:has-text('Log: shown')")
+    panel.page.wait_for_selector("#jp-main-dock-panel >> text=epoch 1")
+    panel.button("show-script").click()
+    panel.page.wait_for_selector(".submarine-Script:has-text('import pathlib, sys, time')")
+
+
+def test_an_attach_cell_refills_in_the_current_notebook(notebook, panel, jobs):
+    job = jobs.start(name="before")
+    jobs.finish(job)
+    cells = notebook("'first'", "'last'")
+    panel.show().row(job, "succeeded").click()
+    panel.button("attach").click()
+    cells.page.wait_for_selector(".jp-OutputArea .submarine-card >> text=before")
+    outputs = cells.page.locator(".jp-OutputArea")
+    until(lambda: "epoch 1\nepoch 2" in "".join(outputs.all_text_contents()))
+    sources = [cell.source for cell in cells.save().cells]
+    attach = f"%load_ext submarine_magics\n%submarine job attach {job}"
+    assert sources == ["'first'", attach, "'last'"]
+    panel.execute("submarine:insert-attach", job=job)
+    cells.page.wait_for_function(
+        """text => window.jupyterapp.shell.currentWidget.content.widgets[2]?.model
+            .sharedModel.getSource() === text""",
+        arg=f"%submarine job attach {job}",
+    )
+
+
+def test_attaching_without_a_notebook_says_what_is_missing(panel, jobs):
+    job = jobs.start()
+    panel.row(job, "running").click()
+    panel.button("attach").click()
+    panel.page.wait_for_selector(".jp-toast-message >> text=No notebook is open")
+
+
+def test_the_way_back_to_the_cell(notebook, panel, page):
+    cells = notebook("%load_ext submarine_magics", "%%submarine --name found\n1", "'last'")
+    cells.run_all()
+    cells.wait_idle()
+    cells.save()
+    panel.open()
+    panel.page.locator(".submarine-Job", has_text="found").first.click()
+    panel.button("go-to-cell").click()
+    page.wait_for_function(
+        "() => window.jupyterapp.shell.currentWidget?.content?.activeCellIndex === 1"
+    )
+    active = page.locator(".jp-Notebook .jp-mod-active")
+    assert "--name found" in active.text_content()
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "n" * 10_000, "\u0007\u2028\U000e0041"])
+def test_hostile_names_are_text(panel, jobs, name):
+    job = jobs.start()
+    jobs.finish(job)
+    panel.row(job, "succeeded")
+    jobs.renamed(job, name)
+    panel.open()
+    shown = panel.row(job, "succeeded").locator(".submarine-Job-name").text_content()
+    assert len(shown) <= 100
+    assert not {"\u202e", "\u0007", "\u2028", "\U000e0041"} & set(shown)
+    panel.row(job).click(button="right")
+    panel.page.wait_for_selector(".lm-Menu >> text=Copy Id of Job")
+    panel.page.keyboard.press("Escape")
+    panel.execute("submarine:show-script", job=job)
+    panel.page.wait_for_selector(".submarine-Script")
+    assert panel.page.locator(".submarine-Panel img").count() == 0
+    assert "hacked" not in panel.page.title()
+
+
+def test_keys_alone_do(panel, jobs):
+    keys = panel.page.keyboard
+    older, newer = jobs.start(name="older"), jobs.start(name="newer")
+    panel.row(older, "running")
+    panel.row(newer, "running")
+    panel.execute("application:toggle-left-area")
+    panel.page.wait_for_selector("#submarine-panel", state="hidden")
+    keys.press("Control+Alt+g")
+    panel.page.wait_for_selector("#submarine-panel", state="visible")
+    panel.page.wait_for_selector(".submarine-JobList:focus")
+    keys.press("Home")
+    panel.page.wait_for_selector(f"[data-job='{newer}'][aria-selected=true]")
+    keys.press("ArrowDown")
+    selected = panel.page.locator(f"[data-job='{older}'][aria-selected=true]")
+    selected.wait_for()
+    focus = panel.page.locator(".submarine-JobList")
+    assert focus.get_attribute("aria-activedescendant") == selected.get_attribute("id")
+    keys.press("Shift+F10")
+    panel.page.wait_for_selector(".lm-Menu")
+    keys.press("Escape")
+    panel.page.wait_for_selector(".lm-Menu", state="detached")
+    focus.focus()
+    keys.press("Shift+Delete")
+    panel.page.wait_for_selector(".jp-Dialog >> text=Kill older?")
+    keys.press("Tab")
+    keys.press("Enter")
+    panel.row(older, "cancelled")
+    assert jobs.state(newer) == "running"
+    focus.focus()
+    keys.press("ArrowUp")
+    keys.press("Enter")
+    panel.page.wait_for_selector(".lm-TabBar-tabLabel:has-text('Log: newer')")
+
+
+def test_the_palette_asks_which_job_is_meant(panel, jobs):
+    first, second = jobs.start(name="first"), jobs.start(name="second")
+    panel.row(second, "running")
+    panel.execute("apputils:activate-command-palette")
+    panel.page.fill(".lm-CommandPalette-input", "Submarine Cancel Job")
+    panel.page.wait_for_selector(".lm-CommandPalette-item >> text=Cancel Job")
+    panel.page.keyboard.press("ArrowDown")
+    panel.page.keyboard.press("Enter")
+    panel.page.select_option(".jp-Dialog select", label=f"● first — {first}")
+    panel.page.click(".jp-Dialog button:has-text('Choose')")
+    panel.row(first, "cancelled")
+    assert jobs.state(second) == "running"
+
+
+def test_the_dark_theme_is_dark_here_too(panel, jobs):
+    job = jobs.start(name="dark")
+    panel.row(job, "running").click()
+    brightness = """row => {
+        const panel = row.closest('.submarine-Panel');
+        return [getComputedStyle(row).color, getComputedStyle(panel).backgroundColor].map(
+            (colour) => Math.max(...colour.match(/[\\d.]+/g).slice(0, 3).map(Number)) / 255
+        );
+    }"""
+    text, ground = panel.row(job).evaluate(brightness)
+    assert (text < 0.3, ground > 0.9) == (True, True)
+    panel.execute("apputils:change-theme", theme="JupyterLab Dark")
+    panel.page.wait_for_selector('body[data-jp-theme-name="JupyterLab Dark"]', state="attached")
+    text, ground = panel.row(job).evaluate(brightness)
+    assert (text > 0.7, ground < 0.2) == (True, True)
+    panel.execute("apputils:change-theme", theme="JupyterLab Light")
+    panel.page.wait_for_selector('body[data-jp-theme-name="JupyterLab Light"]', state="attached")
