@@ -8,7 +8,7 @@ from submarine_engine.job import JobState
 
 from tests.jobs import processes_of, until
 
-from .ground import PATIENCE, Ground, lines
+from .ground import PATIENCE, Ground, kill, lines
 
 SHORT = "for number in range(50): print(f'line {{number}} \u00fc')\n"
 
@@ -56,3 +56,21 @@ def test_nothing_is_left_when_idle(ground, tmp_path, monkeypatch):
     until(lambda: not processes_of(home), PATIENCE)
     assert idle.rm.application(job.noted["app_id"])["finalStatus"] == "SUCCEEDED"
     assert idle.rm.application(job.noted["app_id"])["finalStatus"] == "SUCCEEDED"
+
+
+def test_nothing_is_left_here_of_a_cluster_that_is_gone(ground, tmp_path, monkeypatch):
+    """A notebook's machine does not keep what waits for a ResourceManager for ever."""
+    home = tmp_path / "gone-home"
+    monkeypatch.setenv("SUBMARINE_HOME", str(home))
+    monkeypatch.setenv("SUBMARINE_YARN_IDLE", "5")
+    here = Ground(ground.yarn, home, ground.folder)
+    job = here.submit(SHORT)
+    assert job.follow().state is JobState.SUCCEEDED
+    manager = ground.yarn.daemon("resourcemanager")
+    kill(here.master_of(job.noted["app_id"]))
+    manager.kill()
+    try:
+        until(lambda: not processes_of(home), PATIENCE)
+    finally:
+        manager.start()
+        ground.yarn.wait_ready()

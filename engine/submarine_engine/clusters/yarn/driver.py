@@ -54,10 +54,6 @@ class Driver:
         """Return the way to a running application's master; raises as `submit`."""
         return self._call(lambda client: client.connect(app_id, wait=False))
 
-    def kill(self, app_id: str) -> None:
-        """End an application; no-op where it is over. Raises as `submit`."""
-        self._call(lambda client: client.kill_application(app_id))
-
     def close(self) -> None:
         """Stop the driver, also where the folder that noted it is gone."""
         with self._lock:

@@ -175,7 +175,7 @@ class Masters:
             master.close()
             if master.app_id and not asked:  # to be killed while it ends would show as a failure
                 with suppress(SubmarineError):
-                    self._driver.kill(master.app_id)
+                    self._rm.kill(master.app_id)
 
     def _start(
         self, master: Master, make: Callable[[], skein.ApplicationSpec] | None, *, probed: bool
