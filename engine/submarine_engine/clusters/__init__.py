@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from submarine_engine.errors import ConfigError
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
+    from importlib.metadata import EntryPoint, EntryPoints
 
     from submarine_engine.clusters.base import Cluster
 
@@ -20,7 +20,7 @@ def cluster_names() -> list[str]:
 def configured_names() -> list[str]:
     """Return the names of the clusters that the user has: `Cluster.configured` says so."""
     points = [point for point in _entry_points() if point.name != "local"]
-    return sorted({"local", *(point.name for point in points if point.load().configured())})
+    return sorted({"local", *(point.name for point in points if _is_configured(point))})
 
 
 def open_cluster(name: str = "local") -> Cluster:
@@ -42,6 +42,14 @@ def open_cluster(name: str = "local") -> Cluster:
     raise ConfigError(
         f"there is no cluster {name!r}", fix=f"choose one of {', '.join(cluster_names())}"
     )
+
+
+def _is_configured(point: EntryPoint) -> bool:
+    try:
+        kind: type[Cluster] = point.load()
+    except (ConfigError, ImportError):  # its packages are not installed
+        return False
+    return kind.configured()
 
 
 def _entry_points() -> EntryPoints:
