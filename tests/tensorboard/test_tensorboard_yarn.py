@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+import requests
 from submarine_engine.clusters.yarn import YarnCluster
+from submarine_engine.errors import UnsupportedError
 from submarine_engine.history import JobPaths
 from submarine_engine.tensorboard import boards, scalars, stop, wait, wanted
 from submarine_engine.tensorboard.found import event_files
@@ -71,3 +75,54 @@ def test_events_come_home_by_way_of_hdfs(cluster, tmp_path, monkeypatch):
     flag.touch()
     assert follow(cluster, job_id).state.value == "succeeded"
     until(lambda: scalars(paths)["train/loss"][-1][0] == 999)
+
+
+def test_tensorboard_beside_a_job_is_on_the_application_s_pages(cluster, tmp_path, on_yarn):
+    job_id, flag = submit(cluster, tmp_path, tensorboard=True)
+    page = until(lambda: cluster.links(job_id).get("TensorBoard"), 180)
+    app_id = json.loads((JobPaths(cluster.home, job_id).root / "yarn.json").read_text())["app_id"]
+    assert page.endswith(f"/proxy/{app_id}/pages/tensorboard/")  # below the tracking URL
+    session = requests.Session()
+    session.trust_env = False
+
+    def shown(path, **asked):
+        answer = session.get(f"{page}{path}", params=asked, timeout=60)
+        kind = answer.headers["Content-Type"]  # the proxy's own page where all are busy
+        return answer.json() if answer.ok and kind.startswith("application/json") else None
+
+    until(lambda: shown("data/runs") == ["worker-0/train"], 180)
+    scalars_of = {"run": "worker-0/train", "tag": "loss"}
+    points = until(lambda: shown("data/plugin/scalars/scalars", **scalars_of), 180)
+    assert [step for _, step, _ in points] == [0]
+    assert "<title>TensorBoard" in session.get(page, timeout=60).text
+    containers = session.get(f"{on_yarn.rm}/ws/v1/cluster/apps/{app_id}", timeout=30).json()
+    assert containers["app"]["runningContainers"] == 3  # master, worker, TensorBoard
+    assert cluster.status(job_id).tasks[0].task == "worker-0"
+    assert len(cluster.status(job_id).tasks) == 1
+    [beside] = until(lambda: boards(cluster.home))
+    assert beside.wanted.jobs == (job_id,)
+    flag.touch()
+    assert follow(cluster, job_id).state.value == "succeeded"
+    report = f"{on_yarn.rm}/ws/v1/cluster/apps/{app_id}"
+    until(lambda: session.get(report, timeout=30).json()["app"]["state"] == "FINISHED")
+    assert session.get(report, timeout=30).json()["app"]["finalStatus"] == "SUCCEEDED"
+    assert "TensorBoard" not in cluster.links(job_id)
+    assert scalars(JobPaths(cluster.home, job_id))["train/loss"][-1][0] == 999
+
+
+def test_a_job_that_fails_or_is_cancelled_takes_its_tensorboard_along(cluster, tmp_path, on_yarn):
+    job_id, _ = submit(cluster, tmp_path, tensorboard=True)
+    until(lambda: cluster.links(job_id).get("TensorBoard"), 180)
+    cluster.cancel(job_id, "enough")
+    assert follow(cluster, job_id).state.value == "cancelled"
+    app_id = json.loads((JobPaths(cluster.home, job_id).root / "yarn.json").read_text())["app_id"]
+    session = requests.Session()
+    session.trust_env = False
+    report = f"{on_yarn.rm}/ws/v1/cluster/apps/{app_id}"
+    final = ("FINISHED", "FAILED", "KILLED")
+    until(lambda: session.get(report, timeout=30).json()["app"]["state"] in final)
+
+
+def test_warm_and_tensorboard_exclude_each_other(cluster):
+    with pytest.raises(UnsupportedError, match="the job's own application"):
+        cluster.check(spec_of(tensorboard=True, mode="warm"))

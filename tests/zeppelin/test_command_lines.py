@@ -51,10 +51,6 @@ def test_commands_of_the_terminal_only_are_refused():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_old_command_is_known(name):
-    if name.startswith("TENSORBOARD"):
-        with pytest.raises(CommandError, match="TensorBoard"):
-            commands(name)
-        return
     line = f"{name} mnist-1" if name == "JOB_SHOW" else name
     action = commands(line)
     assert name in action.say[0]
@@ -66,6 +62,8 @@ def test_every_old_command_is_known(name):
 def test_old_commands_with_arguments():
     assert commands("JOB_STOP mnist").code.endswith("\njob cancel mnist")
     assert commands("job_run --gpus 2").code.endswith("\njob run --gpus 2")
+    assert commands("TENSORBOARD_RUN mnist").code.endswith("\ntensorboard mnist")
+    assert commands("TENSORBOARD_STOP").code.endswith("\ntensorboard --stop")
     assert commands("dashboard").code.endswith("\nnote dashboard")
 
 

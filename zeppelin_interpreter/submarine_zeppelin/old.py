@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from submarine_engine.errors import CommandError
-
 NEW = {
     "DASHBOARD": ("note dashboard",),
     "USAGE": ("help",),
@@ -12,6 +10,8 @@ NEW = {
     "JOB_LIST": ("job list",),
     "JOB_SHOW": ("job show",),
     "CLEAN_RUNTIME_CACHE": ("note clean",),
+    "TENSORBOARD_RUN": ("tensorboard",),
+    "TENSORBOARD_STOP": ("tensorboard --stop",),
 }
 """The lines that each of them means now."""
 
@@ -24,27 +24,18 @@ WORDS = {
     "JOB_SHOW": "JOB_SHOW is now `%submarine job show JOB`",
     "CLEAN_RUNTIME_CACHE": "CLEAN_RUNTIME_CACHE forgets this note's parts: run their paragraphs "
     "again; jobs that are over stay on record",
+    "TENSORBOARD_RUN": "TENSORBOARD_RUN is now `%submarine tensorboard`: over all jobs, or those "
+    "that it names",
+    "TENSORBOARD_STOP": "TENSORBOARD_STOP is now `%submarine tensorboard --stop`",
 }
 
-_TENSORBOARD = ("TENSORBOARD_RUN", "TENSORBOARD_STOP")
-NAMES = (*NEW, *_TENSORBOARD)
+NAMES = tuple(NEW)
 
 
 def modern(line: str) -> tuple[str, str] | None:
-    """Return what an old command means now, and a word on the new name; None for any other line.
-
-    Raises
-    ------
-    CommandError
-        Nothing does today what it did.
-    """
+    """Return what an old command means now, and a word on the new name; None for other lines."""
     first, _, rest = line.strip().partition(" ")
     name = first.upper().replace("-", "_")
-    if name in _TENSORBOARD:
-        raise CommandError(
-            f"{name} has no counterpart: no cluster runs TensorBoard in this release",
-            fix="run `tensorboard --logdir` on the checkpoint path",
-        )
     if name not in NEW:
         return None
     [command] = NEW[name]

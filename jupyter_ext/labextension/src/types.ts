@@ -85,6 +85,8 @@ export interface Card {
   logs: LogView[];
   failure?: Failure | null;
   scalars?: Record<string, [number, number][]>;
+  /** Whether there is something for TensorBoard to show, or there was asked for one. */
+  tensorboard?: boolean;
   can_save?: boolean;
 }
 

@@ -18,6 +18,7 @@ from submarine_engine.clusters.yarn.versions import probe_command
 from submarine_engine.history import write_aside
 
 if TYPE_CHECKING:
+    from submarine_engine.clusters.yarn.board import BoardBeside
     from submarine_engine.clusters.yarn.folder import KeeperFolder
     from submarine_engine.job import JobSpec, Role
 
@@ -83,13 +84,14 @@ def shape_key(spec: JobSpec, environment: str) -> str:
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def application(
+def application(  # noqa: PLR0913 - what an application is made of
     spec: JobSpec,
     folder: KeeperFolder,
     launch: Mapping[str, Any],
     *,
     job_id: str | None,
     environments: Mapping[str, Mapping[str, str]],
+    board: BoardBeside | None = None,
 ) -> skein.ApplicationSpec:
     """Describe an application.
 
@@ -102,12 +104,19 @@ def application(
         for a warm master, which starts none by itself.
     environments
         Of each role's containers, by the role's name.
+    board
+        The TensorBoard beside the job.
     """
     cold = job_id is not None
     services = {
         role.name: _service(role, launch, environments.get(role.name, {}), cold=cold, spec=spec)
         for role in spec.roles
     }
+    if board is not None:
+        image = docker_environment(spec.docker_image) if spec.docker_image else {}
+        services |= board.service(
+            _archives(launch), {"SUBMARINE_PYTHON": launch["python"], **image}
+        )
     files = {"submarine.jar": skein.File(str(heartbeat_jar(folder)), type="file")}
     if launch["probed"] and not cold:
         files.update(_archives(launch))

@@ -36,6 +36,7 @@ from submarine_engine.history import (
     write_json,
 )
 from submarine_engine.lifecycle import JobStatus
+from submarine_engine.tensorboard.beside import start_beside
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
@@ -114,6 +115,8 @@ class YarnCluster(Cluster):
                 where=str(self._folder.root),
                 fix="make room there, or let SUBMARINE_HOME name a folder of yours with room",
             ) from error
+        if spec.tensorboard:
+            start_beside(self.home, paths)
         return paths.job_id
 
     def read(self, job_id: str, cursor: Cursor, *, limit: int = 1 << 20) -> Batch:

@@ -35,6 +35,8 @@ class Cold(Way):
             self._thread.join(0.02)
             return self._enough()  # of a job that runs: its log needs no master
         try:
+            if self._board.step(self._app, self._seen):
+                self._note_down()
             return self._look_for_all()
         except Exception as error:  # noqa: BLE001 - gRPC's own as well
             raise_unless_silent(self.app_id, error)
@@ -64,6 +66,10 @@ class Cold(Way):
             with suppress(ClusterError):
                 self._services.rm.kill(self.app_id)
 
+    def end_beside(self) -> None:
+        """End the TensorBoard beside the job."""
+        self._board.end(self._app)
+
     def close(self) -> None:
         """Close the way to the master."""
         if self._app is not None:
@@ -72,10 +78,14 @@ class Cold(Way):
     def _start(self) -> None:
         try:
             if not self.app_id:
-                environments = {r.name: self._environment(r, None) for r in self._spec.roles}
+                beside = self._board.worker_environment()
+                environments = {
+                    r.name: {**self._environment(r, None), **beside} for r in self._spec.roles
+                }
                 described = application(
                     self._spec, self._services.folder, self._launch,
                     job_id=self._paths.job_id, environments=environments,
+                    board=self._board,
                 )  # fmt: skip
                 self.app_id = self._services.driver.submit(described)
                 if self._spec.priority is not None:

@@ -63,7 +63,8 @@ def job_links(conf: HadoopConf, noted: Mapping[str, Any], status: JobStatus) -> 
     Returns
     -------
     dict of str to str
-        ``log``, the ids of running tasks, the application's id, ``ResourceManager``, ``tracking``.
+        ``log``, the ids of running tasks, the application's id, ``ResourceManager``, ``tracking``,
+        ``TensorBoard``.
     """
     app_id = str(noted.get("app_id") or "")
     if not app_id:
@@ -83,6 +84,7 @@ def job_links(conf: HadoopConf, noted: Mapping[str, Any], status: JobStatus) -> 
         app_id: found.get("application"),
         "ResourceManager": found.get("cluster"),
         "tracking": found.get("tracking"),
+        "TensorBoard": None if status.state.final else web_address(noted.get("board")),
     }
     return {name: address for name, address in named.items() if address}
 

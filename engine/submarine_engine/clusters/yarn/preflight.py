@@ -22,6 +22,7 @@ from submarine_engine.clusters.yarn.paths import path_problems
 from submarine_engine.clusters.yarn.scheduler import DEFAULT, Queue, Scheduler, read_scheduler
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.job import JobSpec, Resources, Role
+from submarine_engine.tensorboard.installed import check_installed
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
@@ -55,7 +56,7 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
     problems = [
         *_environment(spec),
         *_addresses(spec),
-        *_not_yet(spec),
+        *_tensorboard(spec),
         *_queue(wanted, queue, found),
     ]
     if queue is not None and not problems:
@@ -93,11 +94,16 @@ def _address(path: str | None, option: str) -> Iterator[Problem]:
         yield Problem(UnsupportedError, error.what, error.where, error.fix)
 
 
-def _not_yet(spec: JobSpec) -> Iterator[Problem]:
-    if spec.tensorboard:
-        what = "this release starts no TensorBoard beside a job"
-        fix = "leave it out, and run `tensorboard --logdir` on the checkpoint path"
-        yield Problem(UnsupportedError, what, "--tensorboard", fix)
+def _tensorboard(spec: JobSpec) -> Iterator[Problem]:
+    if not spec.tensorboard:
+        return
+    if spec.mode == "warm":
+        what = "a TensorBoard beside a job is a container of the job's own application"
+        yield Problem(UnsupportedError, what, "--mode", "leave --mode warm out, or --tensorboard")
+    try:
+        check_installed()
+    except UnsupportedError as error:
+        yield Problem(UnsupportedError, error.what, "--tensorboard", error.fix)
 
 
 def _queue(wanted: str, queue: Queue | None, found: Found) -> Iterator[Problem]:

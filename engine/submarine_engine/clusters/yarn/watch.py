@@ -147,10 +147,13 @@ class Watch:
             return False
         held = {container["containerId"] for container in listed}
         now = Moment.now()
-        for container in self._containers:
-            if not container.released and (final or self._is_gone(container, held)):
-                container.released = True
-                self._write(*self._settling.settle(container, now))
+        left = [c for c in self._containers if not c.released]
+        gone = [c for c in left if final or self._is_gone(c, held)]
+        if len(gone) == len(left):
+            self._way.end_beside()
+        for container in gone:
+            container.released = True
+            self._write(*self._settling.settle(container, now))
         if not all(container.released for container in self._containers):
             return False
         reason = self._cancel.reason if self._cancel else ""

@@ -12,6 +12,7 @@ from submarine_engine.clusters.datapaths import file_address
 from submarine_engine.clusters.environment import thread_limits
 from submarine_engine.clusters.staging import task_plan
 from submarine_engine.clusters.yarn import payload, uploads
+from submarine_engine.clusters.yarn.board import BoardBeside
 from submarine_engine.clusters.yarn.boot import URL
 from submarine_engine.clusters.yarn.gang import GANG, Gang
 from submarine_engine.errors import ClusterError
@@ -67,6 +68,8 @@ class Way(ABC):
         self._app: skein.ApplicationClient | None = None
         self.gang = Gang(services.rm, spec)
         self._looked_at = 0.0
+        self._board = BoardBeside(services, paths.job_id, spec)
+        self._board.address = noted.get("board", "")
 
     @property
     def ahead(self) -> int:
@@ -90,6 +93,9 @@ class Way(ABC):
     @abstractmethod
     def withdraw(self) -> None:
         """Ask for nothing any more, and end what there is."""
+
+    def end_beside(self) -> None:  # noqa: B027 - of applications that are the job's own
+        """End what runs beside the job's own containers, which are all over."""
 
     @abstractmethod
     def close(self) -> None:
@@ -153,7 +159,8 @@ class Way(ABC):
         write_json(
             self._paths.root / "yarn.json",
             {"version": 1, "mode": type(self).__name__.lower(), "app_id": self.app_id,
-             "instances": self._instances, "containers": self._known},
+             "instances": self._instances, "containers": self._known,
+             "board": self._board.address},
         )  # fmt: skip
 
     def _environment(self, role: Role, task: str | None) -> dict[str, str]:

@@ -41,6 +41,8 @@ def open_way(services: Services, paths: JobPaths, spec: JobSpec, launch: Mapping
         mode, note = "cold", f"its log comes after its end: {blind}"
         with suppress(OSError):
             add_warning(paths, f"the log and the result came after the end only: {blind}")
+    elif mode == "auto" and spec.tensorboard:
+        mode = "cold"  # skein proxies a page for as long as its application lives
     elif mode == "auto":
         mode = "warm" if spec.notebook and spec.priority is None else "cold"
         if mode == "warm":

@@ -1,0 +1,156 @@
+"""The TensorBoard beside a job on YARN: a container of its application, shown on its pages.
+
+The role holds no GPU and is no part of the job: it is asked for once the others run, and ends with
+them. skein keeps an application's tracking URL for its own page; what it proxies lies below that,
+with a link on it.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import skein
+
+from submarine_engine.clusters.yarn import boardboot, jobhdfs
+from submarine_engine.clusters.yarn.boot import EVENTS
+from submarine_engine.clusters.yarn.hdfslogs import Channel
+from submarine_engine.clusters.yarn.links import web_address
+from submarine_engine.errors import ClusterError, SubmarineError
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.yarn.hdfs import Hdfs
+    from submarine_engine.clusters.yarn.keeper import Services
+    from submarine_engine.job import JobSpec
+
+ROLE = "tensorboard"
+MEMORY = 1024
+"""Mebibytes of its container."""
+
+_EVENTS = ".submarine/events"
+_TARGET = re.compile(r"http://[A-Za-z0-9.-]{1,253}:[0-9]{1,5}/[A-Za-z0-9_-]{32}")
+_LARGEST = 4096
+_SCRIPT = """\
+umask 027
+L="${LOG_DIRS%%%%,*}"
+exec >>"$L/stdout" 2>>"$L/stderr"
+cat > submarine_hdfs.py <<'END_OF_HDFS'
+%s
+END_OF_HDFS
+cat > board.py <<'END_OF_BOARD'
+%s
+END_OF_BOARD
+exec "$SUBMARINE_PYTHON" board.py "$L"
+"""
+
+
+class BoardBeside:
+    """The TensorBoard beside one job; where there is no HDFS, or none is asked for, nothing.
+
+    Parameters
+    ----------
+    services
+        What the keeper's jobs share.
+    """
+
+    def __init__(self, services: Services, job_id: str, spec: JobSpec) -> None:
+        self._services = services
+        self._job_id = job_id
+        self._spec = spec
+        self.address = ""
+        """Its page, once there is one."""
+
+    def worker_environment(self) -> dict[str, str]:
+        """Return what lets tasks bring their events to where it reads them."""
+        hdfs = self._hdfs()
+        if hdfs is None:
+            return {}
+        folder = self._folder(hdfs)
+        hdfs.make_folder(folder)
+        return {EVENTS: hdfs.url_for_container(folder)}
+
+    def service(
+        self, files: Mapping[str, skein.File], environment: Mapping[str, str]
+    ) -> dict[str, skein.Service]:
+        """Return its service by name; none where there is none.
+
+        Parameters
+        ----------
+        files, environment
+            As of the job's own containers.
+        """
+        hdfs = self._hdfs()
+        if hdfs is None:
+            return {}
+        text = _SCRIPT % (inspect.getsource(jobhdfs), inspect.getsource(boardboot))
+        address = f"{hdfs.url.rstrip('/')}{self._folder(hdfs)}"
+        own = {boardboot.LOGDIR: address, boardboot.TASKS: ",".join(self._spec.tasks)}
+        access = json.dumps(hdfs.container_environment()).encode()
+        own[boardboot.ACCESS] = base64.b64encode(access).decode()
+        own["CUDA_VISIBLE_DEVICES"] = ""
+        return {
+            ROLE: skein.Service(
+                instances=1,
+                resources=skein.Resources(memory=f"{MEMORY} MiB", vcores=1),
+                depends=[role.name for role in self._spec.roles],
+                env={**environment, **own},
+                files=dict(files),
+                script=text,
+                allow_failures=True,
+                node_label=self._spec.node_label or "",
+            )
+        }
+
+    def step(self, app: skein.ApplicationClient, seen: Mapping[str, skein.Container]) -> bool:
+        """Show it on the application's pages as soon as it listens; whether it just was."""
+        if self.address or not self._spec.tensorboard:
+            return False
+        for container in seen.values():
+            if container.service_name == ROLE and container.yarn_container_id:
+                with suppress(Exception):  # its node, or the master: both may be silent a while
+                    self.address = self._show(app, container)
+        return bool(self.address)
+
+    def end(self, app: skein.ApplicationClient | None) -> None:
+        """End it, and so the application, with the job; its events are home."""
+        if not self._spec.tensorboard:
+            return
+        if app is not None:
+            with suppress(Exception):  # it may have ended by itself, with an error of gRPC's
+                app.shutdown("SUCCEEDED")
+        with suppress(SubmarineError):
+            if (hdfs := self._hdfs()) is not None:
+                hdfs.remove(self._folder(hdfs))
+
+    def _show(self, app: skein.ApplicationClient, container: skein.Container) -> str:
+        source = self._services.logs.source(
+            self._job_id, container.yarn_container_id, container.yarn_node_http_address
+        )
+        if boardboot.TOLD not in source.sizes():
+            return ""
+        told: dict[str, Any] = json.loads(source.read(boardboot.TOLD, 0, _LARGEST))
+        target = str(told["target"])
+        if not _TARGET.fullmatch(target):
+            return ""
+        page = app.ui.get_pages().get(ROLE)
+        if page is None:
+            page = app.ui.add_page(ROLE, target, "TensorBoard")
+        return web_address(f"{page.address.rstrip('/')}/") or ""
+
+    def _hdfs(self) -> Hdfs | None:
+        if not self._spec.tensorboard:
+            return None
+        if self._services.logs.choice().channel is not Channel.NODES:
+            return None  # nobody could see where it listens
+        try:
+            return self._services.hdfs
+        except ClusterError:
+            return None
+
+    def _folder(self, hdfs: Hdfs) -> str:
+        return f"{hdfs.home}/{_EVENTS}/{self._job_id}"

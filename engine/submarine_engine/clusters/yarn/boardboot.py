@@ -1,0 +1,81 @@
+"""TensorBoard in a container of its own, beside a job: without a GPU, over events in HDFS.
+
+Sent as text, with `jobhdfs` as ``submarine_hdfs`` beside it. Nobody is asked who they are here: the
+path that it lies under cannot be guessed, and is told in the container's log folder alone, from
+where the keeper brings it to the application's own pages.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+TOLD = "board.json"
+LOGDIR = "SUBMARINE_BOARD_LOGDIR"
+ACCESS = "SUBMARINE_BOARD_ACCESS"
+"""Variables of fsspec: JSON, which the shell of a container would not leave as it is."""
+TASKS = "SUBMARINE_BOARD_TASKS"
+
+_EVERY = 5.0
+_AFTER = 60.0
+_LONGEST = 7 * 86400.0
+_OVER = "@over"
+
+
+def main(folder: str) -> None:
+    """Serve until the job's tasks are over, and a little longer."""
+    os.environ.update(json.loads(base64.b64decode(os.environ.pop(ACCESS))))
+    import fsspec  # noqa: PLC0415 - of the job's own environment
+    from submarine_hdfs import Hdfs  # type: ignore[import-not-found] # noqa: PLC0415 - see above
+
+    fsspec.register_implementation("hdfs", Hdfs, clobber=True)
+    logdir, tasks = os.environ[LOGDIR], os.environ[TASKS].split(",")
+    key = secrets.token_urlsafe(24)
+    sys.modules["tensorboard.compat.notf"] = ModuleType("tensorboard.compat.notf")
+    from tensorboard import default, program  # noqa: PLC0415 - likewise
+
+    ports = []
+
+    class Server(program.WerkzeugServer):  # type: ignore[misc] # TensorBoard is not typed
+        def __init__(self, app: object, flags: object) -> None:
+            super().__init__(app, flags)
+            ports.append(self.server_port)
+
+    board = program.TensorBoard(plugins=default.get_plugins(), server_class=Server)
+    board.configure(
+        ["tensorboard", "--logdir", logdir, "--host", "0.0.0.0", "--port", "0",  # noqa: S104 - the application's master proxies it
+         "--load_fast", "false", "--path_prefix", f"/{key}", "--reload_interval", "5",
+         "--reload_multifile", "true"],
+    )  # fmt: skip
+    board.launch()
+    told = {"target": f"http://{os.environ['NM_HOST']}:{ports[0]}/{key}"}
+    aside = Path(folder, f".{TOLD}")
+    aside.write_text(json.dumps(told))
+    aside.rename(Path(folder, TOLD))
+    begun, over_at = time.monotonic(), None
+    while time.monotonic() - begun < _LONGEST:
+        time.sleep(_EVERY)
+        if over_at is None and _are_over(fsspec.filesystem("hdfs"), logdir, tasks):
+            over_at = time.monotonic()
+        if over_at is not None and time.monotonic() - over_at > _AFTER:
+            return
+
+
+def _are_over(files: object, logdir: str, tasks: list[str]) -> bool:
+    try:
+        return all(
+            files.exists(f"{logdir}/{task}/{_OVER}")  # type: ignore[attr-defined] # fsspec's
+            for task in tasks
+        )
+    except Exception:  # noqa: BLE001 - HDFS is away for a while, in whatever words
+        return False
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
