@@ -99,7 +99,7 @@ class Lab:
         told = self._runtime / f"jpserver-{self.process.pid}.json"
         end = time.monotonic() + LIMIT / 1000
         while time.monotonic() < end and self.process.poll() is None:
-            if told.exists():
+            with suppress(FileNotFoundError, ValueError):  # not there yet, or not all of it
                 return str(json.loads(told.read_text())["url"])
             time.sleep(0.1)
         self.stop()

@@ -78,9 +78,16 @@ def reopen(
     page = notebook.page = _page(context)
     notebook.open()
     page.wait_for_selector(".submarine-Log .smc-row:has-text('Epoch')")
-    seen = 0
+    pane = page.locator(".submarine-Log .smc-pane")
+    pane.press("Home")
+    first = page.locator(".submarine-Log .smc-row[data-line='0']")
+    first.wait_for()
+    shoot(page, 1600)
+    text = first.text_content() or ""
+    pane.press("End")
+    seen: str | None = ""
     while page.locator(f"{CARD}[data-state=running]").count():
-        lines = page.locator(".submarine-Log .smc-row").count()
+        lines = page.locator(".submarine-Log .smc-status").text_content()
         if lines != seen:
             shoot(page, 400)
         seen = lines
@@ -88,10 +95,6 @@ def reopen(
     page.wait_for_selector(f"{CARD}[data-state=succeeded]")
     page.wait_for_selector(f".submarine-Log .smc-row:has-text('Epoch {epochs}/{epochs}')")
     shoot(page, _HELD)
-    page.locator(".submarine-Log .smc-pane").press("Home")
-    first = page.locator(".submarine-Log .smc-row[data-line='0']")
-    first.wait_for()
-    text = first.text_content() or ""
     context.close()
     return text
 

@@ -120,7 +120,7 @@ def test_the_log_opens_where_the_kernel_restarts_under_the_page(running, lab, pa
         page.evaluate(
             """() => {
                 const { sessionContext } = window.jupyterapp.shell.currentWidget;
-                sessionContext.session.kernel.restart();
+                return sessionContext.session.kernel.restart();
             }"""
         )
     grows(page)

@@ -145,7 +145,10 @@ def test_keys_and_follow(notebook, page, gate):
             time.sleep(0.02)
     """
     notebook(LOAD, source).run_all()
-    page.wait_for_selector(f"{ROWS}[data-line='40']", state="attached")
+    page.wait_for_function(
+        "rows => [...document.querySelectorAll(rows)].some((row) => Number(row.dataset.line) > 60)",
+        arg=ROWS,
+    )
     pane = page.locator(PANE)
     follow = page.locator(f"{LOG} button:has-text('Follow')")
     assert follow.get_attribute("aria-pressed") == "true"
@@ -174,7 +177,7 @@ def test_lanes_download_and_a_tab(opened, page, lab):
     assert row(page, 0) == "to stderr"
     with page.expect_download() as begun:
         page.click(f"{LOG} a:has-text('Download')")
-    assert begun.value.suggested_filename.endswith("stderr.txt")
+    assert begun.value.suggested_filename.endswith("-worker-0.stderr.log")
     assert begun.value.path().read_text() == "to stderr\n"
     page.click(f"{LOG} button:has-text('Open in a tab')")
     tab = page.locator(f"{LOG}.submarine-mod-tab")
