@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import asyncio
+from contextlib import ExitStack, closing
+from functools import partial
 
 import pytest
+from submarine_jupyter.streams import card_look
+from submarine_jupyter.watching import Watchers
+from submarine_jupyter.work import Work
 
 from tests.jobs import until
 
@@ -85,3 +90,22 @@ def test_a_page_that_asks_for_too_much_is_refused(server, query):
     answer = server.get(f"/api/stream?{query}")
     assert answer.status_code == 400
     assert answer.json()["fix"]
+
+
+def test_a_job_is_looked_at_once_for_all_pages_and_not_where_nobody_looks(submit):
+    job_id = submit(TALK)
+
+    async def pages():
+        work, watchers, changed = Work(), Watchers(), asyncio.Event()
+        with ExitStack() as stack:
+            make = partial(card_look, work, job_id, ())
+            looks = [stack.enter_context(watchers.of(job_id, make)) for _ in range(100)]
+            looks[0].listeners.add(changed)
+            await asyncio.wait_for(changed.wait(), 60)
+            assert len(set(map(id, looks))) == 1
+            assert looks[0].text
+        await asyncio.wait([looks[0].task], timeout=60)
+        work.stop()
+        return looks[0].task.cancelled(), watchers.counts()
+
+    assert asyncio.run(pages()) == (True, {})
