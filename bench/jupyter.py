@@ -41,11 +41,11 @@ for block in range(BLOCKS):
 # Runs a cell, and returns how many ms later an element that was not there is painted.
 PAINT = """([index, wanted]) => new Promise((resolve) => {
     const {content, sessionContext} = window.jupyterapp.shell.currentWidget;
-    const before = document.querySelectorAll(wanted).length;
+    const before = new Set(document.querySelectorAll(wanted));
     content.activeCellIndex = index;
     const start = performance.now();
     const seen = new MutationObserver(() => {
-        if (document.querySelectorAll(wanted).length > before) {
+        if ([...document.querySelectorAll(wanted)].some((node) => !before.has(node))) {
             seen.disconnect();
             requestAnimationFrame(() => resolve(performance.now() - start));
         }
