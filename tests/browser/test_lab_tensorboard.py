@@ -1,0 +1,48 @@
+"""TensorBoard in JupyterLab: in a cell and from the card, drawing what a real job wrote."""
+
+from __future__ import annotations
+
+import pytest
+from submarine_engine.tensorboard import boards, stop
+
+LOAD = "%load_ext submarine_magics"
+WRITES = """
+    %%submarine --name curves
+    import os
+    from tensorboard.summary import Writer
+
+    writer = Writer(os.environ["SUBMARINE_LOGDIR"])
+    for step in range(50):
+        writer.add_scalar("loss/<b>train</b>", 1 / (step + 1), step)
+    writer.close()
+"""
+SHOW = "%submarine tensorboard curves"
+PATIENCE = 120_000
+
+
+@pytest.fixture(autouse=True)
+def none_left(lab):
+    yield
+    for board in boards(lab.home):
+        stop(lab.home, board.id)
+
+
+def drawn(frame):
+    """Wait until a TensorBoard has drawn the run."""
+    frame.get_by_text("loss/<b>train</b>").first.wait_for(timeout=PATIENCE)
+    frame.locator("line-chart").first.wait_for(timeout=PATIENCE)
+
+
+def test_a_cell_shows_what_the_job_wrote(notebook, page):
+    notebook(LOAD, WRITES, SHOW).run_all()
+    page.wait_for_selector(".jp-OutputArea iframe", timeout=PATIENCE)
+    drawn(page.frame_locator(".jp-OutputArea iframe"))
+
+
+def test_the_card_draws_curves_and_opens_tensorboard(notebook, page):
+    notebook(LOAD, WRITES).run_all()
+    curve = page.locator(".submarine-Card .smc-scalars").first
+    curve.wait_for(timeout=PATIENCE)
+    assert "loss/<b>train</b>" in curve.inner_text()
+    page.get_by_role("button", name="TensorBoard").first.click()
+    drawn(page.frame_locator("iframe[src*='submarine/tensorboards/']"))
