@@ -13,6 +13,7 @@ import os
 import secrets
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -32,9 +33,9 @@ def main(folder: str) -> None:
     """Serve until the job's tasks are over, and a little longer."""
     os.environ.update(json.loads(base64.b64decode(os.environ.pop(ACCESS))))
     import fsspec  # noqa: PLC0415 - of the job's own environment
-    from submarine_hdfs import Hdfs  # type: ignore[import-not-found] # noqa: PLC0415 - see above
 
-    fsspec.register_implementation("hdfs", Hdfs, clobber=True)
+    hdfs = import_module("submarine_hdfs").Hdfs  # sent beside this file
+    fsspec.register_implementation("hdfs", hdfs, clobber=True)
     logdir, tasks = os.environ[LOGDIR], os.environ[TASKS].split(",")
     key = secrets.token_urlsafe(24)
     sys.modules["tensorboard.compat.notf"] = ModuleType("tensorboard.compat.notf")
