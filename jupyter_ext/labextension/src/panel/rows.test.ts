@@ -12,7 +12,7 @@ const JOB: JobSummary = {
   gpus: 2,
   created: 1000,
   finished: null,
-  notebook: '/home/ada/train.ipynb',
+  notebook: 'work/train.ipynb',
   cell: 'In [3]',
   progress: 0.5
 };
