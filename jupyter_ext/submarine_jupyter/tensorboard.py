@@ -138,8 +138,8 @@ def _card(job: Job) -> CardPart:
     record = read_json(paths.record) or {}
     beside = bool(dict(record.get("spec") or {}).get("tensorboard"))
 
-    def part(_status: JobStatus) -> dict[str, Any]:
-        found = scalars(paths)
+    def part(status: JobStatus) -> dict[str, Any]:
+        found = scalars(paths, at_once=status.state.final)
         return {"tensorboard": beside or bool(found), **({"scalars": found} if found else {})}
 
     return part

@@ -210,3 +210,12 @@ def test_a_loop_of_links_ends(tmp_path):
     farm = Farm(tmp_path / "farm")
     farm.renew([Source("job", str(there))])
     assert list(farm.root.iterdir()) == []
+
+
+def test_the_last_look_misses_nothing(job):
+    """A short job's events come within a moment of the look before."""
+    assert scalars(job) == {}
+    writer = Writer(str(job.task("worker-0").logdir))
+    writer.add_scalar("loss", 0.5, 1)
+    writer.close()
+    assert scalars(job, at_once=True) == {"loss": [[1, 0.5]]}

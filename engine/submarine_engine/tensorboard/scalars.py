@@ -75,10 +75,16 @@ class Reader:
         self._new = False
         self._shown: Scalars = {}
 
-    def look(self) -> Scalars:
-        """Read what is new, a bounded part of it; return what is known by now."""
+    def look(self, *, at_once: bool = False) -> Scalars:
+        """Read what is new, a bounded part of it; return what is known by now.
+
+        Parameters
+        ----------
+        at_once
+            Look even where the last look was a moment ago.
+        """
         with self._lock:
-            if time.monotonic() - self._looked_at >= _LOOK_AGAIN:
+            if at_once or time.monotonic() - self._looked_at >= _LOOK_AGAIN:
                 self._read()
                 self._looked_at = time.monotonic()
             if self._new:
@@ -140,11 +146,17 @@ _readers: OrderedDict[str, Reader] = OrderedDict()
 _readers_lock = Lock()
 
 
-def scalars(paths: JobPaths) -> Scalars:
+def scalars(paths: JobPaths, *, at_once: bool = False) -> Scalars:
     """Return the scalars that a job has written to its log directory so far.
 
     Reads what is new since the last call in this process; call it in a thread. Files that are no
     events, or damaged, are passed over.
+
+    Parameters
+    ----------
+    at_once
+        Whether to look even where the last look was a moment ago: nobody asks again after a job's
+        end.
 
     Returns
     -------
@@ -157,4 +169,4 @@ def scalars(paths: JobPaths) -> Scalars:
         _readers[str(paths.root)] = reader
         while len(_readers) > _MOST_JOBS:
             _readers.popitem(last=False)
-    return reader.look()
+    return reader.look(at_once=at_once)
