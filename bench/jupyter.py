@@ -55,13 +55,14 @@ PAINT = """([index, wanted]) => new Promise((resolve) => {
 })"""
 # Notes for each `at TIME` how many ms after TIME it came to be where `place` is.
 WATCH = """(place) => {
-    window.late = {};
+    const late = (window.late = {});
+    const begun = Date.now();  // what an earlier round has left is no line of this one
     const look = () => {
         const now = Date.now();
         for (const found of document.querySelectorAll(place))
             for (const [, at] of found.textContent.matchAll(/at (\\d+\\.\\d)/g))
-                window.late[at] ??= now - Number(at);
-        requestAnimationFrame(look);
+                if (Number(at) > begun) late[at] ??= now - Number(at);
+        if (window.late === late) requestAnimationFrame(look);
     };
     look();
 }"""
