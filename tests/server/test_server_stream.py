@@ -67,26 +67,28 @@ def test_a_cursor_of_another_place_is_refused(server, submit):
     assert "no place in the job's stream" in answer.json()["what"]
 
 
+async def everything_of(job, watchers, work, hold=None):
+    """Read a job's logs to its end; `hold` keeps the reader after each batch."""
+    cursor, data = Cursor(), b""
+    with watchers.of(job.id, lambda: Follower(job, work)) as follower:
+        while True:
+            batch = await follower.next(cursor)
+            data += b"".join(getattr(item, "data", b"") for item in batch.items)
+            cursor = batch.cursor
+            if batch.ended:
+                return data
+            if hold:
+                await hold.wait()
+
+
 def test_many_readers_have_one_follower_and_a_slow_one_keeps_nobody(submit, tmp_path):
     job = Job(submit.cluster, submit(TALK))
-
-    async def read(watchers, work, hold=None):
-        cursor, data = Cursor(), b""
-        with watchers.of(job.id, lambda: Follower(job, work)) as follower:
-            while True:
-                batch = await follower.next(cursor)
-                data += b"".join(getattr(item, "data", b"") for item in batch.items)
-                cursor = batch.cursor
-                if batch.ended:
-                    return data
-                if hold:
-                    await hold.wait()
 
     async def everything():
         work, hold = Work(), asyncio.Event()
         watchers = Watchers()
-        slow = asyncio.create_task(read(watchers, work, hold))
-        readers = [asyncio.create_task(read(watchers, work)) for _ in range(50)]
+        slow = asyncio.create_task(everything_of(job, watchers, work, hold))
+        readers = [asyncio.create_task(everything_of(job, watchers, work)) for _ in range(50)]
         while watchers.counts() != {job.id: 51}:  # noqa: ASYNC110 - counts are all it tells
             await asyncio.sleep(0.01)
         (tmp_path / "go").touch()
@@ -114,19 +116,9 @@ def test_fifty_readers_cost_the_cluster_no_more_than_one(submit, module_home):
     job = Job(cluster, submit(LONG))
     job.wait()
 
-    async def read(watchers, work):
-        cursor, data = Cursor(), b""
-        with watchers.of(job.id, lambda: Follower(job, work)) as follower:
-            while True:
-                batch = await follower.next(cursor)
-                data += b"".join(getattr(item, "data", b"") for item in batch.items)
-                cursor = batch.cursor
-                if batch.ended:
-                    return data
-
     async def everybody(number):
         work, watchers, before = Work(), Watchers(), cluster.reads
-        found = await asyncio.gather(*[read(watchers, work) for _ in range(number)])
+        found = await asyncio.gather(*[everything_of(job, watchers, work) for _ in range(number)])
         work.stop()
         assert found == [LONG_LOG] * number
         return cluster.reads - before

@@ -12,6 +12,7 @@ import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { type Api, ApiError } from './api';
 import { readEvents } from './sse';
 import type { Card, Overview } from './types';
+import { problem } from './words';
 
 const GATHER = 30; // ms
 const SHORTEST = 500;
@@ -112,7 +113,7 @@ export class Feed {
           this._asked = ''; // it will not come by itself: asked again when somebody looks anew
           return this._tell(ABSENT);
         }
-        this._tell(error instanceof Error ? error.message : String(error));
+        this._tell(problem(error));
       }
       await new Promise(done => setTimeout(done, delay));
       delay = Math.min(LONGEST, delay * 2);

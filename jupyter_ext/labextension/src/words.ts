@@ -11,6 +11,8 @@ const GLYPHS: Record<string, string> = {
   lost: '?'
 };
 
+const UNITS = ['bytes', 'kB', 'MB', 'GB', 'TB'];
+
 const FINAL = new Set(['succeeded', 'failed', 'cancelled', 'lost']);
 
 // Unicode's control, format, surrogate, separator and private characters would reorder, hide or
@@ -56,9 +58,9 @@ export function clock(seconds: number): string {
   return minutes ? `${minutes} min ${two(whole % 60)} s` : `${whole} s`;
 }
 
-/** `1 GPU`, `2 GPUs`. */
-export function count(number: number, thing: string): string {
-  return `${number} ${thing}${number === 1 ? '' : 's'}`;
+/** `1 GPU`, `1,234 lines`. */
+export function count(number: number, noun: string): string {
+  return `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`;
 }
 
 export function glyph(state: string): string {
@@ -68,4 +70,32 @@ export function glyph(state: string): string {
 /** Whether a job in this state is over. */
 export function isFinal(state: string): boolean {
   return FINAL.has(state);
+}
+
+/** `72 %`; never 100 % before the end. */
+export function percent(fraction: number): string {
+  return `${Math.floor(fraction * 100 + 1e-9)} %`;
+}
+
+/** `843 bytes`, `1.20 MB`. */
+export function size(bytes: number): string {
+  let at = 0;
+  while (bytes >= 1000 && at < UNITS.length - 1) {
+    [bytes, at] = [bytes / 1000, at + 1];
+  }
+  return `${at ? bytes.toPrecision(3) : bytes} ${UNITS[at]}`;
+}
+
+/** A measured value in few digits. */
+export function measured(value: number): string {
+  if (!Number.isFinite(value)) {
+    return String(value);
+  }
+  const far = value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6);
+  return far ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+}
+
+/** What went wrong, in the words of who noticed it. */
+export function problem(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

@@ -5,6 +5,7 @@ import type { INotebookTracker } from '@jupyterlab/notebook';
 
 import type { ISubmarine } from '../plugin';
 import type { Card } from '../types';
+import { problem } from '../words';
 import { jump } from './jump';
 import type { Ui } from './tree';
 
@@ -57,7 +58,7 @@ export class Actions {
       const saved = await this._api.save(card.job_id, path);
       this._change({ save: { busy: false, error: '', done: `saved: ${saved.path}` } });
     } catch (error) {
-      this._change({ save: { busy: false, error: words(error), done: '' } });
+      this._change({ save: { busy: false, error: problem(error), done: '' } });
     }
   }
 
@@ -76,11 +77,7 @@ export class Actions {
     try {
       await ask();
     } catch (error) {
-      this._change({ ...undo, problem: `${what}: ${words(error)}` });
+      this._change({ ...undo, problem: `${what}: ${problem(error)}` });
     }
   }
-}
-
-function words(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -3,6 +3,7 @@
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 
 import type { Card } from '../types';
+import { isFinal } from '../words';
 
 export const JOB_TYPE = 'application/vnd.submarine.job+json';
 export const WIDGET_TYPE = 'application/vnd.jupyter.widget-view+json';
@@ -14,7 +15,6 @@ export interface Bundle {
   text: boolean;
 }
 
-const FINAL = ['succeeded', 'failed', 'cancelled', 'lost'];
 const STRINGS = ['job_id', 'cluster', 'title', 'state', 'elapsed_text', 'log_command'] as const;
 
 /** Read a mimebundle, whoever wrote it: what is not as it should be is left out. */
@@ -30,8 +30,8 @@ export function readBundle(model: IRenderMime.IMimeModel): Bundle {
     ...(sound(inside) ? inside : {}),
     job_id: job,
     state,
-    final: FINAL.includes(state),
-    running: !FINAL.includes(state),
+    final: isFinal(state),
+    running: !isFinal(state),
     ticking: false // until the server says what the time is
   };
   return { job, card: drawn, text: data.text === true };

@@ -2,7 +2,7 @@
 
 import type { Card, ScriptView, TaskView } from '../types';
 import { type Attributes, type Element, node } from './dom';
-import { percent } from './words';
+import { percent } from '../words';
 
 const FEW_TASKS = 4;
 const UNKNOWN = '—';

@@ -1,7 +1,7 @@
 /** Scalars of a training as small curves. */
 
 import { type Element, node } from './dom';
-import { measured } from './words';
+import { measured } from '../words';
 
 export type Points = [number, number][];
 

@@ -4,7 +4,7 @@ import type { Card, Failure, Frame } from '../types';
 import { type Element, node } from './dom';
 import { ledger, link, script, tasks, ticks } from './parts';
 import { scalars } from './sparkline';
-import { percent } from './words';
+import { percent } from '../words';
 
 /** What the reader has done, and how the server stands: all that is not in the card itself. */
 export interface Ui {

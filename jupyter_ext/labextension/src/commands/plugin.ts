@@ -22,7 +22,7 @@ import {
 import { chartIcon } from '../icons';
 import { ISubmarine } from '../plugin';
 import type { JobSummary } from '../types';
-import { isFinal } from '../words';
+import { isFinal, problem } from '../words';
 import { Actions } from './actions';
 import { ask, inFocus, jobs, known } from './choose';
 import * as ids from './ids';
@@ -198,7 +198,7 @@ export async function told(action: () => unknown): Promise<void> {
   try {
     await action();
   } catch (error) {
-    const words = error instanceof Error ? error.message : String(error);
+    const words = problem(error);
     Notification.error(words, { autoClose: 15_000 });
   }
 }

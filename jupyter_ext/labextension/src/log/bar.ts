@@ -1,7 +1,5 @@
 /** What stands above a log: lanes, search, follow, copy, download. */
 
-import { ApiError } from '../api';
-
 export function button(text: string, title: string, act: () => unknown): HTMLButtonElement {
   const made = document.createElement('button');
   made.type = 'button';
@@ -62,8 +60,4 @@ export class SearchBar {
 
   private readonly _told = document.createElement('span');
   private _timer: ReturnType<typeof setTimeout> | undefined;
-}
-
-export function words(error: unknown): string {
-  return error instanceof ApiError || error instanceof Error ? error.message : String(error);
 }

@@ -1,6 +1,6 @@
 /** Which log is shown: each task has two. Few of them are tabs, many a list. */
 
-import { size } from '../card/words';
+import { size } from '../words';
 import type { LogView } from '../types';
 
 const MOST_TABS = 6;

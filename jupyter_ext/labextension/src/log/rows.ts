@@ -1,6 +1,6 @@
 /** The lines of a log that are in sight, as elements: each is made once and kept while it is there. */
 
-import { count } from '../card/words';
+import { count } from '../words';
 import { pieces } from './ansi';
 
 const SHOWN = 1000; // characters of a line in its row

@@ -3,10 +3,10 @@
 import { PanelLayout, Widget } from '@lumino/widgets';
 
 import type { Api, LogName } from '../api';
-import { count, size } from '../card/words';
+import { count, problem, size } from '../words';
 import type { LogView as Log } from '../types';
 import { plain } from './ansi';
-import { button, SearchBar, words } from './bar';
+import { button, SearchBar } from './bar';
 import { Finder } from './find';
 import { Lanes } from './lanes';
 import { Pane } from './pane';
@@ -93,7 +93,7 @@ export class LogView extends Widget {
     try {
       await this._pane?.refresh();
     } catch (error) {
-      this._tell(words(error)); // the next change of the log's size asks again
+      this._tell(problem(error)); // the next change of the log's size asks again
     }
   }
 
@@ -139,7 +139,7 @@ export class LogView extends Widget {
       }
       this._search.told = this._finder.words;
     } catch (error) {
-      this._search.told = words(error);
+      this._search.told = problem(error);
     }
   }
 
@@ -168,7 +168,7 @@ export class LogView extends Widget {
       const much = count(told.lines.length, 'line');
       this._tell(whole ? `${much} copied.` : `The last ${much} are copied; download has them all.`);
     } catch (error) {
-      this._tell(`Not copied: ${words(error)}`);
+      this._tell(`Not copied: ${problem(error)}`);
     }
   }
 
