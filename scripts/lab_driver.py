@@ -99,8 +99,11 @@ class Lab:
         told = self._runtime / f"jpserver-{self.process.pid}.json"
         end = time.monotonic() + LIMIT / 1000
         while time.monotonic() < end and self.process.poll() is None:
-            with suppress(FileNotFoundError, ValueError):  # not there yet, or not all of it
-                return str(json.loads(told.read_text())["url"])
+            # Not there yet, or not all of it; and the server tells its address before it listens.
+            with suppress(OSError, ValueError):
+                url = str(json.loads(told.read_text())["url"])
+                urlopen(f"{url}api", timeout=60).close()  # noqa: S310 - our own
+                return url
             time.sleep(0.1)
         self.stop()
         raise AssertionError(f"JupyterLab did not start:\n{self._log.read_text()}")
