@@ -200,6 +200,32 @@ def test_one_server_serves_all_jobs_of_a_home(job):
     assert log_page(job) == log_page(job)
 
 
+class Elsewhere(LocalCluster):
+    """Another cluster that keeps its jobs in the same home."""
+
+    name = "elsewhere"
+
+    def __init__(self, home):
+        super().__init__(home)
+        self.asked = []
+
+    def status(self, job_id):
+        self.asked.append("status")
+        return super().status(job_id)
+
+    def cancel(self, *_):
+        self.asked.append("cancel")
+
+
+def test_a_page_asks_the_cluster_of_its_job_whichever_came_first(ask, job):
+    first, second = Elsewhere(job.cluster.home), Elsewhere(job.cluster.home)
+    second.name = "nowhere"
+    pages = [log_page(Job(cluster, job.id)) for cluster in (job.cluster, first, second)]
+    assert len(set(pages)) == 3
+    assert ask(url=pages[1] + "state")[0] == ask(url=pages[1] + "cancel", method="POST")[0] == 200
+    assert (first.asked, second.asked) == (["status", "cancel"], [])
+
+
 def test_a_cluster_with_a_page_of_its_own_needs_no_server(job):
     own = LocalCluster(job.cluster.home, log_page=lambda job_id: f"https://yarn.example/{job_id}")
     assert log_page(Job(own, job.id)) == f"https://yarn.example/{job.id}"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from submarine_engine.clusters import locks
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.clusters.local import settle as settling
 from submarine_engine.job import JobState
@@ -109,6 +110,20 @@ def test_the_submitter_before_the_job_was_in_the_queue(local):
     late = LocalCluster(local.home)
     until(lambda: late.status(job_id).state is JobState.LOST)
     assert "submitted it was killed" in late.status(job_id).reason
+
+
+def test_a_job_of_another_cluster_is_left_to_that_one(local):
+    job_id = local.submit("1")
+    local.follow(job_id)
+    paths = local.paths(job_id)
+    keep_events(paths, "Submitted", "Granted", "Started")
+    record = json.loads(paths.record.read_text())
+    paths.record.write_text(json.dumps({**record, "cluster": "yarn"}))
+    late = LocalCluster(local.home)
+    until(lambda: locks.is_free(paths.lock))
+    assert late.status(job_id).state is JobState.RUNNING
+    late.cancel(job_id)
+    assert late.status(job_id).state is JobState.RUNNING
 
 
 def test_the_submitter_while_its_job_runs(local, tmp_path):

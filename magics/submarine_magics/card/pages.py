@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from submarine_engine.future import Job
 
 _STREAMS = ("stdout", "stderr")
-_servers: dict[tuple[int, Path], LogPages] = {}
+_servers: dict[tuple[int, Path, str], LogPages] = {}
 _starting = threading.Lock()
 
 
@@ -134,8 +134,9 @@ def _own_page(job: Job) -> str | None:
     if home is None:
         return None
     with _starting:
-        # A forked child has the server's socket, but not its thread.
-        key = (os.getpid(), home)
+        # A forked child has the server's socket, but not its thread. Clusters share a home, and
+        # only its own one knows what becomes of a job.
+        key = (os.getpid(), home, job.cluster.name)
         if key not in _servers:
             _servers[key] = LogPages(job.cluster, home)
         return _servers[key].url(job.id)

@@ -22,10 +22,11 @@ _LOST = "its supervisor vanished without a last word (killed, or out of memory)"
 _REBOOT = "the machine was started anew while the job was on"
 _NEVER_BEGUN = "the process that submitted it was killed before the job was in the queue"
 _PATIENCE = 2.0
+_CLUSTER = "local"
 
 
 def settle(paths: JobPaths, queue: Queue) -> bool:
-    """End a job that nobody watches any more, and say so in its events.
+    """End a job of this cluster that nobody watches any more, and say so in its events.
 
     What is left of its processes is killed. A job whose function had returned has its result, and
     counts as succeeded; any other is lost.
@@ -48,9 +49,11 @@ def settle(paths: JobPaths, queue: Queue) -> bool:
         return False
     try:
         record = read_json(paths.record)
-        # The queue once more: until a moment ago the submitter may have held the lock.
-        if record is None or record["host"] != machine.host():
+        # All clusters share a home, and on another one nobody holds a job's lock while it runs.
+        ours = machine.host(), _CLUSTER
+        if record is None or (record["host"], record["cluster"]) != ours:
             return False
+        # The queue once more: until a moment ago the submitter may have held the lock.
         if paths.job_id in queue:
             return False
         status = fold(event for event, _ in read_events(paths.events)[0])
