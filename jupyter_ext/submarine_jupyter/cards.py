@@ -58,8 +58,8 @@ class JobLook:
         seen = (status, links, logs, parts)
         if seen == self._seen:
             return None, status.state.final
-        self._seen = seen
         card = self._card(status, links) | {"logs": logs} | parts
+        self._seen = seen  # not earlier: who failed to draw it has not shown it
         return json.dumps(card), status.state.final
 
     def _card(self, status: JobStatus, links: tuple[tuple[str, str], ...]) -> dict[str, Any]:

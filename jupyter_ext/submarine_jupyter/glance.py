@@ -29,9 +29,9 @@ class OverviewNow(Api):
         with self.watchers.of("overview", lambda: overview_look(self.work)) as look:
             look.listeners.add(changed)
             try:
-                while not look.version:
-                    if look.error:
-                        raise look.error
+                while look.trouble or not look.version:
+                    if error := look.error or look.trouble:
+                        raise error
                     changed.clear()
                     await asyncio.wait_for(changed.wait(), self.work.limit)
             finally:

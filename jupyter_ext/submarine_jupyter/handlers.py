@@ -14,7 +14,7 @@ from submarine_jupyter import jobs
 from submarine_jupyter.document import openapi
 from submarine_jupyter.indexes import Indexes
 from submarine_jupyter.parts import Extra
-from submarine_jupyter.refusals import status_of
+from submarine_jupyter.refusals import status_of, told
 from submarine_jupyter.routes import BASE, Route, read_numbers
 from submarine_jupyter.watching import Watchers
 from submarine_jupyter.work import Work
@@ -41,22 +41,14 @@ class Api(APIHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:  # noqa: ANN401 - tornado's
         """Send an error as JSON, whoever raised it."""
         error = kwargs.get("exc_info", (None, None))[1]
-        told = {"what": HTTPStatus(status_code).phrase, "where": "", "fix": ""}
+        answer = {"what": HTTPStatus(status_code).phrase, "where": "", "fix": ""}
         if isinstance(error, web.HTTPError) and error.log_message:
-            told["what"] = error.log_message
-        self._tell_error(status_code, told)
+            answer["what"] = error.log_message
+        self._tell_error(status_code, answer)
 
     def fail(self, error: Exception) -> None:
-        """Answer with an error of ours, or of the disk's."""
-        if isinstance(error, SubmarineError):
-            told = {"what": error.what, "where": error.where, "fix": error.fix}
-        elif isinstance(error, FileNotFoundError):
-            told = {"what": "the job has no such file", "where": self.request.path, "fix": ""}
-        elif isinstance(error, OSError):
-            told = {"what": f"the disk says: {error.strerror or error}", "where": "", "fix": ""}
-        else:
-            raise error
-        self._tell_error(status_of(error), told)
+        """Answer with an error."""
+        self._tell_error(status_of(error), told(error, self.request.path))
 
     def tell(self, answer: object) -> None:
         """Send an answer as JSON, for nobody to keep."""
@@ -94,10 +86,10 @@ class Api(APIHandler):
                 raise
             self.fail(error)
 
-    def _tell_error(self, status: int, told: dict[str, str]) -> None:
+    def _tell_error(self, status: int, answer: dict[str, str]) -> None:
         self.set_status(status)
         self.set_header("Content-Type", "application/json")
-        self.finish(json.dumps(told))
+        self.finish(json.dumps(answer))
 
 
 class Call(Api):
@@ -153,7 +145,7 @@ class Missing(APIHandler):
     async def get(self) -> None:
         """Say that there is none such."""
         self.set_status(HTTPStatus.NOT_FOUND)
-        told = {"what": "there is no such route", "where": "", "fix": f"see {BASE}/openapi.json"}
-        await self.finish(json.dumps(told))
+        answer = {"what": "there is no such route", "where": "", "fix": f"see {BASE}/openapi.json"}
+        await self.finish(json.dumps(answer))
 
     post = get

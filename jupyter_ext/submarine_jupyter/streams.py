@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from http import HTTPStatus
 from typing import Any
 
-from submarine_engine.errors import CommandError, SubmarineError
+from submarine_engine.errors import CommandError, JobNotFoundError, SubmarineError
 from tornado.iostream import StreamClosedError
 
 from submarine_jupyter import jobs
@@ -17,6 +17,7 @@ from submarine_jupyter.followers import Follower
 from submarine_jupyter.handlers import Api
 from submarine_jupyter.overview import Overview
 from submarine_jupyter.parts import Extra
+from submarine_jupyter.refusals import told
 from submarine_jupyter.stream import first_cursor, message
 from submarine_jupyter.watching import Look
 from submarine_jupyter.work import Work
@@ -27,6 +28,8 @@ _MOST_JOBS = 200
 _QUICKEST = 0.125
 _SLOWEST = 0.25
 _OVERVIEW = 0.5
+_Seen = tuple[int, Exception | None]
+"""What a page was told of a `Look`: which version, and what trouble."""
 
 
 class Stream(Api):
@@ -113,7 +116,7 @@ class Events(Stream):
                     if batch.ended:
                         return
             except SubmarineError as error:
-                await self.send(_event("problem", json.dumps({"what": str(error)})))
+                await self.send(_event("problem", json.dumps(told(error))))
             finally:
                 if coming:
                     coming.cancel()
@@ -136,24 +139,28 @@ class Page(Stream):
         with ExitStack() as stack:
             looks: dict[str, Look] = {}
             for job_id in wanted:
-                if look := await self._card(stack, job_id):
-                    looks[job_id] = look
+                looks[job_id] = self._card(stack, job_id)
             if overview == "1":
                 looks[""] = self._overview(stack)
             await self._send_all(looks)
 
     async def _send_all(self, looks: dict[str, Look]) -> None:
-        seen = dict.fromkeys(looks, 0)
+        seen: dict[str, _Seen] = dict.fromkeys(looks, (0, None))
         while looks and not self.left:
             self.changed.clear()
             for name, look in list(looks.items()):
-                if look.version != seen[name]:
-                    seen[name] = look.version
-                    await self.send(_event("card" if name else "overview", look.text))
+                now = (look.version, look.trouble)
+                if now != seen[name]:
+                    version, trouble = seen[name]
+                    seen[name] = now
+                    if now[0] != version:
+                        await self.send(_event("card" if name else "overview", look.text))
+                    if now[1] and now[1] is not trouble:
+                        await self._tell("problem", name, now[1])
                 elif look.error or look.over:
                     del looks[name]
                     if look.error:
-                        await self._tell_gone(name, look.error)
+                        await self._tell("gone", name, look.error)
             if looks and not any(self._is_news(look, seen[name]) for name, look in looks.items()):
                 await self._wait()
 
@@ -164,20 +171,13 @@ class Page(Stream):
             await self.send(": nothing new\n\n")
 
     @staticmethod
-    def _is_news(look: Look, seen: int) -> bool:
-        return look.version != seen or look.over or look.error is not None
+    def _is_news(look: Look, seen: _Seen) -> bool:
+        return (look.version, look.trouble) != seen or look.over or look.error is not None
 
-    async def _tell_gone(self, name: str, error: Exception) -> None:
-        await self.send(
-            _event("gone" if name else "problem", json.dumps({"id": name, "what": str(error)}))
-        )
+    async def _tell(self, kind: str, name: str, error: Exception) -> None:
+        await self.send(_event(kind, json.dumps({"id": name, **told(error)})))
 
-    async def _card(self, stack: ExitStack, job_id: str) -> Look | None:
-        try:
-            await self.work.call("jobs", jobs.paths_of, job_id)
-        except SubmarineError as error:
-            await self._tell_gone(job_id, error)
-            return None
+    def _card(self, stack: ExitStack, job_id: str) -> Look:
         return self._listen(
             stack, ("card", job_id), lambda: card_look(self.work, job_id, self.extras)
         )
@@ -205,7 +205,7 @@ def card_look(work: Work, job_id: str, extras: tuple[Extra, ...]) -> Look:
             found.append(await work.call(lane, JobLook, job, extras))
         return await work.call(lane, found[0].look)
 
-    return Look(look, _QUICKEST, _SLOWEST)
+    return Look(look, _QUICKEST, _SLOWEST, ended_by=(JobNotFoundError,))
 
 
 def overview_look(work: Work) -> Look:

@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 MOST_STREAMS = 400
+LONGEST_PAUSE = 15.0
+"""Seconds between two looks that fail, at most."""
 
 
 class Watcher:
@@ -100,6 +102,9 @@ class Look(Watcher):
         Returns the text, None where nothing has changed, and whether that was the last one.
     quickest, slowest
         Seconds between two looks, while things change and while they do not.
+    ended_by
+        Errors after which there is nothing to look at any more. Any other is the trouble of one
+        look, which its readers are told and the next good look ends.
     """
 
     def __init__(
@@ -107,24 +112,39 @@ class Look(Watcher):
         look: Callable[[], Awaitable[tuple[str | None, bool]]],
         quickest: float,
         slowest: float,
+        ended_by: tuple[type[Exception], ...] = (),
     ) -> None:
         super().__init__()
         self._look, self._quickest, self._slowest = look, quickest, slowest
+        self._ended_by = ended_by
         self.text = ""
         self.version = 0
+        self.trouble: Exception | None = None
         self.over = False
         self.listeners: set[asyncio.Event] = set()
 
     async def run(self) -> None:
         """Look until the last state."""
-        delay = self._quickest
+        delay = pause = self._quickest
         while not self.over:
-            text, self.over = await self._look()
-            if text is not None:
-                self.text = text
+            try:
+                text, self.over = await self._look()
+            except self._ended_by:
+                raise
+            except Exception as error:  # noqa: BLE001 - every reader is told, and the watch goes on
+                self.trouble = error
+                self.wake()
+                pause = min(LONGEST_PAUSE, pause * 2)
+                await asyncio.sleep(pause)
+                continue
+            pause = self._quickest
+            if text is not None or self.trouble:  # what was told last holds again
+                self.text = self.text if text is None else text
                 self.version += 1
+                self.trouble = None
                 delay = self._quickest
-            if text is not None or self.over:
+                self.wake()
+            elif self.over:
                 self.wake()
             if not self.over:
                 await asyncio.sleep(delay)

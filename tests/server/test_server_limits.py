@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -10,11 +11,14 @@ from pathlib import Path
 
 import pytest
 from submarine_engine.clusters.local import LocalCluster
+from submarine_engine.errors import ClusterError, JobNotFoundError
 from submarine_engine.history import JobPaths
+from submarine_jupyter.watching import Look
 
 from tests.jobs import bundle_of, end_processes_of, spec_of, until
 from tests.server.conftest import TOKEN, log_bytes
 
+UNKNOWN = "20200101-000000-aaaaa"
 SLEEP = "import time\ntime.sleep(600)"
 HANGS = """
 import time
@@ -95,6 +99,70 @@ def test_a_broken_configuration_is_told(start_server, submit, tmp_path):
     page = server.get(f"/jobs/{job_id}")
     assert page.status_code == 409
     assert "config.toml" in page.text
+
+
+def test_a_watch_outlives_its_troubles(start_server, submit, tmp_path):
+    job_id = submit(SLEEP)
+    config = tmp_path / "submarine/config.toml"
+    config.parent.mkdir()
+    config.touch()
+    server = start_server(XDG_CONFIG_HOME=str(tmp_path))
+    with closing(server.stream(f"/api/stream?jobs={job_id},{UNKNOWN}&overview=1")) as events:
+
+        def told(*kinds):
+            """Read on until each of `kinds` was told of the job, and of the overview."""
+            found, left = {}, set(kinds)
+            while left:
+                kind, data, _ = next(events)
+                found[kind, data.get("id", "")] = data
+                left.discard((kind, data.get("id", "")))
+            return found
+
+        found = told(("card", ""), ("overview", ""), ("gone", UNKNOWN))
+        assert found["gone", UNKNOWN]["what"] == "there is no such job on record"
+        config.write_text("user = [")
+        found = told(("problem", ""))
+        assert "config.toml" in str(found["problem", ""])
+        config.write_text("")
+        told(("overview", ""))  # the same one: it holds again
+        assert server.get("/api/overview").status_code == 200
+    with closing(server.stream(f"/api/stream?jobs={job_id}")) as events:
+        assert next(events)[0] == "card"
+    config.write_text("user = [")
+    with closing(server.stream(f"/api/stream?jobs={job_id}")) as events:
+        kind, data, _ = next(events)
+        assert (kind, data["id"]) == ("problem", job_id)
+        config.write_text("")
+        while kind == "problem":
+            kind, data, _ = next(events)
+        assert (kind, data["job_id"]) == ("card", job_id)
+
+
+def test_looks_that_fail_are_made_ever_more_seldom(monkeypatch):
+    pauses, sleep = [], asyncio.sleep
+    answers = [ClusterError("no")] * 10 + [("a", False), OSError(5, "no"), (None, True)]
+
+    async def look():
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def paused(seconds):
+        pauses.append(seconds)
+        await sleep(0)
+
+    async def watch():
+        monkeypatch.setattr(asyncio, "sleep", paused)
+        watched = Look(look, 0.1, 0.2, ended_by=(JobNotFoundError,))
+        await watched.task
+        return watched
+
+    watched = asyncio.run(watch())
+    assert pauses[:3] == [0.2, 0.4, 0.8]
+    assert max(pauses) == pauses[9] == 15
+    assert pauses[10:] == [0.1, 0.2]
+    assert (watched.text, watched.version, watched.trouble) == ("a", 2, None)
 
 
 def test_jobs_of_another_user_are_not_there(start_server, submit, module_home):

@@ -42,7 +42,7 @@ describe('Feed', () => {
     const feed = new Feed(server.api);
     const [seen, troubles] = [[] as string[], [] as string[]];
     feed.cardChanged.connect((_, each) => seen.push(each.job_id));
-    feed.troubled.connect((_, why) => troubles.push(why));
+    feed.troubled.connect(() => troubles.push(feed.trouble('a')));
     feed.watch('a');
     feed.watch('b');
     await vi.advanceTimersByTimeAsync(100);
@@ -59,6 +59,56 @@ describe('Feed', () => {
     server.say('card', card('b', true));
     await vi.advanceTimersByTimeAsync(1);
     expect(seen).toEqual(['a', 'b']);
+  });
+
+  it('tells of what the server cannot look at, until it can', async () => {
+    vi.useFakeTimers();
+    const server = new Streams();
+    const feed = new Feed(server.api);
+    const [troubles, gone] = [[] as string[][], [] as string[]];
+    feed.troubled.connect(() => troubles.push([feed.trouble(), feed.trouble('a')]));
+    feed.gone.connect((_, id) => gone.push(id));
+    feed.watchOverview();
+    feed.watch('a');
+    await vi.advanceTimersByTimeAsync(100);
+    server.say('problem', { id: '', what: 'no TOML', where: 'config.toml', fix: '' });
+    server.say('problem', { id: 'a', what: 'no answer', where: 'yarn', fix: 'ask\u202e again' });
+    await vi.advanceTimersByTimeAsync(1);
+    expect(troubles.at(-1)).toEqual([
+      'no TOML — config.toml',
+      'no answer — yarn — ask[U+202E] again'
+    ]);
+    server.say('overview', { jobs: [] });
+    server.say('card', card('a', true));
+    await vi.advanceTimersByTimeAsync(1);
+    expect(troubles.at(-1)).toEqual(['', '']);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(server.asked).toEqual(['api/stream?jobs=a&overview=1']); // it is followed as before
+    expect(gone).toEqual([]);
+  });
+
+  it('asks ever more seldom where nothing but problems come', async () => {
+    vi.useFakeTimers();
+    const server = new Streams();
+    const feed = new Feed(server.api);
+    feed.watchOverview();
+    await vi.advanceTimersByTimeAsync(100);
+    const broken = async (kind: string) => {
+      server.say(kind, { id: '', what: 'no' });
+      await vi.advanceTimersByTimeAsync(1);
+      server.open.at(-1)!.close();
+      const before = server.asked.length;
+      let waited = 0;
+      for (; server.asked.length === before; waited += 500) {
+        await vi.advanceTimersByTimeAsync(500);
+      }
+      return waited;
+    };
+    const waits = [];
+    for (const kind of ['problem', 'problem', 'problem', 'overview']) {
+      waits.push(await broken(kind));
+    }
+    expect(waits).toEqual([500, 1000, 2000, 500]);
   });
 
   it('asks no more for what is over, unknown or not looked at', async () => {

@@ -4,6 +4,7 @@
  * Widgets say which jobs they show, and whether they show the overview; the stream is opened anew
  * when that changes, after a moment, so that a notebook of many cards asks once. Where it breaks it
  * is opened again after a growing delay; each message is complete, so nothing can be missed.
+ * What the server cannot look at for now is its trouble until the next good answer.
  */
 
 import { Signal } from '@lumino/signaling';
@@ -12,7 +13,7 @@ import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { type Api, ApiError } from './api';
 import { readEvents } from './sse';
 import type { Card, Overview } from './types';
-import { problem } from './words';
+import { problem, visible } from './words';
 
 const GATHER = 30; // ms
 const SHORTEST = 500;
@@ -32,10 +33,13 @@ export class Feed {
   readonly overviewChanged = new Signal<this, Overview>(this);
   /** A job that the server does not know. */
   readonly gone = new Signal<this, string>(this);
-  /** Empty while the stream runs; else why it does not. */
-  readonly troubled = new Signal<this, string>(this);
-  /** The last word of `troubled`. */
-  trouble = '';
+  /** What `trouble` returns has changed. */
+  readonly troubled = new Signal<this, void>(this);
+
+  /** Why what is shown of a job, or of the overview, may be old; empty where all is well. */
+  trouble(job = ''): string {
+    return visible(this._broken || this._problems.get(job), 400);
+  }
 
   /** Follow a job until the result is disposed of. */
   watch(job: string): IDisposable {
@@ -61,6 +65,7 @@ export class Feed {
       this._jobs.delete(job);
       this.cards.delete(job);
       this._over.delete(job);
+      this._problems.delete(job);
     }
     this._changed();
   }
@@ -98,9 +103,11 @@ export class Feed {
         const init = { signal: abort.signal, headers: { Accept: 'text/event-stream' } };
         const response = await this._api.request(`api/stream?${query}`, init);
         this._tell('');
-        delay = SHORTEST;
         for await (const event of readEvents(response)) {
           this._take(event.kind, event.data);
+          if (event.kind !== 'problem') {
+            delay = SHORTEST;
+          }
         }
         if (this._query() !== query) {
           return this._changed(); // some jobs are over: follow the others
@@ -120,16 +127,24 @@ export class Feed {
     }
   }
 
-  private _tell(trouble: string): void {
-    if (trouble !== this.trouble) {
-      this.trouble = trouble;
-      this.troubled.emit(trouble);
+  private _tell(broken: string): void {
+    if (broken !== this._broken) {
+      this._broken = broken;
+      this.troubled.emit();
+    }
+  }
+
+  private _tellOf(job: string, why: string): void {
+    if (why !== (this._problems.get(job) ?? '')) {
+      this._problems.set(job, why);
+      this.troubled.emit();
     }
   }
 
   private _take(kind: string, data: string): void {
     if (kind === 'card') {
       const card = JSON.parse(data) as Card;
+      this._tellOf(card.job_id, '');
       this.cards.set(card.job_id, card);
       if (!card.running) {
         this._over.add(card.job_id);
@@ -137,16 +152,24 @@ export class Feed {
       this.cardChanged.emit(card);
     } else if (kind === 'overview') {
       this.overview = JSON.parse(data) as Overview;
+      this._tellOf('', '');
       this.overviewChanged.emit(this.overview);
     } else if (kind === 'gone') {
       const { id } = JSON.parse(data) as { id: string };
       this._over.add(id);
+      this._tellOf(id, '');
       this.gone.emit(id);
+    } else if (kind === 'problem') {
+      const { id, what, where, fix } = JSON.parse(data) as Record<string, string>;
+      this._tellOf(id, new ApiError(what, where, fix).message);
     }
   }
 
   private readonly _jobs = new Map<string, number>();
   private readonly _over = new Set<string>();
+  /** By job, or the empty text for the overview. */
+  private readonly _problems = new Map<string, string>();
+  private _broken = '';
   private _overviews = 0;
   private _asked = '';
   private _abort: AbortController | null = null;

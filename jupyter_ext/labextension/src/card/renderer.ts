@@ -6,6 +6,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { Signal } from '@lumino/signaling';
 import { Panel } from '@lumino/widgets';
 
+import type { Feed } from '../feed';
 import { LogView } from '../log/view';
 import type { Card } from '../types';
 import { Actions, type Place } from './actions';
@@ -74,6 +75,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     if (known) {
       this._onCard(feed, known);
     }
+    this._onTrouble(feed);
   }
 
   private _unwatch(): void {
@@ -84,7 +86,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
 
   private _onCard(_: unknown, card: Card): void {
     if (card.job_id === this._bundle?.job) {
-      [this._served, this._gone, this._trouble] = [card, false, ''];
+      [this._served, this._gone] = [card, false];
       this._fresh = true;
       this._draw();
       this._fresh = false;
@@ -100,8 +102,8 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     }
   }
 
-  private _onTrouble(_: unknown, why: string): void {
-    this._trouble = why;
+  private _onTrouble(feed: Feed): void {
+    this._trouble = feed.trouble(this._bundle!.job);
     this._draw();
   }
 
@@ -133,7 +135,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
       return `This server does not know the job: the card is as the notebook kept it${asOf}.`;
     }
     if (this._trouble && !this._card.final) {
-      return `Not live${asOf}: ${this._trouble}. It goes on by itself once the server is back.`;
+      return `Not live${asOf}: ${this._trouble}. It goes on by itself once that is over.`;
     }
     return '';
   }

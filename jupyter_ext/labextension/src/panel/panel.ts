@@ -6,6 +6,7 @@ import { Menu, Widget } from '@lumino/widgets';
 
 import { INSERT_ATTACH, SHOW_LOG } from '../commands/ids';
 import { element, setText } from '../dom';
+import type { Feed } from '../feed';
 import { Looker } from '../looker';
 import type { ISubmarine } from '../plugin';
 import { count, isFinal } from '../words';
@@ -43,7 +44,7 @@ export class JobsPanel extends Widget {
     const { feed } = _submarine;
     feed.overviewChanged.connect(this._onOverview, this);
     feed.troubled.connect(this._onTrouble, this);
-    this._onTrouble(feed, feed.trouble);
+    this._onTrouble(feed);
   }
 
   override dispose(): void {
@@ -92,7 +93,8 @@ export class JobsPanel extends Widget {
     }
   }
 
-  private _onTrouble(_: unknown, words: string): void {
+  private _onTrouble(feed: Feed): void {
+    const words = feed.trouble();
     setText(this._note, words);
     this._note.hidden = !words;
   }

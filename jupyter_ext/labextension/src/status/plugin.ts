@@ -42,7 +42,8 @@ class StatusItem extends Widget {
   }
 
   private _update(): void {
-    const { overview, trouble } = this._submarine.feed;
+    const { feed } = this._submarine;
+    const [overview, trouble] = [feed.overview, feed.trouble()];
     const { text, title } = statusWords(overview);
     setText(this._button, text);
     setAttribute(this._button, 'title', [trouble, title].filter(Boolean).join('\n'));
