@@ -7,6 +7,7 @@ import type { Kernel } from '@jupyterlab/services';
 
 export const JOB_TYPE = 'application/vnd.submarine.job+json';
 export const LOAD = '%load_ext submarine_magics';
+const PATIENCE = 1000; // ms that a kernel has to say what it has loaded
 
 /** A job as a cell's output has it. */
 export interface JobOutput {
@@ -64,15 +65,29 @@ export async function magicsIn(
   return reply.user_expressions?.loaded?.data?.['text/plain'] === 'True' ? 'loaded' : 'python';
 }
 
-/** Put a cell that follows `job` below the active one; returns whether it loads the magics first. */
+/**
+ * Put a cell that follows `job` below the one that is active now; it becomes the active one.
+ *
+ * It loads the magics first, unless the kernel says at once that it needs not: a question to a busy
+ * kernel waits for the end of its cell, and loading them twice does no harm.
+ */
 export async function insertAttach(panel: NotebookPanel, job: string): Promise<void> {
-  const state = await magicsIn(panel.sessionContext.session?.kernel);
+  const { content, sessionContext } = panel;
+  const active = content.activeCell;
+  const kernel = sessionContext.session?.kernel;
+  const late = new Promise<'python'>(done => setTimeout(() => done('python'), PATIENCE));
+  const busy = kernel?.status === 'busy';
+  const state = busy ? 'python' : await Promise.race([magicsIn(kernel), late]);
   const lines = [`%submarine job attach ${job}`];
   if (state === 'python') {
     lines.unshift(LOAD);
   }
-  NotebookActions.insertBelow(panel.content);
-  panel.content.activeCell!.model.sharedModel.setSource(lines.join('\n'));
+  const at = content.widgets.findIndex(cell => cell === active);
+  if (at >= 0) {
+    content.activeCellIndex = at; // the reader may have gone elsewhere meanwhile
+  }
+  NotebookActions.insertBelow(content);
+  content.activeCell!.model.sharedModel.setSource(lines.join('\n'));
 }
 
 /** Below the server's root, where that may hold a notebook's absolute path; best guess first. */
