@@ -126,7 +126,9 @@ describe('Feed', () => {
     await vi.advanceTimersByTimeAsync(100);
     expect(server.asked.at(-1)).toBe('api/stream?jobs=d');
     expect(gone).toEqual(['b']);
+    expect(['a', 'b', 'd'].map(id => feed.isGone(id))).toEqual([false, true, false]);
     watched.forEach(each => each.dispose());
+    expect(feed.isGone('b')).toBe(false);
     await vi.advanceTimersByTimeAsync(60_000);
     expect(server.asked).toHaveLength(2);
   });

@@ -36,6 +36,11 @@ export class Feed {
   /** What `trouble` returns has changed. */
   readonly troubled = new Signal<this, void>(this);
 
+  /** Whether the server does not know a job that is watched. */
+  isGone(job: string): boolean {
+    return this._gone.has(job);
+  }
+
   /** Why what is shown of a job, or of the overview, may be old; empty where all is well. */
   trouble(job = ''): string {
     return visible(this._broken || this._problems.get(job), 400);
@@ -65,6 +70,7 @@ export class Feed {
       this._jobs.delete(job);
       this.cards.delete(job);
       this._over.delete(job);
+      this._gone.delete(job);
       this._problems.delete(job);
     }
     this._changed();
@@ -157,6 +163,7 @@ export class Feed {
     } else if (kind === 'gone') {
       const { id } = JSON.parse(data) as { id: string };
       this._over.add(id);
+      this._gone.add(id);
       this._tellOf(id, '');
       this.gone.emit(id);
     } else if (kind === 'problem') {
@@ -167,6 +174,7 @@ export class Feed {
 
   private readonly _jobs = new Map<string, number>();
   private readonly _over = new Set<string>();
+  private readonly _gone = new Set<string>();
   /** By job, or the empty text for the overview. */
   private readonly _problems = new Map<string, string>();
   private _broken = '';

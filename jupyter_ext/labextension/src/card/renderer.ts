@@ -75,6 +75,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     if (known) {
       this._onCard(feed, known);
     }
+    this._gone = feed.isGone(job);
     this._onTrouble(feed);
   }
 

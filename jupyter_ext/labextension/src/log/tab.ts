@@ -5,7 +5,7 @@ import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 
 import { OPEN_LOG } from '../commands/ids';
 import type { ISubmarine } from '../plugin';
-import type { Card } from '../types';
+import { followLogs } from './follow';
 import { LogView } from './view';
 
 class LogTab extends MainAreaWidget<LogView> {
@@ -19,21 +19,7 @@ class LogTab extends MainAreaWidget<LogView> {
     this.title.label = `Log: ${name || job}`;
     this.title.closable = true;
     this.content.addClass('submarine-mod-tab');
-    const watched = submarine.feed.watch(job);
-    const take = (_: unknown, card: Card) => {
-      if (card.job_id === job) {
-        this.content.setLogs(card.logs);
-      }
-    };
-    submarine.feed.cardChanged.connect(take);
-    const known = submarine.feed.cards.get(job);
-    if (known) {
-      take(null, known);
-    }
-    this.disposed.connect(() => {
-      watched.dispose();
-      submarine.feed.cardChanged.disconnect(take);
-    });
+    this.disposed.connect(followLogs(submarine.feed, job, this.content));
   }
 }
 

@@ -71,6 +71,12 @@ export class LogView extends Widget {
     }
   }
 
+  /** Say why what is shown may be old, or why nothing is; the empty text where all is well. */
+  setTrouble(words: string): void {
+    this._trouble = words;
+    this._tell(this._told);
+  }
+
   private _show(log: Log): void {
     const name: LogName = { job: this._job, task: log.task, stream: log.stream };
     const layout = this.layout as PanelLayout;
@@ -107,7 +113,8 @@ export class LogView extends Widget {
   }
 
   private _tell(text: string): void {
-    this._status.textContent = text;
+    this._told = text;
+    this._status.textContent = [this._trouble, text].filter(Boolean).join(' · ');
   }
 
   private async _find(text: string): Promise<void> {
@@ -210,6 +217,8 @@ export class LogView extends Widget {
   private readonly _download = document.createElement('a');
   private readonly _status = document.createElement('div');
   private readonly _whole = document.createElement('div');
+  private _told = '';
+  private _trouble = '';
   private _pane: Pane | null = null;
   private _finder: Finder | null = null;
 }
