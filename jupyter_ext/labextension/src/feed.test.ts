@@ -1,19 +1,19 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 
-import type { Api } from './api';
+import { type Api, ApiError } from './api';
 import { Feed } from './feed';
 
 /** Stands in for the server: streams that a test writes to and breaks. */
 class Streams {
   asked: string[] = [];
   open: ReadableStreamDefaultController<Uint8Array>[] = [];
-  refuse = false;
+  refuse: Error | null = null;
 
   readonly api = {
     request: async (path: string, init: RequestInit) => {
       this.asked.push(path);
       if (this.refuse) {
-        throw new Error('no answer');
+        throw this.refuse;
       }
       const body = new ReadableStream<Uint8Array>({
         start: controller => {
@@ -49,11 +49,11 @@ describe('Feed', () => {
     expect(server.asked).toEqual(['api/stream?jobs=a,b']);
     server.say('card', card('a', true));
     await vi.advanceTimersByTimeAsync(1);
-    server.refuse = true;
+    server.refuse = new Error('no answer');
     server.open[0].error(new Error('broken'));
     await vi.advanceTimersByTimeAsync(5000);
     expect(troubles.at(-1)).toBe('no answer');
-    server.refuse = false;
+    server.refuse = null;
     await vi.advanceTimersByTimeAsync(20_000);
     expect(troubles.at(-1)).toBe('');
     server.say('card', card('b', true));
@@ -85,6 +85,23 @@ describe('Feed', () => {
     await vi.advanceTimersByTimeAsync(60_000);
     expect(server.asked).toEqual(['api/stream?jobs=a&overview=1']); // it is followed as before
     expect(gone).toEqual([]);
+  });
+
+  it('finds an extension that was enabled later, and asks for it seldom', async () => {
+    vi.useFakeTimers();
+    const server = new Streams();
+    const feed = new Feed(server.api);
+    server.refuse = new ApiError('Not Found', '', '', 404);
+    feed.watch('a');
+    await vi.advanceTimersByTimeAsync(30_000);
+    expect(server.asked).toHaveLength(1);
+    expect(feed.trouble('a')).toContain('jupyter server extension enable submarine_jupyter');
+    server.refuse = null;
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(feed.trouble('a')).toBe('');
+    server.say('card', card('a', true));
+    await vi.advanceTimersByTimeAsync(1);
+    expect(feed.cards.has('a')).toBe(true);
   });
 
   it('asks ever more seldom where nothing but problems come', async () => {

@@ -18,9 +18,10 @@ import { problem, visible } from './words';
 const GATHER = 30; // ms
 const SHORTEST = 500;
 const LONGEST = 15_000;
+const SELDOM = 60_000; // it is somebody's to enable, and each question is a line of the server's log
 const ABSENT =
   'The Jupyter server runs without the extension of Submarine: ' +
-  '`jupyter server extension enable submarine_jupyter`, then start it anew.';
+  '`jupyter server extension enable submarine_jupyter`, then start it anew';
 
 export class Feed {
   constructor(private readonly _api: Api) {}
@@ -122,11 +123,9 @@ export class Feed {
         if (abort.signal.aborted) {
           return;
         }
-        if (error instanceof ApiError && error.status === 404) {
-          this._asked = ''; // it will not come by itself: asked again when somebody looks anew
-          return this._tell(ABSENT);
-        }
-        this._tell(problem(error));
+        const absent = error instanceof ApiError && error.status === 404;
+        delay = absent ? SELDOM : delay;
+        this._tell(absent ? ABSENT : problem(error));
       }
       await new Promise(done => setTimeout(done, delay));
       delay = Math.min(LONGEST, delay * 2);
