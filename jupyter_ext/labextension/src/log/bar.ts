@@ -10,6 +10,18 @@ export function button(text: string, title: string, act: () => unknown): HTMLBut
   return made;
 }
 
+/** A button with a sign for its text; what it does is its name, with its keys as its title. */
+export function signButton(
+  sign: string,
+  name: string,
+  keys: string,
+  act: () => unknown
+): HTMLButtonElement {
+  const made = button(sign, `${name} (${keys})`, act);
+  made.setAttribute('aria-label', name);
+  return made;
+}
+
 /** The field to search with; `find` is called with its text, `step` to go on, `close` to leave. */
 export class SearchBar {
   constructor(
@@ -28,10 +40,10 @@ export class SearchBar {
     this._told.setAttribute('role', 'status');
     this.node.append(
       this.input,
-      button('↑', 'Previous (Shift+Enter)', () => step(-1)),
-      button('↓', 'Next (Enter)', () => step(1)),
+      signButton('↑', 'Previous', 'Shift+Enter', () => step(-1)),
+      signButton('↓', 'Next', 'Enter', () => step(1)),
       this._told,
-      button('✕', 'Close (Esc)', close)
+      signButton('✕', 'Close', 'Esc', close)
     );
     this.input.addEventListener('input', () => {
       clearTimeout(this._timer);

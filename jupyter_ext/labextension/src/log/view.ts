@@ -6,7 +6,7 @@ import type { Api, LogName } from '../api';
 import { count, problem, size } from '../words';
 import type { LogView as Log } from '../types';
 import { plain } from './ansi';
-import { button, SearchBar } from './bar';
+import { button, SearchBar, signButton } from './bar';
 import { Finder } from './find';
 import { Lanes } from './lanes';
 import { Pane } from './pane';
@@ -185,7 +185,7 @@ export class LogView extends Widget {
     pre.tabIndex = 0;
     pre.setAttribute('aria-label', `Line ${line + 1}`);
     pre.append(...draw(text, this._finder?.text ?? ''));
-    const close = button('✕', 'Close (Esc)', () => {
+    const close = signButton('✕', 'Close', 'Esc', () => {
       this._whole.hidden = true;
     });
     const title = document.createElement('span');
