@@ -140,5 +140,15 @@ class Talk:
         self.events.close()
 
 
+def kernel_of(pid):
+    """Return the pids of the kernels of an interpreter."""
+    children = []
+    with suppress(OSError):  # a thread or a child that has just ended
+        for thread in Path(f"/proc/{pid}/task").iterdir():  # each has the children that it started
+            children += (thread / "children").read_text().split()
+        return [int(c) for c in children if b"ipykernel" in Path(f"/proc/{c}/cmdline").read_bytes()]
+    return []
+
+
 def shown(outputs):
     return "".join(data for kind, data in outputs if kind == "TEXT")

@@ -19,7 +19,7 @@ from submarine_zeppelin.kernel import clear_left
 from submarine_zeppelin.wire import Listener
 
 from tests.jobs import until
-from tests.zeppelin.talking import COMMAND, RUN, SHELL, Talk, shown
+from tests.zeppelin.talking import COMMAND, RUN, SHELL, Talk, kernel_of, shown
 
 WAITS = """\
 --gpus 1
@@ -48,12 +48,6 @@ def talk(tmp_path):
     talk = Talk(tmp_path).begin()
     yield talk
     talk.close()
-
-
-def kernel_of(pid):
-    """Return the pids of the kernels of an interpreter."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(c) for c in children if b"ipykernel" in Path(f"/proc/{c}/cmdline").read_bytes()]
 
 
 def listens(pid):

@@ -80,7 +80,10 @@ class Run:
         self._limit = int(limit) if limit.isdecimal() else LIMIT
         self.outputs = Outputs(self._shown, self._limit)
         self._over = threading.Event()
+        self._ending = threading.Lock()
         self._cancelled = False
+        self._sent = False
+        self._begun = False
         self._job_id = ""
         self._followed = ""
         self._link = ""
@@ -113,15 +116,28 @@ class Run:
 
     def cancel(self) -> None:
         """End it: a job is cancelled, and its GPUs fall free."""
-        self._cancelled = True
-        if self.state is not State.RUNNING:
-            return
+        with self._ending:
+            self._cancelled = True
+            self._end()
+
+    def _end(self) -> None:
         if self._followed:
             # An interrupt would only leave a job that was attached to.
             with suppress(SubmarineError):
                 open_job(self._followed).cancel("the paragraph was cancelled")
-        else:
+        elif self._begun:
             self._session.kernel.interrupt()
+
+    def _begin(self) -> None:
+        """Take note that the kernel runs the code, and end what was cancelled until now.
+
+        A kernel that is idle drops an interrupt, and one that makes a cell ready may: so none is
+        sent when the kernel takes the code, but at the first sign of life, or look, after that.
+        """
+        with self._ending:
+            self._begun = True
+            if self._cancelled:
+                self._end()
 
     def _run(self) -> State:
         paragraph = self.paragraph
@@ -135,7 +151,15 @@ class Run:
             return State.FINISHED
         self._session.kernel.start()
         told = metadata(action, paragraph, [one["id"] for one in listed])
-        reply = self._session.kernel.run(action.code, told, self._take)
+        with self._ending:
+            if self._cancelled:
+                self._end()
+                return State.ABORT
+        try:
+            reply = self._session.kernel.run(action.code, told, self._take)
+        finally:
+            with self._ending:  # from now on an interrupt would hit the next paragraph
+                self._begun = False
         return State.FINISHED if reply.get("status") == "ok" else State.ERROR
 
     def _action(self) -> Action:
@@ -154,6 +178,9 @@ class Run:
         return action
 
     def _take(self, kind: str, content: Mapping[str, Any]) -> None:
+        if self._sent and not self._begun:
+            self._begin()
+        self._sent = self._sent or kind == "execute_input"
         display_id = (content.get("transient") or {}).get("display_id")
         if kind in ("display_data", "execute_result", "update_display_data"):
             self._look_for_job(content["data"])

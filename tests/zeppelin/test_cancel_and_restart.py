@@ -1,0 +1,67 @@
+"""Paragraphs that are cancelled at any moment, and an interpreter that is restarted under them."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.jobs import until
+from tests.zeppelin.talking import PYTHON, Talk, kernel_of, shown
+
+WAITS = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.02)\nopen({!r}, 'w').close()"
+
+
+@pytest.fixture
+def talk(tmp_path):
+    talk = Talk(tmp_path).begin()
+    yield talk
+    talk.close()
+
+
+def held_kernel(talk):
+    """Return the pid of the kernel, which is stopped from now on."""
+    (pid,) = until(lambda: kernel_of(talk.process.pid))
+    os.kill(pid, signal.SIGSTOP)
+    return pid
+
+
+def cancel_once_it_runs(talk, paragraph="p1"):
+    until(lambda: talk.call("getStatus", "s1", paragraph) == "RUNNING")
+    talk.call("cancel", "s1", PYTHON, talk.context(paragraph))
+
+
+def test_cancelled_while_its_kernel_starts_it_never_runs(talk, tmp_path):
+    kernel = held_kernel(talk)
+    running = talk.start(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    cancel_once_it_runs(talk)
+    os.kill(kernel, signal.SIGCONT)
+    until(lambda: running)
+    assert talk.call("getStatus", "s1", "p1") == "ABORT"
+    assert not (tmp_path / "ran").exists()
+    assert talk.interpret("40 + 2", context=talk.context("p2"))[1] == [("TEXT", "42\n")]
+
+
+def test_cancelled_before_its_kernel_has_begun_it_does_not_run_to_its_end(talk, tmp_path):
+    """A kernel that is idle drops an interrupt."""
+    talk.interpret("1")
+    kernel = held_kernel(talk)
+    go, ran = tmp_path / "go", tmp_path / "ran"
+    running = talk.start(WAITS.format(str(go), str(ran)), context=talk.context("p2"))
+    cancel_once_it_runs(talk, "p2")
+    os.kill(kernel, signal.SIGCONT)
+    until(lambda: running)
+    assert talk.call("getStatus", "s1", "p2") == "ABORT"
+    assert not ran.exists()
+
+
+def test_cancelled_when_it_is_over_it_leaves_the_next_one_alone(talk, tmp_path):
+    talk.interpret("1")
+    go, ran = tmp_path / "go", tmp_path / "ran"
+    running = talk.start(WAITS.format(str(go), str(ran)), context=talk.context("p2"))
+    until(lambda: talk.call("getStatus", "s1", "p2") == "RUNNING")
+    talk.call("cancel", "s1", PYTHON, talk.context("p1"))
+    go.touch()
+    until(lambda: running)
+    assert running[0][0] == "SUCCESS", shown(running[0][1])
