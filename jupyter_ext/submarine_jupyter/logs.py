@@ -15,9 +15,6 @@ from submarine_jupyter.lineindex import LineIndex
 from submarine_jupyter.loglines import read_lines, search
 
 LANE = "logs"
-_MOST_INDEXES = 64
-_STEP = 64 << 20
-"""Bytes that are indexed at a time: others get their turn in between."""
 _BLOCK = 1 << 18
 _LONGEST_TEXT = 1000
 

@@ -3,7 +3,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { Card, Found, Lines, Overview } from './types';
+import type { Found, Lines, Overview } from './types';
 
 /** What happened, where, and what to do next, in the server's words. */
 export class ApiError extends Error {
@@ -55,10 +55,6 @@ export class Api {
   async post<T>(path: string, body: unknown = {}): Promise<T> {
     const init = { method: 'POST', body: JSON.stringify(body) };
     return (await this.request(path, init)).json();
-  }
-
-  card(job: string): Promise<Card> {
-    return this.get(`api/jobs/${encodeURIComponent(job)}/card`);
   }
 
   overview(): Promise<Overview> {

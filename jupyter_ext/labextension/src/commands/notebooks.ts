@@ -5,7 +5,8 @@ import { PageConfig } from '@jupyterlab/coreutils';
 import { type INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel } from '@jupyterlab/services';
 
-export const JOB_TYPE = 'application/vnd.submarine.job+json';
+import { JOB_TYPE } from '../card/bundle';
+
 export const LOAD = '%load_ext submarine_magics';
 const PATIENCE = 1000; // ms that a kernel has to say what it has loaded
 

@@ -36,12 +36,6 @@ export class Rows {
     this.node.style.width = `${this._widest()}ch`;
   }
 
-  clear(): void {
-    this.node.replaceChildren();
-    this._rows.clear();
-    this._width = 0;
-  }
-
   private _row(at: number, text: string | null): void {
     const state = `${text === null ? '' : text.length}:${text === null ? '' : text.slice(-64)}`;
     const look = `${state}|${this.marked}|${at === this.current}`;

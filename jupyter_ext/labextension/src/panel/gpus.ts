@@ -34,11 +34,6 @@ export class Gpus {
     }
   }
 
-  clear(): void {
-    this._shown = '';
-    this.node.replaceChildren();
-  }
-
   private _shown = '';
 }
 
