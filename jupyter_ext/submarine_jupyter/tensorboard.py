@@ -27,7 +27,8 @@ PATTERNS["board_id"] = "[0-9a-f]{16}"
 
 _LANE = "tensorboards"
 _MOST = 200
-_TEXT = {"type": "string", "maxLength": 4096}
+_LONGEST = 4096
+_TEXT = {"type": "string", "maxLength": _LONGEST}
 _TEXTS = {"type": "array", "maxItems": _MOST, "items": _TEXT}
 _FIELDS = {"jobs": _TEXTS, "all": {"type": "boolean"}, "logdir": {"anyOf": [_TEXT, _TEXTS]}}
 _SHOWN = {
@@ -130,7 +131,19 @@ def _read(asked: dict[str, Any]) -> tuple[list[str], bool, list[str]]:
             where="body",
             fix='send {"jobs": ["ID"]}, {"all": true} or {"logdir": "FOLDER"}',
         )
+    for name, texts in zip(("jobs", "logdir"), lists, strict=True):
+        _check_size(name, texts)
     return lists[0], bool(everything), lists[1]
+
+
+def _check_size(name: str, texts: list[str]) -> None:
+    longest = max(map(len, texts), default=0)
+    if len(texts) > _MOST or longest > _LONGEST:
+        raise CommandError(
+            f"{name!r} has {len(texts)} texts of up to {longest} characters",
+            where="body",
+            fix=f"send {_MOST} texts at most, of {_LONGEST} characters at most each",
+        )
 
 
 def _card(job: Job) -> CardPart:

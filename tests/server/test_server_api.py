@@ -128,3 +128,15 @@ def test_the_document_names_every_route(server):
     paths = server.get("/api/openapi.json").json()["paths"]
     named = {(method, path) for path, methods in paths.items() for method in methods}
     assert named == {(route.method, BASE + route.path) for route in ROUTES}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"jobs": [NOWHERE] * 201}, {"jobs": ["x" * 4097]}, {"logdir": "x" * 4097}],
+    ids=["too many", "too long", "too long a folder"],
+)
+def test_a_tensorboard_over_too_much_is_refused_with_the_limit(server, asked):
+    answer = server.post("/api/tensorboards", json=asked)
+    assert answer.status_code == 400
+    assert answer.json()["fix"] == "send 200 texts at most, of 4096 characters at most each"
+    assert f"{next(iter(asked))!r} has" in answer.json()["what"]
