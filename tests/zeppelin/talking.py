@@ -108,7 +108,7 @@ class Talk:
         transport.open()
         client = TClient(IDL.RemoteInterpreterService, PROTOCOL.get_protocol(transport))
         try:
-            return getattr(client, method)(*arguments)
+            return client._req(method, *arguments)  # `close` is one of the client's own, too
         finally:
             client.close()
 

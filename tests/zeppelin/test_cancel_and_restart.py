@@ -65,3 +65,17 @@ def test_cancelled_when_it_is_over_it_leaves_the_next_one_alone(talk, tmp_path):
     go.touch()
     until(lambda: running)
     assert running[0][0] == "SUCCESS", shown(running[0][1])
+
+
+def test_restarted_under_it_a_paragraph_says_so(talk, tmp_path):
+    talk.interpret("1")
+    never = WAITS.format(str(tmp_path / "never"), str(tmp_path / "ran"))
+    running = talk.start(f"print('on', flush=True)\n{never}", context=talk.context("p2"))
+    until(lambda: any("on" in data for _, _, data in talk.events.updates))
+    talk.call("close", "s1", PYTHON)
+    until(lambda: running)
+    code, outputs = running[0]
+    assert code == "ERROR"
+    assert "the interpreter was restarted: its variables are gone, jobs go on" in shown(outputs)
+    assert "ZMQError" not in shown(outputs)
+    assert talk.interpret("40 + 2", context=talk.context("p3"))[1] == [("TEXT", "42\n")]

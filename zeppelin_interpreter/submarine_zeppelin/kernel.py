@@ -107,7 +107,7 @@ class Kernel:
         Raises
         ------
         KernelDiedError
-            The kernel's process ended meanwhile.
+            The kernel's process ended meanwhile, or was ended.
         """
         assert self._client is not None  # noqa: S101 - after `start`
         client = self._client
@@ -129,12 +129,11 @@ class Kernel:
                 message = client.get_iopub_msg(timeout=_LOOK)
             except Empty:
                 if not self.lives:
-                    raise KernelDiedError(
-                        "the kernel ended: its variables are gone, jobs go on",
-                        fix="run the paragraphs again that define what is needed",
-                    ) from None
+                    raise self._died(client) from None
                 take("", {})
                 continue
+            if self._client is not client:
+                raise self._died(client)
             if message["parent_header"].get("msg_id") != sent:
                 continue
             kind, content = message["msg_type"], message["content"]
@@ -149,7 +148,14 @@ class Kernel:
                 if reply["parent_header"].get("msg_id") == sent:
                     found: Mapping[str, Any] = reply["content"]
                     return found
-        raise KernelDiedError("the kernel ended", fix="run the paragraph again")
+        raise self._died(client)
+
+    def _died(self, client: BlockingKernelClient) -> KernelDiedError:
+        what = "the kernel ended" if self._client is client else "the interpreter was restarted"
+        return KernelDiedError(
+            f"{what}: its variables are gone, jobs go on",
+            fix="run the paragraphs again that define what is needed",
+        )
 
     def complete(self, code: str, cursor: int) -> tuple[int, list[str]]:
         """Return where the word at the cursor begins, and what it may become.
@@ -179,11 +185,12 @@ class Kernel:
     def close(self) -> None:
         """End its process; jobs go on."""
         client, self._client = self._client, None
-        if client is not None:
-            client.stop_channels()
         if self._manager is not None:
             with suppress(Exception):
                 self._manager.shutdown_kernel(now=True)
+        if client is not None:
+            with self._asking:  # no socket is closed under a thread that waits for it
+                client.stop_channels()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
