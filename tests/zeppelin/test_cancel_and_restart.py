@@ -79,3 +79,20 @@ def test_restarted_under_it_a_paragraph_says_so(talk, tmp_path):
     assert "the interpreter was restarted: its variables are gone, jobs go on" in shown(outputs)
     assert "ZMQError" not in shown(outputs)
     assert talk.interpret("40 + 2", context=talk.context("p3"))[1] == [("TEXT", "42\n")]
+
+
+def test_runs_are_forgotten_once_they_are_seen_and_their_session_is_closed(talk, tmp_path):
+    def status(paragraph):
+        return talk.call("getStatus", "s1", paragraph)
+
+    talk.interpret("1")
+    talk.interpret("1", session="s2", context=talk.context("other"))
+    never = WAITS.format(str(tmp_path / "never"), str(tmp_path / "ran"))
+    running = talk.start(f"print('on', flush=True)\n{never}", context=talk.context("p2"))
+    until(lambda: any("on" in data for _, _, data in talk.events.updates))
+    assert (status("p1"), status("p2")) == ("FINISHED", "RUNNING")
+    talk.call("close", "s1", PYTHON)
+    assert status("p1") == "UNKNOWN"
+    until(lambda: running)
+    until(lambda: status("p2") == "UNKNOWN")
+    assert status("other") == "FINISHED"

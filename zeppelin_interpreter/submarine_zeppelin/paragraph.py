@@ -93,6 +93,11 @@ class Run:
         """Whether it has come to its end."""
         return self._over.is_set()
 
+    @property
+    def past(self) -> bool:
+        """Whether nobody asks for it any more: Zeppelin has its end, and its session is closed."""
+        return self.over and self.delivered and self._session.closed
+
     def go(self) -> None:
         """Run the paragraph, in its turn; whatever goes wrong is one of its outputs."""
         try:

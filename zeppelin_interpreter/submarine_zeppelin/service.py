@@ -81,6 +81,7 @@ class Service:
     def close(self, session_id: str, _name: str) -> None:
         """End a session; jobs go on."""
         self._sessions.close(session_id)
+        self._forget()
 
     @told
     def reconnect(self, host: str, port: int) -> None:
@@ -120,6 +121,13 @@ class Service:
         if run is not None:
             run.delivered = True
             self._answering.run = None
+            if run.past:
+                self._forget()
+
+    def _forget(self) -> None:
+        """Drop runs that nobody asks for any more, with all that they showed."""
+        with self._lock:
+            self._runs = {place: run for place, run in self._runs.items() if not run.past}
 
     def _run_of(self, session_id: str, paragraph: Paragraph) -> tuple[Run, bool]:
         """Return the run of a paragraph, and whether it is a new one."""

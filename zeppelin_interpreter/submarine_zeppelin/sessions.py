@@ -26,6 +26,7 @@ class Session:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.properties = dict(properties)
         self.kernel = Kernel()
+        self.closed = False
         self._line: deque[object] = deque()
         self._moved = threading.Condition()
         threading.Thread(target=self._start_ahead, name="kernel", daemon=True).start()
@@ -45,6 +46,7 @@ class Session:
 
     def close(self) -> None:
         """End the kernel."""
+        self.closed = True
         self.kernel.close()
 
     def _start_ahead(self) -> None:
