@@ -116,6 +116,8 @@ def _end_children() -> None:
     if multiprocessing is not None:
         with suppress(BaseException):
             for child in multiprocessing.active_children():
+                # Threads of a library that wait for it: what they say of its end is noise.
+                sys.modules["threading"].excepthook = lambda _: None  # type: ignore[attr-defined]
                 child.kill()
 
 
