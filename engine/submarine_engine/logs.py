@@ -160,6 +160,8 @@ class _Log:
     def lines(self, task: str, *, final: bool = False) -> str:
         """Return whole lines, each with its task before it: lines of many tasks stand mixed."""
         *lines, self._begun = (self._begun + self.text(final=final)).split("\n")
+        # A bar rewrites its line for hours: what it has overwritten is not kept.
+        self._begun = self._begun[self._begun.rfind("\r", 0, -1) + 1 :]
         if final and self._begun:
             lines.append(self._begun)
         return "".join(f"{task} │ {last_state(line)}\n" for line in lines)

@@ -102,7 +102,9 @@ class View:
 
     def _lines(self, chunk: LogChunk) -> bytes:
         key = (chunk.task, chunk.stream)
-        *lines, self._begun[key] = (self._begun.get(key, b"") + chunk.data).split(b"\n")
+        *lines, begun = (self._begun.get(key, b"") + chunk.data).split(b"\n")
+        # A bar rewrites its line for hours: what it has overwritten is not kept.
+        self._begun[key] = begun[begun.rfind(b"\r", 0, -1) + 1 :]
         whose = f"{chunk.task} | ".encode()
         return b"".join(whose + line + b"\n" for line in lines)
 
@@ -117,19 +119,19 @@ class JsonView(View):
     def __init__(self, output: Output, name: str) -> None:
         super().__init__(output, name)
         self._decoders: dict[tuple[str, str], TextDecoder] = {}
+        self._ends: dict[tuple[str, str], int] = {}
 
     def log(self, chunk: LogChunk) -> None:
         """Write a piece of a log as an object."""
-        decoder = self._decoders.setdefault((chunk.task, chunk.stream), TextDecoder())
-        self._output.data(
-            {
-                "event": "Log",
-                "task": chunk.task,
-                "stream": chunk.stream,
-                "offset": chunk.offset,
-                "text": decoder.feed(chunk.data),
-            }
-        )
+        key = (chunk.task, chunk.stream)
+        self._ends[key] = chunk.offset + len(chunk.data)
+        decoder = self._decoders.setdefault(key, TextDecoder())
+        self._piece(key, chunk.offset, decoder.feed(chunk.data))
+
+    def _piece(self, key: tuple[str, str], offset: int, text: str) -> None:
+        task, stream = key
+        told = {"event": "Log", "task": task, "stream": stream, "offset": offset, "text": text}
+        self._output.data(told)
 
     def event(self, event: Event, status: JobStatus) -> None:  # noqa: ARG002 - as its base
         """Write an event as an object."""
@@ -142,7 +144,10 @@ class JsonView(View):
         """Write nothing: programs need no words."""
 
     def end(self, job_id: str, status: JobStatus) -> None:
-        """Write the last object: how the job ended."""
+        """Write the last object: how the job ended; before it what a log breaks off with."""
+        for key, decoder in self._decoders.items():
+            if text := decoder.feed(b"", final=True):
+                self._piece(key, self._ends[key], text)
         self._output.data(ending_json(job_id, status))
 
 
