@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import os
+import re
 import secrets
 import shutil
 from contextlib import suppress
@@ -77,15 +77,25 @@ class FolderTarget:
                 raise
             self._aside = None
             with suppress(OSError):  # the mode that any new folder of the user's would have
-                mask = os.umask(0o077)
-                os.umask(mask)
-                self._path.chmod(0o777 & ~mask)
+                self._path.chmod(0o777 & ~_umask())
 
     def discard(self) -> None:
         """Remove the folder beside it."""
         if self._aside is not None:
             shutil.rmtree(self._aside, ignore_errors=True)
             self._aside = None
+
+
+def _umask() -> int:
+    """Return the process's umask, see proc(5): to ask by `os.umask` changes it for other threads.
+
+    Raises
+    ------
+    OSError
+        There is no ``/proc``.
+    """
+    found = re.search(r"^Umask:\s*(\d+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(found[1], 8) if found else 0o077
 
 
 def _is_empty(path: Path) -> bool:
