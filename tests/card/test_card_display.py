@@ -94,6 +94,19 @@ CELLS = {
             print(job.status().cancelling, card._widget.heard)
         card.close(job.wait(60))
     """,
+    "long": """
+        import gc, json, weakref
+        job = submit("x = 1 # a long line\\n" * 3000)
+        card = JobCard(job)
+        card.display()
+        whole = len(json.dumps(card._widget.rest))
+        card.close(job.wait(60))
+        live, kept = card._widget, weakref.ref(card)
+        del card
+        gc.collect()
+        print(whole > 10_000, len(json.dumps(live.rest)) < 4000, kept() is None, bool(live.comm))
+        print(*[part[1]["class"] for part in live.rest])
+    """,
     "bundle": "job = submit('1'); _ = job.wait(60); print(*mimebundle(job))",
 }
 
@@ -201,6 +214,12 @@ def test_the_message_of_the_button_cancels(ran):
 
 def test_a_job_s_mimebundle_is_its_static_card(ran):
     assert ran["bundle"].printed == [JOB, "text/html", "text/plain"]
+
+
+def test_the_widget_of_a_job_that_is_over_holds_little_and_is_still_there(ran):
+    """A page that was reloaded knows the widget alone: closed, it would take its card away."""
+    assert ran["long"].printed == ["True"] * 4 + ["smc-script", "smc-foot"]
+    assert ran["long"].sent("comm_close") == []
 
 
 def test_without_anywidget_the_static_card_is_kept_up_to_date_and_says_so_once(tmp_path):

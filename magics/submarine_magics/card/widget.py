@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -20,6 +21,9 @@ from submarine_magics.card.tree import card_tree, footer_tree, script_tree
 
 # What a Jupyter server calls the kernel's connection file; its kernel id is in the name.
 _CONNECTION_FILE = re.compile(r"kernel-([0-9a-f-]{36})\.json$")
+
+_KEPT = 2000
+"""Characters of a script that the card of a job that is over goes on holding."""
 
 
 class CardWidget(anywidget.AnyWidget):
@@ -57,11 +61,9 @@ class CardWidget(anywidget.AnyWidget):
         cancel_url: str,
         on_cancel: Callable[[], object],
     ) -> None:
-        where = card.log_path or "the job's folder"
-        script = [script_tree(card.script, where)] if card.script else []
         super().__init__(
             tree=card_tree(card, live=True).to_json(),
-            rest=[part.to_json() for part in (*script, footer_tree(card))],
+            rest=_rest(card),
             at=at,
             kernel=kernel_id(),
             cancel=cancel_url,
@@ -71,16 +73,42 @@ class CardWidget(anywidget.AnyWidget):
         self.on_msg(self._take)
 
     def show(self, card: CardView, at: float, *, blocking: bool) -> None:
-        """Show `card` as it was at the time `at` (seconds since the epoch), in one message."""
+        """Show `card` as it was at the time `at` (seconds since the epoch), in one message.
+
+        Once the job is over this holds little of it, but is never closed: that would take the card
+        out of pages that were reloaded while the job ran, which know the widget alone. Views that
+        are there keep their script; one that is made later shows its beginning.
+        """
         with self.hold_sync():
             self.tree = card_tree(card, live=True).to_json()
             self.blocking = blocking
             self.at = at
+            if card.final:
+                self.rest = _rest(_shortened(card))
+                self._on_cancel = _nothing
 
     def _take(self, _: object, content: Any, __: object) -> None:  # noqa: ANN401 - from outside
         if isinstance(content, dict) and content.get("cancel") is True:
             self.heard = True
             self._on_cancel()
+
+
+def _rest(card: CardView) -> list[Any]:
+    """Return what never changes of the card: its script, and where its log is."""
+    where = card.log_path or "the job's folder"
+    script = [script_tree(card.script, where)] if card.script else []
+    return [part.to_json() for part in (*script, footer_tree(card))]
+
+
+def _shortened(card: CardView) -> CardView:
+    script = card.script
+    if script is None or len(script.text) <= _KEPT:
+        return card
+    return replace(card, script=replace(script, text=script.text[:_KEPT], left_out="… and more"))
+
+
+def _nothing() -> None:
+    pass
 
 
 def kernel_id() -> str:
