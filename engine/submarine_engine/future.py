@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.base import Cluster, Cursor
 from submarine_engine.errors import JobCancelledError
+from submarine_engine.events import Granted, LogChunk
 from submarine_engine.job import JobState
 from submarine_engine.results import Results, load_results
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.saved import Saved
-    from submarine_engine.events import Event, LogChunk
+    from submarine_engine.events import Event
     from submarine_engine.lifecycle import JobStatus
 
 _QUICKEST = 0.01
 _SLOWEST = 0.05
+_EARLY = 2.0
 
 
 class Job:
@@ -106,9 +108,14 @@ class Job:
         cursor = cursor or Cursor()
         delay = _QUICKEST
         quiet_since = time.monotonic()
+        lively_until = 0.0
         while True:
             batch = self.cluster.read(self.id, cursor)
             for item in batch.items:
+                if isinstance(item, Granted):  # its first line is waited for by somebody
+                    lively_until = time.monotonic() + _EARLY
+                elif isinstance(item, LogChunk):
+                    lively_until = 0.0
                 yield item, batch.cursor
             cursor = batch.cursor
             if batch.ended:
@@ -119,7 +126,8 @@ class Job:
                 quiet_since = time.monotonic()
                 yield None, cursor
             time.sleep(delay)
-            delay = min(_SLOWEST, delay * 1.5)
+            if time.monotonic() > lively_until:
+                delay = min(_SLOWEST, delay * 1.5)
 
     def wait(self, timeout: float | None = None) -> JobStatus:
         """Block until the job is over.

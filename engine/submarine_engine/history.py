@@ -142,7 +142,7 @@ class JobPaths:
         return TaskPaths(self.root / "tasks" / task_id)
 
 
-def write_aside(path: Path, data: bytes) -> None:
+def write_aside(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write `data` to `path` under a temporary name, owner-only, then rename it into place.
 
     Raises
@@ -155,7 +155,7 @@ def write_aside(path: Path, data: bytes) -> None:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
-            file.write(data)
+            file.writelines([data] if isinstance(data, bytes) else data)
         temporary.replace(path)
     except BaseException:
         with suppress(OSError):

@@ -7,7 +7,7 @@ bytes of the data), then name and data. Data that belongs to byte 0 begins its f
 
 A process of its own does it while the task runs, and brings the files to HDFS as well where a
 TensorBoard reads them there. What the task wrote last is packed when it is over, by the container's
-shell (``python eventpack.py LOGDIR LOG``), before that says that all is there.
+shell (`finish`), before that says that all is there.
 """
 
 from __future__ import annotations
@@ -64,6 +64,14 @@ def start(folder: str, log: str, task: int, urls: str, below: str) -> None:
         _run(folder, log, task, urls, below)
     finally:
         os._exit(0)
+
+
+def finish(folder: str, log: str) -> None:
+    """Pack what a task that is over wrote last; say it in the task's log where that fails."""
+    try:
+        pack(folder, log)
+    except OSError as error:
+        sys.stderr.write(f"submarine: the last events are not packed: {error}\n")
 
 
 def _run(folder: str, log: str, task: int, urls: str, below: str) -> None:
@@ -189,10 +197,3 @@ def _lives(pid: int) -> bool:
             return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     except OSError:
         return False
-
-
-if __name__ == "__main__":
-    try:
-        pack(sys.argv[1], sys.argv[2])
-    except OSError as error:
-        sys.stderr.write(f"submarine: the last events are not packed: {error}\n")

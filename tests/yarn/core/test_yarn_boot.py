@@ -26,11 +26,13 @@ DEVICES = {
 
 
 class NodeDouble(BaseHTTPRequestHandler):
-    """A double of a NodeManager's page of GPUs."""
+    """A double of a NodeManager's page of GPUs, and of an HDFS that has one file."""
 
     def do_GET(self):
-        assert self.path == "/ws/v1/node/resources/yarn.io%2Fgpu"
-        data = json.dumps(self.server.told).encode()
+        data = self.server.payload
+        if data is None:
+            assert self.path == "/ws/v1/node/resources/yarn.io%2Fgpu"
+            data = json.dumps(self.server.told).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -43,6 +45,7 @@ class NodeDouble(BaseHTTPRequestHandler):
 @pytest.fixture
 def node():
     server = HTTPServer(("127.0.0.1", 0), NodeDouble)
+    server.payload = None
     server.told = json.loads(json.dumps(DEVICES))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -60,6 +63,7 @@ class Box:
         self.logs = root / name / "logs"
         self.name = name
         self.node = node
+        self.by_url = False
         for folder in (self.work, self.logs):
             folder.mkdir(parents=True)
         self.paths = JobPaths(root / name, "20260101-000000-aaaaa")
@@ -69,21 +73,29 @@ class Box:
         plan = {
             "version": 1, "job_id": self.paths.job_id, "task": "worker-0", "bundle": "",
             "entry": "script.py", "command": None, "args": [], "workdir": None, "outputs": [],
-            "env": {}, "results": ".", "gpus": gpus, "environment": environment or {},
-            "python": python,
+            "env": {}, "results": ".", "environment": environment or {}, "anew": bool(environment),
         }  # fmt: skip
         outer = {
             "PATH": os.environ["PATH"], "HOME": "/nowhere", "CONTAINER_ID": self.name,
             "SKEIN_CONTAINER_ID": "worker_3",
             "LOG_DIRS": f"{self.logs},/elsewhere", "NM_HOST": "127.0.0.1",
-            "NM_HTTP_PORT": str(self.node.server_port),
-            **payload.chunks(payload.pack(self.paths, plan)), **(extra or {}),
+            "NM_HTTP_PORT": str(self.node.server_port), "SUBMARINE_GPUS": str(gpus),
+            "SUBMARINE_RELEASE": python,
+            **self.sent(payload.pack(self.paths, plan)), **(extra or {}),
         }  # fmt: skip
-        command = [sys.executable, "-c", payload.boot_text()]
+        command = [sys.executable, "-u", "-c", payload.BOOT]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command, cwd=self.work, env=outer, stdout=pipe, stderr=pipe, start_new_session=True
         )
+
+    def sent(self, archive):
+        if not self.by_url:
+            return payload.chunks(archive)
+        self.node.payload = archive
+        return {
+            "SUBMARINE_PAYLOAD_URL": f"http://127.0.0.1:{self.node.server_port}/payload?op=OPEN"
+        }
 
     def run(self, script, **options):
         process = self.start(script, **options)
@@ -111,6 +123,65 @@ def test_the_environment_of_the_job_is_in_no_file_that_is_shown(box):
     code, out, _ = one.run("import os\nprint(os.environ['TOKEN'])", environment={"TOKEN": "s3cret"})
     assert (code, out) == (0, "s3cret\n")
     assert not any(b"s3cret" in path.read_bytes() for path in one.logs.glob("*.json"))
+
+
+def test_what_the_interpreter_itself_reads_of_the_environment_counts(box):
+    seen = "import sys, time\nprint(sys.flags.hash_randomization, time.strftime('%z'))"
+    own = {"PYTHONHASHSEED": "0", "TZ": "UTC-3"}
+    assert box().run(seen, environment=own) == (0, "0 +0300\n", "")
+
+
+@pytest.mark.parametrize("environment", [None, {"NAME": "value"}])
+def test_the_script_sees_what_any_script_sees(box, environment):
+    one = box()
+    _, out, _ = one.run(
+        "import os, sys\n"
+        "print(sys.argv, __name__, '__spec__' in dir() and __spec__)\n"
+        "print(sorted(os.listdir('.')))\n"
+        "print(sys.path[0], sys.path[-1])\n"
+        "print(set(sys.path[1:-1]) == set(PLAIN))".replace("PLAIN", repr(plain_path())),
+        environment=environment,
+    )
+    job = one.work / "job"
+    assert out.splitlines() == [
+        f"['{job}/bundle/script.py'] __main__ None", "['job', 'logdir', 'logdir.sent']",
+        f"{job}/bundle {job}/runtime.zip", "True",
+    ]  # fmt: skip
+
+
+def test_an_error_shows_the_users_own_lines_alone(box):
+    one = box()
+    lines = ["def f():", "    1 / 0", *(f"a{n} = {n}" for n in range(60)), "f()"]
+    code, _, error = one.run("\n".join(lines))
+    assert code == 1
+    assert "in run_script" not in error
+    frames = one.told("outcome.json")["error"]["frames"]
+    assert [frame["text"].strip() for frame in frames] == ["f()", "1 / 0"]
+
+
+def test_an_error_inside_the_runtime_is_no_line_of_the_bundles(box):
+    one = box()
+    code, _, _ = one.run("from submarine_runtime import progress\nprogress('much')")
+    assert code == 1
+    files = [frame["file"] for frame in one.told("outcome.json")["error"]["frames"]]
+    assert files[0] == "script.py"
+    assert set(files[1:]) == {"/submarine_runtime/job.py"}
+
+
+def test_what_brings_the_payload_hides_no_module_of_the_users(box):
+    one = box()
+    one.paths.bundle.mkdir(parents=True)
+    (one.paths.bundle / "calendar.py").write_text("OURS = True")
+    one.by_url = True
+    code, out, error = one.run("import calendar\nprint(calendar.OURS)")
+    assert (code, out) == (0, "True\n"), error
+
+
+def plain_path():
+    """Return where a script finds modules, its own folder aside."""
+    words = [sys.executable, "-c", "import sys; print(sys.path[1:])"]
+    outer = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
+    return eval(subprocess.check_output(words, env=outer, text=True))  # noqa: S307 - our own list
 
 
 def test_another_release_of_python_is_refused_at_once(box):

@@ -100,17 +100,18 @@ def test_what_nobody_uses_is_removed(files):
     assert uploads.clean(files, older_than=DAY) == 0
 
 
-def test_logs_that_a_job_left_there_are_removed_unless_it_goes_on(files):
+@pytest.mark.parametrize("part", ["logs", "events"])
+def test_what_a_job_left_there_is_removed_unless_it_goes_on(files, part):
     """HDFS was away at the end of the job that they are of."""
     other = f"{JOB[:-1]}f"
     for job_id in (JOB, other):
-        folder = f"{files.home}/.submarine/logs/{job_id}"
+        folder = f"{files.home}/.submarine/{part}/{job_id}"
         files.put(b"line\n", f"{folder}/container_1/stdout@00000000000000000000")
         age(files, folder, 2 * DAY)
     assert uploads.clean(files, older_than=30 * DAY, going_on=[JOB]) == 1
-    assert names(files, "logs") == [JOB]
+    assert names(files, part) == [JOB]
     assert uploads.clean(files, older_than=30 * DAY) == 1
-    assert names(files, "logs") == []
+    assert names(files, part) == []
 
 
 def test_what_has_to_be_made_is_made_once(files, tmp_path):

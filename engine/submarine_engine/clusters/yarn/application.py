@@ -12,8 +12,9 @@ from xml.sax.saxutils import escape
 
 import skein
 
+from submarine_engine.clusters.yarn.boot import GPUS, RUNTIME
 from submarine_engine.clusters.yarn.docker import docker_environment
-from submarine_engine.clusters.yarn.payload import boot_text
+from submarine_engine.clusters.yarn.payload import BOOT
 from submarine_engine.clusters.yarn.versions import probe_command
 from submarine_engine.history import write_aside
 
@@ -34,6 +35,7 @@ _TAG = 100
 _SCRIPT = """\
 umask 027
 GATE='%s'
+EVENTS='%s'
 L="${LOG_DIRS%%,*}"
 exec >>"$L/stdout" 2>>"$L/stderr"
 cat > boot.py <<'END_OF_BOOT'
@@ -45,14 +47,16 @@ if [ -n "$SUBMARINE_GANG" ]; then
   "$SUBMARINE_PYTHON" -S -c "$GATE" "$L/at-gate" || exit 75
 fi
 trap : TERM
-"$SUBMARINE_PYTHON" -S boot.py &
+"$SUBMARINE_PYTHON" -u boot.py &
 task=$!
 while :; do
   wait $task; code=$?
   kill -0 $task 2>/dev/null || break
 done
-if [ -n "$(ls -A logdir 2>/dev/null)" ]; then
-  "$SUBMARINE_PYTHON" -S job/submarine_runtime/eventpack.py "$PWD/logdir" "$L/events"
+shopt -s dotglob nullglob
+set -- logdir/*
+if [ $# -gt 0 ]; then
+  "$SUBMARINE_PYTHON" -S -c "$EVENTS" "$PWD/logdir" "$L/events"
 fi
 echo $code > "$L/exit"
 exit $code
@@ -71,6 +75,14 @@ if signal.sigtimedwait({signal.SIGQUIT}, 300) is None:
 """
 
 
+_EVENTS = f"""
+import sys
+sys.path.insert(0, "job/{RUNTIME}")
+from submarine_runtime.eventpack import finish
+finish(*sys.argv[1:])
+"""
+
+
 def shape_key(spec: JobSpec, environment: str) -> str:
     """Return what tells warm masters of one notebook apart: whatever an application fixes.
 
@@ -80,7 +92,7 @@ def shape_key(spec: JobSpec, environment: str) -> str:
         The key of the job's environment.
     """
     roles = [[role.name, role.resources.to_json()] for role in spec.roles]
-    fixed = [spec.queue, spec.docker_image, spec.node_label, roles, environment]
+    fixed = [spec.queue, spec.docker_image, spec.node_label, roles, environment, BOOT]
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -169,9 +181,14 @@ def _service(
         resources=skein.Resources(
             memory=f"{asked.memory or 2048} MiB", vcores=asked.vcores or 1, gpus=asked.gpus or 0
         ),
-        env={"SUBMARINE_PYTHON": launch["python"], **image, **environment},
+        env={
+            "SUBMARINE_PYTHON": launch["python"],
+            GPUS: str(asked.gpus or 0),
+            **image,
+            **environment,
+        },
         files=_archives(launch),
-        script=_SCRIPT % (_GATE, boot_text()),
+        script=_SCRIPT % (_GATE, _EVENTS, BOOT),
         allow_failures=not cold,
         node_label=spec.node_label or "",
     )

@@ -11,14 +11,15 @@ import base64
 import inspect
 import json
 import re
+import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import skein
+from submarine_runtime.container import EVENTS
 
 from submarine_engine.clusters.yarn import boardboot, jobhdfs
-from submarine_engine.clusters.yarn.boot import EVENTS
 from submarine_engine.clusters.yarn.hdfslogs import Channel
 from submarine_engine.clusters.yarn.links import web_address
 from submarine_engine.errors import ClusterError, SubmarineError
@@ -35,6 +36,7 @@ MEMORY = 1024
 _EVENTS = ".submarine/events"
 _TARGET = re.compile(r"http://[A-Za-z0-9.-]{1,253}:[0-9]{1,5}/[A-Za-z0-9_-]{32}")
 _LARGEST = 4096
+_EVERY = 1.0
 _SCRIPT = """\
 umask 027
 L="${LOG_DIRS%%%%,*}"
@@ -62,6 +64,7 @@ class BoardBeside:
         self._services = services
         self._job_id = job_id
         self._spec = spec
+        self._looked_at = 0.0
         self.address = ""
         """Its page, once there is one."""
 
@@ -110,6 +113,9 @@ class BoardBeside:
         """Show it on the application's pages as soon as it listens; whether it just was."""
         if self.address or not self._spec.tensorboard:
             return False
+        if time.monotonic() - self._looked_at < _EVERY:
+            return False
+        self._looked_at = time.monotonic()
         for container in seen.values():
             if container.service_name == ROLE and container.yarn_container_id:
                 with suppress(Exception):  # its node, or the master: both may be silent a while
@@ -128,12 +134,11 @@ class BoardBeside:
                 hdfs.remove(self._folder(hdfs))
 
     def _show(self, app: skein.ApplicationClient, container: skein.Container) -> str:
-        source = self._services.logs.source(
-            self._job_id, container.yarn_container_id, container.yarn_node_http_address
-        )
-        if boardboot.TOLD not in source.sizes():
-            return ""
-        told: dict[str, Any] = json.loads(source.read(boardboot.TOLD, 0, _LARGEST))
+        there = container.yarn_container_id, container.yarn_node_http_address
+        with closing(self._services.logs.source(self._job_id, *there)) as source:
+            if boardboot.TOLD not in source.sizes():
+                return ""
+            told: dict[str, Any] = json.loads(source.read(boardboot.TOLD, 0, _LARGEST))
         target = str(told["target"])
         if not _TARGET.fullmatch(target):
             return ""

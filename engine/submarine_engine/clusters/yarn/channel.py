@@ -8,7 +8,8 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from submarine_engine.clusters.yarn.boot import SHIP
+from submarine_runtime.container import SHIP
+
 from submarine_engine.clusters.yarn.hdfslogs import Channel, Choice, HdfsSource, choose_channel
 from submarine_engine.clusters.yarn.logpage import LogsGoneError
 from submarine_engine.clusters.yarn.nodelogs import NodeLogs, NodeSource

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from submarine_runtime.container import STARTED
 from submarine_runtime.eventpack import LOG
 
 from submarine_engine.clusters.progress import Progress
 from submarine_engine.clusters.saving.notes import NOTE
-from submarine_engine.clusters.yarn.boot import STARTED
 from submarine_engine.clusters.yarn.eventlog import EventLog
 from submarine_engine.clusters.yarn.logpage import LogsGoneError
-from submarine_engine.clusters.yarn.mirrorlog import LogMirror, LogSource
+from submarine_engine.clusters.yarn.mirrorlog import LIMIT, LogMirror, LogSource
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import (
     Event,
@@ -39,7 +39,7 @@ AT_GATE = "at-gate"
 _OUTCOME = "outcome.json"
 _PROGRESS = "progress.json"
 _PIECE = 1 << 20
-_MOST = 1 << 31
+_LARGEST = 1 << 26
 _RESULT = re.compile(r"(return|var-\w{1,200})\.(pkl|txt)")
 
 
@@ -99,11 +99,14 @@ class Container:
         sizes = self._source.sizes()
         events: list[Event] = []
         self.at_gate = AT_GATE in sizes
-        if self.started is None and STARTED in sizes:
-            events += self._begin(self._fetch_json(STARTED, sizes))
+        begins = self.started is None and STARTED in sizes
         with suppress(LogsGoneError):
-            self.spoke = self._mirror.step(sizes=sizes) > 0 or self.spoke
+            # The first line is waited for, and before what it began with: but not all of a flood.
+            limit = _PIECE if begins else LIMIT
+            self.spoke = self._mirror.step(limit, sizes=sizes) > 0 or self.spoke
             self._unpack_events()
+        if begins:
+            events += self._begin(self._fetch_json(STARTED, sizes))
         if self.started is not None:
             events += self._look_at_progress(sizes)
         if EXIT in sizes and not self._mirror.behind(sizes):
@@ -144,7 +147,7 @@ class Container:
         for entry in entries:
             name = entry.get("file") if isinstance(entry, dict) else None
             if isinstance(name, str) and _RESULT.fullmatch(name) and name in sizes:
-                write_aside(self.files.results / name, self._fetch(name, sizes))
+                write_aside(self.files.results / name, self._pieces(name, sizes[name]))
         write_aside(self.files.outcome, json.dumps(outcome).encode())
 
     @property
@@ -187,15 +190,19 @@ class Container:
         return found
 
     def _fetch(self, name: str, sizes: Mapping[str, int]) -> bytes:
+        if sizes[name] > _LARGEST:
+            raise ClusterError(f"{name} has {sizes[name]:,} bytes, which no runtime writes")
+        return b"".join(self._pieces(name, sizes[name]))
+
+    def _pieces(self, name: str, size: int) -> Iterator[bytes]:
         assert self._source is not None  # noqa: S101 - for the type checker
-        size = min(sizes[name], _MOST)
-        data = bytearray()
-        while len(data) < size:
-            piece = self._source.read(name, len(data), min(_PIECE, size - len(data)))
+        offset = 0
+        while offset < size:
+            piece = self._source.read(name, offset, min(_PIECE, size - offset))
             if not piece:
-                break
-            data += piece
-        return bytes(data)
+                raise ClusterError(f"{name} has {size:,} bytes, and only {offset:,} come")
+            offset += len(piece)
+            yield piece
 
 
 def _here(wall: float) -> Moment:

@@ -6,13 +6,13 @@ import base64
 import inspect
 import json
 import py_compile
-import sys
 import zlib
 from collections.abc import Mapping
-from functools import cache
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from zipfile import ZipFile, ZipInfo
 
 import submarine_runtime
 from submarine_runtime import webhdfs
@@ -46,36 +46,44 @@ def pack(paths: JobPaths, plan: Mapping[str, Any]) -> bytes:
     Parameters
     ----------
     plan
-        ``task.json``, with ``environment`` and ``gpus`` for `boot`.
+        ``task.json``, with the task's ``environment``, and in ``anew`` whether the interpreter is
+        to start with that.
     """
-    files = {**_runtime(), **_PLUGIN}
+    files = {}
     for path in sorted(paths.bundle.rglob("*")):
         if path.is_file():
             files[f"bundle/{path.relative_to(paths.bundle).as_posix()}"] = path.read_bytes()
     files["task.json"] = json.dumps(plan).encode()
-    return zlib.compress(b"".join(_entry(name.encode(), data) for name, data in files.items()), 6)
+    compressor = _COMPRESSOR.copy()
+    return _BEGUN + compressor.compress(_entries(files)) + compressor.flush()
 
 
-def _entry(name: bytes, data: bytes) -> bytes:
-    return b"%d %d\n%b%b" % (len(name), len(data), name, data)
+def _entries(files: Mapping[str, bytes]) -> bytes:
+    return b"".join(
+        b"%d %d\n%b%b" % (len(name.encode()), len(data), name.encode(), data)
+        for name, data in files.items()
+    )
 
 
-@cache
-def _runtime() -> dict[str, bytes]:
-    """Return the runtime's files, compiled for this release of Python, too: that takes time."""
-    files = {}
+def _runtime() -> bytes:
+    """Return the runtime as one file that Python imports from, compiled for this release, too."""
+    files = dict(_PLUGIN)
     with TemporaryDirectory() as folder:
         for path in sorted(_RUNTIME.glob("*.py")):
             files[f"submarine_runtime/{path.name}"] = path.read_bytes()
-            name = f"__pycache__/{path.stem}.{sys.implementation.cache_tag}.pyc"
-            # Unchecked: the source beside it gets another time of its own when it is unpacked.
             mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-            py_compile.compile(str(path), f"{folder}/x", path.name, True, invalidation_mode=mode)
-            files[f"submarine_runtime/{name}"] = Path(folder, "x").read_bytes()
-    return files
+            # An absolute name: no file of the bundle's can be meant by it in a traceback.
+            name = f"/submarine_runtime/{path.name}"
+            py_compile.compile(str(path), f"{folder}/x", name, True, invalidation_mode=mode)
+            files[f"submarine_runtime/{path.stem}.pyc"] = Path(folder, "x").read_bytes()
+    packed = BytesIO()
+    with ZipFile(packed, "w") as file:
+        for name, data in files.items():
+            file.writestr(ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
+    return packed.getvalue()
 
 
-def boot_text() -> str:
+def _boot() -> str:
     """Return the text that a container begins with, whole in itself."""
     text = inspect.getsource(boot)
     line = next(line for line in text.splitlines() if line.startswith("from submarine_runtime"))
@@ -87,3 +95,10 @@ def chunks(archive: bytes) -> dict[str, str]:
     text = base64.b64encode(archive).decode()
     pieces = [text[start : start + _CHUNK_SIZE] for start in range(0, len(text), _CHUNK_SIZE)]
     return {f"{boot.CHUNK}{number}": piece for number, piece in enumerate(pieces)}
+
+
+# What is sent is of one release: files may be replaced by another while a keeper lives. Every
+# archive begins with the runtime, which takes long to compile and to compress.
+BOOT = _boot()
+_COMPRESSOR = zlib.compressobj(6)
+_BEGUN = _COMPRESSOR.compress(_entries({boot.RUNTIME: _runtime()}))

@@ -6,6 +6,7 @@
         cache/<sha256><suffix>          0600: payloads and layers of environments
         jobs/<job id>/                  outcome.json and results/
         logs/<job id>/                  what its containers bring, see `channel`; gone with its end
+        events/<job id>/                what the TensorBoard beside it reads; likewise
 """
 
 from __future__ import annotations
@@ -154,8 +155,8 @@ def job_folder(hdfs: Hdfs, job_id: str) -> str:
 def clean(hdfs: Hdfs, older_than: float, going_on: Collection[str] = ()) -> int:
     """Remove what nobody has used for `older_than` seconds; return how many files and folders.
 
-    Half an upload goes after a day, and so do the logs of a job at whose end HDFS was away. Where
-    HDFS keeps no access times, what counts is when a file was sent.
+    Half an upload goes after a day, and so do logs and events of a job at whose end HDFS was away.
+    Where HDFS keeps no access times, what counts is when a file was sent.
 
     Parameters
     ----------
@@ -164,9 +165,9 @@ def clean(hdfs: Hdfs, older_than: float, going_on: Collection[str] = ()) -> int:
     """
     now = time.time()
     removed = 0
-    for part in ("cache", "jobs", "logs"):
+    for part in ("cache", "jobs", "logs", "events"):
         for entry in hdfs.list(f"{hdfs.home}/{_FOLDER}/{part}"):
-            left = part == "logs" or entry.path.endswith(".part")
+            left = part in ("logs", "events") or entry.path.endswith(".part")
             limit = min(older_than, _UNFINISHED) if left else older_than
             if now - entry.used > limit and entry.path.rpartition("/")[2] not in going_on:
                 hdfs.remove(entry.path)

@@ -69,6 +69,7 @@ class Watch:
         self._kill_at: float | None = None
         self._told_waiting_at = time.monotonic() - _TELLING + _UNTOLD
         self._looked_at_rm = 0.0
+        self._came_on_at = time.monotonic()  # a container was last given, or began
 
     def run(self, stop: threading.Event) -> bool:
         """See the job through; False where `stop` came first.
@@ -102,10 +103,13 @@ class Watch:
             return self._wait()
         self._see_containers(asked)
         for container in self._containers:
+            before = container.started
             try:
                 self._write(*container.look())
-            except ClusterError:  # noqa: PERF203 - the node is silent, the manager knows why
+            except ClusterError:  # the node is silent, the manager knows why
                 continue
+            if container.started is not before:
+                self._came_on_at = time.monotonic()
         self._way.gang.open_gate(self._containers)
         return self._look_at_rm()
 
@@ -129,6 +133,7 @@ class Watch:
             container.id, container.node = found.id, found.node
             source = self._services.logs.source(self._paths.job_id, found.id, found.node)
             container.see(source)
+            self._came_on_at = time.monotonic()
             self._write(granted(container, found.began or time.time()))
         if any(not container.id for container in self._containers):
             self._tell_waiting()
@@ -225,10 +230,6 @@ class Watch:
         # The first line is waited for by somebody.
         begins = any(c.id and not c.spoke and not c.released for c in self._containers)
         begun = all(container.started for container in self._containers)
-        quickest = _FIRST if begins and self._age() < _EARLY else _EASY if begun else _LIVELY
+        soon = begins and time.monotonic() - self._came_on_at < _EARLY
+        quickest = _FIRST if soon else _EASY if begun else _LIVELY
         return max(quickest, self._services.load * _EASY / 4)
-
-    def _age(self) -> float:
-        """Seconds since the last container began."""
-        started = [c.started.mono for c in self._containers if c.started]
-        return Moment.now().mono - max(started) if started else 0.0

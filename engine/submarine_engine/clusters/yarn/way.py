@@ -13,7 +13,7 @@ from submarine_engine.clusters.environment import thread_limits
 from submarine_engine.clusters.staging import task_plan
 from submarine_engine.clusters.yarn import payload, uploads
 from submarine_engine.clusters.yarn.board import BoardBeside
-from submarine_engine.clusters.yarn.boot import URL
+from submarine_engine.clusters.yarn.boot import RELEASE, URL
 from submarine_engine.clusters.yarn.gang import GANG, Gang
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import JobPaths, read_json, write_json
@@ -170,30 +170,29 @@ class Way(ABC):
                 self._spec, task or role.tasks[0], job_id=self._paths.job_id, bundle="",
                 entry=self._launch["entry"], workdir="",
             ),
-            "workdir": None, "results": ".", "env": {}, "gpus": role.resources.gpus or 0,
-            "python": self._launch["here"],
+            "workdir": None, "results": ".", "env": {}, "anew": bool(self._spec.env),
             "environment": {
                 **self._data_access(),
                 **job_variables(self._paths.job_id, self._spec, role, task),
             },
         }  # fmt: skip
         archive = payload.pack(self._paths, plan)
-        logs = self._services.logs.variables(self._paths.job_id)
+        own = {RELEASE: self._launch["here"], **self._services.logs.variables(self._paths.job_id)}
         hdfs = (
             self._services.hdfs if self._spec.env or len(archive) > payload.INLINE_LIMIT else None
         )
         if self.gang.is_one:
-            logs = {**logs, GANG: "1"}
+            own[GANG] = "1"
         if hdfs is not None:
             url = hdfs.url_for_container(uploads.upload_once(hdfs, archive, ".z"))
-            return {URL: url, **logs}
+            return {URL: url, **own}
         if len(archive) > payload.INLINE_MOST:
             raise ClusterError(
                 f"the job's bundle has {len(archive):,} bytes, and there is no HDFS to bring it by",
                 where=self._paths.job_id,
                 fix="capture less, or let WebHDFS be reached (submarine doctor --cluster yarn)",
             )
-        return {**payload.chunks(archive), **logs}
+        return {**payload.chunks(archive), **own}
 
     def _data_access(self) -> dict[str, str]:
         """Return what lets the job's own code read HDFS; nothing where that does not answer."""
