@@ -9,6 +9,7 @@ let chosen; // "worker-0/stdout"
 let choice = 0; // counts the choices: what was read for a former one is dropped
 let place = 0; // how far it was read, in bytes
 let decoder, pending, style, partial;
+let about = ""; // what there is to say of the chosen log
 let running = false;
 
 function note(text) {
@@ -25,7 +26,8 @@ function select(log) {
   $("lines").replaceChildren(document.createElement("div"));
   $("raw").href = `logs/${chosen}`;
   $("raw").download = `${log.task}-${log.stream}.txt`;
-  note(place ? `the last ${size(TAIL)} of ${size(log.size)}; all of it is in the raw file` : "");
+  about = place ? `the last ${size(TAIL)} of ${size(log.size)}; all of it is in the raw file` : "";
+  note(about);
 }
 
 function size(bytes) {
@@ -35,10 +37,16 @@ function size(bytes) {
   return `${at ? bytes.toPrecision(3) : bytes} ${units[at]}`;
 }
 
-// What would hide or reorder the text around it is made visible.
-const UNSEEN = /[\x00-\x08\x0b-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
-const seen = (char) =>
-  char < " " ? String.fromCharCode(0x2400 + char.charCodeAt(0)) : `[U+${char.charCodeAt(0).toString(16)}]`;
+// What would hide or reorder the text around it is made visible, as words.py does it.
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Co}]/gu;
+const KEPT = "\t\u200c\u200d"; // the joiners spell words in Persian and Indic scripts
+
+function seen(char) {
+  const code = char.codePointAt(0);
+  if (KEPT.includes(char)) return char;
+  if (code < 0x20) return String.fromCharCode(0x2400 + code);
+  return code === 0x7f ? "\u2421" : `[U+${code.toString(16).toUpperCase().padStart(4, "0")}]`;
+}
 
 // One line as text and colours: SGR 30-37, 90-97 and bold are kept, other escapes are dropped.
 function draw(line, text) {
@@ -131,6 +139,7 @@ async function follow() {
   running = true;
   try {
     running = !(await step());
+    note(about);
     if (running) setTimeout(follow, EVERY);
   } catch (error) {
     const why = error.message.trim();
