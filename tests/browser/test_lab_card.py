@@ -160,11 +160,13 @@ def test_cancel_is_heard_while_the_kernel_is_busy(running, page):
 
 
 def test_kill_asks_first(running, page):
-    running("--detach")
+    running("--detach --name count")
     kill = page.locator(f"{CARD} [data-action=kill]")
     kill.focus()
     page.keyboard.press("Enter")  # the button's, not the notebook's
-    page.click(".jp-Dialog button:has-text('Cancel')")
+    page.wait_for_selector(".jp-Dialog :text('Kill count?')")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".jp-Dialog", state="detached")
     assert page.locator(CARD).get_attribute("data-state") == "running"
     kill.click()
     page.click(".jp-Dialog button:has-text('Kill')")

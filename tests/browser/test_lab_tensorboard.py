@@ -44,5 +44,21 @@ def test_the_card_draws_curves_and_opens_tensorboard(notebook, page):
     curve = page.locator(".submarine-Card .smc-scalars").first
     curve.wait_for(timeout=PATIENCE)
     assert "loss/<b>train</b>" in curve.inner_text()
-    page.get_by_role("button", name="TensorBoard").first.click()
-    drawn(page.frame_locator("iframe[src*='submarine/tensorboards/']"))
+    button = page.get_by_role("button", name="TensorBoard", exact=True).first
+    frame = page.locator("iframe[src*='submarine/tensorboards/']")
+    button.click()
+    drawn(frame.content_frame)
+    assert "allow-top-navigation" not in frame.get_attribute("sandbox")
+    page.evaluate(
+        """() => {
+            const { shell } = window.jupyterapp;
+            const notebook = [...shell.widgets("main")].find((each) => each.sessionContext);
+            shell.activateById(notebook.id);
+        }"""
+    )
+    with page.expect_response("**/submarine/api/tensorboards?*"):
+        button.click()
+    page.wait_for_function(
+        "() => window.jupyterapp.shell.currentWidget.id.startsWith('submarine-tensorboard')"
+    )
+    assert frame.count() == 1

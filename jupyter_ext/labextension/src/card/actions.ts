@@ -1,8 +1,8 @@
 /** What the reader can do with a job; all of it goes to the server, however busy the kernel is. */
 
-import { Dialog, showDialog } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 
+import { KILL, TENSORBOARD } from '../commands/ids';
 import type { ISubmarine } from '../plugin';
 import type { Card } from '../types';
 import { problem } from '../words';
@@ -13,8 +13,8 @@ import type { Ui } from './tree';
 export interface Place {
   submarine: ISubmarine;
   tracker: INotebookTracker | null;
-  /** Show a page of the server beside the notebook. */
-  openPage: (url: string, title: string) => void;
+  /** Do what can be done to a job from anywhere, by the command's name. */
+  execute: (command: string, job: string) => Promise<unknown>;
   /** Show a log in a place of its own. */
   openLog: (job: string, title: string) => void;
 }
@@ -33,23 +33,13 @@ export class Actions {
   }
 
   async kill(card: Card): Promise<void> {
-    const answer = await showDialog({
-      title: `Kill ${card.title}?`,
-      body: 'Its processes end at once: nothing of it runs to the end or writes a last word.',
-      buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: 'Kill' })]
-    });
-    if (answer.button.accept) {
-      this._change({ killing: true, problem: '' });
-      await this._try('not killed', { killing: false }, () => this._api.kill(card.job_id));
-    }
+    this._change({ problem: '' });
+    await this._try('not killed', {}, () => this._place.execute(KILL, card.job_id));
   }
 
   async tensorboard(card: Card): Promise<void> {
     this._change({ problem: '' });
-    await this._try('no TensorBoard', {}, async () => {
-      const { url } = await this._api.tensorboard({ jobs: [card.job_id] });
-      this._place.openPage(url, `TensorBoard: ${card.title}`);
-    });
+    await this._try('no TensorBoard', {}, () => this._place.execute(TENSORBOARD, card.job_id));
   }
 
   async save(card: Card, path: string): Promise<void> {

@@ -6,14 +6,12 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { URLExt } from '@jupyterlab/coreutils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 
 import { logTabs } from '../log/tab';
 import { ISubmarine } from '../plugin';
 import { JOB_TYPE } from './bundle';
-import { pageTab } from './page';
 import { CardRenderer } from './renderer';
 
 // The widget's own renderer has -10: where the server knows a job, its card is ours to draw.
@@ -35,15 +33,8 @@ export const cardPlugin: JupyterFrontEndPlugin<void> = {
   ) => {
     // Notebook 7 has room for one document alone: there, pages open as tabs of the browser.
     const openLog = logTabs(app, submarine, lab !== null, restorer);
-    const openPage = (url: string, title: string) => {
-      const address = URLExt.join(submarine.api.settings.baseUrl, url);
-      if (lab) {
-        lab.add(pageTab(address, title), 'main');
-      } else {
-        window.open(address, '_blank', 'noopener');
-      }
-    };
-    const place = { submarine, tracker, openLog, openPage };
+    const execute = (command: string, job: string) => app.commands.execute(command, { job });
+    const place = { submarine, tracker, openLog, execute };
     const createRenderer = () => new CardRenderer(place, rendermime);
     rendermime.addFactory({ safe: true, mimeTypes: [JOB_TYPE], createRenderer }, RANK);
   }

@@ -17,7 +17,6 @@ export interface Ui {
   /** Why the last action failed. */
   problem: string;
   cancelling: boolean;
-  killing: boolean;
   logOpen: boolean;
   /** Null while nobody asks for a path. */
   save: { busy: boolean; error: string; done: string } | null;
@@ -31,7 +30,6 @@ export const QUIET: Ui = {
   note: '',
   problem: '',
   cancelling: false,
-  killing: false,
   logOpen: false,
   save: null,
   jump: ''
@@ -107,16 +105,14 @@ function actions(card: Card, ui: Ui): (Element | null)[] {
 
 function ends(card: Card, ui: Ui): Element[] {
   const going = ui.cancelling || card.state === 'cancelling';
-  const disabled = { disabled: '' };
   return [
     button('cancel', 'cancel', going ? 'Cancelling…' : 'Cancel', {
       'aria-label': `${going ? 'Cancelling' : 'Cancel'} job ${card.title}`,
-      ...(going ? disabled : {})
+      ...(going ? { disabled: '' } : {})
     }),
-    button('cancel', 'kill', ui.killing ? 'Killing…' : 'Kill…', {
+    button('cancel', 'kill', 'Kill…', {
       'aria-label': `Kill job ${card.title} at once`,
-      title: 'End its processes at once, without a last word',
-      ...(ui.killing ? disabled : {})
+      title: 'End its processes at once, without a last word'
     })
   ];
 }

@@ -11,6 +11,7 @@ import { element } from '../dom';
 import type { ISubmarine } from '../plugin';
 import type { JobSummary } from '../types';
 import { visible } from '../words';
+import { jobs } from './choose';
 import { OPEN_LOG } from './ids';
 import { contentsPaths, findCell, insertAttach, showCell } from './notebooks';
 
@@ -108,7 +109,10 @@ export class Actions {
 
   private async _openNotebook(job: JobSummary): Promise<NotebookPanel> {
     const { contents } = this._app.serviceManager;
-    for (const path of contentsPaths(job.notebook)) {
+    const { feed, api } = this._submarine;
+    const all = job.notebook ? [] : await jobs(feed, api); // a card does not tell
+    const { notebook } = all.find(each => each.id === job.id) ?? job;
+    for (const path of contentsPaths(notebook)) {
       const there = await contents.get(path, { content: false }).catch(() => null);
       if (there) {
         const widget = await this._app.commands.execute('docmanager:open', { path });
@@ -119,7 +123,7 @@ export class Actions {
         }
       }
     }
-    const where = visible(job.notebook, 200);
+    const where = visible(notebook, 200);
     throw new Refusal(
       where.endsWith('.ipynb')
         ? `The notebook of ${shown(job)} is not below this server's folder: ${where}`

@@ -9,7 +9,18 @@ import { glyph, visible } from '../words';
 
 /** What is known of a job by its id, without asking. */
 export function known(feed: Feed, id: string): JobSummary | undefined {
-  return feed.overview?.jobs.find(job => job.id === id);
+  const card = feed.cards.get(id);
+  return (
+    feed.overview?.jobs.find(job => job.id === id) ??
+    (card && { ...summary(id), cluster: card.cluster, name: card.title, state: card.state })
+  );
+}
+
+/** A job of which nothing but its id is known. */
+export function summary(id: string): JobSummary {
+  const times = { created: null, finished: null, progress: null };
+  const words = { cluster: '', name: '', state: '', reason: '', notebook: '', cell: '' };
+  return { id, gpus: 0, ...words, ...times };
 }
 
 /** The id of the job that has the focus: `data-submarine-job` on what it is in. */

@@ -24,7 +24,7 @@ import { ISubmarine } from '../plugin';
 import type { JobSummary } from '../types';
 import { isFinal, problem } from '../words';
 import { Actions } from './actions';
-import { ask, inFocus, jobs, known } from './choose';
+import { ask, inFocus, jobs, known, summary } from './choose';
 import * as ids from './ids';
 import { jobOf } from './notebooks';
 import { IJobCommands } from './token';
@@ -160,10 +160,13 @@ function register(
   const { id, label, caption, icon, run, applies = () => true } = command;
   const { feed, api } = submarine;
   const find = async (wanted: string): Promise<JobSummary | null> => {
-    const all = wanted && known(feed, wanted) ? feed.overview!.jobs : await jobs(feed, api);
-    const found = all.find(job => job.id === wanted);
+    const there = wanted ? known(feed, wanted) : undefined;
+    if (there) {
+      return there;
+    }
+    const all = await jobs(feed, api);
     if (wanted) {
-      return found ?? ({ id: wanted, name: '', state: '', notebook: '', cell: '' } as JobSummary);
+      return all.find(job => job.id === wanted) ?? summary(wanted);
     }
     const possible = all.filter(applies);
     if (!possible.length) {

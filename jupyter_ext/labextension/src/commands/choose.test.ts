@@ -1,0 +1,26 @@
+import { describe, expect, it, vi } from 'vitest';
+
+import type { Feed } from '../feed';
+import type { Card, JobSummary, Overview } from '../types';
+import { known, summary } from './choose';
+
+vi.mock('@jupyterlab/apputils', () => ({})); // its dialogs need a whole page
+
+function feed(jobs: Partial<JobSummary>[] | null, cards: Partial<Card>[]): Feed {
+  const overview = jobs && ({ jobs } as Overview);
+  const known = new Map(cards.map(card => [card.job_id!, card as Card]));
+  return { overview, cards: known } as Partial<Feed> as Feed;
+}
+
+describe('known', () => {
+  it('takes the overview, else a card that is shown, and asks nobody', () => {
+    const card = { job_id: 'b', title: 'net', state: 'running', cluster: 'yarn' };
+    const row = { ...summary('a'), name: 'listed' };
+    for (const overview of [null, [row]]) {
+      const found = known(feed(overview, [card]), 'b');
+      expect(found).toEqual({ ...summary('b'), name: 'net', state: 'running', cluster: 'yarn' });
+    }
+    expect(known(feed([row], [{ ...card, job_id: 'a' }]), 'a')).toBe(row);
+    expect(known(feed([row], [card]), 'c')).toBeUndefined();
+  });
+});
