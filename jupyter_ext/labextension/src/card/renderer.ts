@@ -32,6 +32,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     const before = this._bundle;
     this._model = model;
     this._bundle = readBundle(model);
+    this.node.dataset.submarineJob = this._bundle.job;
     if (before && before.job !== this._bundle.job) {
       this._unwatch();
       this._served = null;

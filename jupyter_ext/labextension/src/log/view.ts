@@ -25,6 +25,7 @@ export class LogView extends Widget {
     super();
     this.addClass('submarine-Log');
     this.node.setAttribute('data-lm-suppress-shortcuts', 'true');
+    this.node.dataset.submarineJob = _job;
     this._search = new SearchBar(
       text => this._find(text),
       by => this._step(by),
