@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.errors import JobFailedError, SubmarineError
@@ -21,6 +21,7 @@ from submarine_jupyter.parts import CardPart, Extra
 if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.lifecycle import JobStatus
+    from submarine_magics.card.record import Record
 
 _STREAMS = ("stdout", "stderr")
 _FRAMES = 50
@@ -51,26 +52,22 @@ class JobLook:
         SubmarineError
             The job cannot be read any more.
         """
+        from submarine_magics.card.links import with_links  # noqa: PLC0415 - as above
+
         status = self._job.status()
-        links = _links(self._job)
+        record = with_links(self._record, self._job)
         logs = self._logs(status)
         parts = {key: value for part in self._parts for key, value in part(status).items()}
-        seen = (status, links, logs, parts)
+        seen = (status, record, logs, parts)
         if seen == self._seen:
             return None, status.state.final
-        card = self._card(status, links) | {"logs": logs} | parts
+        card = self._card(status, record) | {"logs": logs} | parts
         self._seen = seen  # not earlier: who failed to draw it has not shown it
         return json.dumps(card), status.state.final
 
-    def _card(self, status: JobStatus, links: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    def _card(self, status: JobStatus, record: Record) -> dict[str, Any]:
         from submarine_magics.card.model import view  # noqa: PLC0415 - as above
 
-        pages = dict(links)
-        tasks = {task.task: pages.pop(task.task) for task in status.tasks if task.task in pages}
-        log_url = pages.pop("log", None)
-        record = replace(
-            self._record, links=tuple(pages.items()), task_links=tasks, log_url=log_url
-        )
         now = Moment.now()
         if status.state is JobState.FAILED and self._failure is None:
             self._failure = _failure(self._job, status)
@@ -101,13 +98,6 @@ def card(job_id: str, extras: Sequence[Extra] = ()) -> dict[str, Any]:
     text, _ = JobLook(jobs.opened(job_id), extras).look()
     found: dict[str, Any] = json.loads(text or "{}")
     return found
-
-
-def _links(job: Job) -> tuple[tuple[str, str], ...]:
-    try:
-        return tuple(job.cluster.links(job.id).items())
-    except (SubmarineError, OSError):
-        return ()
 
 
 def _failure(job: Job, status: JobStatus) -> dict[str, Any] | None:

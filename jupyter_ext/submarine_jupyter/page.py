@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from html import escape
 
 from jupyter_server.base.handlers import JupyterHandler
@@ -87,13 +86,13 @@ def page(job_id: str) -> str:
     """
     # Late: the card brings IPython, which a server without such pages need not load.
     from submarine_magics.card.html import to_html  # noqa: PLC0415
+    from submarine_magics.card.links import with_links  # noqa: PLC0415
     from submarine_magics.card.model import view  # noqa: PLC0415
     from submarine_magics.card.record import read_record  # noqa: PLC0415
 
     job = jobs.opened(job_id)
     status = job.status()
-    links = tuple(job.cluster.links(job_id).items())
-    record = replace(read_record(job, machine=False), links=links)
+    record = with_links(read_record(job, machine=False), job)
     card = view(record, status, Moment.now())
     tasks = status.tasks[:_TASKS]
     logs = [_log(job_id, task.task, name) for task in tasks for name in _STREAMS]

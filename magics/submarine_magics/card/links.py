@@ -17,19 +17,22 @@ if TYPE_CHECKING:
     from submarine_magics.card.record import Record
 
 
-def with_pages(record: Record, job: Job) -> Record:
-    """Return `record` with the pages of the job as they are now: they come and go with it."""
+def with_links(record: Record, job: Job) -> Record:
+    """Return `record` with the cluster's own pages of the job: the logs', and all the others."""
     try:
-        found = job.cluster.links(job.id)
+        found = dict(job.cluster.links(job.id))
     except (OSError, SubmarineError):
         found = {}
+    log_url = found.pop("log", None)
+    tasks = {task: found.pop(task) for task in record.spec.tasks if task in found}
+    return replace(record, log_url=log_url, links=tuple(found.items()), task_links=tasks)
+
+
+def with_pages(record: Record, job: Job) -> Record:
+    """Return the same with those that are served on this machine, for who sits at it."""
+    record = with_links(record, job)
+    links = dict(record.links)
     home = getattr(job.cluster, "home", None) or default_home()
     if address := address_beside(home, job.id):
-        found["TensorBoard"] = address
-    tasks = set(record.spec.tasks)
-    return replace(
-        record,
-        log_url=log_page(job),
-        links=tuple((k, v) for k, v in found.items() if k != "log" and k not in tasks),
-        task_links={task: url for task, url in found.items() if task in tasks},
-    )
+        links["TensorBoard"] = address
+    return replace(record, log_url=log_page(job), links=tuple(links.items()))

@@ -1,0 +1,41 @@
+"""A cluster's pages of a job, which are its logs' and which are others: told apart alike by all."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from submarine_engine.clusters.local import LocalCluster
+from submarine_engine.records import open_job
+from submarine_jupyter.cards import card as served_card
+from submarine_jupyter.page import page
+from submarine_magics.card import mimebundle
+from submarine_magics.card.mime import JOB_TYPE
+
+from tests.jobs import until
+
+LINKS = {
+    "log": "http://node.example:8042/log",
+    "worker-0": "http://node.example:8042/worker-0",
+    "application_1": "http://rm.example:8088/application_1",
+}
+
+
+def test_the_cluster_s_pages_are_the_same_in_all_cards_of_a_job(submit, monkeypatch):
+    job_id = submit("1", name="paged")
+    until(lambda: submit.cluster.status(job_id).state.final)
+    monkeypatch.setattr(LocalCluster, "links", lambda *_: dict(LINKS))
+    monkeypatch.setattr(LocalCluster, "log_url", lambda *_: LINKS["log"])
+    in_kernel = json.loads(json.dumps(mimebundle(open_job(job_id))[JOB_TYPE]["card"]))
+    for card in (in_kernel, served_card(job_id)):
+        assert card["links"] == [["application_1", LINKS["application_1"]]]
+        assert card["tasks"][0]["log_url"] == LINKS["worker-0"]
+        assert card["log_url"] == LINKS["log"]
+    found = re.findall(r'<a [^>]*href="(http://[^"]*)"[^>]*>([^<]*)</a>', page(job_id))
+    assert sorted(found) == sorted(
+        [
+            (LINKS["log"], "YARN LOG"),
+            (LINKS["worker-0"], "worker-0"),
+            (LINKS["application_1"], "application_1"),
+        ]
+    )
