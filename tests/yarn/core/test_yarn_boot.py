@@ -83,6 +83,7 @@ class Box:
             "SUBMARINE_RELEASE": python,
             **self.sent(payload.pack(self.paths, plan)), **(extra or {}),
         }  # fmt: skip
+        (self.work / "submarine_runtime.zip").write_bytes(payload.RUNTIME)
         command = [sys.executable, "-u", "-c", payload.BOOT]
         pipe = subprocess.PIPE
         return subprocess.Popen(
@@ -144,8 +145,9 @@ def test_the_script_sees_what_any_script_sees(box, environment):
     )
     job = one.work / "job"
     assert out.splitlines() == [
-        f"['{job}/bundle/script.py'] __main__ None", "['job', 'logdir', 'logdir.sent']",
-        f"{job}/bundle {job}/runtime.zip", "True",
+        f"['{job}/bundle/script.py'] __main__ None",
+        "['job', 'logdir', 'logdir.sent', 'submarine_runtime.zip']",
+        f"{job}/bundle {one.work}/submarine_runtime.zip", "True",
     ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +13,9 @@ from xml.sax.saxutils import escape
 
 import skein
 
+from submarine_engine.clusters.yarn import payload
 from submarine_engine.clusters.yarn.boot import GPUS, RUNTIME
 from submarine_engine.clusters.yarn.docker import docker_environment
-from submarine_engine.clusters.yarn.payload import BOOT
 from submarine_engine.clusters.yarn.versions import probe_command
 from submarine_engine.history import write_aside
 
@@ -34,13 +35,11 @@ _EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
 _TAG = 100
 _SCRIPT = """\
 umask 027
-GATE='%s'
-EVENTS='%s'
+GATE=%s
+EVENTS=%s
 L="${LOG_DIRS%%,*}"
 exec >>"$L/stdout" 2>>"$L/stderr"
-cat > boot.py <<'END_OF_BOOT'
-%s
-END_OF_BOOT
+printf %%s %s > boot.py
 trap '' QUIT
 if [ -n "$SUBMARINE_GANG" ]; then
   unset SUBMARINE_GANG
@@ -77,7 +76,7 @@ if signal.sigtimedwait({signal.SIGQUIT}, 300) is None:
 
 _EVENTS = f"""
 import sys
-sys.path.insert(0, "job/{RUNTIME}")
+sys.path.insert(0, "{RUNTIME}")
 from submarine_runtime.eventpack import finish
 finish(*sys.argv[1:])
 """
@@ -92,7 +91,7 @@ def shape_key(spec: JobSpec, environment: str) -> str:
         The key of the job's environment.
     """
     roles = [[role.name, role.resources.to_json()] for role in spec.roles]
-    fixed = [spec.queue, spec.docker_image, spec.node_label, roles, environment, BOOT]
+    fixed = [spec.queue, spec.docker_image, spec.node_label, roles, environment, payload.RELEASE]
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -120,15 +119,17 @@ def application(  # noqa: PLR0913 - what an application is made of
         The TensorBoard beside the job.
     """
     cold = job_id is not None
+    sent = {**_archives(launch), RUNTIME: runtime_file(folder)}
+    python = {"SUBMARINE_PYTHON": launch["python"]}
     services = {
-        role.name: _service(role, launch, environments.get(role.name, {}), cold=cold, spec=spec)
+        role.name: _service(
+            role, spec, {**python, **environments.get(role.name, {})}, sent, cold=cold
+        )
         for role in spec.roles
     }
     if board is not None:
         image = docker_environment(spec.docker_image) if spec.docker_image else {}
-        services |= board.service(
-            _archives(launch), {"SUBMARINE_PYTHON": launch["python"], **image}
-        )
+        services |= board.service(_archives(launch), {**python, **image})
     files = {"submarine.jar": skein.File(str(heartbeat_jar(folder)), type="file")}
     if launch["probed"] and not cold:
         files.update(_archives(launch))
@@ -168,11 +169,11 @@ def _archives(launch: Mapping[str, Any]) -> dict[str, skein.File]:
 
 def _service(
     role: Role,
-    launch: Mapping[str, Any],
+    spec: JobSpec,
     environment: Mapping[str, str],
+    files: Mapping[str, skein.File],
     *,
     cold: bool,
-    spec: JobSpec,
 ) -> skein.Service:
     asked = role.resources
     image = docker_environment(spec.docker_image) if spec.docker_image else {}
@@ -181,14 +182,9 @@ def _service(
         resources=skein.Resources(
             memory=f"{asked.memory or 2048} MiB", vcores=asked.vcores or 1, gpus=asked.gpus or 0
         ),
-        env={
-            "SUBMARINE_PYTHON": launch["python"],
-            GPUS: str(asked.gpus or 0),
-            **image,
-            **environment,
-        },
-        files=_archives(launch),
-        script=_SCRIPT % (_GATE, _EVENTS, BOOT),
+        env={GPUS: str(asked.gpus or 0), **image, **environment},
+        files=dict(files),
+        script=_SCRIPT % tuple(map(shlex.quote, (_GATE, _EVENTS, payload.BOOT))),
         allow_failures=not cold,
         node_label=spec.node_label or "",
     )
@@ -222,6 +218,15 @@ def heartbeat_jar(folder: KeeperFolder) -> Path:
         jar.writestr(entry, content)
     data = aside.read_bytes()
     aside.unlink()
+    return _keep(path, data)
+
+
+def runtime_file(folder: KeeperFolder) -> skein.File:
+    """Return the runtime: a node fetches it once for all containers of an application."""
+    return skein.File(str(_keep(folder.root / RUNTIME, payload.RUNTIME)), type="file")
+
+
+def _keep(path: Path, data: bytes) -> Path:
     if not path.exists() or path.read_bytes() != data:
         write_aside(path, data)
     return path

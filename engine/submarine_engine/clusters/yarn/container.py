@@ -69,6 +69,7 @@ class Container:
         self.late: list[Event] = []  # of a task that was over before it was looked at
         self.at_gate = False
         self.gathered = False  # its application ends with it, and the node gives up its files
+        self._begins = False  # it was seen to, and not asked what it tells of that
         self._exit: int | None = None
         self._noted = False
         self._progress = Progress(self.files)
@@ -101,12 +102,14 @@ class Container:
         self.at_gate = AT_GATE in sizes
         begins = self.started is None and STARTED in sizes
         with suppress(LogsGoneError):
-            # The first line is waited for, and before what it began with: but not all of a flood.
+            # The first line is waited for, and read before what the task began with, as is all
+            # that comes within the same moment: but not all of a flood.
             limit = _PIECE if begins else LIMIT
             self.spoke = self._mirror.step(limit, sizes=sizes) > 0 or self.spoke
             self._unpack_events()
-        if begins:
+        if begins and (self.spoke or self._begins):
             events += self._begin(self._fetch_json(STARTED, sizes))
+        self._begins = begins
         if self.started is not None:
             events += self._look_at_progress(sizes)
         if EXIT in sizes and not self._mirror.behind(sizes):

@@ -1,8 +1,12 @@
-"""What a container is sent: runtime, bundle and plan, as one archive."""
+"""What a container is sent: bundle and plan as one archive, and the runtime, which stays the same.
+
+What is sent is of one release: files may be replaced by another while a keeper lives.
+"""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import inspect
 import json
 import py_compile
@@ -54,15 +58,11 @@ def pack(paths: JobPaths, plan: Mapping[str, Any]) -> bytes:
         if path.is_file():
             files[f"bundle/{path.relative_to(paths.bundle).as_posix()}"] = path.read_bytes()
     files["task.json"] = json.dumps(plan).encode()
-    compressor = _COMPRESSOR.copy()
-    return _BEGUN + compressor.compress(_entries(files)) + compressor.flush()
+    return zlib.compress(b"".join(_entry(name.encode(), data) for name, data in files.items()), 6)
 
 
-def _entries(files: Mapping[str, bytes]) -> bytes:
-    return b"".join(
-        b"%d %d\n%b%b" % (len(name.encode()), len(data), name.encode(), data)
-        for name, data in files.items()
-    )
+def _entry(name: bytes, data: bytes) -> bytes:
+    return b"%d %d\n%b%b" % (len(name), len(data), name, data)
 
 
 def _runtime() -> bytes:
@@ -97,8 +97,11 @@ def chunks(archive: bytes) -> dict[str, str]:
     return {f"{boot.CHUNK}{number}": piece for number, piece in enumerate(pieces)}
 
 
-# What is sent is of one release: files may be replaced by another while a keeper lives. Every
-# archive begins with the runtime, which takes long to compile and to compress.
 BOOT = _boot()
-_COMPRESSOR = zlib.compressobj(6)
-_BEGUN = _COMPRESSOR.compress(_entries({boot.RUNTIME: _runtime()}))
+"""The program that a container begins with."""
+
+RUNTIME = _runtime()
+"""The file that it goes on with, as `boot.RUNTIME` beside it."""
+
+RELEASE = hashlib.sha256(BOOT.encode() + RUNTIME).hexdigest()
+"""Tells what is sent by one release from what is sent by another."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.keeper import Services
 
 _FIRST = 0.015
+_LAUNCH = 0.1  # seconds that a node takes at least to launch a container
 _EARLY = 2.0
 _LIVELY = 0.03
 _EASY = 0.05
@@ -230,6 +231,9 @@ class Watch:
         # The first line is waited for by somebody.
         begins = any(c.id and not c.spoke and not c.released for c in self._containers)
         begun = all(container.started for container in self._containers)
-        soon = begins and time.monotonic() - self._came_on_at < _EARLY
+        since = time.monotonic() - self._came_on_at
+        if begins and since < _LAUNCH and not any(c.started for c in self._containers):
+            return _LAUNCH - since
+        soon = begins and since < _EARLY
         quickest = _FIRST if soon else _EASY if begun else _LIVELY
         return max(quickest, self._services.load * _EASY / 4)
