@@ -142,12 +142,13 @@ class Talk:
 
 def kernel_of(pid):
     """Return the pids of the kernels of an interpreter."""
-    children = []
-    with suppress(OSError):  # a thread or a child that has just ended
-        for thread in Path(f"/proc/{pid}/task").iterdir():  # each has the children that it started
-            children += (thread / "children").read_text().split()
-        return [int(c) for c in children if b"ipykernel" in Path(f"/proc/{c}/cmdline").read_bytes()]
-    return []
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == pid and b"ipykernel" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
 
 
 def shown(outputs):
