@@ -28,6 +28,7 @@ class NodeManagerDouble:
         self.connections = 0
         self.status: int | None = None
         self.answer: bytes | None = None  # in place of any answer's body
+        self.state: str | None = None  # of containers; None: they run where they have a folder
         self.after_list: Callable[[], None] = lambda: None
         self.after_length: Callable[[], None] = lambda: None
         self.break_off: int | None = None  # after so many bytes of a body
@@ -79,20 +80,23 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self.node.asked.append(self.path)
         path = re.fullmatch(
-            r"/ws/v1/node/containers/(container_[0-9_e]+)/logs(?:/([^/?]+))?",
+            r"/ws/v1/node/containers/(container_[0-9_e]+)(/logs(?:/([^/?]+))?)?",
             urlsplit(self.path).path,
         )
+        if path and not path[2] and self.node.status is None:
+            self._state(self.node.folder / path[1])
+            return
+        self.node.asked.append(self.path)
         if self.node.status is not None or path is None:
             self._plain(self.node.status or 404, self.node.answer or b"no")
         elif self.node.answer is not None:
             self._plain(200, self.node.answer)
-        elif path[2] is None:
+        elif path[3] is None:
             self._list(self.node.folder / path[1])
         else:
             size = int(parse_qs(urlsplit(self.path).query)["size"][0])
-            self._log(self.node.folder / path[1] / path[2], size)
+            self._log(self.node.folder / path[1] / path[3], size)
 
     def _plain(self, status: int, body: bytes) -> None:
         self.send_response(status)
@@ -101,6 +105,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Location", "http://127.0.0.1:9/jobhistory/logs")
         self.end_headers()
         self.wfile.write(body)
+
+    def _state(self, folder: Path) -> None:
+        if self.node.state is None and not folder.exists():
+            self._plain(404, b'{"RemoteException":{"message":"container with id, is not found"}}')
+            return
+        told = {"container": {"id": folder.name, "state": self.node.state or "RUNNING"}}
+        self._plain(200, json.dumps(told).encode())
 
     def _list(self, folder: Path) -> None:
         info: dict[str, object] = {"logAggregationType": "LOCAL", "containerId": folder.name}

@@ -264,3 +264,17 @@ def test_the_user_is_named_where_yarn_wants_one(node, container):
     logs.close()
     assert all(asked.endswith("user.name=a%20b%26c") for asked in node.asked)
     assert len(node.asked) == 2
+
+
+@pytest.mark.parametrize("state", ["NEW", "LOCALIZING", "SCHEDULED"])
+def test_a_container_that_has_not_begun_is_not_asked_for_its_logs(node, logs, container, state):
+    """A node writes a stack trace into its own log for each such question."""
+    node.write("stdout", b"1\n")
+    node.state = state
+    assert logs.files(container) == {}
+    assert node.asked == []
+    node.state = "RUNNING"
+    assert logs.files(container) == {"stdout": 2}
+    node.state = "EXITED_WITH_SUCCESS"
+    assert logs.files(container) == {"stdout": 2}
+    assert len(node.asked) == 2

@@ -1,6 +1,7 @@
 """Logs of running containers, by byte offset, from the NodeManager's REST pages.
 
-``/ws/v1/node/containers/<container>/logs`` lists the files of a container with their sizes;
+``/ws/v1/node/containers/<container>`` tells whether it has begun: whoever asks for its logs before
+that fills the node's own log with stack traces. ``…/logs`` lists its files with their sizes, and
 ``…/logs/<file>?size=-N`` gives the last N bytes (``NMWebServices``). The header tells the length of
 the whole log at that moment, so that one knows which bytes these are: a log may grow between two
 requests, and within one.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from http.client import HTTPException, HTTPResponse
 from typing import Any
 
@@ -34,6 +36,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _OK = 200
 _NOT_THERE = (404, 503)
 _REDIRECTS = range(300, 400)
+# `ContainerState` of Hadoop's NodeManager
+_NOT_BEGUN = ("NEW", "LOCALIZING", "LOCALIZATION_FAILED", "SCHEDULED")
 
 
 class NodeLogs:
@@ -54,6 +58,7 @@ class NodeLogs:
         self._sizes: dict[tuple[str, str], int] = {}
         self._slack = _LEAST_SLACK
         self._tail: Tail | None = None
+        self._begun: set[str] = set()
 
     def close(self) -> None:
         """Close the connection; the next call opens one anew."""
@@ -74,6 +79,8 @@ class NodeLogs:
         ClusterError
             The node does not answer, refuses, or answers nonsense.
         """
+        if container not in self._begun and not self._has_begun(container):
+            return {}
         response = self._get(f"{_path(container)}/logs")
         if response.status in _NOT_THERE or response.status in _REDIRECTS:
             return {}
@@ -116,6 +123,18 @@ class NodeLogs:
         if not self._tail.remaining:
             self._tail = None
         return data
+
+    def _has_begun(self, container: str) -> bool:
+        """Return whether there may be logs of a container; of one the node does not know, too."""
+        response = self._get(_path(container))
+        if response.status != _OK:
+            return True
+        with suppress(ValueError, KeyError, TypeError):
+            told = json.loads(self._connection.body(_LARGEST_LIST))
+            if str(told["container"]["state"]) in _NOT_BEGUN:
+                return False
+        self._begun.add(container)
+        return True
 
     def _open(self, key: tuple[str, str], offset: int) -> Tail | None:
         """Ask for the log from `offset`, or a little before, to its end; None where that is all."""
