@@ -1,51 +1,53 @@
-"""From a YARN container to the task in it: which GPUs are ours, what is told, then the task.
+"""What a YARN container begins with: unpack the payload, see which GPUs are ours, be the task.
 
-`boot` has unpacked the payload. What is written lies in the container's log folder, where the
-NodeManager shows it: ``started.json``, then the runtime's own files.
+What is written lies in the container's log folder, where the NodeManager shows it:
+``started.json``, then the runtime's own files.
 """
 
 # pathlib takes 10 ms to import.
-# ruff: noqa: PTH103, PTH105, PTH109, PTH123
+# ruff: noqa: PTH102, PTH103, PTH105, PTH109, PTH112, PTH123
 
 from __future__ import annotations
 
-# The C half of `socket`: the other half imports selectors and enum.
-import _socket
-import fcntl
+# The C half of `base64`: the other half imports re, 10 ms.
+import _signal  # type: ignore[import-not-found]
+import binascii
 import os
 import sys
 import time
+import zlib
 
 from submarine_runtime import eventpack, plainjson
+from submarine_runtime.gpus import ask_node, granted
 from submarine_runtime.saving import PLACE
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
     from typing import NoReturn
 
+CHUNK = "SUBMARINE_PAYLOAD_"
+URL = "SUBMARINE_PAYLOAD_URL"
+GPUS = "SUBMARINE_GPUS"
+"""How many GPUs the container was asked for with."""
+
 SHIP = "SUBMARINE_SHIP"
 EVENTS = "SUBMARINE_EVENTS"
 STARTED = "started.json"
 
-_PATIENCE = 3.0
 _ANEW = (
     "import sys; sys.path[:] = [sys.argv[1], *filter(None, sys.path)];"
     " from submarine_runtime.container import go_on; go_on(sys.argv[2])"
 )
 
 
-def begin(job: str, count: int, node: _socket.socket | Exception | None) -> NoReturn:
-    """Tell that the task has started, and go on with it.
-
-    Parameters
-    ----------
-    job
-        The folder that the payload was unpacked to.
-    count
-        How many GPUs the container was asked for with.
-    node
-        Where the NodeManager answers which GPUs it has, or why it was not asked; None without GPUs.
-    """
+def begin() -> NoReturn:
+    """Become the task."""
+    # It asks for the model (`submarine_runtime.saving`), and comes to all processes of the task.
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGQUIT})
+    count = int(os.environ.pop(GPUS, "0"))
+    node = ask_node() if count else None
+    job = f"{os.getcwd()}/job"
+    _unpack(zlib.decompress(_payload()), job)
     logs = os.environ.get("SUBMARINE_TASK_DIR") or os.environ["LOG_DIRS"].split(",")[0]
     with open(f"{job}/task.json") as file:
         plan = plainjson.loads(file.read())
@@ -63,7 +65,10 @@ def begin(job: str, count: int, node: _socket.socket | Exception | None) -> NoRe
     environment["SUBMARINE_LOGDIR"] = f"{os.getcwd()}/logdir"
     board = environment.pop(EVENTS, ""), environment["SUBMARINE_TASK"]
     eventpack.start(environment["SUBMARINE_LOGDIR"], f"{logs}/{eventpack.LOG}", os.getpid(), *board)
-    gpus = _granted(count, node)
+    # While the node makes up its answer.
+    from submarine_runtime import task  # noqa: F401, PLC0415 - what `go_on` runs
+
+    gpus = granted(count, node)
     if gpus is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     at = [time.time(), time.monotonic()]
@@ -88,85 +93,39 @@ def begin(job: str, count: int, node: _socket.socket | Exception | None) -> NoRe
 def go_on(logs: str) -> NoReturn:
     """Run the task, the runtime last on the path: nothing of the user's is hidden by it."""
     sys.path.append(sys.path.pop(0))
-    # `leave` notes which files are open: those of the leases are none of the user's.
-    from submarine_runtime.task import main  # noqa: PLC0415
+    from submarine_runtime.task import main  # noqa: PLC0415 - once the payload is there
 
     main(logs)
 
 
-def _granted(count: int, node: _socket.socket | Exception | None) -> list[str] | None:
-    """Return the UUIDs of the GPUs that this container was given, else their minor numbers.
+def _payload() -> bytes:
+    if urls := os.environ.pop(URL, ""):
+        from submarine_runtime.webhdfs import fetch  # noqa: PLC0415 - of large bundles alone
 
-    None where the NodeManager does not tell: then it has hidden all others itself, by cgroups.
-    """
-    if node is None:
-        return []
-    try:
-        told = plainjson.loads(_answer(node))
-        devices = (told.get("gpuDeviceInformation") or {}).get("gpus") or []
-        names = {gpu["minorNumber"]: gpu.get("uuid") or str(gpu["minorNumber"]) for gpu in devices}
-        me = os.environ["CONTAINER_ID"]
-        assigned = told.get("assignedGpuDevices") or []
-        mine = [device["minorNumber"] for device in assigned if device["containerId"] == me]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        sys.stderr.write(f"submarine: the node does not say which GPUs are ours: {error}\n")
-        return None
-    if mine:
-        return [names.get(minor, str(minor)) for minor in sorted(mine)]
-    return _lease(count, [names[minor] for minor in sorted(names)])
+        fetch(urls, "payload.z")
+        with open("payload.z", "rb") as file:
+            return file.read()
+    chunks: list[str] = []
+    while (chunk := os.environ.pop(f"{CHUNK}{len(chunks)}", None)) is not None:
+        chunks.append(chunk)
+    return binascii.a2b_base64("".join(chunks))
 
 
-def _answer(node: _socket.socket | Exception) -> str:
-    """Return what the NodeManager says of its GPUs."""
-    if isinstance(node, Exception):
-        raise node
-    answer = b""
-    try:
-        while piece := node.recv(1 << 16):
-            answer += piece
-    finally:
-        node.close()
-    head, _, body = answer.partition(b"\r\n\r\n")
-    if head.split(None, 2)[1:2] != [b"200"]:
-        raise OSError(f"it answers {head[:40].decode('ascii', 'replace')!r}")
-    return body.decode()
-
-
-def _lease(count: int, devices: list[str]) -> list[str] | None:
-    """Choose GPUs on a node that counts them but does not say whose is which.
-
-    YARN's default container executor is such. Containers agree among themselves: the lock of a
-    file is the lease of a GPU, and falls free with the last process that has inherited it.
-    """
-    # Where the node's own administrator or the job's own user wants it; else where all may write.
-    folder = os.environ.get("SUBMARINE_GPU_LEASES") or f"/tmp/submarine-gpus-{os.getuid()}"  # noqa: S108 - its owner is checked
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    if os.lstat(folder).st_uid != os.getuid():  # not what a link leads to
-        return None
-    until = time.monotonic() + _PATIENCE
-    while True:
-        held: dict[str, int] = {}
-        for device in devices:
-            if len(held) == count:
-                break
-            name = "".join(c if c.isalnum() or c in "-." else "_" for c in device)
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-            descriptor = os.open(f"{folder}/{name}", flags, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                held[device] = descriptor
-            except BlockingIOError:
-                os.close(descriptor)
-        if len(held) == count or time.monotonic() > until:
-            break
-        for descriptor in held.values():
-            os.close(descriptor)
-        time.sleep(0.05)
-    if len(held) < count:
-        sys.stderr.write(f"submarine: only {len(held)} of {count} GPUs are free on this node\n")
-    for descriptor in held.values():
-        os.set_inheritable(descriptor, True)
-    return list(held)
+def _unpack(content: bytes, folder: str) -> None:
+    """Write the files of a payload; `payload.pack` says how they lie in it."""
+    os.mkdir(folder, 0o700)
+    at = 0
+    while at < len(content):
+        end = content.index(b"\n", at)
+        name_size, size = map(int, content[at:end].split())
+        at = end + 1 + name_size + size
+        name = content[end + 1 : end + 1 + name_size].decode()
+        below = f"{folder}/{name}".rpartition("/")[0]
+        if not os.path.isdir(below):
+            os.makedirs(below, 0o700)
+        opened = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(opened, "wb") as file:
+            file.write(content[at - size : at])
 
 
 def _write(folder: str, name: str, content: str) -> None:

@@ -88,7 +88,12 @@ def _descriptors() -> set[str]:
     return set()
 
 
-_inherited = _descriptors()
+_inherited: set[str] = set()
+
+
+def note_files() -> None:
+    """Note which files are open before the user's code runs: they are none of its own."""
+    _inherited.update(_descriptors())
 
 
 def _holds_files() -> bool:

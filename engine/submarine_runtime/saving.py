@@ -6,8 +6,8 @@ return, and could hold the training up for ever. Code that must not see a half-d
 lock with the training loop.
 
 Somebody asks by a line in the named pipe ``save`` of the task's folder, which says where to write.
-On YARN nobody can write there: SIGQUIT asks, which `boot` has blocked in the whole container, and
-the model lies in the folder as the pieces ``save.0000``, … of a tar archive until it is fetched.
+On YARN nobody can write there: SIGQUIT asks, which `container` has blocked in all its processes,
+and the model lies in the folder as pieces ``save.0000``, … of a tar archive until it is fetched.
 ``save.json`` tells how far it is; it is there as soon as there is a function.
 """
 

@@ -8,7 +8,7 @@ import os
 import sys
 
 from submarine_runtime import plainjson
-from submarine_runtime.leave import die_by, leave
+from submarine_runtime.leave import die_by, leave, note_files
 from submarine_runtime.outcome import Ending, Outcome
 from submarine_runtime.script import run_script
 
@@ -22,6 +22,7 @@ CANNOT_RUN = 127
 
 def main(folder: str) -> NoReturn:
     """Run the task whose plan is ``task.json`` in `folder`; leave with its exit code."""
+    note_files()
     try:
         plan = _read_plan(f"{folder}/task.json")
         os.chdir(plan["workdir"] if plan["command"] is None else plan["bundle"])

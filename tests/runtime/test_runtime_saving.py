@@ -174,7 +174,9 @@ def test_a_command_may_save_what_its_program_trains(task, tmp_path):
 def test_by_a_signal_it_is_packed_beside_the_logs_and_gone_at_the_end(task, tmp_path):
     place = tmp_path / "container"
     place.mkdir()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGQUIT})  # the task inherits it, see `boot`
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGQUIT}
+    )  # the task inherits it, see `container`
     try:
         task.start(TRAIN, env={"SUBMARINE_SAVE": str(place)})
     finally:

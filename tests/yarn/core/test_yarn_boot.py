@@ -84,7 +84,7 @@ class Box:
             **self.sent(payload.pack(self.paths, plan)), **(extra or {}),
         }  # fmt: skip
         (self.work / "submarine_runtime.zip").write_bytes(payload.RUNTIME)
-        command = [sys.executable, "-u", "-c", payload.BOOT]
+        command = [sys.executable, "-u", "-c", payload.BEGIN]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command, cwd=self.work, env=outer, stdout=pipe, stderr=pipe, start_new_session=True

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 import skein
+from submarine_runtime.container import GPUS
 
 from submarine_engine.clusters.yarn import payload
-from submarine_engine.clusters.yarn.boot import GPUS, RUNTIME
 from submarine_engine.clusters.yarn.docker import docker_environment
 from submarine_engine.clusters.yarn.versions import probe_command
 from submarine_engine.history import write_aside
@@ -36,17 +36,17 @@ _TAG = 100
 _SCRIPT = """\
 umask 027
 GATE=%s
+BEGIN=%s
 EVENTS=%s
 L="${LOG_DIRS%%,*}"
 exec >>"$L/stdout" 2>>"$L/stderr"
-printf %%s %s > boot.py
 trap '' QUIT
 if [ -n "$SUBMARINE_GANG" ]; then
   unset SUBMARINE_GANG
   "$SUBMARINE_PYTHON" -S -c "$GATE" "$L/at-gate" || exit 75
 fi
 trap : TERM
-"$SUBMARINE_PYTHON" -u boot.py &
+"$SUBMARINE_PYTHON" -u -c "$BEGIN" &
 task=$!
 while :; do
   wait $task; code=$?
@@ -76,7 +76,7 @@ if signal.sigtimedwait({signal.SIGQUIT}, 300) is None:
 
 _EVENTS = f"""
 import sys
-sys.path.insert(0, "{RUNTIME}")
+sys.path.insert(0, "{payload.RUNTIME_FILE}")
 from submarine_runtime.eventpack import finish
 finish(*sys.argv[1:])
 """
@@ -119,7 +119,7 @@ def application(  # noqa: PLR0913 - what an application is made of
         The TensorBoard beside the job.
     """
     cold = job_id is not None
-    sent = {**_archives(launch), RUNTIME: runtime_file(folder)}
+    sent = {**_archives(launch), payload.RUNTIME_FILE: runtime_file(folder)}
     python = {"SUBMARINE_PYTHON": launch["python"]}
     services = {
         role.name: _service(
@@ -184,7 +184,7 @@ def _service(
         ),
         env={GPUS: str(asked.gpus or 0), **image, **environment},
         files=dict(files),
-        script=_SCRIPT % tuple(map(shlex.quote, (_GATE, _EVENTS, payload.BOOT))),
+        script=_SCRIPT % tuple(map(shlex.quote, (_GATE, payload.BEGIN, _EVENTS))),
         allow_failures=not cold,
         node_label=spec.node_label or "",
     )
@@ -223,7 +223,7 @@ def heartbeat_jar(folder: KeeperFolder) -> Path:
 
 def runtime_file(folder: KeeperFolder) -> skein.File:
     """Return the runtime: a node fetches it once for all containers of an application."""
-    return skein.File(str(_keep(folder.root / RUNTIME, payload.RUNTIME)), type="file")
+    return skein.File(str(_keep(folder.root / payload.RUNTIME_FILE, payload.RUNTIME)), type="file")
 
 
 def _keep(path: Path, data: bytes) -> Path:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from submarine_runtime.container import STARTED
 from submarine_runtime.eventpack import LOG
@@ -19,18 +19,12 @@ from submarine_engine.clusters.yarn.mirrorlog import LIMIT, LogMirror, LogSource
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import (
     Event,
-    Exited,
     Granted,
     Moment,
     Progressed,
-    Released,
-    Returned,
     Started,
 )
 from submarine_engine.history import JobPaths, make_private, write_aside
-
-if TYPE_CHECKING:
-    from submarine_engine.clusters.ending import Ending
 
 EXIT = "exit"
 AT_GATE = "at-gate"
@@ -39,6 +33,7 @@ AT_GATE = "at-gate"
 _OUTCOME = "outcome.json"
 _PROGRESS = "progress.json"
 _PIECE = 1 << 20
+_PEEKS = 3
 _LARGEST = 1 << 26
 _RESULT = re.compile(r"(return|var-\w{1,200})\.(pkl|txt)")
 
@@ -69,7 +64,9 @@ class Container:
         self.late: list[Event] = []  # of a task that was over before it was looked at
         self.at_gate = False
         self.gathered = False  # its application ends with it, and the node gives up its files
-        self._begins = False  # it was seen to, and not asked what it tells of that
+        self.begins = False  # its first line may come at any moment
+        self._silent = False
+        self._peeks = 0
         self._exit: int | None = None
         self._noted = False
         self._progress = Progress(self.files)
@@ -85,8 +82,14 @@ class Container:
         self._mirror = LogMirror(self.files, source)
         self._events = EventLog(self.files)
 
-    def look(self) -> list[Event]:
+    def look(self, *, hurry: bool = False) -> list[Event]:
         """Copy what is new of it; return what that tells.
+
+        Parameters
+        ----------
+        hurry
+            Whether its first line is waited for: then its node is asked for that alone most times,
+            which is one question instead of two.
 
         Raises
         ------
@@ -97,7 +100,15 @@ class Container:
         """
         if self._source is None or self._mirror is None:
             return []
+        if hurry and self._silent and self._peeks < _PEEKS:
+            self._peeks += 1
+            with suppress(LogsGoneError):
+                self.spoke = self._mirror.peek("stdout") > 0
+            if not self.spoke:
+                return []
+        self._peeks = 0
         sizes = self._source.sizes()
+        self._silent = self._source.live and "stdout" in sizes and not self.spoke
         events: list[Event] = []
         self.at_gate = AT_GATE in sizes
         begins = self.started is None and STARTED in sizes
@@ -107,9 +118,9 @@ class Container:
             limit = _PIECE if begins else LIMIT
             self.spoke = self._mirror.step(limit, sizes=sizes) > 0 or self.spoke
             self._unpack_events()
-        if begins and (self.spoke or self._begins):
+        if begins and (self.spoke or self.begins):
             events += self._begin(self._fetch_json(STARTED, sizes))
-        self._begins = begins
+        self.begins = begins
         if self.started is not None:
             events += self._look_at_progress(sizes)
         if EXIT in sizes and not self._mirror.behind(sizes):
@@ -212,18 +223,6 @@ def _here(wall: float) -> Moment:
     """Return the moment of a node's wall clock, on this machine's monotonic clock."""
     now = Moment.now()
     return Moment(wall, now.mono - max(0.0, now.wall - wall))
-
-
-def last_events(container: Container, ending: Ending, reason: str, released: Moment) -> list[Event]:
-    """Return the last events of a task's container."""
-    returned = None
-    if container.started is not None:
-        returned = ending.returned_at(container.started, released)
-    events = container.late
-    if returned:
-        events = [*events, Returned(task=container.task, at=returned)]
-    exited = Exited(task=container.task, exit_code=ending.exit_code, reason=reason, at=released)
-    return [*events, exited, Released(task=container.task, at=released)]
 
 
 def granted(container: Container, began: float) -> Granted:

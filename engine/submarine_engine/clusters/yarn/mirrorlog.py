@@ -93,6 +93,16 @@ class LogMirror:
                 copied += self._copy(stream, sizes[stream], limit - copied)
         return copied
 
+    def peek(self, stream: str) -> int:
+        """Copy a piece of one log, whatever its size is now; return how many bytes.
+
+        Raises
+        ------
+        ClusterError, OSError
+            As `step`.
+        """
+        return self._copy(stream, self._offset(stream) + 1, _PIECE)
+
     def drain(self, seconds: float = 30.0) -> bool:
         """Copy until nothing is missing, for a container that writes no more.
 

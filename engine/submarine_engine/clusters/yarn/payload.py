@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import inspect
 import json
 import py_compile
 import zlib
@@ -19,10 +18,29 @@ from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 import submarine_runtime
-from submarine_runtime import webhdfs
+from submarine_runtime.container import CHUNK
 
-from submarine_engine.clusters.yarn import boot
 from submarine_engine.history import JobPaths
+
+RUNTIME_FILE = "submarine_runtime.zip"
+"""Lies in a container's working directory: Python imports from it."""
+
+BEGIN = f"""
+import os, sys
+wanted = os.environ.pop("SUBMARINE_RELEASE", "")
+mine = "%d.%d.%d" % sys.version_info[:3]
+if wanted and wanted.split(".")[:2] != mine.split(".")[:2]:
+    sys.exit(
+        "submarine: the notebook has Python %s, and %s here is %s: what was sent cannot be loaded."
+        " Send the notebook's own environment (--environment pack), or name an interpreter of the"
+        " same release." % (wanted, sys.executable, mine)
+    )
+here = os.getcwd()
+sys.path[:] = [here + "/{RUNTIME_FILE}"] + [path for path in sys.path if path not in ("", here)]
+from submarine_runtime.container import begin
+begin()
+"""
+"""The program that a container begins with; any Python can tell by it that it is another one."""
 
 INLINE_LIMIT = 384 * 1024
 """Bytes of an archive that travel in a container's environment rather than by HDFS."""
@@ -83,25 +101,15 @@ def _runtime() -> bytes:
     return packed.getvalue()
 
 
-def _boot() -> str:
-    """Return the text that a container begins with, whole in itself."""
-    text = inspect.getsource(boot)
-    line = next(line for line in text.splitlines() if line.startswith("from submarine_runtime"))
-    return text.replace(line, inspect.getsource(webhdfs.fetch))
-
-
 def chunks(archive: bytes) -> dict[str, str]:
     """Return the archive as environment variables."""
     text = base64.b64encode(archive).decode()
     pieces = [text[start : start + _CHUNK_SIZE] for start in range(0, len(text), _CHUNK_SIZE)]
-    return {f"{boot.CHUNK}{number}": piece for number, piece in enumerate(pieces)}
+    return {f"{CHUNK}{number}": piece for number, piece in enumerate(pieces)}
 
-
-BOOT = _boot()
-"""The program that a container begins with."""
 
 RUNTIME = _runtime()
-"""The file that it goes on with, as `boot.RUNTIME` beside it."""
+"""The content of `RUNTIME_FILE`."""
 
-RELEASE = hashlib.sha256(BOOT.encode() + RUNTIME).hexdigest()
+RELEASE = hashlib.sha256(BEGIN.encode() + RUNTIME).hexdigest()
 """Tells what is sent by one release from what is sent by another."""

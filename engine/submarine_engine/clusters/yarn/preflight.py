@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -46,11 +47,11 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
     ClusterError
         The ResourceManager does not answer, or HDFS where a path of it is given.
     """
-    found = Found(
-        scheduler=read_scheduler(rm.get("/ws/v1/cluster/scheduler")),
-        nodes=read_nodes(rm.get("/ws/v1/cluster/nodes")),
-        label=spec.node_label or "",
-    )
+    with ThreadPoolExecutor(1) as aside:
+        nodes = aside.submit(rm.get, "/ws/v1/cluster/nodes")
+        scheduler = read_scheduler(rm.get("/ws/v1/cluster/scheduler"))
+        label = spec.node_label or ""
+        found = Found(scheduler=scheduler, nodes=read_nodes(nodes.result()), label=label)
     wanted = spec.queue or DEFAULT
     queue = found.scheduler.find(wanted)
     problems = [

@@ -155,9 +155,8 @@ class ResourceManager:
                 continue
             if "This is standby RM" in answer.text[:200]:
                 continue
-            if self._urls[0] != url:  # the active one first, next time
-                self._urls.remove(url)
-                self._urls.insert(0, url)
+            # The active one first, next time; by one assignment, as threads ask.
+            self._urls = [url, *(other for other in self._urls if other != url)]
             if not answer.ok:
                 raise _refused(answer)
             return answer

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.ending import Ending, judge, read_outcome
 from submarine_engine.clusters.warned import add_warning
-from submarine_engine.clusters.yarn.container import Container, last_events
+from submarine_engine.clusters.yarn.container import Container
 from submarine_engine.clusters.yarn.master import FINAL, over_words
 from submarine_engine.clusters.yarn.rescue import rescue
 from submarine_engine.clusters.yarn.uploads import keep_results
 from submarine_engine.errors import ClusterError, SubmarineError
-from submarine_engine.events import Event, Moment
+from submarine_engine.events import Event, Exited, Moment, Released, Returned
 from submarine_engine.history import JobPaths
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
@@ -134,3 +134,15 @@ class Settling:
         if state is not JobState.SUCCEEDED and unsaid and container.said:
             reason = f"{reason}; YARN says: {container.said}" if container.id else container.said
         return state, reason
+
+
+def last_events(container: Container, ending: Ending, reason: str, released: Moment) -> list[Event]:
+    """Return the last events of a task's container."""
+    returned = None
+    if container.started is not None:
+        returned = ending.returned_at(container.started, released)
+    events = container.late
+    if returned:
+        events = [*events, Returned(task=container.task, at=returned)]
+    exited = Exited(task=container.task, exit_code=ending.exit_code, reason=reason, at=released)
+    return [*events, exited, Released(task=container.task, at=released)]

@@ -142,7 +142,8 @@ class Warm(Way):
                 for task in role.tasks:
                     if task in self._instances:
                         continue
-                    if len(self._app.get_containers(states=_OUTSTANDING)) > 1:
+                    alone = self._master.jobs == 1 and not self._instances
+                    if not alone and len(self._app.get_containers(states=_OUTSTANDING)) > 1:
                         return False
                     added = self._app.add_container(role.name, self._environment(role, task))
                     self._instances[task] = added.id

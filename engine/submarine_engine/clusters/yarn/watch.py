@@ -24,7 +24,8 @@ from submarine_engine.lifecycle import fold
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.keeper import Services
 
-_FIRST = 0.015
+_NEXT = 0.003
+_FIRST = 0.008
 _LAUNCH = 0.1  # seconds that a node takes at least to launch a container
 _EARLY = 2.0
 _LIVELY = 0.03
@@ -106,7 +107,7 @@ class Watch:
         for container in self._containers:
             before = container.started
             try:
-                self._write(*container.look())
+                self._write(*container.look(hurry=self._is_early))
             except ClusterError:  # the node is silent, the manager knows why
                 continue
             if container.started is not before:
@@ -228,12 +229,23 @@ class Watch:
     def _pause(self) -> float:
         if any(c.over and not c.released for c in self._containers):
             return _RELEASE
-        # The first line is waited for by somebody.
-        begins = any(c.id and not c.spoke and not c.released for c in self._containers)
+        if any(c.begins for c in self._containers):
+            return _NEXT
         begun = all(container.started for container in self._containers)
-        since = time.monotonic() - self._came_on_at
-        if begins and since < _LAUNCH and not any(c.started for c in self._containers):
-            return _LAUNCH - since
-        soon = begins and since < _EARLY
-        quickest = _FIRST if soon else _EASY if begun else _LIVELY
-        return max(quickest, self._services.load * _EASY / 4)
+        if self._is_early:
+            # The first line is waited for by somebody.
+            since = time.monotonic() - self._came_on_at
+            launching = not any(container.started for container in self._containers)
+            return max(_FIRST, _LAUNCH - since if launching else 0.0, self._gap)
+        return max(_EASY if begun else _LIVELY, self._gap)
+
+    @property
+    def _gap(self) -> float:
+        """Seconds between two turns at least: many jobs share a keeper."""
+        return self._services.load * _EASY / 8
+
+    @property
+    def _is_early(self) -> bool:
+        """Whether a container was given or began a moment ago, and has said nothing yet."""
+        silent = any(c.id and not c.spoke and not c.released for c in self._containers)
+        return silent and time.monotonic() - self._came_on_at < _EARLY

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from submarine_runtime.container import URL
+
 from submarine_engine.clusters.datapaths import file_address
 from submarine_engine.clusters.environment import thread_limits
 from submarine_engine.clusters.staging import task_plan
 from submarine_engine.clusters.yarn import payload, uploads
 from submarine_engine.clusters.yarn.board import BoardBeside
-from submarine_engine.clusters.yarn.boot import RELEASE, URL
 from submarine_engine.clusters.yarn.gang import GANG, Gang
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import JobPaths, read_json, write_json
@@ -177,7 +178,10 @@ class Way(ABC):
             },
         }  # fmt: skip
         archive = payload.pack(self._paths, plan)
-        own = {RELEASE: self._launch["here"], **self._services.logs.variables(self._paths.job_id)}
+        own = {
+            "SUBMARINE_RELEASE": self._launch["here"],
+            **self._services.logs.variables(self._paths.job_id),
+        }
         hdfs = (
             self._services.hdfs if self._spec.env or len(archive) > payload.INLINE_LIMIT else None
         )
