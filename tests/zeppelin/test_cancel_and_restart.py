@@ -81,6 +81,21 @@ def test_restarted_under_it_a_paragraph_says_so(talk, tmp_path):
     assert talk.interpret("40 + 2", context=talk.context("p3"))[1] == [("TEXT", "42\n")]
 
 
+def test_restarted_before_its_turn_a_paragraph_starts_no_kernel(talk, tmp_path):
+    talk.interpret("1")
+    never = WAITS.format(str(tmp_path / "never"), str(tmp_path / "ran"))
+    running = talk.start(f"print('on', flush=True)\n{never}", context=talk.context("p2"))
+    until(lambda: any("on" in data for _, _, data in talk.events.updates))
+    waiting = talk.start("2", context=talk.context("p3"))
+    until(lambda: talk.call("getStatus", "s1", "p3") == "PENDING")
+    talk.call("close", "s1", PYTHON)
+    until(lambda: running and waiting)
+    code, outputs = waiting[0]
+    assert code == "ERROR"
+    assert "restarted before the paragraph could run" in shown(outputs)
+    until(lambda: not kernel_of(talk.process.pid))
+
+
 def test_runs_are_forgotten_once_they_are_seen_and_their_session_is_closed(talk, tmp_path):
     def status(paragraph):
         return talk.call("getStatus", "s1", paragraph)

@@ -154,7 +154,7 @@ class Run:
             self.outputs.say(line)
         if not action.code.strip():
             return State.FINISHED
-        self._session.kernel.start()
+        self._session.start_kernel()
         told = metadata(action, paragraph, [one["id"] for one in listed])
         with self._ending:
             if self._cancelled:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from submarine_engine.errors import SubmarineError
+from submarine_engine.errors import ClusterError, SubmarineError
 
 from submarine_zeppelin.kernel import Kernel
 from submarine_zeppelin.properties import read_properties
@@ -33,25 +33,46 @@ class Session:
 
     @contextmanager
     def turn(self, who: object) -> Iterator[None]:
-        """Wait until all that came before is over; Zeppelin sends paragraphs side by side."""
+        """Wait until all that came before is over; Zeppelin sends paragraphs side by side.
+
+        Raises
+        ------
+        ClusterError
+            The session was closed meanwhile: a kernel for it would have nobody to end it.
+        """
         with self._moved:
             self._line.append(who)
             self._moved.wait_for(lambda: self._line[0] is who)
         try:
+            self._refuse_closed()
             yield
         finally:
             with self._moved:
                 self._line.remove(who)
                 self._moved.notify_all()
 
+    def start_kernel(self) -> None:
+        """Start the kernel where it does not run; raises as `turn` and `Kernel.start` do."""
+        self.kernel.start()
+        if self.closed:  # while it was started
+            self.kernel.close()
+            self._refuse_closed()
+
     def close(self) -> None:
         """End the kernel."""
         self.closed = True
         self.kernel.close()
 
+    def _refuse_closed(self) -> None:
+        if self.closed:
+            raise ClusterError(
+                "the interpreter was restarted before the paragraph could run",
+                fix="run the paragraph again",
+            )
+
     def _start_ahead(self) -> None:
         with suppress(SubmarineError, OSError):  # the first paragraph tells what is wrong
-            self.kernel.start()
+            self.start_kernel()
 
 
 class Sessions:
