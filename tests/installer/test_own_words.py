@@ -14,6 +14,8 @@ from submarine_engine.installer.gpus import Card, find_gpus
 from submarine_engine.installer.java import Java
 from submarine_engine.installer.ports import FIRST
 
+from tests.jobs import until
+
 LOG = """\
 2026-01-01 00:00:00,000 INFO NodeManager: STARTUP_MSG: Starting NodeManager
 2026-01-01 00:00:01,000 ERROR NodeManager: Error starting NodeManager
@@ -44,7 +46,9 @@ def test_a_daemon_that_ended_is_told_with_its_own_words(made):
 
 
 def test_a_daemon_that_cannot_be_run_is_told(made):
-    made.daemon("resourcemanager").start()
+    manager = made.daemon("resourcemanager")
+    manager.start()
+    until(lambda: manager.pid is None)  # what was to become it is there for a moment
     with pytest.raises(ClusterError, match="the resourcemanager has ended by itself"):
         made.wait_ready(timeout=10)
     assert made.problems()[0] == "resourcemanager does not run"
