@@ -93,7 +93,7 @@ def begin() -> NoReturn:
 def go_on(logs: str) -> NoReturn:
     """Run the task, the runtime last on the path: nothing of the user's is hidden by it."""
     sys.path.append(sys.path.pop(0))
-    from submarine_runtime.task import main  # noqa: PLC0415 - once the payload is there
+    from submarine_runtime.task import main  # noqa: PLC0415 - after the node was asked
 
     main(logs)
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.zeppelin.rest import Client, Note
 from tests.zeppelin.server import Server
+from tests.zeppelin.talking import Talk
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +21,14 @@ def zeppelin(tmp_path_factory) -> Iterator[Server]:
         yield server
     finally:
         server.close()
+
+
+@pytest.fixture
+def talk(tmp_path) -> Iterator[Talk]:
+    """Return an interpreter process alone, spoken to as Zeppelin does."""
+    talk = Talk(tmp_path).begin()
+    yield talk
+    talk.close()
 
 
 @pytest.fixture

@@ -5,19 +5,10 @@ from __future__ import annotations
 import os
 import signal
 
-import pytest
-
 from tests.jobs import until
-from tests.zeppelin.talking import PYTHON, Talk, kernel_of, shown
+from tests.zeppelin.talking import PYTHON, kernel_of, shown
 
 WAITS = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.02)\nopen({!r}, 'w').close()"
-
-
-@pytest.fixture
-def talk(tmp_path):
-    talk = Talk(tmp_path).begin()
-    yield talk
-    talk.close()
 
 
 def held_kernel(talk):

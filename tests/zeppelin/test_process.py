@@ -43,13 +43,6 @@ def no_job_stays():
         open_job(job.id).cancel("the test is over")
 
 
-@pytest.fixture
-def talk(tmp_path):
-    talk = Talk(tmp_path).begin()
-    yield talk
-    talk.close()
-
-
 def listens(pid):
     """Return the addresses, hexadecimal as /proc has them, that a process listens on."""
     inodes = set()

@@ -70,7 +70,6 @@ class Container:
         self._exit: int | None = None
         self._noted = False
         self._progress = Progress(self.files)
-        self._progress_size = 0
         self._source: LogSource | None = None
         self._mirror: LogMirror | None = None
         self._events: EventLog | None = None

@@ -25,9 +25,12 @@ from submarine_engine.history import JobPaths
 RUNTIME_FILE = "submarine_runtime.zip"
 """Lies in a container's working directory: Python imports from it."""
 
+PYTHON = "SUBMARINE_RELEASE"
+"""Variable with the notebook's version of Python, of which a container's has to be a release."""
+
 BEGIN = f"""
 import os, sys
-wanted = os.environ.pop("SUBMARINE_RELEASE", "")
+wanted = os.environ.pop("{PYTHON}", "")
 mine = "%d.%d.%d" % sys.version_info[:3]
 if wanted and wanted.split(".")[:2] != mine.split(".")[:2]:
     sys.exit(

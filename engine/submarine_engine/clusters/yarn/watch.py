@@ -104,10 +104,11 @@ class Watch:
         if asked is None:
             return self._wait()
         self._see_containers(asked)
+        early = self._is_early
         for container in self._containers:
             before = container.started
             try:
-                self._write(*container.look(hurry=self._is_early))
+                self._write(*container.look(hurry=early))
             except ClusterError:  # the node is silent, the manager knows why
                 continue
             if container.started is not before:

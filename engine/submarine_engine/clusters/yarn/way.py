@@ -179,7 +179,7 @@ class Way(ABC):
         }  # fmt: skip
         archive = payload.pack(self._paths, plan)
         own = {
-            "SUBMARINE_RELEASE": self._launch["here"],
+            payload.PYTHON: self._launch["here"],
             **self._services.logs.variables(self._paths.job_id),
         }
         hdfs = (
