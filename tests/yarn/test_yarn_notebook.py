@@ -45,9 +45,16 @@ def kernel(yarn, tmp_path_factory):
 
 
 @pytest.fixture
-def held(kernel, tmp_path):
-    """Start a cell whose job goes on until a file is there; return it and the file."""
+def gate(tmp_path):
+    """Return the file that a held job waits for; it is there in the end, whatever happens."""
     gate = tmp_path / "go"
+    yield gate
+    gate.touch()
+
+
+@pytest.fixture
+def held(kernel, gate):
+    """Start a cell whose job goes on until a file is there; return it and the file."""
 
     def hold(name, gpus=1):
         cell = (
@@ -129,8 +136,7 @@ def test_while_it_runs_the_log_is_the_containers_page(kernel, held):
     assert "tracking" not in after
 
 
-def test_a_job_that_waits_says_why_and_the_gpus_who_holds_them(kernel, tmp_path):
-    gate = tmp_path / "go"
+def test_a_job_that_waits_says_why_and_the_gpus_who_holds_them(kernel, gate):
     kernel.run(
         "from submarine_magics import submit\n"
         "def hold(gate):\n"
@@ -142,9 +148,9 @@ def test_a_job_that_waits_says_why_and_the_gpus_who_holds_them(kernel, tmp_path)
         "def reason():\n"
         "    return sorted(job.status().waiting_reason for job in jobs)[1]"
     )
-    kernel.run("while 'in use' not in reason() or jobs[0].running() == jobs[1].running():\n"
-               "    time.sleep(0.1)")  # fmt: skip
-    assert "queue default: 4/4 GPUs in use" in kernel.value("reason()")
+    # Until one is placed, both are told that no GPU is in use yet.
+    kernel.run("while 'queue default: 4/4 GPUs in use' not in reason():\n    time.sleep(0.1)")
+    kernel.run("while jobs[0].running() == jobs[1].running():\n    time.sleep(0.1)")
     gpus = kernel.run("%submarine gpus").value
     holder = kernel.value("next(job for job in jobs if job.running()).id").strip("'")
     assert gpus.count(holder) == 4
