@@ -24,6 +24,7 @@ EXTENSION = "submarine_zeppelin.kernelside"
 _START = 60.0
 _LOOK = 0.1
 _COMPLETION = 2.0
+_REPLY = 10.0
 _PREFIX = "submarine-kernel-"
 
 Take = Callable[[str, Mapping[str, Any]], None]
@@ -142,12 +143,16 @@ class Kernel:
             take(kind, content)
 
     def _reply(self, client: BlockingKernelClient, sent: str) -> Mapping[str, Any]:
-        while self.lives:
+        # A kernel replies before it is idle; one that was interrupted in between never will.
+        until = time.monotonic() + _REPLY
+        while self.lives and time.monotonic() < until:
             with suppress(Empty):
                 reply = client.get_shell_msg(timeout=_LOOK)
                 if reply["parent_header"].get("msg_id") == sent:
                     found: Mapping[str, Any] = reply["content"]
                     return found
+        if self.lives:
+            return {"status": "aborted"}
         raise self._died(client)
 
     def _died(self, client: BlockingKernelClient) -> KernelDiedError:
