@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import pytest
 import requests
 from submarine_engine.clusters.yarn import YarnCluster
+from submarine_engine.clusters.yarn.hadoop import load_hadoop
+from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.history import JobPaths
 from submarine_engine.tensorboard import boards, scalars, stop, wait, wanted
 from submarine_engine.tensorboard.found import event_files
+from tensorboard.summary import Writer
 
 from tests.jobs import bundle_of, end_processes_of, follow, spec_of, until
 from tests.tensorboard.conftest import Reader
@@ -75,6 +79,24 @@ def test_events_come_home_by_way_of_hdfs(cluster, tmp_path, monkeypatch):
     flag.touch()
     assert follow(cluster, job_id).state.value == "succeeded"
     until(lambda: scalars(paths)["train/loss"][-1][0] == 999)
+
+
+def test_events_in_hdfs_are_read_where_they_are(cluster, tmp_path):
+    writer = Writer(str(tmp_path / "events"))
+    writer.add_scalar("loss", 0.5, 7)
+    writer.close()
+    [events] = (tmp_path / "events").iterdir()
+    with closing(open_hdfs(load_hadoop())) as files:
+        folder = f"{files.home}/{tmp_path.name}"
+        try:
+            files.put(events, f"{folder}/digits/{events.name}")
+            shown = wanted(cluster.home, folders=[files.uri(folder)])
+            reader = Reader(wait(cluster.home, shown))
+            [run] = until(reader.runs)
+            assert run.endswith("digits")
+            assert until(lambda: reader.scalars(run, "loss")) == [[7, 0.5]]
+        finally:
+            files.remove(folder)
 
 
 def test_tensorboard_beside_a_job_is_on_the_application_s_pages(cluster, tmp_path, on_yarn):
