@@ -199,8 +199,8 @@ def test_who_is_asked_to_end_may_clean_up(task, number):
     task.start(
         """
         import time
-        print("began")
         try:
+            print("began")
             time.sleep(600)
         except KeyboardInterrupt:
             print("interrupted")
