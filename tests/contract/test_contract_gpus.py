@@ -71,8 +71,8 @@ def test_a_waiting_job_says_what_it_waits_for(cluster):
     first, gate = cluster.hold(gpus=total)
     cluster.until_running(first)
     job = cluster.submit("1", gpus=1)
-    reason = until(lambda: job.status().waiting_reason)
-    assert re.search(rf"\b{total}( of |/){total} GPUs in use", reason)
+    told = rf"\b{total}( of |/){total} GPUs in use"
+    until(lambda: re.search(told, job.status().waiting_reason))
     gate.touch()
     story = cluster.follow(job)
     assert any(isinstance(event, Waiting) for event in story.events)

@@ -11,7 +11,7 @@ from submarine_engine.events import EVENTS, Event, Progressed, event_from_json
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus, apply, fold
 
-from tests.contract.conftest import HOLD
+from tests.contract.conftest import HOLD, PATIENCE
 from tests.jobs import until
 
 WHOLE = ["Submitted", "Granted", "Started", "Returned", "Exited", "Released", "Finished"]
@@ -146,7 +146,8 @@ def test_progress_arrives_while_the_job_runs(cluster):
         "from submarine_runtime import progress\nprogress(0.25, 'epoch 1/4 ü')\n"
         + HOLD.format(str(gate))
     )
-    told = until(lambda: job.status().tasks[0].progress is not None and job.status().tasks[0])
+    until(lambda: job.status().tasks[0].progress is not None, PATIENCE)
+    told = job.status().tasks[0]
     assert (told.progress, told.message) == (0.25, "epoch 1/4 ü")
     gate.touch()
     story = cluster.follow(job)
@@ -158,7 +159,7 @@ def test_progress_is_recognised_in_the_log(cluster):
     gate = cluster.folder / "gate"
     bar = "\\r 45%|####5     | 45/100 [00:01<00:01, 40it/s]"
     job = cluster.submit(f"import sys\nsys.stderr.write('{bar}')\n" + HOLD.format(str(gate)))
-    until(lambda: job.status().tasks[0].progress == 0.45)
+    until(lambda: job.status().tasks[0].progress == 0.45, PATIENCE)
     gate.touch()
     assert job.wait(120).state is JobState.SUCCEEDED
 
@@ -217,7 +218,10 @@ def test_a_secret_of_the_users_environment_is_not_kept(cluster, monkeypatch):
     monkeypatch.setenv("MY_SECRET", "hunter2")
     job = cluster.submit("1")
     cluster.follow(job)
-    for path in cluster.paths(job).root.rglob("*"):
+    paths = cluster.paths(job)
+    # The last file that is written, aside and renamed.
+    until(lambda: '"succeeded"' in paths.status.read_text())
+    for path in paths.root.rglob("*"):
         if path.is_file():
             assert b"hunter2" not in path.read_bytes(), path
 

@@ -6,7 +6,7 @@ import json
 import threading
 
 import pytest
-from submarine_engine.clusters.saving import can_save
+from submarine_engine.clusters.saving import can_save, checkpoints
 from submarine_engine.errors import SaveError
 from submarine_engine.job import JobState
 
@@ -25,6 +25,8 @@ def save(folder):
     (folder / "layers").mkdir()
     (folder / "layers" / "größe.txt").write_text(str(weights))
     (folder / "blob").write_bytes(bytes(range(256)) * 1000)
+    before = weights
+    while weights is before: time.sleep(0.001)  # training goes on meanwhile
 
 print("training", flush=True)
 while not os.path.exists({gate!r}):
@@ -92,7 +94,7 @@ def test_a_function_that_hangs_is_told_after_patience_and_harms_nothing(cluster)
     script = TRAIN.replace('(folder / "layers").mkdir()', "while True: time.sleep(0.01)")
     job, gate = train(cluster, script)
     with pytest.raises(SaveError, match="has not returned in time"):
-        job.save(cluster.folder / "model", patience=4)
+        job.save(cluster.folder / "model", patience=15)  # the job has to hear of it before
     with pytest.raises(SaveError, match="still saves for who asked before"):
         job.save(cluster.folder / "model")
     gate.touch()
@@ -101,17 +103,17 @@ def test_a_function_that_hangs_is_told_after_patience_and_harms_nothing(cluster)
 
 
 def test_only_one_at_a_time_may_ask(cluster):
-    slow = cluster.folder / "slow"
+    begun, slow = cluster.folder / "begun", cluster.folder / "slow"
     script = TRAIN.replace(
         '(folder / "layers").mkdir()',
-        "(folder / 'layers').mkdir()\n"
+        f"(folder / 'layers').mkdir(); open({str(begun)!r}, 'w')\n"
         f"    while not os.path.exists({str(slow)!r}): time.sleep(0.01)",
     )
     job, gate = train(cluster, script)
     came = []
     asker = threading.Thread(target=lambda: came.append(job.save(cluster.folder / "one")))
     asker.start()
-    until((cluster.paths(job).root / "save.lock").exists)
+    until(begun.exists, 120)
     with pytest.raises(SaveError, match="another save of this job is under way"):
         job.save(cluster.folder / "two")
     slow.touch()
@@ -147,7 +149,8 @@ def test_what_lies_at_the_path_is_left_alone(cluster):
     assert job.wait(120).state is JobState.SUCCEEDED
 
 
-def test_without_a_function_the_last_complete_checkpoint_is_copied(cluster):
+def test_without_a_function_the_last_complete_checkpoint_is_copied(cluster, monkeypatch):
+    monkeypatch.setattr(checkpoints, "REST", 5.0)  # a busy machine lets the job pause
     kept = cluster.folder / "kept"
     job, gate = train(
         cluster,
