@@ -58,7 +58,8 @@ def home(tmp_path):
     three, bare = HadoopCluster(home, "three"), HadoopCluster(home, "bare")
     try:
         kill_half_way(home, three.layout.plan.exists)
-        kill_half_way(home, lambda: FORMATTER in find_daemons(three.layout))
+        formatted = three.layout.formatted.exists  # where that took less than a look at it
+        kill_half_way(home, lambda: FORMATTER in find_daemons(three.layout) or formatted())
         beside = ("cluster", "up", "--name", "bare", "--no-hdfs")
         with subprocess.Popen(**command(*beside, home=home)) as process:
             assert "3 nodes" in submarine(*UP, home=home)
