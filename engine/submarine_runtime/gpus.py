@@ -14,7 +14,8 @@ import time
 
 from submarine_runtime import plainjson
 
-_PATIENCE = 3.0
+_CONNECT = 3.0
+_PATIENCE = 20.0  # a busy node answers late; without its answer the task would see every GPU
 _OWN = "/ws/v1/node/resources/yarn.io%2Fgpu"
 
 
@@ -29,8 +30,9 @@ def ask_node() -> _socket.socket | Exception:
         found = _socket.getaddrinfo(host.encode(), port, 0, _socket.SOCK_STREAM)
         family, kind, protocol, _, address = found[0]
         node = _socket.socket(family, kind, protocol)
-        node.settimeout(_PATIENCE)
+        node.settimeout(_CONNECT)
         node.connect(address)
+        node.settimeout(_PATIENCE)
         asked = f"GET {_OWN} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: application/json\r\n\r\n"
         node.send(asked.encode())
     except (OSError, ValueError, KeyError) as error:
