@@ -20,6 +20,15 @@ from submarine_engine.installer import Daemon, HadoopCluster, Wanted
 
 CARETAKER = Path(__file__).with_name("yarn") / "caretaker.py"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+REAL = {"the cluster", "clusters of their own"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give a test on a real cluster longer: a busy machine starts daemons and jobs slowly."""
+    for item in items:
+        group = item.get_closest_marker("xdist_group")
+        if group and REAL & {*group.args} and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(900))
 
 
 class Yarn(NamedTuple):

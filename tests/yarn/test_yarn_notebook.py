@@ -24,6 +24,9 @@ PATIENCE = 200
 class OnYarn(Driven):
     """A kernel whose jobs go to YARN."""
 
+    def messages(self, sent, patience=PATIENCE):
+        return super().messages(sent, patience)
+
     def run(self, code, metadata=None, patience=PATIENCE):
         return super().run(code, metadata, patience)
 
@@ -77,7 +80,7 @@ def links(data):
 
 
 def fetch(url):
-    with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310 - of our own cluster
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:  # noqa: S310 - of our own cluster
         return answer.read().decode()
 
 

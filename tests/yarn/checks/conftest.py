@@ -165,7 +165,7 @@ def _until() -> Callable[..., object]:
     return until
 
 
-def until(condition: Callable[[], object], limit: float = 60.0) -> object:
+def until(condition: Callable[[], object], limit: float = 120.0) -> object:
     """Wait until a condition holds, and return what it gave."""
     end = time.monotonic() + limit
     while not (found := condition()):

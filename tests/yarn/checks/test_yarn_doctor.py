@@ -164,7 +164,7 @@ def test_checks_that_hang_do_not_hold_up_the_others():
         time.sleep(60)
         yield Check("hangs", OK, "never")
 
-    found = run([("hangs", hangs), ("well", well), ("broken", broken)], patience=0.5)
+    found = run([("hangs", hangs), ("well", well), ("broken", broken)], patience=3)
     assert [check.verdict for check in found] == [BAD, OK, BAD]
     assert found[2].what == "cannot be checked: RuntimeError: what is this?"
 
@@ -373,17 +373,17 @@ def test_a_real_cluster_is_well(on_yarn, tmp_path, monkeypatch, until):
         "yarn",
     ]
 
-    def told():
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
-
-    until(lambda: "none to spare" not in told())  # warm masters of other tests are still there
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = {one["title"]: one for one in map(json.loads, done.stdout.splitlines())}
-    for title in (
+    titles = (
         "Hadoop configuration", "ResourceManager", "nodes", "NodeManager pages", "queue", "GPUs",
         "application masters", "log aggregation", "yarn command", "Java", "skein",
         "proxy variables", "user",
-    ):  # fmt: skip
-        assert found[title]["verdict"] == OK, found[title]
+    )  # fmt: skip
+
+    def is_well():
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        found = {one["title"]: one for one in map(json.loads, done.stdout.splitlines())}
+        return all(found.get(one, {}).get("verdict") == OK for one in titles) and (done, found)
+
+    done, found = until(is_well)  # warm masters of other tests go, and a busy node answers late
     assert found["HDFS"]["verdict"] in (OK, NOTE)  # nobody may have made the user's folder yet
     assert done.returncode == 0, done.stdout

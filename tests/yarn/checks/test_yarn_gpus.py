@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from submarine_engine.clusters.base import GpuShare
+from submarine_engine.clusters.yarn import gpus
 from submarine_engine.clusters.yarn.gpus import Devices, cluster_gpus, gpu_shares, read_devices
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.queues import waiting_reason
@@ -20,7 +21,8 @@ HOLDER, SECOND = (f"application_1795238167760_000{n}" for n in (4, 5))
 
 
 @pytest.fixture
-def busy(recorded):
+def busy(recorded, monkeypatch):
+    monkeypatch.setattr(gpus, "_NODE_TIMEOUT", 30.0)  # its names count here, on a busy machine too
     manager = recorded("busy")
     manager.nodes()[0]["nodeHTTPAddress"] = manager.address
     return manager

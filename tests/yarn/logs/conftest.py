@@ -183,7 +183,7 @@ def node(tmp_path):
 
 @pytest.fixture
 def logs(node):
-    logs = NodeLogs(node.address, timeout=5)
+    logs = NodeLogs(node.address, timeout=30)
     yield logs
     logs.close()
 

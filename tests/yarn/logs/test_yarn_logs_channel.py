@@ -14,7 +14,7 @@ from submarine_engine.errors import ConfigError
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
 
-from tests.jobs import bundle_of, follow, spec_of
+from tests.jobs import bundle_of, follow, spec_of, until
 
 SCRIPT = """\
 import sys
@@ -37,7 +37,7 @@ def test_a_job_whose_nodes_cannot_be_reached(on_yarn, tmp_path, monkeypatch):
     assert task.stderr.read_text() == "an error\n"
     assert (cluster.results(job_id) / "results" / "return.pkl").exists()
     hdfs = open_hdfs(load_hadoop())
-    assert not hdfs.exists(f"{hdfs.home}/.submarine/logs/{job_id}")
+    until(lambda: not hdfs.exists(f"{hdfs.home}/.submarine/logs/{job_id}"))
     hdfs.close()
 
 

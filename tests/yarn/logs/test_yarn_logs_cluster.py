@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
@@ -124,7 +124,7 @@ def test_an_application_from_its_first_byte_to_long_after(start, conf, manager, 
         assert aggregation(manager.application(app.id)) is Aggregation.LIVE
 
         app.end()
-        wait(lambda: not sources[0].sizes())
+        wait(lambda: not any(source.sizes() for source in sources))
         assert not LogMirror(begun, sources[2]).drain()
         with pytest.raises(LogsGoneError):
             logs.read(containers[2][0], "stdout", 123_457)
@@ -164,8 +164,9 @@ def look_at_links(conf, manager, app, container):
 
 def test_a_node_manager_killed_while_it_is_read(yarn_of_its_own, tmp_path):
     node = yarn_of_its_own.daemon("nodemanager-0")
-    with client_of(yarn_of_its_own) as client:
+    with client_of(yarn_of_its_own) as client, ExitStack() as stack:
         app = Application(client, [command(5, 150, 0.05)])
+        stack.callback(app.end)
         ((container, address),) = app.containers(1)
         task = task_in(tmp_path / "task")
         with closing(NodeLogs(address)) as logs:
@@ -187,7 +188,6 @@ def test_a_node_manager_killed_while_it_is_read(yarn_of_its_own, tmp_path):
             wait(step)
             assert mirror.drain()
         assert copy_of(task) == written(5, 150)
-        app.end()
 
 
 SHIPPED = """\

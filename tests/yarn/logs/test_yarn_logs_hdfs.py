@@ -220,10 +220,12 @@ def test_the_rest_is_brought_when_the_task_was_killed(hdfs, container, tmp_path,
     )
     process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     source = HdfsSource(hdfs, f"{FOLDER}/container_1", container)
-    wait(lambda: source.sizes().get("stdout", 0) > 10_000)
-    assert not source.settled
-    os.killpg(process.pid, 9)  # as YARN ends a container
-    process.wait()
+    try:
+        wait(lambda: source.sizes().get("stdout", 0) > 10_000)
+        assert not source.settled
+    finally:
+        os.killpg(process.pid, 9)  # as YARN ends a container
+        process.wait()
     assert LogMirror(task, source).drain()
     assert source.settled
     assert task.stdout.read_bytes() == (log / "stdout").read_bytes()

@@ -61,7 +61,7 @@ def test_whatever_happens_the_copy_is_the_log(node, tmp_path_factory, container,
     for stream in ("stdout", "stderr"):
         node.log(stream).write_bytes(b"")
     task = TaskPaths(tmp_path_factory.mktemp("task"))
-    logs = NodeLogs(node.address, timeout=5)
+    logs = NodeLogs(node.address, timeout=30)
     mirror = LogMirror(task, NodeSource(logs, container))
     for what, value in steps:
         if what == "step":
