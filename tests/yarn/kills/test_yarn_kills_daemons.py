@@ -105,10 +105,10 @@ def test_a_node_that_comes_back_without_its_containers(ground):
         node.kill()
         node.start()
         story = job.follow()
+        ground.yarn.wait_ready()  # by now it has read its settings
     assert story.state in (JobState.FAILED, JobState.LOST)
     assert "node" in story.status.reason.lower()
     assert story.out == lines(1000)
-    ground.yarn.wait_ready()
     ground.until_free()
     job.gate.touch()
     until(lambda: not Path(f"/proc/{job.pid}").exists(), PATIENCE)

@@ -62,7 +62,7 @@ def test_nothing_is_left_here_of_a_cluster_that_is_gone(ground, tmp_path, monkey
     """A notebook's machine does not keep what waits for a ResourceManager for ever."""
     home = tmp_path / "gone-home"
     monkeypatch.setenv("SUBMARINE_HOME", str(home))
-    monkeypatch.setenv("SUBMARINE_YARN_IDLE", "5")
+    monkeypatch.setenv("SUBMARINE_YARN_IDLE", "20")  # its master is there until it is killed
     here = Ground(ground.yarn, home, ground.folder)
     job = here.submit(SHORT)
     assert job.follow().state is JobState.SUCCEEDED

@@ -13,7 +13,7 @@ from tests.jobs import end_processes_of, until
 
 from .ground import PATIENCE, STEADY, Ground, Running, kill
 
-IDLE = 10
+IDLE = 20
 
 
 def lifetime(rm, app_id):
