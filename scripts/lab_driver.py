@@ -26,7 +26,7 @@ from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.errors import SubmarineError
 from submarine_engine.history import job_ids
 
-LIMIT = 90_000  # ms; a busy machine is no failure
+LIMIT = 120_000  # ms; a busy machine is no failure
 FLAGS = """
 --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync
@@ -128,7 +128,7 @@ class Lab:
     def _ask(self, method: str, path: str) -> bytes:
         headers = {"Authorization": f"token {self.token}"}
         request = Request(self.url + path, method=method, headers=headers)  # noqa: S310 - our own
-        with urlopen(request, timeout=60) as answer:  # noqa: S310 - likewise
+        with urlopen(request, timeout=LIMIT / 1000) as answer:  # noqa: S310 - likewise
             return answer.read()
 
     def stop(self) -> None:
@@ -194,6 +194,15 @@ class Notebook:
             """() => {
                 const prompts = [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")];
                 return prompts.length && prompts.every((p) => /\\[\\d+\\]/.test(p.textContent));
+            }"""
+        )
+
+    def wait_kernel_idle(self) -> None:
+        """Wait until the kernel has nothing to do."""
+        self.page.wait_for_function(
+            """() => {
+                const { session } = window.jupyterapp.shell.currentWidget.sessionContext;
+                return session.kernel.status === "idle";
             }"""
         )
 

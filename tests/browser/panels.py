@@ -7,7 +7,7 @@ import json
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.history import JobPaths
 
-from tests.jobs import bundle_of, spec_of
+from tests.jobs import bundle_of, spec_of, until
 
 ROW = ".submarine-Job"
 WAITS = """
@@ -90,6 +90,7 @@ class Jobs:
     def renamed(self, job_id, name):
         """Give a job that is over another name on record, as somebody's own program might."""
         path = JobPaths(self.lab.home, job_id).status
+        until(lambda: json.loads(path.read_text())["finished"])
         path.write_text(json.dumps({**json.loads(path.read_text()), "name": name}))
 
     def state(self, job_id):

@@ -141,9 +141,11 @@ def test_a_server_that_was_killed_is_followed_again(running, lab, page, gate):
     cells.wait_idle()
     grows(page)
     lab.kill()
-    page.wait_for_selector(f"{CARD} .smc-note:has-text('Not live')")
-    assert page.locator(CARD).get_attribute("data-state") == "running"
-    lab.start()
+    try:
+        page.wait_for_selector(f"{CARD} .smc-note:has-text('Not live')")
+        assert page.locator(CARD).get_attribute("data-state") == "running"
+    finally:
+        lab.start()
     page.wait_for_selector(f"{CARD} .smc-note", state="detached")
     grows(page)
     gate.touch()

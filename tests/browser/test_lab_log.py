@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.jobs import until
+
 LOAD = "%load_ext submarine_magics"
 CARD = ".submarine-Card .submarine-card"
 LOG = ".submarine-Log"
@@ -103,14 +105,10 @@ def test_a_log_of_100_mb_is_scrolled_and_searched(opened, page, errors):
     pane.press("Home")
     assert row(page, 0).startswith("line 0000000")
     pane.press("ArrowDown")
-    page.wait_for_function(
-        "rows => !document.querySelector(rows).textContent.includes('x')", arg=ROWS
-    )
-    assert top(page) == 1
+    until(lambda: top(page) == 1)
     pane.hover()
     page.mouse.wheel(0, 180)
-    page.wait_for_selector(f"{ROWS}[data-line='30']:not(:empty)", state="attached")
-    assert 2 <= top(page) <= 12
+    until(lambda: 2 <= top(page) <= 12)
     pane.evaluate("pane => { pane.scrollTop = (pane.scrollHeight - pane.clientHeight) / 2 }")
     page.wait_for_function(
         """rows => [...document.querySelectorAll(rows)].some((row) => {

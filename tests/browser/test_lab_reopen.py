@@ -11,7 +11,8 @@ def test_a_reopened_cell_refills_and_goes_on(browser, lab, tmp_path):
     first = record(browser, lab, target, epochs=60, pause=0.5)
     assert first.startswith("Epoch  1/60")
     with Image.open(target) as recording:
-        assert recording.n_frames > 8
+        # The cell, two pages between, its first lines, its last: more where the job took longer.
+        assert recording.n_frames >= 5
         assert recording.size == (820, 1040)
     assert target.stat().st_size < 1_500_000
     lab.tidy()

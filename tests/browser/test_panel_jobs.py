@@ -108,6 +108,7 @@ def test_an_attach_cell_refills_in_the_current_notebook(notebook, panel, jobs):
     sources = [cell.source for cell in cells.save().cells]
     attach = f"%load_ext submarine_magics\n%submarine job attach {job}"
     assert sources == ["'first'", attach, "'last'"]
+    cells.wait_kernel_idle()  # one that is busy is not asked whether the magics are loaded
     panel.execute("submarine:insert-attach", job=job)
     cells.page.wait_for_function(
         """text => window.jupyterapp.shell.currentWidget.content.widgets[2]?.model
@@ -134,8 +135,7 @@ def test_the_way_back_to_the_cell(notebook, panel, page):
     page.wait_for_function(
         "() => window.jupyterapp.shell.currentWidget?.content?.activeCellIndex === 1"
     )
-    active = page.locator(".jp-Notebook .jp-mod-active")
-    assert "--name found" in active.text_content()
+    page.wait_for_selector(".jp-Notebook .jp-mod-active:has-text('--name found')")
 
 
 @pytest.mark.parametrize("name", [HOSTILE, "n" * 10_000, "\u0007\u2028\U000e0041"])
@@ -193,6 +193,7 @@ def test_keys_alone_do(panel, jobs):
 
 def test_the_palette_asks_which_job_is_meant(panel, jobs):
     first, second = jobs.start(name="first"), jobs.start(name="second")
+    panel.row(first, "running")
     panel.row(second, "running")
     panel.execute("apputils:activate-command-palette")
     panel.page.fill(".lm-CommandPalette-input", "Submarine Cancel Job")
