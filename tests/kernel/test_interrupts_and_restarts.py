@@ -63,7 +63,7 @@ def test_an_interrupt_cancels_the_job_and_its_gpus_are_free(own_kernel, monkeypa
     assert "cancelled" in ran.error
     assert "submarine_" not in ran.error
     assert "cancelling job" in ran.stream("stderr")
-    assert the_job(own_kernel).state is JobState.CANCELLED
+    until(lambda: the_job(own_kernel).state is JobState.CANCELLED)
     assert free(own_kernel)
     cards = ran.of_type("display_data", "update_display_data")
     assert "long: cancelled" in cards[-1]["data"]["text/plain"]
@@ -89,7 +89,7 @@ def test_a_second_interrupt_leaves_at_once_and_the_job_ends_by_itself(driven):
     assert not the_job(kernel).state.final
     kernel.run("%submarine job kill stubborn")
     kernel.run("%submarine job wait stubborn --timeout 60")
-    assert the_job(kernel).state is JobState.CANCELLED
+    until(lambda: the_job(kernel).state is JobState.CANCELLED)
 
 
 def test_attach_leaves_at_an_interrupt_and_the_job_goes_on(own_kernel):

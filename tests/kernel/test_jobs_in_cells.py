@@ -104,9 +104,9 @@ def test_a_progress_bar_is_one_line(kernel):
     ran = kernel.run(
         "%%submarine\n"
         "import time\n"
-        "for i in range(101):\n"
-        "    print(f'\\r{i:3} %', end='')\n"
-        "    time.sleep(0.005)\n"
+        "for i in range(0, 101, 10):\n"  # ten at once, so that they are shown once, however slowly
+        "    print(''.join(f'\\r{j:3} %' for j in range(i, min(i + 10, 101))), end='')\n"
+        "    time.sleep(0.05)\n"
         "print()"
     )
     text = ran.stream("stdout")

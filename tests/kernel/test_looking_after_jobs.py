@@ -62,9 +62,10 @@ def test_a_running_jobs_model_is_saved_beside_the_notebook(kernel):
     """The same cell runs in the notebook itself, where `on_save` does nothing."""
     lines = (
         "import submarine_runtime, pathlib, time",
+        "steps = 0",
         "@submarine_runtime.on_save",
         "def save(folder): (folder / 'weights').write_text(str(steps))",
-        "for steps in range(600 if submarine_runtime.job.id() else 2): time.sleep(0.1)",
+        "for steps in range(6000 if submarine_runtime.job.id() else 2): time.sleep(0.1)",
         "steps",
     )
     cell = "\n".join(lines)
