@@ -61,6 +61,10 @@ class Local:
         if flag is not None:
             until(flag.exists)
 
+    def until_noted(self, job_id, state):
+        """Wait for a job's last change in its folder: the summary, written after the events."""
+        until(lambda: f'"{state}"' in self.paths(job_id).status.read_text())
+
     def supervisor(self, job_id):
         """Return the pid of the job's supervisor."""
         return self._signature(job_id)["pid"]

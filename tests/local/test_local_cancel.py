@@ -65,7 +65,7 @@ def test_any_cancel_file_means_cancel(local, start, content):
 
 
 def test_the_supervisor_hands_a_signal_on(local, start):
-    job_id = start(POLITE)
+    job_id = start(POLITE, cluster=LocalCluster(local.home, grace=3600))
     os.kill(local.supervisor(job_id), signal.SIGTERM)
     story = local.follow(job_id)
     assert story.state is JobState.CANCELLED

@@ -161,10 +161,16 @@ def test_no_nvml_is_no_gpus(monkeypatch):
     assert inventory().devices == ()
 
 
-def test_uuids_are_what_the_job_sees_and_what_is_held(machine, local):
+def test_uuids_are_what_the_job_sees_and_what_is_held(machine, local, tmp_path):
     machine(("GPU-aaa", None), ("GPU-bbb", None))
-    job_id = local.submit("import os; print(os.environ['CUDA_VISIBLE_DEVICES']); input()", gpus=1)
+    gate = tmp_path / "gate"
+    job_id = local.submit(
+        "import os, time\nprint(os.environ['CUDA_VISIBLE_DEVICES'])\n"
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)\n",
+        gpus=1,
+    )
     assert local.cluster.gpus()[0].job_id == job_id
+    gate.touch()
     story = local.follow(job_id)
     assert story.out == "GPU-aaa\n"
     assert [gpu.job_id for gpu in local.cluster.gpus()] == [None, None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+from contextlib import suppress
 
 import pytest
 from submarine_engine.job import JobState
@@ -28,7 +29,10 @@ for gpu in filter(None, os.environ["CUDA_VISIBLE_DEVICES"].split(",")):
         sys.exit("given twice: " + gpu)
 assert len(held) == {gpus}
 time.sleep({seconds})
+while {waits} and not os.path.exists({folder!r} + "/gate"): time.sleep(0.02)
 """
+WAITS = 2
+"""Which job of a notebook goes on until the test has killed what it kills."""
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -41,18 +45,26 @@ def test_two_notebooks_race_for_the_gpus(local, declare_gpus, tmp_path, seed):
     for _ in range(2):
         loads = [chance.randint(1, GPUS) for _ in range(5)]
         scripts = [
-            SCRIPT.format(folder=str(detector), gpus=gpus, seconds=chance.random() / 10)
-            for gpus in loads
+            SCRIPT.format(
+                folder=str(detector),
+                gpus=gpus,
+                seconds=chance.random() / 10,
+                waits=number == WAITS,
+            )
+            for number, gpus in enumerate(loads)
         ]
         notebooks.append(local.notebook(*zip(scripts, loads, strict=True)))
-    jobs = [job for notebook in notebooks for job in ids_of(notebook)]
+    of_each = [ids_of(notebook) for notebook in notebooks]
+    jobs = [job for ids in of_each for job in ids]
     assert len(jobs) == 10
     # While they run: a keeper and a supervisor are killed, which must not cost more than one job.
-    victim = until(lambda: running(local, jobs))
+    victim = until(lambda: running(local, [ids[WAITS] for ids in of_each]))
     os.kill(local.supervisor(victim), signal.SIGKILL)
     for pid, command in local.processes().items():
         if "keeper import main" in command:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    (detector / "gate").touch()
     states = {job: local.follow(job).state for job in jobs}
     assert not (detector / "twice").exists()
     assert set(states.values()) <= {JobState.SUCCEEDED, JobState.LOST}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from submarine_engine.events import Progressed
 from submarine_engine.job import JobState
 
+from tests.jobs import until
+
 
 def test_left_open_one_gpu_where_there_is_one_else_none(local, declare_gpus):
     declare_gpus(2)
@@ -34,6 +36,7 @@ def test_the_users_environment_is_kept_only_until_the_job_runs(local, monkeypatc
     monkeypatch.setenv("MY_SECRET", "hunter2")
     job_id = local.submit("import os; print(os.environ['MY_SECRET'])")
     assert local.follow(job_id).out == "hunter2\n"
+    local.until_noted(job_id, "succeeded")
     for path in local.paths(job_id).root.rglob("*"):
         if path.is_file() and path.name != "stdout":
             assert b"hunter2" not in path.read_bytes(), path
@@ -43,14 +46,17 @@ def progressed(story):
     return [event for event in story.events if isinstance(event, Progressed)]
 
 
-def test_progress_that_the_job_tells_arrives(local):
-    story = local.run(
-        "import time\nfrom submarine_runtime import progress\n"
+def test_progress_that_the_job_tells_arrives(local, tmp_path):
+    gate = tmp_path / "gate"
+    job_id = local.submit(
+        "import os, time\nfrom submarine_runtime import progress\n"
         "for step in range(4):\n"
         "    progress(step / 3, f'epoch {step}')\n"
         "    time.sleep(0.6)\n"
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)\n"
     )
-    told = progressed(story)
-    assert told
+    until(lambda: local.cluster.status(job_id).progress == 1)
+    gate.touch()
+    told = progressed(local.follow(job_id))
     assert [event.fraction for event in told] == sorted(event.fraction for event in told)
     assert told[-1].message.startswith("epoch ")

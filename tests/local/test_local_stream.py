@@ -148,6 +148,7 @@ def test_a_folder_that_is_deleted_under_the_reader(local):
 
     job_id = local.submit("1")
     local.follow(job_id)
+    local.until_noted(job_id, "succeeded")
     shutil.rmtree(local.paths(job_id).root)
     with pytest.raises(JobNotFoundError, match="deleted"):
         local.cluster.read(job_id, Cursor())
