@@ -130,5 +130,5 @@ def cluster(request, tmp_path, monkeypatch):
     place = Place(request.param, home, folder)
     yield place
     place.clean_up()
-    left = end_processes_of(home) if request.param == "local" else {}
+    left = end_processes_of(home, PATIENCE) if request.param == "local" else {}
     assert not left, f"left running: {left}"

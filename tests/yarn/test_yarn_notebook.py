@@ -14,7 +14,7 @@ from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.job import JobState
 from submarine_engine.records import list_jobs
 
-from tests.jobs import end_processes_of
+from tests.jobs import end_processes_of, until
 from tests.kernels import TRAIN, Driven, start
 
 PATIENCE = 200
@@ -175,7 +175,7 @@ def test_an_interrupt_cancels_and_the_gpus_are_free(kernel, held):
     kernel.manager.interrupt_kernel()
     ran = kernel.collect(sent, PATIENCE)
     assert ran.reply["ename"] == "JobCancelledError"
-    assert kernel.job("stopped").state is JobState.CANCELLED
+    until(lambda: kernel.job("stopped").state is JobState.CANCELLED)  # its summary comes last
     assert kernel.run("%submarine gpus").value.count(" free") == 4
     assert kernel.value("1 + 1") == "2"
 
