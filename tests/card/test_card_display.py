@@ -23,7 +23,8 @@ SUBMIT = """
     from submarine_engine.bundle import Bundle, Manifest
     from submarine_engine.clusters.local import LocalCluster
     from submarine_engine.future import Job
-    from submarine_engine.job import JobSpec, Resources, Role
+    from submarine_engine.job import JobSpec, JobState, Resources, Role
+    from submarine_engine.lifecycle import JobStatus
     from submarine_magics.card import JobCard, mimebundle
 
     def submit(script):
@@ -36,9 +37,11 @@ SUBMIT = """
 WATCH = """
     def watch(job, **options):
         card = JobCard(job, **options)
-        card.display()
+        card.display(JobStatus())  # not over, however fast the job is
         while not (status := job.status()).state.final:
             card.update(status)
+            if card._shown and card._shown.state is JobState.RUNNING:
+                Path("shown").touch()
             time.sleep(0.01)
         card.close(status)
 """
@@ -66,9 +69,11 @@ CELLS = {
         from submarine_magics import pace
         from submarine_magics.card import display
         display._AGAIN_AFTER = 0.05
+        pace.shared = pace.Pace(clock=lambda: 0.0)  # what went stays lately, however slow the job
         pace.shared.take(900_000)
         watch(submit('1'))
         [each.join() for each in threading.enumerate() if isinstance(each, threading.Timer)]
+        pace.shared = pace.Pace()
     """,
     "left": """
         job = submit('import time; time.sleep(600)')
@@ -98,7 +103,7 @@ CELLS = {
         import gc, json, weakref
         job = submit("x = 1 # a long line\\n" * 3000)
         card = JobCard(job)
-        card.display()
+        card.display(JobStatus())
         whole = len(json.dumps(card._widget.rest))
         card.close(job.wait(60))
         live, kept = card._widget, weakref.ref(card)
@@ -144,7 +149,8 @@ def run(folder, sources):
     first = f"import os; os.environ['SUBMARINE_HOME'] = {str(folder / 'home')!r}"
     cells = [nbformat.v4.new_code_cell(dedent(each)) for each in (first, SUBMIT, WATCH, *sources)]
     notebook = nbformat.v4.new_notebook(cells=cells)
-    client = Client(notebook, timeout=120, resources={"metadata": {"path": str(folder)}})
+    where = {"metadata": {"path": str(folder)}}
+    client = Client(notebook, timeout=120, iopub_timeout=120, resources=where)
     client.execute()
     return [Ran(client, index) for index in range(3, len(cells))]
 
@@ -227,7 +233,10 @@ def test_without_anywidget_the_static_card_is_kept_up_to_date_and_says_so_once(t
         tmp_path,
         [
             "import sys; sys.modules['anywidget'] = None",
-            "watch(submit('import time; time.sleep(1.5)'))",
+            """
+            until_shown = "while not os.path.exists('shown'): time.sleep(0.02)"
+            watch(submit("import os, time\\n" + until_shown))
+            """,
             "watch(submit('1'))",
         ],
     )

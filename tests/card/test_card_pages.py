@@ -19,6 +19,8 @@ from submarine_engine.history import JobPaths, new_job_id
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 from submarine_magics.card.pages import LogPages, log_page
 
+from tests.jobs import until
+
 SPEC = JobSpec(name="noisy", roles=(Role(resources=Resources(gpus=0)),))
 
 
@@ -38,6 +40,8 @@ def job(tmp_path_factory):
     root = tmp_path_factory.mktemp("finished")
     job = submit(root / "home", root, "print('one'); print('<script>two</script>')")
     assert job.wait(60).state is JobState.SUCCEEDED
+    status = JobPaths(job.cluster.home, job.id).status
+    until(lambda: '"succeeded"' in status.read_text())  # the last that is written there
     return job
 
 
