@@ -87,7 +87,7 @@ def two_stand_side_by_side(home, three):
     assert bare.problems() == []
     assert abs(bare.plan.port - three.plan.port) >= BLOCK
     assert [daemon.name for daemon in bare.daemons()] == ["resourcemanager", "nodemanager-0"]
-    assert bare.plan.default_fs == "file:///"
+    assert bare.plan.default_fs == "viewfs://local"
 
 
 def every_node_has_its_gpus(three):

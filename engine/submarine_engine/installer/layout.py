@@ -53,6 +53,7 @@ class Layout:
         self.data = self.root / "data"
         self.tmp = self.root / "tmp"
         self.web = self.root / "web"
+        self.files = self.data / "files"
         self.namenode = self.data / "namenode"
         self.datanode = self.data / "datanode"
         self.formatted = self.data / "namenode-is-formatted"
@@ -83,6 +84,6 @@ class Layout:
         # The web pages of HDFS are not in its jar, and it looks for their folders.
         pages = (self.web / f"webapps/{name}/WEB-INF" for name in ("hdfs", "datanode"))
         return (
-            self.conf, self.bin, self.logs, self.data, self.tmp, self.states,
+            self.conf, self.bin, self.logs, self.data, self.tmp, self.states, self.files,
             *pages,
         )  # fmt: skip

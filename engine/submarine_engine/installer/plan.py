@@ -144,8 +144,11 @@ class Plan:
 
     @property
     def default_fs(self) -> str:
-        """The file system of the cluster."""
-        return f"hdfs://127.0.0.1:{self.port + 5}" if self.hdfs else "file:///"
+        """The file system of the cluster: HDFS, or a folder of this machine by another name.
+
+        skein cannot submit where it is ``file:///``: it compares hosts, and there is none.
+        """
+        return f"hdfs://127.0.0.1:{self.port + 5}" if self.hdfs else "viewfs://local"
 
     def to_json(self) -> str:
         """Return the text of ``cluster.json``."""

@@ -75,8 +75,10 @@ def to_xml(properties: Mapping[str, str]) -> str:
 
 
 def _core(plan: Plan, layout: Layout) -> dict[str, str]:
+    folder = f"file://{layout.files}"
     return {
         "fs.defaultFS": plan.default_fs,
+        **({} if plan.hdfs else {"fs.viewfs.mounttable.local.linkMergeSlash": folder}),
         "hadoop.tmp.dir": str(layout.tmp),
         "hadoop.http.staticuser.user": plan.user,
         "ipc.client.connect.retry.interval": "200",
@@ -116,9 +118,7 @@ def _yarn(plan: Plan, layout: Layout) -> dict[str, str]:
         "yarn.application.classpath": f"{layout.conf},{plan.jars}/*",
         "yarn.log-aggregation-enable": "true",
         "yarn.log-aggregation.retain-seconds": "604800",
-        "yarn.nodemanager.remote-app-log-dir": (
-            "/tmp/logs" if plan.hdfs else str(layout.data / "aggregated-logs")  # noqa: S108 - of HDFS
-        ),
+        "yarn.nodemanager.remote-app-log-dir": "/tmp/logs",  # noqa: S108 - of that file system
         "yarn.client.nodemanager-connect.retry-interval-ms": "500",
         "yarn.timeline-service.enabled": "false",
     }

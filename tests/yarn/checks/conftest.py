@@ -44,7 +44,7 @@ class RecordedManager:
         """Write a configuration that names this manager; ``__`` in a name stands for a dot."""
         known = {
             "yarn.resourcemanager.webapp.address": self.address,
-            "fs.defaultFS": "file:///",
+            "fs.defaultFS": "viewfs://local",
             **{key.replace("__", ".").replace("_", "-"): value for key, value in more.items()},
         }
         properties = "".join(

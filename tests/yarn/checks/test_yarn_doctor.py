@@ -10,6 +10,7 @@ from submarine_engine.clusters import locks
 from submarine_engine.clusters.yarn import doctor_machine
 from submarine_engine.clusters.yarn.doctor import run, yarn_checks
 from submarine_engine.clusters.yarn.folder import KeeperFolder
+from submarine_engine.clusters.yarn.paths import storage_problem
 from submarine_engine.doctor import BAD, NOTE, OK, Check
 
 ROOT = "/ws/v1/cluster"
@@ -252,6 +253,13 @@ def test_hdfs_that_does_not_answer(recorded, machine):
     check = of(look(manager, machine), "HDFS")
     assert check.verdict == BAD
     assert check.fix
+
+
+def test_a_file_system_without_a_host(recorded, machine):
+    manager = recorded("busy")
+    manager.configure(fs__defaultFS="file:///")
+    check = of(look(manager, machine), "HDFS")
+    assert (check.verdict, check.fix) == (BAD, storage_problem(manager.conf).fix)
 
 
 @pytest.mark.parametrize(

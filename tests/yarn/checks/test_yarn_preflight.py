@@ -66,6 +66,14 @@ def test_the_default_memory_is_no_more_than_a_container_may_have(recorded):
     assert checked(manager, job()).roles[0].resources.memory == 1024
 
 
+def test_a_file_system_that_skein_cannot_send_to_is_refused(recorded):
+    manager = recorded("held-back")
+    manager.configure(fs__defaultFS="file:///")
+    error = refused(manager, job(), UnsupportedError)
+    assert "fs.defaultFS is file:///" in str(error)
+    assert "such as hdfs://host:8020" in error.fix
+
+
 def test_parameter_servers_get_no_gpu_by_themselves(recorded):
     roles = (Role(name="worker"), Role(name="ps"), Role(name="tensorboard"))
     spec = JobSpec(queue="labs", roles=roles)

@@ -14,6 +14,7 @@ from submarine_engine.clusters.yarn.hadoop import HadoopConf
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.clusters.yarn.nodehttp import NodeConnection
 from submarine_engine.clusters.yarn.nodes import Node, none_up, read_nodes
+from submarine_engine.clusters.yarn.paths import storage_problem
 from submarine_engine.clusters.yarn.rest import ResourceManager, new_session
 from submarine_engine.clusters.yarn.scheduler import DEFAULT, Queue, read_scheduler
 from submarine_engine.doctor import BAD, NOTE, OK, Check
@@ -181,7 +182,10 @@ def _setting(asked: Asked, key: str) -> str:
 
 def hdfs(asked: Asked) -> Iterator[Check]:
     """Check that HDFS answers and the user has a place there."""
-    if not asked.conf.default_fs.startswith(("hdfs:", "viewfs:", "webhdfs:", "swebhdfs:")):
+    if problem := storage_problem(asked.conf):
+        yield Check("HDFS", BAD, problem.what, problem.fix)
+        return
+    if not asked.conf.has_hdfs:
         yield Check("HDFS", NOTE, f"none: files lie in {asked.conf.default_fs}")
         return
     files = open_hdfs(asked.conf)

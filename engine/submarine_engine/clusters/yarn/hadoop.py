@@ -53,7 +53,16 @@ class HadoopConf:
     @property
     def default_fs(self) -> str:
         """The file system that paths without one are of, such as ``hdfs://host:8020``."""
-        return self.get("fs.defaultFS", "file:///").rstrip("/") or "file:///"
+        named = self.get("fs.defaultFS").rstrip("/")
+        return "file:///" if named in ("", "file:") else named
+
+    @property
+    def has_hdfs(self) -> bool:
+        """Whether that is HDFS, or has HDFS mounted."""
+        scheme = self.default_fs.partition(":")[0]
+        mounts = (name for name in self._values if name.startswith("fs.viewfs.mounttable."))
+        mounted = scheme == "viewfs" and any("hdfs:" in self._values[name] for name in mounts)
+        return mounted or scheme in ("hdfs", "webhdfs", "swebhdfs")
 
     @property
     def kerberos(self) -> bool:

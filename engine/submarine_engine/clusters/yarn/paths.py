@@ -13,7 +13,7 @@ from submarine_engine.clusters.yarn.foreign import at, number, told
 from submarine_engine.clusters.yarn.limits import Problem, raise_problems
 from submarine_engine.clusters.yarn.namenodes import name_nodes
 from submarine_engine.clusters.yarn.rest import new_session
-from submarine_engine.errors import ClusterError, SubmissionError
+from submarine_engine.errors import ClusterError, SubmissionError, UnsupportedError
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
@@ -51,6 +51,22 @@ def path_problems(spec: JobSpec, conf: HadoopConf) -> Iterator[Problem]:
             yield from _readable(files, source)
         if target is not None:
             yield from _writable(files, target)
+
+
+def storage_problem(conf: HadoopConf) -> Problem | None:
+    """Return what keeps skein from sending a job's files; None where nothing does.
+
+    skein 0.8.2 asks whether two file systems are one by their hosts' names, and fails where neither
+    has a host (``Utils.equalFs``).
+    """
+    if conf.default_fs.partition(":")[0] != "file":
+        return None
+    return Problem(
+        UnsupportedError,
+        f"fs.defaultFS is {conf.default_fs}, and skein can send files to one with a host alone",
+        str(conf.folder / "core-site.xml"),
+        "name the cluster's file system there, such as hdfs://host:8020",
+    )
 
 
 def _of_this_hdfs(path: str | None, conf: HadoopConf) -> PurePosixPath | None:

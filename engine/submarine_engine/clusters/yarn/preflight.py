@@ -19,7 +19,7 @@ from submarine_engine.clusters.yarn.limits import (
     raise_problems,
 )
 from submarine_engine.clusters.yarn.nodes import read_nodes
-from submarine_engine.clusters.yarn.paths import path_problems
+from submarine_engine.clusters.yarn.paths import path_problems, storage_problem
 from submarine_engine.clusters.yarn.scheduler import DEFAULT, Queue, Scheduler, read_scheduler
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.job import JobSpec, Resources, Role
@@ -54,7 +54,9 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
         found = Found(scheduler=scheduler, nodes=read_nodes(nodes.result()), label=label)
     wanted = spec.queue or DEFAULT
     queue = found.scheduler.find(wanted)
+    storage = storage_problem(conf)
     problems = [
+        *([storage] if storage else ()),
         *_environment(spec),
         *_addresses(spec),
         *_tensorboard(spec),

@@ -145,24 +145,31 @@ class ResourceManager:
         if not self._conf.kerberos:
             query = {**query, "user.name": self.user}
         problem: ClusterError | None = None
+        standby = []
         for url in list(self._urls):
             try:
                 answer = self._session.request(
-                    method, f"{url}{path}", params=query, json=json, timeout=self._timeout
-                )
+                    method, f"{url}{path}", params=query, json=json, timeout=self._timeout,
+                    allow_redirects=False,
+                )  # fmt: skip
             except requests.RequestException as error:
                 problem = problem or _unreachable(url, error)
                 continue
-            if "This is standby RM" in answer.text[:200]:
+            # One on standby sends to the active one; where it knows of none, to itself.
+            if 300 <= answer.status_code < 400:  # noqa: PLR2004 - of HTTP
+                standby.append(url)
                 continue
             # The active one first, next time; by one assignment, as threads ask.
             self._urls = [url, *(other for other in self._urls if other != url)]
             if not answer.ok:
                 raise _refused(answer)
             return answer
-        raise problem or ClusterError(
-            "no ResourceManager is active",
-            where=", ".join(self._urls),
+        if problem and not standby:
+            raise problem
+        others = f"; {problem.where} does not answer" if problem else ""
+        raise ClusterError(
+            f"no ResourceManager is active: {', '.join(standby)} on standby{others}",
+            where="YARN",
             fix="ask the cluster's owner; `yarn rmadmin -getAllServiceState` tells them which is",
         )
 

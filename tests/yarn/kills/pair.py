@@ -1,0 +1,82 @@
+"""Two real ResourceManagers over one store of states (high availability), switched by hand.
+
+Facts are of Hadoop 3.4's "ResourceManager High Availability": without automatic failover both start
+as standby, and ``yarn rmadmin -transitionToActive`` makes one of them the active one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+from submarine_engine.installer import Daemon, HadoopCluster, Wanted
+from submarine_engine.installer.files import write_files
+from submarine_engine.installer.jars import fetch_jars
+from submarine_engine.installer.java import find_java
+from submarine_engine.installer.plan import Plan
+from submarine_engine.installer.ports import hold_block
+from submarine_engine.installer.sites import to_xml
+
+from tests.hadoop import Yarn
+from tests.jobs import until
+
+KEYS = ("address", "scheduler.address", "resource-tracker.address", "admin.address",
+        "webapp.address")  # fmt: skip
+MANAGERS = {"rm1": "resourcemanager", "rm2": "resourcemanager-2"}
+PORTS = {"rm1": 0, "rm2": 10}
+"""Where the ports of each begin in the cluster's block; the second's are nobody else's."""
+PATIENCE = 120.0
+
+
+class Pair:
+    """A cluster of one node with a pair of ResourceManagers; the first is the active one."""
+
+    def __init__(self, home) -> None:
+        self.cluster = HadoopCluster(home, "pair")
+        layout, java = self.cluster.layout, find_java()
+        with hold_block(layout.root) as port:
+            wanted = Wanted(gpus=4, nodes=1, hdfs=False)
+            self.plan = Plan.make(wanted, port=port, java=java, jars=fetch_jars(java))
+            write_files(self.plan, layout)
+            self.webs = {name: f"http://127.0.0.1:{port + at + 4}" for name, at in PORTS.items()}
+            for folder in (layout.conf, layout.node_conf(0)):
+                self._make_a_pair(folder / "yarn-site.xml")
+            for name in PORTS:
+                self.start(name)
+        self.activate("rm1")
+        self.cluster.daemon("nodemanager-0").start()
+        self.cluster.wait_ready()
+        environment = self.cluster.environment()
+        self.yarn = Yarn(self.cluster, layout.conf, environment, self.webs["rm1"], "")
+
+    def _make_a_pair(self, site):
+        own = "yarn.resourcemanager"
+        told = {
+            f"{own}.ha.enabled": "true",
+            f"{own}.ha.rm-ids": ",".join(PORTS),
+            f"{own}.ha.automatic-failover.enabled": "false",
+            f"{own}.cluster-id": "pair",
+        }
+        for name, at in PORTS.items():
+            told[f"{own}.hostname.{name}"] = "127.0.0.1"
+            for place, key in enumerate(KEYS, self.plan.port + at):
+                told[f"{own}.{key}.{name}"] = f"127.0.0.1:{place}"
+        single = to_xml(told).partition("<configuration>\n")[2]
+        site.write_text(site.read_text().replace("</configuration>\n", single))
+
+    def daemon(self, name):
+        return Daemon(MANAGERS[name], self.plan, self.cluster.layout)
+
+    def start(self, name):
+        self.daemon(name).run("-D", f"yarn.resourcemanager.ha.id={name}")
+
+    def activate(self, name):
+        """Make one the active one, as soon as it takes orders."""
+
+        def done():
+            # Forced: the other may be dead, and cannot be asked then.
+            told = ["yarn", "rmadmin", "-transitionToActive", "--forceactive", name]
+            environment = self.cluster.environment()
+            ran = subprocess.run(told, env=environment, capture_output=True, check=False)
+            return ran.returncode == 0
+
+        until(done, PATIENCE)
