@@ -51,10 +51,16 @@ class CellView(Renderer):
         """Do what is due, and cancel the job once the cell was interrupted."""
         self._card.tick()
         self._output.tick()
-        if self._interrupt and not self._cancelled and self._interrupt.meant():
-            self._cancelled = True
-            if self._job.cancel("the cell was interrupted"):
-                say(f"cancelling job {self._job.id} … (interrupt again to leave at once)")
+        if self._interrupt and not self._cancelled and self._interrupt.meant() and self.cancel():
+            say(f"cancelling job {self._job.id} … (interrupt again to leave at once)")
+
+    def cancel(self) -> bool:
+        """Ask the job to end, once; return whether it was asked now, and was not over yet."""
+        if self._cancelled:
+            return False
+        asked = self._job.cancel("the cell was interrupted")
+        self._cancelled = True  # not before: an interrupt in between has it asked again
+        return asked
 
     def end(self, status: JobStatus) -> None:
         """Show the last of the text and the final state."""
@@ -141,6 +147,7 @@ def watch(job: Job, interrupt: Interrupt, origin: str = "") -> None:
             fix=f"%submarine job attach {job.id} follows it again",
         ) from None
     except KeyboardInterrupt:
+        view.cancel()  # the second interrupt may come before the first was taken up
         view.leave()
         raise JobCancelledError(
             "left before its end; it is being cancelled",

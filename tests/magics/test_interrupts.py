@@ -5,8 +5,15 @@ import signal
 import threading
 
 import pytest
+from submarine_engine.clusters.local import LocalCluster
+from submarine_engine.errors import JobCancelledError
+from submarine_engine.future import Job
+from submarine_engine.job import JobState
 from submarine_magics import interrupts
-from submarine_magics.interrupts import KernelEnds, held_interrupts
+from submarine_magics.interrupts import Interrupt, KernelEnds, held_interrupts
+from submarine_magics.watch import watch
+
+from tests.jobs import bundle_of, spec_of
 
 
 def interrupt():
@@ -71,3 +78,20 @@ def test_the_interrupt_of_a_kernel_that_ends_is_not_for_the_cell(monkeypatch):
         interrupt()
         with pytest.raises(KernelEnds):
             held.meant()
+
+
+def test_a_second_interrupt_cancels_the_job_before_the_first_was_taken_up(tmp_path):
+    class Twice(Interrupt):
+        def meant(self):
+            self.on_signal(signal.SIGINT, None)
+            self.on_signal(signal.SIGINT, None)
+
+    cluster = LocalCluster()
+    bundle = bundle_of("import time; time.sleep(600)")
+    job = Job(cluster, cluster.submit(spec_of(), bundle, workdir=tmp_path))
+    try:
+        with pytest.raises(JobCancelledError, match="it is being cancelled"):
+            watch(job, Twice())
+        assert job.wait(60).state is JobState.CANCELLED
+    finally:
+        job.kill()
