@@ -42,10 +42,16 @@ class Console(Renderer):
 
     def tick(self) -> None:
         """Cancel the job once the program was interrupted."""
-        if self.interrupted and not self._cancel_asked and self.job:
-            self._cancel_asked = True
-            self.job.cancel("interrupted")
+        if self.interrupted and self.cancel():
             self.note("cancelling … (interrupt again to leave at once)")
+
+    def cancel(self) -> bool:
+        """Ask the job to end, once; return whether it was asked now."""
+        if self._cancel_asked or not self.job:
+            return False
+        self.job.cancel("interrupted")
+        self._cancel_asked = True  # not before: an interrupt in between has it asked again
+        return True
 
     def note(self, text: str) -> None:
         """Say something beside the job's own text."""
@@ -84,6 +90,9 @@ def cancelling_on_interrupt(job: Job, console: Console) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
+    except KeyboardInterrupt:
+        console.cancel()  # the second interrupt may come before the first was taken up
+        raise
     finally:
         signal.signal(signal.SIGINT, before or signal.SIG_DFL)
     if console.interrupted:
