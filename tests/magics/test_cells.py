@@ -264,7 +264,7 @@ def test_a_kernel_tells_the_ids_of_its_cells():
         execute("from submarine_magics.cells import CellLog\nlog = CellLog(get_ipython())", "first")
         execute("x = 1\n1/0", "second")
         execute("print([(c.number, c.id, c.executed) for c in log.cells()])", "third")
-        assert outputs == ["[(1, 'first', None), (2, 'second', 1)]\n"]
+        assert "".join(outputs) == "[(1, 'first', None), (2, 'second', 1)]\n"
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
