@@ -95,7 +95,8 @@ def end_processes_of(home, patience=15):
     while (left := processes_of(home)) and time.monotonic() < end:
         time.sleep(0.02)
     for pid in left:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended since
+            os.kill(pid, signal.SIGKILL)
     _end_drivers(home)
     return left
 

@@ -13,7 +13,15 @@ from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.history import JobPaths
 from submarine_engine.job import JobState
 
-from tests.jobs import bundle_of, end_processes_of, follow, processes_of, spec_of, until
+from tests.jobs import (
+    LIMIT,
+    bundle_of,
+    end_processes_of,
+    follow,
+    processes_of,
+    spec_of,
+    until,
+)
 
 
 class Local:
@@ -95,7 +103,7 @@ def local(tmp_path):
     """Give a local cluster; afterwards no process of it may be left."""
     here = Local(tmp_path)
     yield here
-    left = end_processes_of(here.home)
+    left = end_processes_of(here.home, patience=LIMIT)
     assert not left, f"left running: {left}"
 
 
