@@ -4,6 +4,7 @@ import json
 import re
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -49,6 +50,8 @@ class NodeManagerDouble:
 
     def hang_up(self) -> None:
         for connection in self._sockets:
+            with suppress(OSError):  # it is closed already
+                connection.shutdown(socket.SHUT_RDWR)  # `close` waits for the handler's files
             connection.close()
         self._sockets.clear()
 
