@@ -11,7 +11,7 @@ from types import FrameType
 
 from IPython import get_ipython
 
-_SETTLES = 0.4
+_SETTLES = 1.0
 """Seconds: a server that ends a kernel interrupts it first, and asks it to end right after."""
 
 
