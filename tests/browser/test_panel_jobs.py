@@ -109,12 +109,16 @@ def test_an_attach_cell_refills_in_the_current_notebook(notebook, panel, jobs):
     attach = f"%load_ext submarine_magics\n%submarine job attach {job}"
     assert sources == ["'first'", attach, "'last'"]
     cells.wait_kernel_idle()  # one that is busy is not asked whether the magics are loaded
+    until(lambda: inserted(panel, cells, job) == f"%submarine job attach {job}")
+
+
+def inserted(panel, cells, job):
+    """Insert another cell, and return its source: a kernel that is slow to answer is asked anew."""
+    content = "window.jupyterapp.shell.currentWidget.content"
+    before = cells.page.evaluate(f"() => {content}.widgets.length")
     panel.execute("submarine:insert-attach", job=job)
-    cells.page.wait_for_function(
-        """text => window.jupyterapp.shell.currentWidget.content.widgets[2]?.model
-            .sharedModel.getSource() === text""",
-        arg=f"%submarine job attach {job}",
-    )
+    cells.page.wait_for_function(f"before => {content}.widgets.length > before", arg=before)
+    return cells.page.evaluate(f"() => {content}.activeCell.model.sharedModel.getSource()")
 
 
 def test_attaching_without_a_notebook_says_what_is_missing(panel, jobs):
