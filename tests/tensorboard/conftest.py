@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import requests
+from submarine_engine.clusters import locks
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.history import JobPaths
-from submarine_engine.tensorboard import boards, stop
+from submarine_engine.tensorboard import stop
+from submarine_engine.tensorboard.record import Files, ids
 
-from tests.jobs import bundle_of, end_processes_of, follow, spec_of, until
+from tests.jobs import LIMIT, bundle_of, end_processes_of, follow, spec_of, until
 
 WRITES = """
 import os
@@ -68,10 +70,16 @@ class Reader:
         until(lambda: sorted(self.runs()) == sorted(runs))
 
 
+def end_boards(home):
+    """End the TensorBoards of a home, those too that are still starting."""
+    for files in [Files(home, board_id) for board_id in ids(home)]:
+        until(lambda files=files: files.live() or locks.is_free(files.lock))
+        stop(home, files.record.stem)
+    assert end_processes_of(home, patience=LIMIT) == {}
+
+
 @pytest.fixture
 def here(tmp_path):
     found = Boards(tmp_path / "home", tmp_path)
     yield found
-    for board in boards(found.home):
-        stop(found.home, board.id)
-    assert end_processes_of(found.home) == {}
+    end_boards(found.home)

@@ -28,9 +28,8 @@ def test_a_job_s_scalars_are_drawn(here):
     reader = Reader(board)
     run = f"digits-{job_id[-5:]}"
     reader.until_runs(run)
-    points = until(lambda: reader.scalars(run, "loss"))
-    assert [step for step, _ in points] == list(range(10))
-    assert points[1][1] == pytest.approx(0.5)
+    until(lambda: [step for step, _ in reader.scalars(run, "loss")] == list(range(10)))
+    assert reader.scalars(run, "loss")[1][1] == pytest.approx(0.5)
 
 
 def test_it_shows_a_job_that_still_writes_and_outlives_it(here):
@@ -99,14 +98,25 @@ def test_it_holds_no_gpu_and_no_tensorflow(here):
 
 
 def test_it_ends_after_its_last_reader(here, monkeypatch):
-    monkeypatch.setenv("SUBMARINE_TENSORBOARD_IDLE", "1")
+    monkeypatch.setenv("SUBMARINE_TENSORBOARD_IDLE", "10")  # more than it takes to read it
     board = wait(here.home, wanted(here.home))
     Reader(board).runs()
     until(lambda: not boards(here.home))
     assert find_board(here.home, board.id).port == 0
+    monkeypatch.delenv("SUBMARINE_TENSORBOARD_IDLE")
     again = wait(here.home, board.wanted)
     assert again.id == board.id
     assert again.pid != board.pid
+
+
+def test_one_that_is_stopped_while_it_starts_does_not_come_back(here):
+    shown = wanted(here.home)
+    files = Files(here.home, shown.id)
+    start(here.home, shown)
+    until(files.links.exists)  # it has read its record, and goes on to start
+    assert stop(here.home, shown.id)
+    until(lambda: locks.is_free(files.lock))
+    assert not files.record.exists()
 
 
 def test_one_that_was_killed_is_started_again(here):

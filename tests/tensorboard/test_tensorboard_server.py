@@ -13,20 +13,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 from submarine_engine.history import JobPaths
-from submarine_engine.tensorboard import boards, find_board, stop
+from submarine_engine.tensorboard import find_board
 
-from tests.jobs import bundle_of, end_processes_of, follow, spec_of, until
+from tests.jobs import bundle_of, follow, spec_of, until
 from tests.server.conftest import Server
-from tests.tensorboard.conftest import writes
+from tests.tensorboard.conftest import end_boards, writes
 
 
 @pytest.fixture(scope="module")
 def module_home(tmp_path_factory):
     home = tmp_path_factory.mktemp("tb-home")
     yield home
-    for board in boards(home):
-        stop(home, board.id)
-    assert end_processes_of(home) == {}
+    end_boards(home)
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +87,12 @@ def test_a_page_and_its_data_come_through(server, opened):
     run = f"digits-{job_id[-5:]}/train"
     until(lambda: server.get(f"{path}/data/runs").json() == [run])
     asked = {"run": run, "tag": "loss"}
-    until(lambda: server.get(f"{path}/data/plugin/scalars/scalars", params=asked).ok)
-    points = server.get(f"{path}/data/plugin/scalars/scalars", params=asked).json()
-    assert [step for _, step, _ in points] == list(range(10))
+
+    def steps():
+        found = server.get(f"{path}/data/plugin/scalars/scalars", params=asked)
+        return [step for _, step, _ in found.json()] if found.ok else []
+
+    until(lambda: steps() == list(range(10)))
 
 
 def test_a_job_s_own_address_leads_there(server, opened):
@@ -118,9 +119,10 @@ def test_nobody_reads_or_opens_without_jupyter_s_token(server, opened):
 
 def test_tensorboard_s_own_posts_pass_and_forged_ones_do_not(server, opened):
     path, job_id = opened
-    until(lambda: server.get(f"{path}/data/runs").json())
-    place = f"{server.url}{path}/experiment/defaultExperimentId/data/plugin/timeseries/timeSeries"
     run = f"digits-{job_id[-5:]}/train"
+    asked = {"run": run, "tag": "loss"}  # a run is there before its data
+    until(lambda: server.get(f"{path}/data/plugin/scalars/scalars", params=asked).ok)
+    place = f"{server.url}{path}/experiment/defaultExperimentId/data/plugin/timeseries/timeSeries"
     body = {"requests": f'[{{"plugin":"scalars","tag":"loss","run":"{run}"}}]'}
     browser = cookies_of(server)
     own = browser.post(place, body, headers={"X-XSRF-Protected": "1"}, timeout=30)

@@ -116,18 +116,22 @@ def test_tensorboard_beside_a_job_is_on_the_application_s_pages(cluster, tmp_pat
     scalars_of = {"run": "worker-0/train", "tag": "loss"}
     points = until(lambda: shown("data/plugin/scalars/scalars", **scalars_of), 180)
     assert [step for _, step, _ in points] == [0]
-    assert "<title>TensorBoard" in session.get(page, timeout=60).text
-    containers = session.get(f"{on_yarn.rm}/ws/v1/cluster/apps/{app_id}", timeout=30).json()
-    assert containers["app"]["runningContainers"] == 3  # master, worker, TensorBoard
+    until(lambda: "<title>TensorBoard" in session.get(page, timeout=60).text, 180)
+
+    def application():
+        found = session.get(f"{on_yarn.rm}/ws/v1/cluster/apps/{app_id}", timeout=30)
+        return found.json()["app"]
+
+    # master, worker, TensorBoard; what was given beyond that is given back
+    until(lambda: application()["runningContainers"] == 3)
     assert cluster.status(job_id).tasks[0].task == "worker-0"
     assert len(cluster.status(job_id).tasks) == 1
     [beside] = until(lambda: boards(cluster.home))
     assert beside.wanted.jobs == (job_id,)
     flag.touch()
     assert follow(cluster, job_id).state.value == "succeeded"
-    report = f"{on_yarn.rm}/ws/v1/cluster/apps/{app_id}"
-    until(lambda: session.get(report, timeout=30).json()["app"]["state"] == "FINISHED")
-    assert session.get(report, timeout=30).json()["app"]["finalStatus"] == "SUCCEEDED"
+    until(lambda: application()["state"] == "FINISHED")
+    assert application()["finalStatus"] == "SUCCEEDED"
     assert "TensorBoard" not in cluster.links(job_id)
     assert scalars(JobPaths(cluster.home, job_id))["train/loss"][-1][0] == 999
 

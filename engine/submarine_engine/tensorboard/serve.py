@@ -56,6 +56,8 @@ def main(arguments: list[str]) -> None:
         key = secrets.token_urlsafe(24)
         gate, port = launch(farm.root, remote, board_id, key)
         me = stat(os.getpid())
+        if not files.record.exists():  # it was stopped while it started
+            return
         files.write(Board(board.wanted, os.getpid(), me.start if me else 0, port, key))
         idle = load_config().value("tensorboard_idle")
         needed = time.monotonic()
