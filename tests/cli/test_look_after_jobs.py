@@ -163,7 +163,8 @@ def test_a_log_can_be_followed(folder, submarine, start):
 
 
 def test_a_run_for_programs(folder, submarine):
-    (folder / "train.py").write_text("print('x')\nraise SystemExit(4)\n")
+    # One write: `print` makes two of it, which may come apart.
+    (folder / "train.py").write_text("import os\nos.write(1, b'x\\n')\nraise SystemExit(4)\n")
     done = submarine("job", "run", "train.py", "--json")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 4

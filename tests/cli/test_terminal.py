@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import re
@@ -40,6 +41,7 @@ class Terminal:
         )
         os.close(slave)
         self.text = ""
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode  # a read may end anywhere
 
     def read_until(self, wanted):
         limit = time.monotonic() + 60
@@ -47,7 +49,7 @@ class Terminal:
             assert time.monotonic() < limit, self.text
             if select.select([self.master], [], [], 0.5)[0]:
                 try:
-                    self.text += os.read(self.master, 65536).decode()
+                    self.text += self._decode(os.read(self.master, 65536))
                 except OSError:
                     break
         assert wanted in self.text
@@ -59,7 +61,7 @@ class Terminal:
                 data = os.read(self.master, 65536)
             except OSError:
                 return self.text
-            self.text += data.decode()
+            self.text += self._decode(data)
 
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
@@ -85,7 +87,7 @@ def test_an_interrupt_cancels_the_job(start, train):
 
 
 def test_a_second_interrupt_leaves_and_the_job_still_ends(start, train, monkeypatch):
-    monkeypatch.setenv("SUBMARINE_GRACE", "3")
+    monkeypatch.setenv("SUBMARINE_GRACE", "15")  # more than it takes to interrupt it again
     train(STUBBORN)
     terminal = Terminal(start, "job", "run", "train.py")
     terminal.read_until("begun")
@@ -111,8 +113,14 @@ def test_an_interrupt_of_attach_leaves_the_job_alone(start, train, submarine):
 
 
 def test_a_line_below_the_log_says_how_far_it_is(start, train):
-    train("import time\nprint('begun', flush=True)\ntime.sleep(1)\nprint('through')\n")
+    train(
+        "import pathlib, time\nprint('begun', flush=True)\n"
+        "while not pathlib.Path('go').exists(): time.sleep(0.02)\nprint('through')\n"
+    )
     terminal = Terminal(start, "job", "run", "train.py")
+    terminal.read_until("begun\r\n\r\x1b[2K\x1b[2mtrain  ")
+    terminal.read_until("train  running · ")
+    Path("go").touch()
     text = terminal.read_all()
     assert terminal.process.wait(60) == 0
     assert re.search(r"begun\r\n\r\x1b\[2K\x1b\[2mtrain  \w+ · ", text)
