@@ -13,7 +13,7 @@ import pytest
 import requests
 from submarine_engine.clusters.local import LocalCluster
 
-from tests.jobs import bundle_of, end_processes_of, spec_of, until
+from tests.jobs import LIMIT, bundle_of, end_processes_of, spec_of, until
 
 TOKEN = "a-token-for-tests"  # noqa: S105 - of a server that ends with its test
 CONFIG = """
@@ -31,9 +31,13 @@ class Server:
     def __init__(self, folder, home, *options, **environment):
         self.folder, self.home = folder, home
         self.options, self.environment = options, environment
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        with socket.socket() as held:
+            # It stays bound while this process lives, so that nobody else is given that port; the
+            # server gets it all the same, each time that it is started.
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind(("127.0.0.1", 0))
+            self.port = held.getsockname()[1]
+            held.detach()
         self.session = requests.Session()
         self.session.trust_env = False
         self.session.headers["Authorization"] = f"token {TOKEN}"
@@ -55,7 +59,7 @@ class Server:
             command, cwd=self.folder, env=environment, stdout=log, stderr=log
         )
         log.close()
-        until(self._answers)
+        until(self._answers, 120)
 
     def _answers(self):
         assert self.process.poll() is None, (self.folder / "server.log").read_text()
@@ -69,10 +73,10 @@ class Server:
         self.process.wait(30)
 
     def get(self, path, **options):
-        return self.session.get(self.url + path, timeout=30, **options)
+        return self.session.get(self.url + path, timeout=LIMIT, **options)
 
     def post(self, path, **options):
-        return self.session.post(self.url + path, timeout=30, **options)
+        return self.session.post(self.url + path, timeout=LIMIT, **options)
 
     def events(self, job_id, cursor=None):
         """Yield (kind, data, id) of a job's stream as they come."""
@@ -101,7 +105,7 @@ def log_bytes(events):
 def module_home(tmp_path_factory):
     home = tmp_path_factory.mktemp("server-home")
     yield home
-    assert end_processes_of(home) == {}
+    assert end_processes_of(home, patience=LIMIT) == {}
 
 
 @pytest.fixture(scope="module")

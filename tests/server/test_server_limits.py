@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,20 +16,22 @@ from submarine_engine.errors import ClusterError, JobNotFoundError
 from submarine_engine.history import JobPaths
 from submarine_jupyter.watching import Look
 
-from tests.jobs import bundle_of, end_processes_of, spec_of, until
+from tests.jobs import LIMIT, bundle_of, end_processes_of, spec_of, until
 from tests.server.conftest import TOKEN, log_bytes
 
 UNKNOWN = "20200101-000000-aaaaa"
 SLEEP = "import time\ntime.sleep(600)"
 HANGS = """
-import time
+import pathlib, time
 from submarine_engine.clusters.local import LocalCluster
 
 class Hanging(LocalCluster):
     name = "hanging"
 
     def gpus(self):
-        time.sleep(600)
+        while not pathlib.Path({!r}).exists():
+            time.sleep(0.05)
+        return super().gpus()
 """
 
 
@@ -39,40 +42,48 @@ def over(submit, job_id):
 
 @pytest.fixture
 def hanging(start_server, tmp_path):
-    """A server with one cluster more, which takes every question and answers none."""
-    (tmp_path / "hangs.py").write_text(HANGS)
+    """Start a server with one cluster more, which answers no question until there is a file."""
+    (tmp_path / "hangs.py").write_text(HANGS.format(str(tmp_path / "answers")))
     told = tmp_path / "hangs-1.dist-info"
     told.mkdir()
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: hangs\nVersion: 1\n")
     (told / "entry_points.txt").write_text("[submarine.clusters]\nhanging = hangs:Hanging\n")
     environment = {"PYTHONPATH": str(tmp_path), "HADOOP_CONF_DIR": str(told)}  # no yarn-site.xml
-    return start_server("--SubmarineApp.call_limit=8", **environment)
+    return partial(start_server, **environment)
 
 
-def test_a_cluster_that_hangs_is_given_up_and_holds_up_nothing(hanging, submit):
-    answers = []
+def test_a_cluster_that_hangs_holds_up_nothing(hanging, submit, tmp_path):
+    server = hanging("--SubmarineApp.call_limit=600")
 
     def ask():
-        answers.append(hanging.get("/api/clusters/hanging/gpus"))
+        return server.session.get(f"{server.url}/api/clusters/hanging/gpus", timeout=600)
 
-    asking = [threading.Thread(target=ask) for _ in range(20)]
-    for thread in asking:
-        thread.start()
-    job_id = submit("print(1)", gpus=1)
-    assert hanging.get("/api/clusters/local/gpus").json()["total"] == 2
-    assert [kind for kind, _, _ in hanging.events(job_id)][-1] == "end"
-    assert not answers
-    with closing(hanging.stream("/api/stream?overview=1")) as events:
-        for _, data, _ in events:
-            told = {one["name"]: one for one in data["clusters"]}
-            assert (told["local"]["total"], told["local"]["error"]) == (2, "")
-            assert "there is no yarn-site.xml" in told["yarn"]["error"]
-            if told["hanging"]["error"]:
-                break
-    for thread in asking:
-        thread.join()
-    assert {answer.status_code for answer in answers} == {503}
-    assert "no answer for 8 s" in answers[0].json()["what"]
+    with ThreadPoolExecutor(20) as pool:
+        asked = [pool.submit(ask) for _ in range(20)]
+        try:
+            job_id = submit("print(1)", gpus=1)
+            assert server.get("/api/clusters/local/gpus").json()["total"] == 2
+            assert [kind for kind, _, _ in server.events(job_id)][-1] == "end"
+            with closing(server.stream("/api/stream?overview=1")) as events:
+                assert any(tells_who_hangs(data) for _, data, _ in events)
+            assert not any(one.done() for one in asked)
+        finally:
+            (tmp_path / "answers").touch()
+        assert {one.result().status_code for one in asked} == {200}
+
+
+def tells_who_hangs(overview):
+    """Return whether an overview tells that one cluster hangs, and how the others are."""
+    told = {one["name"]: one for one in overview["clusters"]}
+    known = (told["local"]["total"], told["local"]["error"]) == (2, "")
+    without_yarn = "there is no yarn-site.xml" in told["yarn"]["error"]
+    return known and without_yarn and told["hanging"]["error"] == "it does not answer"
+
+
+def test_a_cluster_that_hangs_is_given_up(hanging):
+    answer = hanging("--SubmarineApp.call_limit=1").get("/api/clusters/hanging/gpus")
+    assert answer.status_code == 503
+    assert "no answer for 1 s" in answer.json()["what"]
 
 
 def test_streams_are_refused_where_there_are_too_many(start_server, submit):
@@ -199,7 +210,7 @@ def test_servers_of_two_homes_see_their_own_jobs(server, start_server, submit, t
         assert seen in ids
         assert unseen not in ids
     second.stop()
-    assert end_processes_of(home) == {}
+    assert end_processes_of(home, patience=LIMIT) == {}
 
 
 LOUD = "import os\nfor _ in range(600): os.write(1, (b'x' * 99 + b'\\n') * 1000)"

@@ -67,8 +67,8 @@ def test_a_cursor_of_another_place_is_refused(server, submit):
     assert "no place in the job's stream" in answer.json()["what"]
 
 
-async def everything_of(job, watchers, work, hold=None):
-    """Read a job's logs to its end; `hold` keeps the reader after each batch."""
+async def everything_of(job, watchers, work, read=None, hold=None):
+    """Read a job's logs to its end; with `hold`, set `read` and wait for it after each batch."""
     cursor, data = Cursor(), b""
     with watchers.of(job.id, lambda: Follower(job, work)) as follower:
         while True:
@@ -78,6 +78,7 @@ async def everything_of(job, watchers, work, hold=None):
             if batch.ended:
                 return data
             if hold:
+                read.set()
                 await hold.wait()
 
 
@@ -85,12 +86,13 @@ def test_many_readers_have_one_follower_and_a_slow_one_keeps_nobody(submit, tmp_
     job = Job(submit.cluster, submit(TALK))
 
     async def everything():
-        work, hold = Work(), asyncio.Event()
+        work, read, hold = Work(), asyncio.Event(), asyncio.Event()
         watchers = Watchers()
-        slow = asyncio.create_task(everything_of(job, watchers, work, hold))
+        slow = asyncio.create_task(everything_of(job, watchers, work, read, hold))
         readers = [asyncio.create_task(everything_of(job, watchers, work)) for _ in range(50)]
         while watchers.counts() != {job.id: 51}:  # noqa: ASYNC110 - counts are all it tells
             await asyncio.sleep(0.01)
+        await asyncio.wait_for(read.wait(), 60)
         (tmp_path / "go").touch()
         found = await asyncio.wait_for(asyncio.gather(*readers), 60)
         assert watchers.counts() == {job.id: 1}
