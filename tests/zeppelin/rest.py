@@ -14,7 +14,7 @@ from typing import Any
 
 import websocket
 
-LIMIT = 60.0
+LIMIT = 120.0
 OVER = ("FINISHED", "ERROR", "ABORT")
 
 

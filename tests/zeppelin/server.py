@@ -26,7 +26,7 @@ CARETAKER = HERE / "caretaker.py"
 MAIN = "org.apache.zeppelin.server.ZeppelinServer"
 # REST answers some seconds before a stop would end the interpreters too.
 STARTED = "Done, zeppelin server started"
-PATIENCE = 90.0
+PATIENCE = 180.0
 
 LOG4J = """\
 log4j.rootLogger=INFO, file
@@ -106,7 +106,7 @@ class Server:
         """End the server and everything that it has started, jobs on this machine as well."""
         if not self._caretaker.stdin.closed:
             self._caretaker.stdin.close()
-            assert self._caretaker.wait(120) == 0
+            assert self._caretaker.wait(180) == 0
             self._caretaker.stdout.close()
 
     def told(self) -> str:
@@ -155,7 +155,7 @@ class Server:
             "zeppelin.run.mode": "local",
             "zeppelin.notebook.storage": "org.apache.zeppelin.notebook.repo.VFSNotebookRepo",
             "zeppelin.interpreter.group.default": "submarine",
-            "zeppelin.interpreter.connect.timeout": "30000",
+            "zeppelin.interpreter.connect.timeout": "120000",
             "zeppelin.search.enable": "false",  # its index lies in a folder that servers share
         }
 
@@ -181,9 +181,16 @@ class Server:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
+    """Return a port that nobody listens on, and that nobody else is given while this process lives.
+
+    It stays bound: who wants that very port gets it all the same, by `SO_REUSEADDR`.
+    """
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        held.detach()
+        return port
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:

@@ -74,6 +74,17 @@ class EventServerDouble:
                 processor.process(protocol, protocol)
 
 
+class Client(TClient):
+    """A client that tells when its call is on its way."""
+
+    sent = None
+
+    def _send(self, *arguments, **fields):
+        super()._send(*arguments, **fields)
+        if self.sent:
+            self.sent.set()
+
+
 class Talk:
     """An interpreter process, and calls to it as Zeppelin makes them."""
 
@@ -100,13 +111,14 @@ class Talk:
             self.call("createInterpreter", "submarine-x", session, name, properties, "anonymous")
         return self
 
-    def call(self, method, *arguments):
+    def call(self, method, *arguments, sent=None):
         """Make one call on a connection of its own, as those of Zeppelin's pool are."""
         transport = TRANSPORT.get_transport(
             TSocket("127.0.0.1", self.port, socket_timeout=LIMIT * 1000)
         )
         transport.open()
-        client = TClient(IDL.RemoteInterpreterService, PROTOCOL.get_protocol(transport))
+        client = Client(IDL.RemoteInterpreterService, PROTOCOL.get_protocol(transport))
+        client.sent = sent
         try:
             return client._req(method, *arguments)  # `close` is one of the client's own, too
         finally:
@@ -118,20 +130,21 @@ class Talk:
             local,
         )  # fmt: skip
 
-    def interpret(self, text, name=PYTHON, session="s1", context=None):
+    def interpret(self, text, name=PYTHON, session="s1", context=None, sent=None):
         """Return code and outputs of a paragraph."""
-        found = self.call("interpret", session, name, text, context or self.context())
+        found = self.call("interpret", session, name, text, context or self.context(), sent=sent)
         return found.code, [(message.type, message.data) for message in found.msg]
 
     def start(self, text, name=PYTHON, session="s1", context=None):
-        """Run a paragraph in a thread; return a list that its code and outputs will come to."""
-        found = []
+        """Send a paragraph from a thread; return a list that its code and outputs will come to."""
+        found, sent = [], threading.Event()
 
         def run():
             with suppress(OSError, EOFError, TException):  # the process was killed
-                found.append(self.interpret(text, name, session, context))
+                found.append(self.interpret(text, name, session, context, sent))
 
         threading.Thread(target=run, daemon=True).start()
+        assert sent.wait(LIMIT)
         return found
 
     def close(self):

@@ -24,14 +24,21 @@ def cancel_once_it_runs(talk, paragraph="p1"):
 
 
 def test_cancelled_while_its_kernel_starts_it_never_runs(talk, tmp_path):
-    kernel = held_kernel(talk)
-    running = talk.start(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
-    cancel_once_it_runs(talk)
-    os.kill(kernel, signal.SIGCONT)
+    talk.interpret("1")  # the kernel of the first session has made the profile by now
+    go, ran = tmp_path / "go", tmp_path / "ran"
+    startup = tmp_path / "ipython/profile_default/startup/waits.py"
+    startup.write_text(WAITS.format(str(go), str(tmp_path / "started")))
+    talk.begin("s2")
+    running = talk.start(
+        f"open({str(ran)!r}, 'w').close()", session="s2", context=talk.context("p2")
+    )
+    cancel_once_it_runs(talk, "p2")
+    go.touch()
     until(lambda: running)
-    assert talk.call("getStatus", "s1", "p1") == "ABORT"
-    assert not (tmp_path / "ran").exists()
-    assert talk.interpret("40 + 2", context=talk.context("p2"))[1] == [("TEXT", "42\n")]
+    assert talk.call("getStatus", "s2", "p2") == "ABORT"
+    assert not ran.exists()
+    found = talk.interpret("40 + 2", session="s2", context=talk.context("p3"))
+    assert found[1] == [("TEXT", "42\n")]
 
 
 def test_cancelled_before_its_kernel_has_begun_it_does_not_run_to_its_end(talk, tmp_path):
@@ -98,7 +105,7 @@ def test_runs_are_forgotten_once_they_are_seen_and_their_session_is_closed(talk,
     until(lambda: any("on" in data for _, _, data in talk.events.updates))
     assert (status("p1"), status("p2")) == ("FINISHED", "RUNNING")
     talk.call("close", "s1", PYTHON)
-    assert status("p1") == "UNKNOWN"
+    until(lambda: status("p1") == "UNKNOWN")  # that its end was sent is noted after it was
     until(lambda: running)
     until(lambda: status("p2") == "UNKNOWN")
     assert status("other") == "FINISHED"

@@ -18,15 +18,25 @@ from tests.zeppelin.rest import Client, outputs, text
 NOTE = Path(__file__).parents[2] / "examples/zeppelin/digits.json"
 PATIENCE = 200
 """Seconds: a busy machine starts an application slowly."""
+WAITS = """
+import os, time
+while not os.path.exists({!r}):
+    time.sleep(0.02)
+"""
+"""Holds a job: one that ends at once may never be seen as it runs."""
 
 
 @pytest.fixture
-def imported(yarn, zeppelin_of_its_own, monkeypatch):
-    """Import the note into a server whose jobs go to YARN."""
+def imported(yarn, zeppelin_of_its_own, monkeypatch, tmp_path):
+    """Import the note into a server whose jobs go to YARN; each job waits for a file."""
     monkeypatch.setattr(rest, "LIMIT", PATIENCE)
     environment = {**yarn.environment, "SUBMARINE_CLUSTER": "yarn", "SUBMARINE_YARN_IDLE": "20"}
     server = zeppelin_of_its_own(environment=environment)
-    yield Client(server.url).import_note(NOTE.read_text())
+    note = json.loads(NOTE.read_text())
+    main, job = note["paragraphs"][3], note["paragraphs"][5]
+    main["text"] += WAITS.format(str(tmp_path / "first"))
+    job["text"] = job["text"].replace("\n", WAITS.format(str(tmp_path / "second")), 1)
+    yield Client(server.url).import_note(json.dumps(note))
     server.close()
     end_processes_of(server.jobs_home)
 
@@ -41,7 +51,7 @@ def kinds(paragraph):
 
 
 @pytest.mark.timeout(600)  # a YARN and a Zeppelin may have to be started first
-def test_the_note_runs_from_start_to_end_on_yarn(imported):
+def test_the_note_runs_from_start_to_end_on_yarn(imported, tmp_path):
     note = imported
     gpus, data, model, main, parts, job, table, picture, jobs = range(9)
 
@@ -57,11 +67,15 @@ def test_the_note_runs_from_start_to_end_on_yarn(imported):
         browser.watch(note)
         note.start(parts)
         mine = note.ids[parts]
-        # Updates come only while a paragraph runs: its log is live.
-        browser.until(
-            "PARAGRAPH_UPDATE_OUTPUT",
-            lambda told: told["paragraphId"] == mine and "epoch 1: loss" in told["data"],
-        )
+        try:
+            # Updates come only while a paragraph runs: its log is live.
+            browser.until(
+                "PARAGRAPH_UPDATE_OUTPUT",
+                lambda told: told["paragraphId"] == mine and "epoch 1: loss" in told["data"],
+            )
+            note.wait(parts, log_pages)
+        finally:
+            (tmp_path / "first").touch()
     found = finished(note.wait(parts))
     assert kinds(found)[0] == "HTML"
     [card] = [shown for kind, shown in outputs(found) if kind == "HTML"]
@@ -70,7 +84,12 @@ def test_the_note_runs_from_start_to_end_on_yarn(imported):
     assert re.findall(r"epoch (\d+): loss", text(found)) == [str(n) for n in range(1, 21)]
     assert "epoch 20: loss" in log_of(found)
 
-    found = finished(note.run(job))
+    note.start(job)
+    try:
+        note.wait(job, log_pages)
+    finally:
+        (tmp_path / "second").touch()
+    found = finished(note.wait(job))
     assert kinds(found)[0] == "HTML"
     assert re.findall(r"rate ([\d.]+): accuracy", text(found)) == ["0.1", "0.5", "2.0"]
     assert "rate 2.0" in log_of(found)
@@ -92,16 +111,21 @@ def test_the_note_runs_from_start_to_end_on_yarn(imported):
     assert states == [["rates", "succeeded"], ["digits", "succeeded"]]
 
 
-def log_of(paragraph):
-    """Return the container's log page, which the paragraph's YARN LOG link led to as it ran."""
+def log_pages(paragraph):
+    """Return the containers' log pages that the paragraph's YARN LOG links have led to."""
     links = [
         value["jobUrl"]
-        for info in paragraph["runtimeInfos"].values()
+        for info in (paragraph.get("runtimeInfos") or {}).values()
         for value in info["values"]
         if info["label"] == "YARN LOG"
     ]
     assert all(link.startswith("http://") for link in links)
-    [page] = {link for link in links if "/node/containerlogs/" in link}
+    return {link for link in links if "/node/containerlogs/" in link}
+
+
+def log_of(paragraph):
+    """Return the log of the one container that the paragraph's links led to."""
+    [page] = log_pages(paragraph)
     [stdout] = re.findall(r'href="([^"]*/stdout/[^"]*)"', fetch(page))
     return fetch(urllib.parse.urljoin(page, stdout))
 

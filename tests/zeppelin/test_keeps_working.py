@@ -9,6 +9,7 @@ import pytest
 from submarine_engine.history import JobPaths, job_ids, read_json
 from submarine_engine.records import list_jobs
 
+from tests.jobs import until
 from tests.zeppelin.rest import Client, text
 
 JOB = """\
@@ -27,6 +28,7 @@ RECOVERY = {
 
 
 def states(server):
+    """Return the states of the jobs by their summaries, each written a moment after its events."""
     return [job.state.value for job in list_jobs(server.jobs_home)]
 
 
@@ -52,7 +54,7 @@ def test_a_zeppelin_that_ends_under_a_job(zeppelin_of_its_own, tmp_path, how):
     note = Client(server.url).note("a note")
     number = begin(note, tmp_path)
     getattr(server, how)()
-    assert states(server) == ["running"]
+    until(lambda: states(server) == ["running"])
     server.start()
     note = Client(server.url).open(note.id)
     # What was shown is still there, and the paragraph run again follows the same job.
@@ -61,10 +63,10 @@ def test_a_zeppelin_that_ends_under_a_job(zeppelin_of_its_own, tmp_path, how):
     note.start(number)
     note.wait(number, lambda found: "is followed on here" in text(found))
     finish(note, number, tmp_path)
-    assert states(server) == ["succeeded"]
+    until(lambda: states(server) == ["succeeded"])
     again = note.run(number)
     assert again["status"] == "FINISHED", again
-    assert states(server) == ["succeeded", "succeeded"]
+    until(lambda: states(server) == ["succeeded", "succeeded"])
 
 
 def test_an_interpreter_that_is_killed_under_a_job(zeppelin_of_its_own, tmp_path):
@@ -75,12 +77,12 @@ def test_an_interpreter_that_is_killed_under_a_job(zeppelin_of_its_own, tmp_path
     (interpreter,) = server.interpreters()
     os.kill(interpreter, signal.SIGKILL)
     assert note.wait(number)["status"] == "ERROR"
-    assert states(server) == ["running"]
+    until(lambda: states(server) == ["running"])
     client.restart()
     note.start(number)
     note.wait(number, lambda found: "is followed on here" in text(found))
     finish(note, number, tmp_path)
-    assert states(server) == ["succeeded"]
+    until(lambda: states(server) == ["succeeded"])
 
 
 def test_cancel_frees_gpus_and_jobs_of_a_note_follow_one_another(client, note, zeppelin, tmp_path):
@@ -91,11 +93,12 @@ def test_cancel_frees_gpus_and_jobs_of_a_note_follow_one_another(client, note, z
     number = begin(note, tmp_path, "after")
     finish(note, number, tmp_path)
     new = set(job_ids(zeppelin.jobs_home)) - before
-    found = [read_json(JobPaths(zeppelin.jobs_home, job_id).status) for job_id in new]
-    assert sorted((one["name"], one["state"]) for one in found) == [
-        ("after", "succeeded"),
-        ("cancelled", "cancelled"),
-    ]
+
+    def ended():
+        found = [read_json(JobPaths(zeppelin.jobs_home, job_id).status) for job_id in new]
+        return sorted((one["name"], one["state"]) for one in found)
+
+    until(lambda: ended() == [("after", "succeeded"), ("cancelled", "cancelled")])
 
 
 def test_users_of_scoped_notes_see_their_own_jobs(zeppelin_of_its_own, tmp_path):
@@ -124,4 +127,4 @@ def test_a_recovered_interpreter_goes_on_with_its_paragraph(zeppelin_of_its_own,
     note = Client(server.url).open(note.id)
     finish(note, number, tmp_path)
     assert server.interpreters() == before
-    assert states(server) == ["succeeded"]
+    until(lambda: states(server) == ["succeeded"])

@@ -62,7 +62,7 @@ def test_a_log_grows_in_the_paragraph_below_its_card(note, opened, tmp_path):
     shown = paragraph(page, note, number)
     note.start(number)
     expect(shown).to_contain_text("the first line", timeout=LIMIT)
-    expect(shown.locator(".status")).to_have_text("RUNNING")
+    expect(shown.locator(".status")).to_have_text("RUNNING", timeout=LIMIT)
     expect(shown.locator(".submarine-card")).to_have_attribute(
         "data-state", "running", timeout=LIMIT
     )
@@ -73,8 +73,10 @@ def test_a_log_grows_in_the_paragraph_below_its_card(note, opened, tmp_path):
         assert answer.status == 200
     (tmp_path / "go").touch()
     expect(shown.locator(".status")).to_have_text("FINISHED", timeout=LIMIT)
-    expect(shown.locator(".submarine-card")).to_have_attribute("data-state", "succeeded")
-    expect(shown).to_contain_text("the last line")
+    expect(shown.locator(".submarine-card")).to_have_attribute(
+        "data-state", "succeeded", timeout=LIMIT
+    )
+    expect(shown).to_contain_text("the last line", timeout=LIMIT)
     assert shown.locator(".outputs").inner_text().count("the first line") == 1
     # Who opens the note later sees the same.
     later = paragraph(opened(), note, number)
@@ -87,8 +89,8 @@ def test_hostile_text_stays_text(note, opened):
     note.run(number)
     shown = paragraph(page, note, number)
     expect(shown.locator(".status")).to_have_text("ERROR", timeout=LIMIT)
-    expect(shown.locator(".outputs")).to_contain_text("<script>window.hacked = 1</script>")
-    expect(shown.locator(".outputs")).to_contain_text("onerror='window.hacked = 4'>")
+    for hostile in ("<script>window.hacked = 1</script>", "onerror='window.hacked = 4'>"):
+        expect(shown.locator(".outputs")).to_contain_text(hostile, timeout=LIMIT)
     for window in (page, opened()):
         window.wait_for_timeout(300)
         assert window.evaluate("window.hacked") is None
@@ -106,5 +108,6 @@ def test_a_table_and_a_picture(note, opened):
     assert "TABLE" in [kind for kind, _ in outputs(made)], text(made)
     page = opened()
     cells = page.locator("table.data td")
-    expect(cells).to_have_count(6 if "index" in page.inner_text("table.data") else 4)
+    count = 6 if "index" in page.inner_text("table.data") else 4
+    expect(cells).to_have_count(count, timeout=LIMIT)
     assert "0.25" in page.inner_text("table.data")
