@@ -24,6 +24,7 @@ settings.register_profile(
 settings.load_profile("submarine")
 
 GROUPS = {
+    "built": "the package",
     "home_of_its_own": "clusters of their own",
     "yarn": "the cluster",
     "zeppelin": "Zeppelin",

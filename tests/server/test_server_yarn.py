@@ -21,7 +21,7 @@ def yarn_server(on_yarn, tmp_path_factory, monkeypatch):
     server = Server(tmp_path_factory.mktemp("server"), home)
     yield server
     server.stop()
-    end_processes_of(home)
+    end_processes_of(home, patience=5)  # the keeper, which idles on
 
 
 def test_a_job_on_yarn_is_shown_read_and_cancelled(yarn_server, tmp_path):

@@ -44,7 +44,7 @@ def cluster(tmp_path, on_yarn):
     yield YarnCluster(home)
     for board in boards(home):
         stop(home, board.id)
-    end_processes_of(home, patience=40)
+    end_processes_of(home, patience=5)  # the keeper, which idles on
 
 
 def submit(cluster, tmp_path, *, hard=False, **options):
