@@ -40,11 +40,32 @@ class Interrupt:
             raise KernelEnds
         return self.pending and time.monotonic() >= self._at + _SETTLES
 
+    def settle(self) -> None:
+        """Wait until it is clear that the kernel is not just about to end.
+
+        Who ends it may have interrupted it more than once; further interrupts say nothing new.
+
+        Raises
+        ------
+        KernelEnds
+            It is.
+        """
+        while True:
+            try:
+                while not self.meant():
+                    time.sleep(0.02)
+            except KernelEnds:
+                raise
+            except KeyboardInterrupt:
+                continue
+            return
+
     def on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - signal's
         """Remember the first SIGINT, raise KeyboardInterrupt at the second."""
+        self._at = time.monotonic()
         if self.pending:
             raise KeyboardInterrupt
-        self.pending, self._at = True, time.monotonic()
+        self.pending = True
 
 
 @contextmanager

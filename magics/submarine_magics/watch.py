@@ -34,7 +34,8 @@ class CellView(Renderer):
     def __init__(self, job: Job, interrupt: Interrupt | None = None, origin: str = "") -> None:
         self._job = job
         self._interrupt = interrupt
-        self._cancelled = False
+        self.cancelled = False
+        """Whether the job was asked to end."""
         self._card = JobCard(job, origin=origin, blocking=interrupt is not None, text=True)
         self._output = cell_output(job)
         self._card.display()
@@ -51,15 +52,15 @@ class CellView(Renderer):
         """Do what is due, and cancel the job once the cell was interrupted."""
         self._card.tick()
         self._output.tick()
-        if self._interrupt and not self._cancelled and self._interrupt.meant() and self.cancel():
+        if self._interrupt and not self.cancelled and self._interrupt.meant() and self.cancel():
             say(f"cancelling job {self._job.id} … (interrupt again to leave at once)")
 
     def cancel(self) -> bool:
         """Ask the job to end, once; return whether it was asked now, and was not over yet."""
-        if self._cancelled:
+        if self.cancelled:
             return False
         asked = self._job.cancel("the cell was interrupted")
-        self._cancelled = True  # not before: an interrupt in between has it asked again
+        self.cancelled = True  # not before: an interrupt in between has it asked again
         return asked
 
     def end(self, status: JobStatus) -> None:
@@ -138,7 +139,7 @@ def watch(job: Job, interrupt: Interrupt, origin: str = "") -> None:
     """
     view = CellView(job, interrupt, origin)
     try:
-        follow(job, view)
+        left = _leaves(job, view, interrupt)
     except KernelEnds:
         view.leave()
         raise SubmarineError(
@@ -146,14 +147,27 @@ def watch(job: Job, interrupt: Interrupt, origin: str = "") -> None:
             where=f"job {job.id}",
             fix=f"%submarine job attach {job.id} follows it again",
         ) from None
-    except KeyboardInterrupt:
-        view.cancel()  # the second interrupt may come before the first was taken up
+    if left:
         view.leave()
         raise JobCancelledError(
             "left before its end; it is being cancelled",
             job_id=job.id,
             fix=f"%submarine job attach {job.id} shows how it ends",
-        ) from None
+        )
+
+
+def _leaves(job: Job, view: CellView, interrupt: Interrupt) -> bool:
+    """Follow `job`; return whether a second interrupt came before its end."""
+    try:
+        follow(job, view)
+    except KernelEnds:
+        raise
+    except KeyboardInterrupt:
+        if not view.cancelled:  # the second came before the first was taken up
+            interrupt.settle()
+            view.cancel()
+        return True
+    return False
 
 
 def attach(job: Job, offset: int = 0) -> bool:

@@ -3,11 +3,13 @@
 import os
 import signal
 import threading
+from types import SimpleNamespace
 
 import pytest
 from submarine_engine.clusters.local import LocalCluster
-from submarine_engine.errors import JobCancelledError
+from submarine_engine.errors import JobCancelledError, SubmarineError
 from submarine_engine.future import Job
+from submarine_engine.history import JobPaths
 from submarine_engine.job import JobState
 from submarine_magics import interrupts
 from submarine_magics.interrupts import Interrupt, KernelEnds, held_interrupts
@@ -80,18 +82,49 @@ def test_the_interrupt_of_a_kernel_that_ends_is_not_for_the_cell(monkeypatch):
             held.meant()
 
 
-def test_a_second_interrupt_cancels_the_job_before_the_first_was_taken_up(tmp_path):
-    class Twice(Interrupt):
-        def meant(self):
-            self.on_signal(signal.SIGINT, None)
-            self.on_signal(signal.SIGINT, None)
+class Twice(Interrupt):
+    """Interrupted twice at the first question."""
 
+    def meant(self):
+        if not self.pending:
+            self.on_signal(signal.SIGINT, None)
+            self.on_signal(signal.SIGINT, None)
+        return super().meant()
+
+
+@pytest.fixture
+def sleeper(tmp_path):
     cluster = LocalCluster()
     bundle = bundle_of("import time; time.sleep(600)")
     job = Job(cluster, cluster.submit(spec_of(), bundle, workdir=tmp_path))
-    try:
-        with pytest.raises(JobCancelledError, match="it is being cancelled"):
-            watch(job, Twice())
-        assert job.wait(60).state is JobState.CANCELLED
-    finally:
-        job.kill()
+    yield job
+    job.kill()
+    job.wait(60)
+
+
+def test_a_second_interrupt_cancels_the_job_before_the_first_was_taken_up(sleeper):
+    with pytest.raises(JobCancelledError, match="it is being cancelled"):
+        watch(sleeper, Twice())
+    assert sleeper.wait(60).state is JobState.CANCELLED
+
+
+def test_who_ends_the_kernel_may_interrupt_it_twice(sleeper, monkeypatch):
+    """Zeppelin aborts a paragraph once for each class of its interpreter before it closes that."""
+    monkeypatch.setattr(interrupts, "get_ipython", lambda: SimpleNamespace(exit_now=True))
+    with pytest.raises(SubmarineError, match="the kernel ends; the job goes on"):
+        watch(sleeper, Twice())
+    assert not sleeper.status().state.final
+    assert not (JobPaths(sleeper.cluster.home, sleeper.id).root / "cancel.json").exists()
+
+
+def test_interrupts_while_one_settles_say_nothing_new(monkeypatch):
+    monkeypatch.setattr(interrupts, "_SETTLES", 0.2)
+    with held_interrupts() as held:
+        interrupt()
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        held.settle()
+        timer.join()
+        assert held.meant()
