@@ -95,7 +95,7 @@ def test_what_takes_long_before_a_job_is_said_in_the_cell(kernel, tmp_path):
 
 def test_the_value_the_log_and_the_ledger_are_in_the_cell(kernel):
     ran = kernel.run("%%submarine --gpus 1 --name first\ntrain(2)")
-    assert ran.stream("stdout") == "epoch 0\nepoch 1\n"
+    assert ran.stream("stdout") == "epoch 0\nepoch 1\n", ran
     assert ran.value == "{'epochs': 2}"
     card = last_card(ran)["text/plain"]
     assert "first: succeeded" in card

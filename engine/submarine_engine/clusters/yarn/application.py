@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shlex
 import zipfile
@@ -212,13 +213,11 @@ def heartbeat_jar(folder: KeeperFolder) -> Path:
     ours = f"<property><name>{escape(_EXPIRY)}</name><value>{value}</value></property>"
     end = site.rindex("</configuration>")
     content = f"{site[:end]}{ours}{site[end:]}"
-    aside = folder.root / "submarine.jar.new"
     entry = zipfile.ZipInfo("yarn-site.xml", (1980, 1, 1, 0, 0, 0))
-    with zipfile.ZipFile(aside, "w") as jar:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as jar:
         jar.writestr(entry, content)
-    data = aside.read_bytes()
-    aside.unlink()
-    return _keep(path, data)
+    return _keep(path, packed.getvalue())
 
 
 def runtime_file(folder: KeeperFolder) -> skein.File:
