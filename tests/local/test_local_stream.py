@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from submarine_engine.clusters import reader
 from submarine_engine.clusters.base import Cursor
 from submarine_engine.clusters.journal import Journal, read_events
 from submarine_engine.clusters.reader import read_batch
@@ -56,6 +57,23 @@ def read_all(paths, limit, cursor=None):
         cursor = Cursor.from_json(batch.cursor.to_json())
         if batch.ended:
             return events, logs, cursor
+
+
+def test_an_end_that_comes_while_it_is_read_is_the_next_batchs(tmp_path, monkeypatch):
+    paths = a_job(tmp_path)
+    cursor = read_batch(paths, [TASK], Cursor(), 100).cursor
+    read = reader._bytes
+
+    def ends_meanwhile(path, offset, size):
+        monkeypatch.setattr(reader, "_bytes", read)
+        with paths.events.open("a") as events:
+            events.write(json.dumps(ENDED.to_json()) + "\n")
+        return read(path, offset, size)
+
+    monkeypatch.setattr(reader, "_bytes", ends_meanwhile)
+    batch = read_batch(paths, [TASK], cursor, 100)
+    assert not batch.ended
+    assert [type(item) for item in read_batch(paths, [TASK], batch.cursor, 100).items] == [Finished]
 
 
 @given(out=st.binary(max_size=200), error=st.binary(max_size=200), limit=st.integers(1, 64))

@@ -66,7 +66,9 @@ def _new_events(paths: JobPaths, offset: int) -> tuple[list[tuple[Event, int]], 
     if not 0 <= offset <= size:
         raise _no_cursor(paths, f"its events have {size} bytes, not {offset}")
     if offset == size:
-        tail = _bytes(paths.events, max(0, size - _LAST_LINE), _LAST_LINE)
+        # No byte beyond `size`: an end that comes right now is the next batch's, with its event.
+        begin = max(0, size - _LAST_LINE)
+        tail = _bytes(paths.events, begin, size - begin)
         return [], offset, tail.rstrip(b"\n").rpartition(b"\n")[2].startswith(_LAST_EVENT)
     if offset and _bytes(paths.events, offset - 1, 1) != b"\n":
         raise _no_cursor(paths, f"no event begins at byte {offset}")
