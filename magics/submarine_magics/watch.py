@@ -56,9 +56,7 @@ class CellView(Renderer):
             say(f"cancelling job {self._job.id} … (interrupt again to leave at once)")
 
     def cancel(self) -> bool:
-        """Ask the job to end, once; return whether it was asked now, and was not over yet."""
-        if self.cancelled:
-            return False
+        """Ask the job to end; return whether it was not over yet."""
         asked = self._job.cancel("the cell was interrupted")
         self.cancelled = True  # not before: an interrupt in between has it asked again
         return asked

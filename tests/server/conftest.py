@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import socket
 import subprocess
 import sys
 
@@ -14,6 +13,7 @@ import requests
 from submarine_engine.clusters.local import LocalCluster
 
 from tests.jobs import LIMIT, bundle_of, end_processes_of, spec_of, until
+from tests.zeppelin.server import free_port
 
 TOKEN = "a-token-for-tests"  # noqa: S105 - of a server that ends with its test
 CONFIG = """
@@ -31,13 +31,7 @@ class Server:
     def __init__(self, folder, home, *options, **environment):
         self.folder, self.home = folder, home
         self.options, self.environment = options, environment
-        with socket.socket() as held:
-            # It stays bound while this process lives, so that nobody else is given that port; the
-            # server gets it all the same, each time that it is started.
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            held.bind(("127.0.0.1", 0))
-            self.port = held.getsockname()[1]
-            held.detach()
+        self.port = free_port()
         self.session = requests.Session()
         self.session.trust_env = False
         self.session.headers["Authorization"] = f"token {TOKEN}"
