@@ -7,8 +7,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 # Spelled in halves, so that this file is no exception to its own rule.
 HOSTS = [
@@ -57,14 +55,6 @@ def test_no_package_registry_is_named():
 def test_nothing_unfinished_is_committed():
     marks = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
     assert lines_with(marks) == []
-
-
-@pytest.mark.parametrize(
-    "package", ["engine", "magics", "kernel", "jupyter_ext", "zeppelin_interpreter"]
-)
-def test_files_can_be_read_in_one_sitting(package):
-    sizes = {path: len(path.read_text().splitlines()) for path in (ROOT / package).rglob("*.py")}
-    assert {path.name: size for path, size in sizes.items() if size > 320} == {}
 
 
 def test_make_help_lists_what_people_use():
