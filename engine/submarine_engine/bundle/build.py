@@ -12,7 +12,9 @@ from submarine_engine.bundle.capture import LIMIT, Capture
 from submarine_engine.bundle.compose import compose
 from submarine_engine.bundle.executed import Executed
 from submarine_engine.bundle.maincell import MainCell, take_apart
-from submarine_engine.bundle.model import Bundle, Cell, Dropped, Manifest
+from submarine_engine.bundle.definitions import definitions
+from submarine_engine.bundle.loading import Loading
+from submarine_engine.bundle.model import Bundle, Cell, Dropped, LoadedFile, Manifest, Sent
 from submarine_engine.bundle.modules import travelling_modules
 from submarine_engine.bundle.needs import Needs, NeedsSourceError
 from submarine_engine.bundle.origins import Origins
@@ -156,6 +158,8 @@ def _bundle(found: Plan, executed: Executed, part: MainCell, root: Path | None) 
     for index, cell in enumerate(executed.cells):
         if index in used or cell is part.cell:
             dropped += [(cell.label, line) for line in cell.dropped]
+    loads = found.captured.loads
+    returns = part.cell.file is None
     manifest = Manifest(
         entry=script.entry,
         python=platform.python_version(),
@@ -163,9 +167,14 @@ def _bundle(found: Plan, executed: Executed, part: MainCell, root: Path | None) 
         values=tuple(found.captured.values),
         dropped=tuple(dropped),
         modules=tuple(modules),
+        loader=Loading.among(loads, found.names).load if loads else "",
+        loads=tuple(LoadedFile(path=load.path, names=load.names) for load in loads),
+        definitions=definitions(part) if returns else (),
+        returns=returns,
     )
     files = {script.entry: script.text.encode(), **found.captured.files, **modules}
-    return Bundle(files=files, manifest=manifest)
+    sent = Sent(found.captured.sent, found.captured.written)
+    return Bundle(files=files, manifest=manifest, sent=sent)
 
 
 def _modules(script: Script, found: Plan, root: Path | None) -> dict[str, bytes]:

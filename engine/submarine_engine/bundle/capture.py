@@ -59,6 +59,11 @@ class Captured:
         What fills which names; names with a literal are in none.
     modules
         Modules that the pickles refer to; those beside the notebook have to travel.
+    sent
+        The objects that the job gets copies of, those that can change: by path, then by their
+        number in the pickle's memo.
+    written
+        The values of `literals`.
     """
 
     files: dict[str, bytes]
@@ -66,6 +71,8 @@ class Captured:
     literals: dict[str, str]
     loads: tuple[Load, ...] = ()
     modules: tuple[str, ...] = ()
+    sent: dict[str, dict[int, object]] = field(default_factory=dict)
+    written: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -127,24 +134,29 @@ class Capture:
         files: dict[str, bytes] = {}
         literals: dict[str, str] = {}
         loads: list[Load] = []
+        sent: dict[str, dict[int, object]] = {}
+        written: dict[str, object] = {}
         size = 0
         for entry in self._entries.values():
             if entry.group[0] != entry.name:
                 continue
             if entry.source is not None and len(entry.group) == 1:
                 literals[entry.name] = entry.source
+                written[entry.name] = entry.value
                 continue
-            packed = self._pack_group(entry)
+            packed, memo = self._pack_group(entry)
             size += packed.size
             if packed.data is None or size > self._limit:
                 self._refuse_size()
             load = Load(f"values/{entry.name}.pkl", tuple(entry.group), self._names(entry.group))
             files[load.path] = packed.data
+            sent[load.path] = memo
             loads.append(load)
         used = {name for load in loads for name in load.names}
         modules = set().union(*(self._entries[name].watch.modules for name in used))
         values = [_summary(entry, literals) for entry in self._entries.values()]
-        return Captured(files, values, literals, tuple(loads), tuple(sorted(modules)))
+        travelling = tuple(sorted(modules))
+        return Captured(files, values, literals, tuple(loads), travelling, sent, written)
 
     def _names(self, group: Iterable[str]) -> frozenset[str]:
         return frozenset().union(*(self._entries[name].watch.names for name in group))
@@ -181,13 +193,15 @@ class Capture:
                 for name in merged:
                     self._entries[name].group = merged
 
-    def _pack_group(self, entry: _Entry) -> Packed:
+    def _pack_group(self, entry: _Entry) -> tuple[Packed, dict[int, object]]:
         if len(entry.group) == 1 and (
             entry.packed.data is not None or entry.packed.size > self._limit
         ):
-            return entry.packed
+            return entry.packed, entry.watch.memo
         members = tuple(self._entries[name].value for name in entry.group)
-        return pack(members if len(members) > 1 else members[0], self._limit, Watch())
+        watch = Watch()
+        packed = pack(members if len(members) > 1 else members[0], self._limit, watch)
+        return packed, watch.memo
 
     def _refuse_size(self) -> NoReturn:
         large = sorted(self._entries.values(), key=lambda entry: -entry.packed.size)

@@ -106,8 +106,55 @@ class CapturedValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A statement of the main cell that is executed in the notebook, too: a definition, an import.
+
+    Parameters
+    ----------
+    line
+        Its first line in the cell.
+    source
+        Its lines.
+    names
+        What it binds.
+    """
+
+    line: int
+    source: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedFile:
+    """A file of values beside the script, and the variables that it fills.
+
+    Parameters
+    ----------
+    path
+        Relative to the bundle's folder.
+    names
+        One name: the file holds its value. Several: it holds the tuple of theirs.
+    """
+
+    path: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What is in a bundle and where it came from."""
+    """What is in a bundle and where it came from.
+
+    Parameters
+    ----------
+    loader
+        The script's function that loads a file of values; empty where there is none.
+    loads
+        The files that it loads.
+    definitions
+        What of the main cell is executed in the notebook as well.
+    returns
+        Whether what the main cell binds and changes goes back to a notebook.
+    """
 
     entry: str
     python: str
@@ -115,6 +162,22 @@ class Manifest:
     values: tuple[CapturedValue, ...] = ()
     dropped: tuple[tuple[str, Dropped], ...] = ()
     modules: tuple[str, ...] = ()
+    loader: str = ""
+    loads: tuple[LoadedFile, ...] = ()
+    definitions: tuple[Definition, ...] = ()
+    returns: bool = False
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """Names of the values that are written into the script."""
+        return tuple(value.name for value in self.values if value.how == "literal")
+
+    def home(self) -> dict[str, Any] | None:
+        """Return what the runtime has to know to bring a cell home; None where nobody waits."""
+        if not self.returns:
+            return None
+        defined = [name for definition in self.definitions for name in definition.names]
+        return {"loader": self.loader, "literals": list(self.literals), "defines": defined}
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, with ``"version"``."""
@@ -126,6 +189,10 @@ class Manifest:
             "values": [_fields(value) for value in self.values],
             "dropped": [{"cell": cell, **_fields(line)} for cell, line in self.dropped],
             "modules": list(self.modules),
+            "loader": self.loader,
+            "loads": [_fields(load) for load in self.loads],
+            "definitions": [_fields(definition) for definition in self.definitions],
+            "returns": self.returns,
         }
 
     @classmethod
@@ -150,6 +217,16 @@ class Manifest:
             values=tuple(CapturedValue(**value) for value in data["values"]),
             dropped=tuple(dropped),
             modules=tuple(data["modules"]),
+            loader=data.get("loader", ""),
+            loads=tuple(
+                LoadedFile(path=load["path"], names=tuple(load["names"]))
+                for load in data.get("loads", ())
+            ),
+            definitions=tuple(
+                Definition(line=one["line"], source=one["source"], names=tuple(one["names"]))
+                for one in data.get("definitions", ())
+            ),
+            returns=bool(data.get("returns", False)),
         )
 
     def origin(self, file: str, line: int) -> tuple[LineSpan, int] | None:
@@ -164,6 +241,22 @@ def _fields(data: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the dataclass
     return {name: getattr(data, name) for name in data.__slots__}
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The objects of this process that a job gets copies of, so that its changes find them.
+
+    Parameters
+    ----------
+    objects
+        By the path of the file that they travel in, then by their number in its pickle's memo.
+    literals
+        Values that are written into the script, by name.
+    """
+
+    objects: Mapping[str, Mapping[int, object]] = field(default_factory=dict)
+    literals: Mapping[str, object] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
     """One training script with everything that travels with it.
@@ -172,10 +265,13 @@ class Bundle:
     ----------
     files
         Content by POSIX path relative to the bundle's folder; the entry script is one of them.
+    sent
+        What of this process the values are copies of; no part of what is written.
     """
 
     files: Mapping[str, bytes]
     manifest: Manifest
+    sent: Sent = field(default_factory=Sent, repr=False, compare=False)
     _hash: list[str] = field(default_factory=list, repr=False, compare=False)
 
     @property

@@ -27,6 +27,7 @@ _NAMED = (
     TypeVar,
     type(NewType("_", int)),
 )
+_CHANGELESS = (*_NAMED, str, bytes, int, float, complex, tuple, frozenset)
 
 
 class RefusedError(Exception):
@@ -55,12 +56,16 @@ class Watch:
         Modules that it refers to.
     objects
         Every object of the value that has an identity, by id.
+    memo
+        Every object of the value that can change, by its number in the pickle's memo: who loads the
+        pickle finds its own object under the same number.
     """
 
     last: object = None
     names: set[str] = field(default_factory=set)
     modules: set[str] = field(default_factory=set)
     objects: dict[int, object] = field(default_factory=dict)
+    memo: dict[int, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -201,6 +206,7 @@ def _run(kind: Any, value: object, room: int, watch: Watch) -> tuple[Packed, boo
         exact = False
     seen: Iterable[tuple[int, object]] = pickler.memo.copy().values()
     watch.objects = {id(obj): obj for _, obj in seen if _has_identity(obj)}
+    watch.memo = {number: obj for number, obj in seen if not isinstance(obj, _CHANGELESS)}
     data = b"".join(sink.chunks) if sink.kept else None
     return Packed(data, sink.size, exact), pickler.has_sets
 

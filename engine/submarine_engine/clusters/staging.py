@@ -126,7 +126,14 @@ def _write_record(
 
 
 def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
-    spec: JobSpec, task: str, *, job_id: str, bundle: str, entry: str, workdir: str
+    spec: JobSpec,
+    task: str,
+    *,
+    job_id: str,
+    bundle: str,
+    entry: str,
+    workdir: str,
+    home: Mapping[str, Any] | None = None,
 ) -> Mapping[str, Any]:
     """Return the content of ``task.json``.
 
@@ -134,6 +141,8 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
     ----------
     bundle, workdir
         Where they lie on the machine that runs the task.
+    home
+        What `Manifest.home` says.
     """
     role = next(role for role in spec.roles if task in role.tasks)
     return {
@@ -147,6 +156,7 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
         "workdir": workdir,
         "outputs": list(spec.outputs),
         "env": dict(spec.env),
+        "home": home,
     }
 
 

@@ -45,6 +45,7 @@ def put_on_record(
             bundle=str(paths.bundle),
             entry=bundle.manifest.entry,
             workdir=str(workdir),
+            home=bundle.manifest.home(),
         )
         for task in spec.tasks:
             make_private(staged.task(task).logdir)

@@ -52,6 +52,7 @@ def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle, tell: Tell) -> 
         "here": here,
         "needed": needed,
         "entry": bundle.manifest.entry,
+        "home": bundle.manifest.home(),
         "grace": config.value("grace"),
         "session": [os.getpid(), me.start] if spec.notebook and me else None,
     }

@@ -169,7 +169,7 @@ class Way(ABC):
         plan = {
             **task_plan(
                 self._spec, task or role.tasks[0], job_id=self._paths.job_id, bundle="",
-                entry=self._launch["entry"], workdir="",
+                entry=self._launch["entry"], workdir="", home=self._launch.get("home"),
             ),
             "workdir": None, "results": ".", "env": {}, "anew": bool(self._spec.env),
             "environment": {
