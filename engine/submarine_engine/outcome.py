@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ _MOST_FRAMES = 200
 _MOST_LINKS = 10
 
 _KINDS = ("returned", "raised", "exited")
-_FORMATS = ("pickle", "text", "outputs", "none")
+_FORMATS = ("pickle", "text", "outputs", "home", "none")
+_FRAMES = ("made", "states", "attributes", "name", "value")
 _RESULT_FILE = re.compile(r"(?:return|var-\w+)\.(?:pkl|txt)")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[@-~]|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -33,7 +34,8 @@ class StoredValue:
     Parameters
     ----------
     format
-        ``pickle``, ``text``, ``outputs`` (it is what the variables `names` hold) or ``none``.
+        ``pickle``, ``text``, ``outputs`` (it is what the variables `names` hold), ``home`` (a frame
+        of what goes home holds it) or ``none``.
     type
         The type's qualified name.
     file
@@ -75,6 +77,66 @@ class RemoteError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A piece of ``results/home.pkl``.
+
+    Parameters
+    ----------
+    kind
+        ``made``, ``states`` and ``attributes`` (what the cell changed), ``name`` or ``value``.
+    name
+        The variable; of a change the file that its values travelled in.
+    end
+        The byte at which the frame ends, and the next one begins.
+    memo
+        How many objects the pickle's memo holds by then.
+    """
+
+    kind: str
+    name: str
+    type: str
+    end: int
+    memo: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stayed:
+    """What stays in the job: a variable (or part of one), its type, and why."""
+
+    name: str
+    type: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WentHome:
+    """What a cell's job left behind for its notebook.
+
+    Parameters
+    ----------
+    frames
+        What ``home.pkl`` holds.
+    stayed
+        What could not be written.
+    defined
+        Names of the manifest's definitions that the script came to.
+    gone
+        Names that the cell deleted.
+    size
+        Bytes of ``home.pkl``.
+    seconds
+        How long writing it took.
+    """
+
+    frames: tuple[Frame, ...] = ()
+    stayed: tuple[Stayed, ...] = ()
+    defined: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    size: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """A task's outcome."""
 
@@ -84,6 +146,7 @@ class Outcome:
     result: StoredValue = StoredValue()
     outputs: Mapping[str, StoredValue] = field(default_factory=dict)
     error: RemoteError | None = None
+    home: WentHome | None = None
 
 
 def read_outcome(folder: Path) -> Outcome | None:
@@ -137,7 +200,43 @@ def _outcome(data: Mapping[str, Any]) -> Outcome:
             if isinstance(name, str) and name.isidentifier()
         },
         error=_error(error, _MOST_LINKS) if error else None,
+        home=_home(data["home"]) if data.get("home") else None,
     )
+
+
+def _home(data: Mapping[str, Any]) -> WentHome:
+    frames = tuple(
+        Frame(
+            kind=_one_of(frame["kind"], _FRAMES),
+            name=_text(frame["name"]),
+            type=_text(frame["type"]),
+            end=_number(frame["end"]),
+            memo=_number(frame["memo"]),
+        )
+        for frame in data["frames"]
+    )
+    stayed = tuple(
+        Stayed(name=_text(one["name"]), type=_text(one["type"]), why=_text(one["why"]))
+        for one in data["stayed"]
+    )
+    return WentHome(
+        frames=frames,
+        stayed=stayed,
+        defined=_identifiers(data["defined"]),
+        gone=_identifiers(data["gone"]),
+        size=_number(data["size"]),
+        seconds=float(data["seconds"]),
+    )
+
+
+def _identifiers(names: Iterable[object]) -> tuple[str, ...]:
+    return tuple(name for name in names if isinstance(name, str) and name.isidentifier())
+
+
+def _one_of(value: object, known: Sequence[str]) -> str:
+    if value not in known:
+        raise ValueError(f"{value!r} is none of {', '.join(known)}")
+    return str(value)
 
 
 def _value(data: Mapping[str, Any]) -> StoredValue:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import pickle
 import platform
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from submarine_engine.bundle.model import Manifest, Sent
 from submarine_engine.errors import JobCancelledError, JobError, JobLostError, ResultError
 from submarine_engine.failures import failure, log_hint
+from submarine_engine.history import read_json
+from submarine_engine.home import BUDGET, THE_VALUE, Homecoming, bring
 from submarine_engine.job import JobState
-from submarine_engine.outcome import Outcome, StoredValue, clean, read_outcome
+from submarine_engine.outcome import Outcome, StoredValue, WentHome, clean, read_outcome
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
@@ -104,6 +108,65 @@ def _readable(job_id: str, hint: str) -> Iterator[None]:
         ) from error
 
 
+def come_home(  # noqa: PLR0913 - what it takes, each by its name
+    cluster: Cluster,
+    job_id: str,
+    *,
+    define: Callable[[Manifest, Collection[str]], None],
+    sent: Sent | None = None,
+    namespace: MutableMapping[str, Any] | None = None,
+    budget: int = BUDGET,
+) -> Homecoming | None:
+    """Bring what a cell's job left behind into the notebook, however the job ended.
+
+    Parameters
+    ----------
+    define
+        Executes the definitions of a manifest that the job came to, by their names.
+    sent, namespace, budget
+        As for `submarine_engine.home.bring`.
+
+    Returns
+    -------
+    Homecoming or None
+        None where the job left nothing, or was no notebook's.
+
+    Raises
+    ------
+    ResultError
+        What it left cannot be read.
+    """
+    with _readable(job_id, log_hint(cluster, job_id)):
+        folder = cluster.results(job_id)
+        outcome = read_outcome(folder)
+        if outcome is None or outcome.home is None:
+            return None
+        bundle = folder.parent.parent / "bundle"
+        manifest = Manifest.from_json(read_json(bundle / "manifest.json") or {})
+        define(manifest, outcome.home.defined)
+        home = bring(
+            outcome.home,
+            results=folder / "results",
+            bundle=bundle,
+            sent=sent,
+            namespace=namespace,
+            budget=budget,
+            python=outcome.python,
+        )
+        if outcome.result.format == "outputs":
+            home.value = value_of(outcome.result.names, home.names)
+        elif outcome.result.format in ("pickle", "text"):
+            loader = _Loader(job_id, folder / "results", outcome)
+            home.value = loader.value(outcome.result, "the result")
+        return home
+
+
+def value_of(names: Sequence[str], values: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Return what a closing assignment to `names` gave."""
+    found = tuple(values.get(name) for name in names)
+    return found[0] if len(found) == 1 else found
+
+
 class _Loader:
     """Loads the values of one outcome, each file once."""
 
@@ -115,21 +178,47 @@ class _Loader:
 
     def load(self) -> Results:
         outcome = self._outcome
+        if outcome.home is not None:
+            return self._of_home(outcome.home)
         outputs = {
-            name: self._value(stored, f"`{name}`")
+            name: self.value(stored, f"`{name}`")
             for name, stored in outcome.outputs.items()
             if stored.format != "none" or not stored.warning
         }
         if outcome.result.format == "outputs":
-            values = tuple(outputs.get(name) for name in outcome.result.names)
-            value: Any = values[0] if len(values) == 1 else values
+            value = value_of(outcome.result.names, outputs)
         else:
-            value = self._value(outcome.result, "the result")
+            value = self.value(outcome.result, "the result")
         stored_values = (outcome.result, *outcome.outputs.values())
         warnings = dict.fromkeys(stored.warning for stored in stored_values if stored.warning)
         return Results(value, outputs, list(warnings))
 
-    def _value(self, stored: StoredValue, called: str) -> Any:  # noqa: ANN401 - the user's type
+    def _of_home(self, went: WentHome) -> Results:
+        """Load what a cell left behind, apart from the notebook's own objects."""
+        result = self._outcome.result
+        bundle = self._folder.parent.parent.parent / "bundle"
+        home = bring(
+            went,
+            results=self._folder,
+            bundle=bundle,
+            python=self._outcome.python,
+            budget=sys.maxsize,
+        )
+        value = home.value
+        if result.format == "outputs":
+            value = value_of(result.names, home.names)
+        elif result.format in ("pickle", "text"):
+            value = self.value(result, "the result")
+        elif result.format == "home" and THE_VALUE in home.stayed:
+            raise ResultError(
+                f"the result ({result.type}) cannot be loaded here: {home.stayed[THE_VALUE]}",
+                job_id=self._job_id,
+                fix="run the cells that define what it is made of, then load it again",
+            )
+        return Results(value, home.names, [])
+
+    def value(self, stored: StoredValue, called: str) -> Any:  # noqa: ANN401 - the user's type
+        """Load a value that has a file of its own."""
         if stored.file is None:
             return None
         if stored.file not in self._loaded:

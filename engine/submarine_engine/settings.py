@@ -107,6 +107,13 @@ KEYS = {
             example='"64M"',
         ),
         Key(
+            name="return_limit",
+            help="The most that variables of a job's cell may take that come home by themselves.",
+            default=lambda: 64 * _MIB,
+            read=_read_size,
+            example='"64M"',
+        ),
+        Key(
             name="cell_output_limit",
             help="The most of a job's log that a cell stores; the job's folder has all of it.",
             default=lambda: 1_000_000,
@@ -184,6 +191,6 @@ def format_value(name: str, value: object) -> str:
     """Return a setting's value for people: sizes with their unit."""
     if value is None:
         return "unset"
-    if name in ("capture_limit", "cell_output_limit"):
+    if name in ("capture_limit", "return_limit", "cell_output_limit"):
         return format_size(int(str(value)))
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from io import BufferedWriter
     from typing import Any
 
+    from submarine_runtime.home import Home
+
 VERSION = 1
 MISSING = object()
 """Stands for the value of a variable that is not there."""
@@ -45,6 +47,8 @@ class Ending:
         The variables that it assigned, if it was an assignment: `value` is theirs.
     outputs
         The variables to bring back, also those of `names`; `MISSING` for one not there.
+    home
+        Where a notebook waits: writes what goes home, in place of `outputs`.
     """
 
     def __init__(self, kind: str, exit_code: int, error: BaseException | None = None) -> None:
@@ -54,6 +58,7 @@ class Ending:
         self.value: object = None
         self.names: tuple[str, ...] = ()
         self.outputs: dict[str, object] = {}
+        self.home: Home | None = None
         self.at = [time.time(), time.monotonic()]
 
 
@@ -97,6 +102,8 @@ class Outcome:
         return int(told["exit_code"])
 
     def _tell(self, ending: Ending) -> dict[str, Any]:
+        if ending.home is not None:
+            return self._tell_home(ending, ending.home)
         outputs: dict[str, dict[str, Any]] = {}
         for number, (name, value) in enumerate(ending.outputs.items()):
             # Not every file system and not every Java can name a file `été`.
@@ -108,7 +115,29 @@ class Outcome:
             result = {**_entry(ending.value), "format": "outputs", "names": list(names)}
         else:
             result = self._store(ending.value, "return", "the result")
-        told = {**_head(ending), "result": result, "outputs": outputs, "error": None}
+        return self._with_error({**_head(ending), "result": result, "outputs": outputs}, ending)
+
+    def _tell_home(self, ending: Ending, home: Home) -> dict[str, Any]:
+        written = home.write(ending, self._results)
+        frames = {frame["name"]: frame for frame in written["frames"] if frame["kind"] == "name"}
+        outputs = {
+            name: {**_entry(None), "format": "home", "type": frame["type"]}
+            for name, frame in frames.items()
+        }
+        last = written["frames"][-1] if written["frames"] else None
+        if ending.kind == "returned" and ending.names and all(map(frames.get, ending.names)):
+            result = {**_entry(ending.value), "format": "outputs", "names": list(ending.names)}
+        elif last is not None and last["kind"] == "value":
+            result = {**_entry(ending.value), "format": "home"}
+        elif ending.kind == "returned" and ending.value is not None and not ending.names:
+            result = self._store(ending.value, "return", "the result")
+        else:
+            result = _entry(None)
+        told = {**_head(ending), "result": result, "outputs": outputs, "home": written}
+        return self._with_error(told, ending)
+
+    def _with_error(self, told: dict[str, Any], ending: Ending) -> dict[str, Any]:
+        told["error"] = None
         if ending.error is not None and ending.exit_code != 0:
             from submarine_runtime.failure import describe  # noqa: PLC0415 - only on a failure
 

@@ -7,6 +7,7 @@ import builtins
 import os
 import sys
 
+from submarine_runtime.home import NAME, Home
 from submarine_runtime.outcome import MISSING, Ending
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -20,7 +21,11 @@ _EXIT_INTERRUPTED = 130
 
 
 def run_script(
-    bundle: str, entry: str, outputs: list[str], args: list[str] | tuple[()] = ()
+    bundle: str,
+    entry: str,
+    outputs: list[str],
+    args: list[str] | tuple[()] = (),
+    home: Home | None = None,
 ) -> Ending:
     """Run the file `entry` of the folder `bundle` as ``__main__``.
 
@@ -30,13 +35,17 @@ def run_script(
         Names of variables to bring back, besides those that the last statement assigns or shows.
     args
         The script's arguments, as in ``sys.argv[1:]``.
+    home
+        Brings home what the script leaves behind, where a notebook waits for it.
     """
     path = os.path.join(bundle, entry)  # noqa: PTH118 - pathlib takes long to import
     owner = os.getpid()
     namespace = _become_main(path, bundle).__dict__
     sys.argv = [path, *args]
+    if home is not None:
+        home.enter(namespace)
     try:
-        code, names = _compile(path)
+        code, names = _compile(path, home)
         exec(code, namespace)  # noqa: S102 - this is what a runtime is for
     except BaseException as error:  # noqa: BLE001 - however the user's code ends
         ending = _ending_by(error)
@@ -47,7 +56,9 @@ def run_script(
     if os.getpid() != owner:
         # A fork that ran on to the end of the script: not the task, so it ends as any child would.
         sys.exit(ending.exit_code)
-    if ending.exit_code == 0:
+    namespace.pop(NAME, None)
+    ending.home = home
+    if ending.exit_code == 0 and home is None:
         ending.outputs = {name: namespace.get(name, MISSING) for name in (*outputs, *names)}
     return ending
 
@@ -64,12 +75,35 @@ def _become_main(path: str, bundle: str) -> ModuleType:
     return main
 
 
-def _compile(path: str) -> tuple[Any, tuple[str, ...]]:
+def _compile(path: str, home: Home | None) -> tuple[Any, tuple[str, ...]]:
     with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes long to import
         source = file.read()
     tree: Any = compile(source, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
     names = _take_value(tree.body)
+    if home is not None:
+        _call_home(tree.body, home.loader)
     return compile(tree, path, "exec", dont_inherit=True), names
+
+
+def _call_home(body: list[Any], loader: str) -> None:
+    """Let the script tell its `Home` when values can be loaded and when the cell begins."""
+    for index in reversed(range(len(body))):
+        statement = body[index]
+        if isinstance(statement, _ast.If) and _asks_for_main(statement.test):
+            first = body[index]
+            if not any(
+                isinstance(one, _ast.If) and _asks_for_main(one.test) for one in body[:index]
+            ):
+                body.insert(index, _called("begin", first))
+        elif isinstance(statement, _ast.FunctionDef) and statement.name == loader:
+            body.insert(index + 1, _called("trace", statement))
+
+
+def _called(method: str, near: Any) -> Any:  # noqa: ANN401 - nodes
+    at = {"lineno": near.lineno, "col_offset": 0, "end_lineno": near.lineno, "end_col_offset": 0}
+    home = _ast.Name(NAME, _ast.Load(), **at)
+    called = _ast.Call(_ast.Attribute(home, method, _ast.Load(), **at), [], [], **at)
+    return _ast.Expr(called, **at)
 
 
 def _take_value(body: list[Any]) -> tuple[str, ...]:

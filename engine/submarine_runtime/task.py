@@ -8,6 +8,7 @@ import os
 import sys
 
 from submarine_runtime import plainjson
+from submarine_runtime.home import Home
 from submarine_runtime.leave import die_by, leave, note_files
 from submarine_runtime.outcome import Ending, Outcome
 from submarine_runtime.script import run_script
@@ -43,7 +44,9 @@ def _run_entry(plan: dict[str, Any]) -> Ending:
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     _signal.signal(_signal.SIGTERM, _interrupt)
     os.register_at_fork(before=_hold, after_in_child=_forget, after_in_parent=_let_go)
-    ending = run_script(plan["bundle"], plan["entry"], plan["outputs"], plan.get("args", ()))
+    told = plan.get("home")
+    home = Home(plan["bundle"], told, plan["outputs"]) if told else None
+    ending = run_script(plan["bundle"], plan["entry"], plan["outputs"], plan.get("args", ()), home)
     # From here on no code of the user's waits for a last chance.
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)

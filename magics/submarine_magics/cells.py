@@ -142,6 +142,12 @@ class CellLog:
             run.cell = _as_cell(run, translation, 0)
         return run.cell
 
+    def ran(self, cell: Cell) -> None:
+        """Note a cell that took effect here without being executed here: it was a job."""
+        run = _Run(cell.raw, cell.number, cell.id, file=cell.file)
+        run.cell = cell
+        self._runs.append(run)
+
     # Events
 
     def _take_history(self) -> None:

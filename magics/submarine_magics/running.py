@@ -8,13 +8,14 @@ from pathlib import Path
 from IPython.core.displayhook import DisplayHook
 from IPython.display import Code
 from submarine_engine.bundle import Bundle, build, build_parts
+from submarine_engine.bundle.model import Cell
 from submarine_engine.command import Command, parse_cell
 from submarine_engine.errors import BundleError, CommandError
-from submarine_engine.future import Job
 
+from submarine_magics.homecoming import bring_home
 from submarine_magics.interrupts import held_interrupts
 from submarine_magics.notebook import cell_order
-from submarine_magics.show import say, show_help
+from submarine_magics.show import show_help
 from submarine_magics.watch import watch
 from submarine_magics.workbench import Workbench
 
@@ -42,7 +43,7 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
         limit=bench.capture_limit(command),
         root=Path.cwd(),
     )
-    return run_bundle(bench, command, bundle, shown=gives_value(main.source))
+    return run_bundle(bench, command, bundle, main=main, shown=gives_value(main.source))
 
 
 def run_parts(bench: Workbench, command: Command) -> object:
@@ -67,35 +68,30 @@ def parts_bundle(bench: Workbench, command: Command | None = None) -> Bundle:
     return build_parts(parts, command=launch, root=Path.cwd(), cells=bench.cells.cells())
 
 
-def run_bundle(bench: Workbench, command: Command, bundle: Bundle, *, shown: bool = True) -> object:
-    """Submit a bundle and do with its job as the command says."""
+def run_bundle(
+    bench: Workbench,
+    command: Command,
+    bundle: Bundle,
+    *,
+    main: Cell | None = None,
+    shown: bool = True,
+) -> object:
+    """Submit a bundle and do with its job as the command says; `main` is the cell that it is of."""
     bench.bundle = bundle
     if "dry_run" in command.values:
         return Code(bundle.script, language="python")
     cluster = bench.cluster(command.values.get("cluster"))
     spec = bench.spec(command)
     if "detach" in command.values:
-        return bench.submit(cluster, spec, bundle)
+        job = bench.submit(cluster, spec, bundle)
+        bench.sent[job.id] = bundle.sent, main
+        return job
     with held_interrupts() as interrupt:
         job = bench.submit(cluster, spec, bundle)
+        bench.sent[job.id] = bundle.sent, main
         watch(job, interrupt, origin=bench.origin())
     value = bring_home(bench, job)
     return value if shown else None
-
-
-def bring_home(bench: Workbench, job: Job) -> object:
-    """Bind the variables that a job brought back, and return its value.
-
-    Raises
-    ------
-    JobFailedError, JobCancelledError, JobLostError, ResultError
-        As `Job.results` does.
-    """
-    results = job.results()
-    for warning in results.warnings:
-        say(warning)
-    bench.shell.push(dict(results.outputs))
-    return results.value
 
 
 def add_part(bench: Workbench, line: str, body: str) -> None:

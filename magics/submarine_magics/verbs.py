@@ -17,7 +17,8 @@ from submarine_engine.records import JobSummary, job_name, list_jobs, open_job
 
 from submarine_magics.card import mimebundle
 from submarine_magics.card.words import visible
-from submarine_magics.running import bring_home, parts_bundle, run_parts
+from submarine_magics.homecoming import bring_home
+from submarine_magics.running import parts_bundle, run_parts
 from submarine_magics.show import Listing, say, show_help, table
 from submarine_magics.tensorboard import show_tensorboard
 from submarine_magics.watch import attach, show_log

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.bundle import Bundle, Cell, PartBook
+from submarine_engine.bundle.model import Sent
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.base import Cluster
 from submarine_engine.command import Command, job_name
@@ -34,6 +35,9 @@ class Workbench:
     ----------
     bundle
         The last one made.
+    sent
+        Of each job whose cell is still to come home: the objects of this kernel that it got copies
+        of, and the cell.
     tagged
         Source of the last cell that a tag made a job, the magic's line not counted.
     """
@@ -44,6 +48,7 @@ class Workbench:
         self.parts = PartBook()
         self.cluster_in_use: str | None = None
         self.bundle: Bundle | None = None
+        self.sent: dict[str, tuple[Sent, Cell | None]] = {}
         self.tagged = ""
 
     @property

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from submarine_runtime.home import containers_of
+
 from submarine_engine.bundle.capture import LIMIT, Capture
 from submarine_engine.bundle.compose import compose
-from submarine_engine.bundle.executed import Executed
-from submarine_engine.bundle.maincell import MainCell, take_apart
 from submarine_engine.bundle.definitions import definitions
+from submarine_engine.bundle.executed import Executed
 from submarine_engine.bundle.loading import Loading
+from submarine_engine.bundle.maincell import MainCell, take_apart
 from submarine_engine.bundle.model import Bundle, Cell, Dropped, LoadedFile, Manifest, Sent
 from submarine_engine.bundle.modules import travelling_modules
 from submarine_engine.bundle.needs import Needs, NeedsSourceError
@@ -25,6 +27,7 @@ from submarine_engine.errors import BundleError, UndefinedNameError
 ENTRY = "script.py"
 
 _MOST_HINTS = 3
+_WRITTEN = (list, dict, set, tuple)
 
 
 def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
@@ -82,6 +85,7 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
         origins = Origins(executed, namespace, len(cells), as_source)
         try:
             found = _plan(part, executed, origins, Capture(limit), outputs)
+            written = _written(found, namespace)
         except NeedsSourceError as need:
             as_source[need.name] = need.refers
         except RecursionError:
@@ -89,7 +93,18 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
                 "the code is nested too deeply to be read", where=main.label, fix="simplify it"
             ) from None
         else:
-            return _bundle(found, executed, part, root)
+            return _bundle(found, executed, part, root, written)
+
+
+def _written(found: Plan, namespace: Mapping[str, object]) -> dict[str, object]:
+    """Return the values with lists, dicts or sets in them that the script writes out."""
+    loaded = {name for load in found.captured.loads for name in load.names}
+    return {
+        name: namespace[name]
+        for name in sorted(found.names - loaded)
+        if type(namespace.get(name)) in _WRITTEN
+        and any(True for _ in containers_of(namespace[name]))
+    }
 
 
 def _of_translation(cells: Sequence[Cell]) -> list[Cell]:
@@ -143,7 +158,13 @@ def _refuse_missing(needs: Needs, executed: Executed) -> None:
     )
 
 
-def _bundle(found: Plan, executed: Executed, part: MainCell, root: Path | None) -> Bundle:
+def _bundle(
+    found: Plan,
+    executed: Executed,
+    part: MainCell,
+    root: Path | None,
+    written: Mapping[str, object],
+) -> Bundle:
     script = compose(found, executed, part, ENTRY)
     modules = _modules(script, found, root)
     if modules:
@@ -171,9 +192,13 @@ def _bundle(found: Plan, executed: Executed, part: MainCell, root: Path | None) 
         loads=tuple(LoadedFile(path=load.path, names=load.names) for load in loads),
         definitions=definitions(part) if returns else (),
         returns=returns,
+        literals=tuple(written),
+        binds=tuple(dict.fromkeys(name for one in part.parsed.statements for name in one.binds))
+        if returns
+        else (),
     )
     files = {script.entry: script.text.encode(), **found.captured.files, **modules}
-    sent = Sent(found.captured.sent, found.captured.written)
+    sent = Sent(found.captured.sent, written)
     return Bundle(files=files, manifest=manifest, sent=sent)
 
 

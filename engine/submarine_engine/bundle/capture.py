@@ -62,8 +62,6 @@ class Captured:
     sent
         The objects that the job gets copies of, those that can change: by path, then by their
         number in the pickle's memo.
-    written
-        The values of `literals`.
     """
 
     files: dict[str, bytes]
@@ -72,7 +70,6 @@ class Captured:
     loads: tuple[Load, ...] = ()
     modules: tuple[str, ...] = ()
     sent: dict[str, dict[int, object]] = field(default_factory=dict)
-    written: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -135,14 +132,12 @@ class Capture:
         literals: dict[str, str] = {}
         loads: list[Load] = []
         sent: dict[str, dict[int, object]] = {}
-        written: dict[str, object] = {}
         size = 0
         for entry in self._entries.values():
             if entry.group[0] != entry.name:
                 continue
             if entry.source is not None and len(entry.group) == 1:
                 literals[entry.name] = entry.source
-                written[entry.name] = entry.value
                 continue
             packed, memo = self._pack_group(entry)
             size += packed.size
@@ -156,7 +151,7 @@ class Capture:
         modules = set().union(*(self._entries[name].watch.modules for name in used))
         values = [_summary(entry, literals) for entry in self._entries.values()]
         travelling = tuple(sorted(modules))
-        return Captured(files, values, literals, tuple(loads), travelling, sent, written)
+        return Captured(files, values, literals, tuple(loads), travelling, sent)
 
     def _names(self, group: Iterable[str]) -> frozenset[str]:
         return frozenset().union(*(self._entries[name].watch.names for name in group))

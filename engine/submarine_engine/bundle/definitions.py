@@ -26,7 +26,7 @@ def definitions(main: MainCell) -> tuple[Definition, ...]:
     for statement in main.parsed.statements:
         for name in statement.binds:
             computed[name] = computed.get(name, 0) + 1
-    found: list[Definition] = []
+    found: list[tuple[Statement, Definition]] = []
     for statement in main.parsed.statements:
         if not (_defines(statement) and statement.alone):
             continue
@@ -36,12 +36,17 @@ def definitions(main: MainCell) -> tuple[Definition, ...]:
         lines = [line for line in lines if line[0] >= statement.first]
         source = "\n".join(line for _, line in lines)
         names = tuple(statement.binds)
-        found.append(Definition(line=statement.first, source=source, names=names))
+        found.append((statement, Definition(line=statement.first, source=source, names=names)))
         for name in names:
             computed[name] -= 1
             if not computed[name]:
                 del computed[name]
-    return tuple(found)
+    read = {name for one, _ in found for name in one.reads(lazy=lazy).now}
+    return tuple(
+        definition
+        for one, definition in found
+        if isinstance(one.node, _DEFINITIONS) or read.intersection(definition.names)
+    )
 
 
 def _defines(statement: Statement) -> bool:

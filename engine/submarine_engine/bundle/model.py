@@ -154,6 +154,10 @@ class Manifest:
         What of the main cell is executed in the notebook as well.
     returns
         Whether what the main cell binds and changes goes back to a notebook.
+    literals
+        The variables with lists, dicts or sets in them that the script writes out.
+    binds
+        The names that the main cell's own statements bind.
     """
 
     entry: str
@@ -166,18 +170,20 @@ class Manifest:
     loads: tuple[LoadedFile, ...] = ()
     definitions: tuple[Definition, ...] = ()
     returns: bool = False
-
-    @property
-    def literals(self) -> tuple[str, ...]:
-        """Names of the values that are written into the script."""
-        return tuple(value.name for value in self.values if value.how == "literal")
+    literals: tuple[str, ...] = ()
+    binds: tuple[str, ...] = ()
 
     def home(self) -> dict[str, Any] | None:
         """Return what the runtime has to know to bring a cell home; None where nobody waits."""
         if not self.returns:
             return None
         defined = [name for definition in self.definitions for name in definition.names]
-        return {"loader": self.loader, "literals": list(self.literals), "defines": defined}
+        return {
+            "loader": self.loader,
+            "literals": list(self.literals),
+            "defines": defined,
+            "binds": list(self.binds),
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, with ``"version"``."""
@@ -193,6 +199,8 @@ class Manifest:
             "loads": [_fields(load) for load in self.loads],
             "definitions": [_fields(definition) for definition in self.definitions],
             "returns": self.returns,
+            "literals": list(self.literals),
+            "binds": list(self.binds),
         }
 
     @classmethod
@@ -227,6 +235,8 @@ class Manifest:
                 for one in data.get("definitions", ())
             ),
             returns=bool(data.get("returns", False)),
+            literals=tuple(data.get("literals", ())),
+            binds=tuple(data.get("binds", ())),
         )
 
     def origin(self, file: str, line: int) -> tuple[LineSpan, int] | None:

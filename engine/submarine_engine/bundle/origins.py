@@ -9,6 +9,8 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from submarine_runtime.home import containers_of
+
 from submarine_engine.bundle.bindings import Kind
 from submarine_engine.bundle.constants import (
     assigned_names,
@@ -149,7 +151,9 @@ class Origins:
         value = self._namespace[name]
         simple = assigned_names(node) is not None and not _awaits(node)
         unchanged = all(self._is_unchanged(node, other) for other in assigned_names(node) or [name])
-        if unchanged or (simple and (name in self.as_source or function_like(value))):
+        if unchanged and not _shared(self._namespace, name):
+            return Defined(position, position)
+        if simple and (name in self.as_source or function_like(value)):
             return Defined(position, position)
         if isinstance(value, types.ModuleType) and value.__name__ in sys.modules:
             return Imported((import_module(value.__name__, name),), position)
@@ -237,6 +241,16 @@ class Origins:
                 asname = name if name != home[1] else None
                 return Imported((Import(home[0], home[1], asname),))
         return Kept(value, "")
+
+
+def _shared(namespace: Mapping[str, object], name: str) -> bool:
+    """Return whether anything else holds a list, dict or set of the value: it must stay one."""
+    alone = max(_holders({"": [[0]]}, ""))
+    return any(count > alone for count in _holders(namespace, name))
+
+
+def _holders(namespace: Mapping[str, object], name: str) -> list[int]:
+    return [sys.getrefcount(container) for container in containers_of(namespace[name])]
 
 
 def _awaits(node: ast.stmt) -> bool:

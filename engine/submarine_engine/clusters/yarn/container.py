@@ -35,7 +35,8 @@ _PROGRESS = "progress.json"
 _PIECE = 1 << 20
 _PEEKS = 3
 _LARGEST = 1 << 26
-_RESULT = re.compile(r"(return|var-\w{1,200})\.(pkl|txt)")
+_HOME = "home.pkl"
+_RESULT = re.compile(r"(return|home|var-\w{1,200})\.(pkl|txt)")
 
 
 class Container:
@@ -157,6 +158,8 @@ class Container:
             outcome["returned_at"][1] = _here(float(outcome["returned_at"][0])).mono
         make_private(self.files.results)
         entries = [outcome.get("result"), *dict(outcome.get("outputs") or {}).values()]
+        if outcome.get("home"):
+            entries.append({"file": _HOME})
         for entry in entries:
             name = entry.get("file") if isinstance(entry, dict) else None
             if isinstance(name, str) and _RESULT.fullmatch(name) and name in sizes:

@@ -1,0 +1,467 @@
+"""What a cell's job left behind, brought into the notebook: as if the cell had run right there.
+
+The job writes one pickle in which every object that travelled to it is only named (see
+`submarine_runtime.home`). Here the names lead to the notebook's own objects: what the job changed
+is changed in them, so that every alias of the notebook sees it. Where the notebook that sent them
+is gone, they are loaded once more from the job's bundle.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import platform
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from submarine_runtime.home import FILE, containers_of, type_name
+
+from submarine_engine.bundle.model import Manifest, Sent
+from submarine_engine.history import read_json
+
+if TYPE_CHECKING:
+    from submarine_engine.outcome import Frame, WentHome
+
+BUDGET = 64 * 1024 * 1024
+"""Bytes of variables that come home together unless more is asked for, the smallest first."""
+
+THE_VALUE = "the cell's value"
+"""What the value of a cell's last expression is called among what stays in the job."""
+
+Named = tuple[Any, ...]
+"""How the pickle names an object: ``("file", path, number)``, ``("literal", name, number)``."""
+
+
+@dataclass(slots=True)
+class Homecoming:
+    """What came home.
+
+    Parameters
+    ----------
+    value
+        What the cell's last expression gave.
+    names
+        The variables, by name.
+    replaced
+        Pairs of an object of the notebook that could not be changed in place, and the new one.
+    stayed
+        What stays in the job: name, then why, in words.
+    gone
+        Names that the cell deleted.
+    """
+
+    value: Any = None
+    names: dict[str, Any] = field(default_factory=dict)
+    replaced: list[tuple[object, object]] = field(default_factory=list)
+    stayed: dict[str, str] = field(default_factory=dict)
+    gone: tuple[str, ...] = ()
+
+
+def bring(  # noqa: PLR0913 - what it takes, each by its name
+    went: WentHome,
+    *,
+    results: Path,
+    bundle: Path,
+    sent: Sent | None = None,
+    namespace: MutableMapping[str, Any] | None = None,
+    budget: int = BUDGET,
+    python: str = "",
+) -> Homecoming:
+    """Load what went home; with `sent`, the notebook's own objects are changed in place.
+
+    Parameters
+    ----------
+    results
+        The folder that holds ``home.pkl``.
+    bundle
+        The job's bundle.
+    sent
+        The objects that the job got copies of; None where they are not in this process.
+    namespace
+        The notebook's variables: what functions that come home read as their globals.
+    budget
+        Bytes of variables to load.
+    python
+        The version of Python that the job ran.
+
+    Raises
+    ------
+    OSError
+        A file cannot be read.
+    """
+    if namespace is None:
+        namespace = vars(sys.modules["__main__"])
+    originals = _Originals(bundle, sent)
+    return _Bringing(originals, namespace, python).run(went, results, budget)
+
+
+class _Originals:
+    """Finds the objects that a pickle names."""
+
+    def __init__(self, bundle: Path, sent: Sent | None) -> None:
+        self._bundle = bundle
+        self._objects: dict[str, Mapping[int, object]] = dict(sent.objects) if sent else {}
+        self._literals: dict[str, list[object]] = {}
+        self._written: Mapping[str, object] = sent.literals if sent else {}
+        self._anew: dict[Named, object] = {}
+        self._roots: dict[str, object] = {}
+        self.in_place = sent is not None
+
+    def find(self, named: Named) -> object:
+        """Return an object, the new one where it was replaced.
+
+        Raises
+        ------
+        LookupError
+            There is none.
+        """
+        if named in self._anew:
+            return self._anew[named]
+        kind, where, number = named
+        if kind == "file":
+            return self._of_file(where)[number]
+        if kind != "literal":
+            raise LookupError(f"{named!r} names nothing")
+        if where not in self._literals:
+            self._literals[where] = list(containers_of(self._literal(where)))
+        return self._literals[where][number]
+
+    def replace(self, named: Named, new: object) -> None:
+        """Let an object be found as `new` from here on."""
+        self._anew[named] = new
+
+    def names(self) -> Iterator[tuple[str, object]]:
+        """Yield the variables whose values had to be loaded from the bundle."""
+        if not self._roots:
+            return
+        for load in self._manifest().loads:
+            if load.path in self._roots:
+                root = self._roots[load.path]
+                values = root if len(load.names) > 1 else (root,)
+                yield from zip(load.names, values, strict=True)  # type: ignore[call-overload]
+
+    def _of_file(self, path: str) -> Mapping[int, object]:
+        if path not in self._objects:
+            if path not in {load.path for load in self._manifest().loads}:
+                raise LookupError(f"{path!r} is no file of the bundle's values")
+            with (self._bundle / path).open("rb") as file:
+                unpickler = pickle.Unpickler(file)  # noqa: S301 - the user's own job's
+                self._roots[path] = unpickler.load()
+                self._objects[path] = unpickler.memo.copy()
+        return self._objects[path]
+
+    def _literal(self, name: str) -> object:
+        if name in self._written:
+            return self._written[name]
+        raise LookupError(f"the value of {name!r} is in the notebook that sent the job")
+
+    def _manifest(self) -> Manifest:
+        return Manifest.from_json(read_json(self._bundle / "manifest.json") or {})
+
+
+class _Unpickler(pickle.Unpickler):
+    """Finds what the notebook has; remembers which class or function it was looking for."""
+
+    wanted = ("", "")
+    originals: _Originals
+    namespace: MutableMapping[str, Any]
+
+    def persistent_load(self, pid: Any) -> Any:  # noqa: ANN401 - as pickle has it
+        return _persistent(pid, self.originals, self.namespace)
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as pickle has it
+        self.wanted = module, name
+        return _found(module, name, self.namespace) or super().find_class(module, name)
+
+
+class _CarefulUnpickler(pickle._Unpickler):  # noqa: SLF001 - C's numbering cannot be set
+    """The slow one, which can begin behind a frame that could not be loaded."""
+
+    wanted = ("", "")
+    originals: _Originals
+    namespace: MutableMapping[str, Any]
+
+    def persistent_load(self, pid: Any) -> Any:  # noqa: ANN401 - as pickle has it
+        return _persistent(pid, self.originals, self.namespace)
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as pickle has it
+        self.wanted = module, name
+        return _found(module, name, self.namespace) or super().find_class(module, name)
+
+
+def _persistent(pid: Any, originals: _Originals, namespace: MutableMapping[str, Any]) -> Any:  # noqa: ANN401
+    if pid[0] == "module":
+        return importlib.import_module(pid[1])
+    if pid[0] == "globals":
+        return namespace
+    return originals.find(pid)
+
+
+def _found(module: str, name: str, namespace: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Return a function or class of the notebook."""
+    if module != "__main__":
+        return None
+    first, *rest = name.split(".")
+    found = namespace.get(first)
+    for part in rest:
+        found = getattr(found, part, None)
+    return found
+
+
+class _Lost:
+    """Stands for an object that could not be loaded."""
+
+
+class _Bringing:
+    """Loads the frames in their order."""
+
+    def __init__(
+        self, originals: _Originals, namespace: MutableMapping[str, Any], python: str
+    ) -> None:
+        self._originals = originals
+        self._namespace = namespace
+        self._python = python
+        self._home = Homecoming()
+        self._careful = False
+        self._memo = 0
+        self._unpickler: Any = None
+
+    def run(self, went: WentHome, results: Path, budget: int) -> Homecoming:
+        self._home.gone = went.gone
+        for one in went.stayed:
+            self._home.stayed[one.name] = f"{one.type}: {one.why}" if one.why else one.type
+        if went.frames:
+            with (results / FILE).open("rb") as file:
+                self._frames(file, went.frames, budget)
+        for name, value in self._originals.names():
+            self._home.names.setdefault(name, value)
+        return self._home
+
+    def _frames(self, file: Any, frames: tuple[Frame, ...], budget: int) -> None:  # noqa: ANN401
+        self._unpickler = self._new(file)
+        begin = 0
+        for frame in frames:
+            size = frame.end - begin
+            if frame.kind in ("name", "value"):
+                if size > budget:
+                    called = frame.name or THE_VALUE
+                    self._home.stayed[called] = f"{frame.type}, {_human(size)}"
+                    self._skip(file, frame)
+                    begin = frame.end
+                    continue
+                budget -= size
+            try:
+                content = self._unpickler.load()
+            except Exception as error:  # noqa: BLE001 - a foreign __setstate__ raises what it likes
+                self._note_failure(frame, error)
+                self._skip(file, frame)
+            else:
+                self._take(frame, content)
+            self._memo = frame.memo
+            begin = frame.end
+
+    def _new(self, file: Any) -> Any:  # noqa: ANN401
+        unpickler = (_CarefulUnpickler if self._careful else _Unpickler)(file)
+        unpickler.originals, unpickler.namespace = self._originals, self._namespace
+        return unpickler
+
+    def _skip(self, file: Any, frame: Frame) -> None:  # noqa: ANN401 - a file
+        """Go on behind a frame that is not loaded: its objects are missing from the memo."""
+        memo = dict(self._unpickler.memo.copy())
+        self._careful = True
+        self._unpickler = self._new(file)
+        known = {number: obj for number, obj in memo.items() if number < self._memo}
+        lost = {number: _Lost() for number in range(frame.memo) if number not in known}
+        self._unpickler.memo = {**known, **lost}
+        self._memo = frame.memo
+        file.seek(frame.end)
+
+    def _note_failure(self, frame: Frame, error: Exception) -> None:
+        called = frame.name or THE_VALUE
+        if frame.kind in ("made", "states", "attributes"):
+            called = (
+                f"changes of {Path(frame.name).stem}" if frame.name else "changes of definitions"
+            )
+        self._home.stayed[called] = f"{frame.type}: {self._why(error)}"
+
+    def _why(self, error: Exception) -> str:
+        module, name = self._unpickler.wanted
+        if isinstance(error, AttributeError) and module == "__main__":
+            return f"`{name}` is not defined here"
+        if isinstance(error, ModuleNotFoundError):
+            return f"there is no module `{error.name}` in this Python"
+        here = platform.python_version()
+        why = f"{type(error).__name__}: {error}"
+        if self._python and self._python.split(".")[:2] != here.split(".")[:2]:
+            return f"{why}; the job ran Python {self._python}, this is {here}"
+        return why
+
+    def _take(self, frame: Frame, content: Any) -> None:  # noqa: ANN401 - the user's own values
+        if frame.kind == "name":
+            if _holds_lost(content):
+                self._home.stayed[frame.name] = f"{frame.type}: part of it could not be loaded"
+            else:
+                self._home.names[frame.name] = content
+        elif frame.kind == "value":
+            self._home.value = content
+        elif frame.kind == "attributes":
+            for name, key, deleted, value in content:
+                self._attribute(name, key, value, deleted=deleted)
+        else:
+            for named, kind, state in content:
+                self._change(named, kind, state)
+
+    def _attribute(self, name: str, key: str, value: object, *, deleted: bool) -> None:
+        owner = self._namespace.get(name)
+        with suppress(AttributeError, TypeError):
+            if deleted:
+                delattr(owner, key)
+            else:
+                setattr(owner, key, value)
+
+    def _change(self, named: Named, kind: str, state: Any) -> None:  # noqa: ANN401
+        original = self._originals.find(named)
+        try:
+            new = take_in(original, kind, state)
+        except Exception as error:  # noqa: BLE001 - a foreign __setstate__ raises what it likes
+            called = f"changes of a {type_name(original)}"
+            self._home.stayed[called] = f"{type(error).__name__}: {error}"
+            return
+        if new is not original:
+            self._originals.replace(named, new)
+            self._home.replaced.append((original, new))
+
+
+def take_in(original: Any, kind: str, state: Any) -> Any:  # noqa: ANN401 - a line a kind
+    """Change `original` to `state` in place; return it, or a new object where that cannot be."""
+    if kind == "list":
+        original[:] = state
+    elif kind == "dict":
+        original.clear()
+        original.update(state)
+    elif kind == "set":
+        original.clear()
+        original |= state
+    elif kind == "array":
+        return _array(original, state)
+    elif kind == "tensor":
+        return _tensor(original, state)
+    elif kind == "whole":
+        return _whole(original, state)
+    elif kind in ("state", "some"):
+        _state(original, state, whole=kind == "state")
+    else:
+        raise ValueError(f"no kind of change: {kind!r}")
+    return original
+
+
+def _array(original: Any, new: Any) -> Any:  # noqa: ANN401 - arrays of numpy
+    numpy = sys.modules["numpy"]
+    same = original.shape == new.shape and original.dtype == new.dtype
+    if same and original.flags.writeable:
+        numpy.copyto(original, new)
+        return original
+    if same and _equal(original, new):
+        return original
+    return new
+
+
+def _tensor(original: Any, state: Any) -> Any:  # noqa: ANN401 - tensors of torch
+    data, requires_grad, grad = state
+    torch: Any = sys.modules["torch"]
+    with torch.no_grad():
+        if original.shape == data.shape and original.dtype == data.dtype:
+            original.data.copy_(data)
+        else:
+            original.data = data.to(original.device)
+    if original.is_leaf:
+        original.requires_grad_(requires_grad)
+        original.grad = None if grad is None else grad.to(original.device)
+    return original
+
+
+def _whole(original: Any, new: Any) -> Any:  # noqa: ANN401 - the user's own values
+    """Take in an object that was made anew: its class says no other way."""
+    if type(new) is not type(original) or _equal(original, new):
+        return original if type(new) is type(original) else new
+    if isinstance(original, dict):
+        return take_in(original, "dict", new)
+    if isinstance(original, list) or type(original).__module__ == "array":
+        return take_in(original, "list", new)
+    if isinstance(original, set):
+        return take_in(original, "set", new)
+    if _is_plain_object(original):
+        vars(original).clear()
+        vars(original).update(vars(new))
+        return original
+    return new
+
+
+def _is_plain_object(value: object) -> bool:
+    """Return whether all that an object is stands in its ``__dict__``."""
+    kind = type(value)
+    python = all(base.__flags__ & (1 << 9) for base in kind.__mro__[:-1])  # Py_TPFLAGS_HEAPTYPE
+    return python and isinstance(getattr(value, "__dict__", None), dict)
+
+
+def _equal(left: object, right: object) -> bool:
+    """Return whether two values say the same, pickled."""
+    try:
+        return pickle.dumps(left) == pickle.dumps(right)
+    except Exception:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
+        return False
+
+
+def _state(original: Any, content: Any, *, whole: bool) -> None:  # noqa: ANN401
+    """Do as unpickling does to a new object, to one that has a state already."""
+    state, items, pairs, setter = content
+    if setter is not None:
+        setter(original, state)
+    elif hasattr(original, "__setstate__"):
+        if state is not None:
+            original.__setstate__(state)
+    else:
+        _attributes(original, state, whole=whole)
+    if items is not None:
+        if hasattr(original, "clear"):
+            original.clear()
+        original.extend(items)
+    if pairs is not None:
+        original.clear()
+        for key, value in pairs.items():
+            original[key] = value
+
+
+def _attributes(original: Any, state: Any, *, whole: bool) -> None:  # noqa: ANN401
+    slots: Mapping[str, object] = {}
+    if isinstance(state, tuple) and len(state) == 2:  # noqa: PLR2004 - (dict, slots), as pickle has it
+        state, slots = state[0], state[1] or {}
+    own = getattr(original, "__dict__", None)
+    if isinstance(own, dict):
+        new = dict(state or {})
+        if whole:
+            for key in own.keys() - new.keys():
+                del own[key]
+        own.update(new)
+    for key, value in slots.items():
+        setattr(original, key, value)
+
+
+def _holds_lost(value: object) -> bool:
+    """Return whether a frame was built on an object that could not be loaded."""
+    if isinstance(value, _Lost):
+        return True
+    try:
+        return b"_Lost" in pickle.dumps(value)
+    except Exception:  # noqa: BLE001 - it may hold what only came by reference
+        return False
+
+
+def _human(size: int) -> str:
+    from submarine_engine.bundle.capture import human  # noqa: PLC0415 - seldom
+
+    return human(size)

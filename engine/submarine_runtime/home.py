@@ -1,0 +1,688 @@
+"""What a cell leaves behind goes home: the names that it bound, and what it changed in place.
+
+A value that travelled to the job is known by its file and by its number in the memo of the file's
+pickle: that number is the same where it was pickled and where it was loaded. So one pickle goes
+back in which such an object is only named, with the new state of those that changed; who loads it
+finds the notebook's originals, and every alias stays one.
+
+The pickle (``results/home.pkl``) is a sequence of frames written by one pickler, see `Home.write`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from submarine_runtime.lean import standard, suppress
+from submarine_runtime.openness import mode_in
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from submarine_runtime.outcome import Ending
+
+NAME = "__submarine_home__"
+"""What the `Home` is called in the script's namespace until the cell begins."""
+
+FILE = "home.pkl"
+NOTHING = "none"
+"""The one output that stands for no output at all."""
+
+_PIECE = 1 << 20
+_LARGEST = 4 << 30
+"""Bytes of one variable that are written without being asked for: it costs time of the GPU."""
+
+_DEEPEST = 4
+_SAMPLE = 64
+_MISSING = object()
+
+
+class Home:
+    """Knows what came from the notebook, and writes what goes back.
+
+    Parameters
+    ----------
+    bundle
+        The bundle's folder.
+    told
+        What `submarine_engine.bundle.Manifest.home` says.
+    outputs
+        The variables that are asked for: those alone come home; none: all that the cell bound.
+    """
+
+    def __init__(self, bundle: str, told: dict[str, Any], outputs: list[str]) -> None:
+        self.loader: str = told["loader"]
+        self._bundle = bundle
+        self._literals: list[str] = told["literals"]
+        self._defines = set(told["defines"])
+        self._binds = set(told["binds"])
+        self._outputs = [] if outputs == [NOTHING] else outputs
+        self._nothing = outputs == [NOTHING]
+        self._namespace: dict[str, Any] = {}
+        self._before: dict[str, Any] | None = None
+        self._roots: dict[str, Any] = {}
+        self._objects: dict[str, dict[int, Any]] = {}
+        self._written: dict[str, tuple[Any, list[Any], str]] = {}
+        self._attributes: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self._known: dict[int, tuple[Any, ...]] = {}
+
+    # While the script runs
+
+    def trace(self) -> None:
+        """Take the place of the script's function that loads values; called right below it."""
+        self._namespace[self.loader] = self._load
+
+    def begin(self) -> None:
+        """Remember what is there before the cell's own statements; called right above them."""
+        namespace = self._namespace
+        namespace.pop(NAME, None)
+        self._before = dict(namespace)
+        for name in self._literals:
+            if name in namespace:
+                value = namespace[name]
+                containers = list(containers_of(value))
+                if containers:
+                    self._written[name] = value, containers, repr(value)
+                for number, obj in enumerate(containers):
+                    self._known.setdefault(id(obj), ("literal", name, number))
+        for name, value in self._before.items():
+            if _is_definition(value) and _own(value) and value.__qualname__ == name:
+                self._attributes[name] = value, dict(vars(value))
+
+    def enter(self, namespace: dict[str, Any]) -> None:
+        """Take the script's namespace, before anything of it runs."""
+        self._namespace = namespace
+        namespace[NAME] = self
+
+    def _load(self, path: str) -> Any:  # noqa: ANN401 - the user's own values
+        """Load values of the notebook from a file beside this script."""
+        unpickler, value = self._unpickled(path)
+        memo = unpickler.memo.copy()
+        del unpickler
+        self._roots[path] = value
+        self._objects[path] = objects = _kept(memo)
+        for number, obj in objects.items():
+            self._known[id(obj)] = ("file", path, number)
+        return value
+
+    def _unpickled(self, path: str) -> tuple[Any, Any]:
+        with open(f"{self._bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
+            unpickler = standard("pickle", self._bundle).Unpickler(file)
+            return unpickler, unpickler.load()
+
+    # When it has ended
+
+    def write(self, ending: Ending, results: str) -> dict[str, Any]:
+        """Write what goes home to the folder `results`; return what ``outcome.json`` says of it.
+
+        The frames are, in this order: of each file of values that changed, what of it had to be
+        made anew; the new states; the attributes of the notebook's functions and classes; a frame
+        for each name; the result.
+
+        Raises
+        ------
+        OSError
+            The disk is full.
+        """
+        names = self._names(ending)
+        frames = _Frames(self, results)
+        try:
+            self._write_changes(frames)
+            for name, value in sorted(names.items(), key=lambda item: self._size(item[1])):
+                self._write_name(frames, name, value)
+            value = self._value(ending, names)
+            if value is not _MISSING:
+                frames.add("value", "", value)
+        except BaseException:
+            frames.discard()
+            raise
+        return {
+            **frames.finish(),
+            "defined": sorted(name for name in self._defines if name in self._namespace),
+            "gone": sorted(self._gone()),
+            "seconds": max(0.0, time.monotonic() - ending.at[1]),
+        }
+
+    def _names(self, ending: Ending) -> dict[str, Any]:
+        """Return the variables that go home."""
+        namespace = self._namespace
+        wanted = dict.fromkeys((*self._outputs, *ending.names))
+        if self._outputs:
+            return {name: namespace[name] for name in wanted if name in namespace}
+        if self._nothing or self._before is None:
+            return {}
+        return {
+            name: value
+            for name, value in namespace.items()
+            if (name in wanted or self._bound(name, value)) and not self._skipped(name, value)
+        }
+
+    def _bound(self, name: str, value: object) -> bool:
+        before = self._before or {}
+        return before.get(name, _MISSING) is not value or name in self._binds
+
+    def _skipped(self, name: str, value: object) -> bool:
+        """Return whether the notebook gets it another way, or has no use for it."""
+        if name.startswith("__") and name.endswith("__"):
+            return True
+        if type(value) is type(sys):
+            return name in self._defines
+        return name in self._defines and self.at_home(value)
+
+    def at_home(self, value: object) -> bool:
+        """Return whether the notebook has this function or class under its own name."""
+        if not (_is_definition(value) and _own(value)):
+            return False
+        first, *rest = str(value.__qualname__).split(".")  # type: ignore[attr-defined]
+        if first not in self._defines and (
+            first in self._binds or first not in (self._before or ())
+        ):
+            return False
+        found = self._namespace.get(first)
+        for part in rest:
+            found = getattr(found, part, None)
+        return found is value
+
+    def _gone(self) -> Iterator[str]:
+        """Yield the names that the cell has deleted."""
+        if self._before is None or self._nothing or self._outputs:
+            return
+        for name in self._before:
+            if name not in self._namespace and not name.startswith("__"):
+                yield name
+
+    def _value(self, ending: Ending, names: dict[str, Any]) -> Any:  # noqa: ANN401 - the user's
+        if ending.kind != "returned" or self._nothing:
+            return _MISSING
+        if ending.names and all(name in names for name in ending.names):
+            return _MISSING  # it is what these names hold
+        return _MISSING if ending.value is None else ending.value
+
+    def _write_name(self, frames: _Frames, name: str, value: object) -> None:
+        size = self._size(value)
+        if size > _LARGEST and name not in self._outputs:
+            frames.stay(name, value, "it is larger than what is written without being asked for")
+            return
+        frames.add("name", name, value)
+
+    def _write_changes(self, frames: _Frames) -> None:
+        if self._before is None or self._nothing:
+            return
+        made: list[tuple[str, list[Any]]] = []
+        states: list[tuple[str, list[Any]]] = []
+        for path, root in self._roots.items():
+            if not self._same(path, root):
+                anew, changed = self._states(path)
+                made.append((path, anew))
+                states.append((path, changed))
+        for kind, groups in (("made", made), ("states", states)):
+            for path, items in groups:
+                frames.add_all(kind, path, items)
+        for name, (value, containers, text) in self._written.items():
+            if text != _shown(value):
+                items = [
+                    (("literal", name, number), *_state(obj))
+                    for number, obj in enumerate(containers)
+                ]
+                frames.add_all("states", name, items)
+        attributes = list(self._changed_attributes())
+        if attributes:
+            frames.add_all("attributes", "", attributes)
+
+    def _changed_attributes(self) -> Iterator[tuple[str, str, bool, Any]]:
+        for name, (owner, before) in self._attributes.items():
+            now = dict(vars(owner))
+            for key in {**before, **now}:
+                if key in ("__dict__", "__weakref__", "__doc__", "__annotations_cache__"):
+                    continue
+                old, new = before.get(key, _MISSING), now.get(key, _MISSING)
+                if old is not new:
+                    yield name, key, new is _MISSING, None if new is _MISSING else new
+
+    def _states(self, path: str) -> tuple[list[Any], list[Any]]:
+        """Return what of a file of values has to be made anew, and the states of all else."""
+        anew: list[Any] = []
+        states: list[Any] = []
+        objects = self._objects[path]
+        owned = {id(owner) for obj in objects.values() for owner in _memory_of(obj)}
+        for number, obj in objects.items():
+            if id(obj) in owned:
+                continue  # it goes home with the array whose memory it is
+            try:
+                kind, content = _state(obj)
+            except Exception:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
+                kind, content = "", None
+            if kind:
+                found = ("file", path, number), kind, content
+                (anew if kind in ("array", "tensor", "whole") else states).append(found)
+        return anew, states
+
+    def _same(self, path: str, root: object) -> bool:
+        """Return whether the values of a file, pickled again, say what they said as they came."""
+        pickle = standard("pickle", self._bundle)
+        with open(f"{self._bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
+            comparer = _Comparer(file)
+            try:
+                pickle.Pickler(comparer, 5).dump(root)
+            except Exception:  # noqa: BLE001 - a difference, or a foreign __reduce__
+                return False
+            return not file.read(1)
+
+    def known(self, obj: object) -> tuple[Any, ...] | None:
+        """Return what the notebook knows `obj` by; None where it does not."""
+        found = self._known.get(id(obj))
+        if found is not None:
+            return found
+        if type(obj) is type(sys):
+            return ("module", obj.__name__)  # type: ignore[attr-defined]
+        if obj is self._namespace:
+            return ("globals",)
+        return None
+
+    @property
+    def namespace(self) -> dict[str, Any]:
+        """The script's variables."""
+        return self._namespace
+
+    @property
+    def bundle(self) -> str:
+        """The bundle's folder."""
+        return self._bundle
+
+    def _size(self, value: object, depth: int = 0) -> int:
+        """Return about how many bytes a value takes, at a glance."""
+        if id(value) in self._known:
+            return 0
+        size = getattr(value, "nbytes", None) if _root(value) in _ARRAYS else None
+        if isinstance(size, int):
+            return size
+        if isinstance(value, (str, bytes, bytearray)):
+            return len(value)
+        inner: Any = ()
+        if isinstance(value, (list, tuple, set, frozenset)):
+            inner = value
+        elif isinstance(value, dict):
+            inner = value.values()
+        elif isinstance(getattr(value, "__dict__", None), dict) and not _is_definition(value):
+            inner = vars(value).values()
+        total = 64
+        if depth < _DEEPEST and inner:
+            seen = 0
+            for count, item in enumerate(inner, 1):
+                seen += self._size(item, depth + 1)
+                if count >= _SAMPLE:
+                    break
+            total += seen * len(inner) // count
+        return total
+
+
+class _Frames:
+    """The file of frames; each can be read where those before it could be."""
+
+    def __init__(self, home: Home, results: str) -> None:
+        self._home = home
+        self._results = results
+        self._path = f"{results}/{FILE}"
+        self._file: Any = None
+        self._pickler: Any = None
+        self._frames: list[dict[str, Any]] = []
+        self._stayed: list[dict[str, Any]] = []
+
+    def add(self, kind: str, name: str, value: object) -> bool:
+        """Write a frame; note that it stayed where it cannot be pickled."""
+        error = self._dump(value)
+        if error is None:
+            self._frames.append(
+                {"kind": kind, "name": name, "type": type_name(value), "end": self._file.tell(),
+                 "memo": len(self._pickler.memo.copy())}
+            )  # fmt: skip
+            return True
+        if kind in ("name", "value"):
+            self.stay(name, value, error)
+        return False
+
+    def add_all(self, kind: str, name: str, items: list[Any]) -> None:
+        """Write a frame of many items; those that cannot be pickled stay."""
+        if not items or self.add(kind, name, items):
+            return
+        good = []
+        for item in items:
+            error = self._try(item)
+            if error is None:
+                good.append(item)
+            else:
+                good += self._parts(item, name)
+        self.add(kind, name, good)
+
+    def _parts(self, item: Any, name: str) -> list[Any]:  # noqa: ANN401 - as `_states` makes them
+        """Return an object's state without the attributes that cannot be pickled."""
+        content = item[2] if len(item) == 3 else None  # noqa: PLR2004 - (what, kind, state)
+        state = content[0] if isinstance(content, tuple) and item[1] == "state" else None
+        if not isinstance(state, dict):
+            self._stayed.append(
+                {"name": name, "type": type_name(content), "why": "it cannot be pickled"}
+            )
+            return []
+        kept = {}
+        for key, value in state.items():
+            error = self._try(value)
+            if error is None:
+                kept[key] = value
+            else:
+                self.stay(f"{name}.{key}" if isinstance(key, str) else name, value, error)
+        return [(item[0], "some", (kept, *content[1:]))]  # type: ignore[index]
+
+    def stay(self, name: str, value: object, why: str) -> None:
+        """Note that a value stays in the job."""
+        self._stayed.append({"name": name, "type": type_name(value), "why": why})
+
+    def finish(self) -> dict[str, Any]:
+        """Put the file into its place, and return what is in it."""
+        size = 0
+        if self._file is not None:
+            size = self._file.tell()
+            self._file.close()
+            os.replace(f"{self._path}.new", self._path)  # noqa: PTH105 - pathlib is slow
+        return {"frames": self._frames, "stayed": self._stayed, "size": size}
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        with suppress(OSError):
+            if self._file is not None:
+                self._file.close()
+                os.unlink(f"{self._path}.new")  # noqa: PTH108 - pathlib is slow
+
+    def _open(self) -> None:
+        os.makedirs(self._results, mode=0o700, exist_ok=True)  # noqa: PTH103 - as above
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(f"{self._path}.new", flags, mode_in(self._results))
+        self._file = _File(open(descriptor, "wb"))  # noqa: PTH123, SIM115 - closed by `finish`
+        self._pickler = _pickler(self._home, self._file)
+
+    def _dump(self, value: object) -> str | None:
+        """Write a pickle; return why it cannot be written, with nothing of it left."""
+        if self._file is None:
+            self._open()
+        before = self._pickler.memo.copy()
+        at = self._file.tell()
+        for cloud in (False, True):
+            if cloud:
+                pickler = _cloud_pickler(self._home, self._file)
+                if pickler is None:
+                    break
+                pickler.memo = before
+                self._pickler = pickler
+            error = self._attempt(self._pickler, value)
+            if error is None:
+                return None
+            self._file.back_to(at)
+        self._pickler = _pickler(self._home, self._file)
+        self._pickler.memo = before
+        return error
+
+    def _attempt(self, pickler: Any, value: object) -> str | None:  # noqa: ANN401 - a pickler
+        try:
+            pickler.dump(value)
+        except BaseException as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
+            if self._file.error is not None:
+                raise self._file.error from None
+            return said(error)
+        return None
+
+    def _try(self, value: object) -> str | None:
+        """Return why a value cannot be pickled; None where it can."""
+        nothing = _File(open(os.devnull, "wb"))  # noqa: PTH123, SIM115 - closed below
+        try:
+            error: str | None = "it cannot be pickled"
+            for make in (_pickler, _cloud_pickler):
+                pickler = make(self._home, nothing)
+                if pickler is not None:
+                    error = self._attempt(pickler, value)
+                if error is None:
+                    break
+            return error
+        finally:
+            nothing.close()
+
+
+class _File:
+    """A file that keeps its own error apart from those of what is pickled."""
+
+    def __init__(self, file: Any) -> None:  # noqa: ANN401 - a file
+        self._file = file
+        self.error: OSError | None = None
+        self.tell = file.tell
+        self.close = file.close
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
+        try:
+            return self._file.write(data)  # type: ignore[no-any-return]
+        except OSError as error:
+            self.error = error
+            raise
+
+    def back_to(self, position: int) -> None:
+        """Forget all that was written from `position` on."""
+        self._file.flush()
+        self._file.seek(position)
+        self._file.truncate()
+
+
+class _Comparer:
+    """A file that is not written: it raises where what comes is not what the other file says."""
+
+    def __init__(self, file: Any) -> None:  # noqa: ANN401 - a file
+        self._file = file
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
+        view = memoryview(data).cast("B")
+        for at in range(0, len(view), _PIECE):
+            piece = view[at : at + _PIECE]
+            if self._file.read(len(piece)) != piece.tobytes():
+                raise ValueError("different")
+        return len(view)
+
+
+def _pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
+    """Return a pickler that refers to what the notebook has, and refuses what needs cloudpickle."""
+    pickle = standard("pickle", home.bundle)
+
+    class HomePickler(pickle.Pickler):  # type: ignore[misc, name-defined]
+        def persistent_id(self, obj: object) -> tuple[Any, ...] | None:
+            return home.known(obj)
+
+        def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
+            if _is_definition(obj):
+                if _own(obj) and not home.at_home(obj):
+                    raise pickle.PicklingError("it has no name that the notebook knows")
+                return NotImplemented
+            return _on_cpu(obj)
+
+    return HomePickler(file, 5)
+
+
+def _cloud_pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
+    """Return one that takes functions and classes by value; None where cloudpickle is missing."""
+    try:
+        cloudpickle = standard("cloudpickle", home.bundle)
+        inner = sys.modules["cloudpickle.cloudpickle"]
+    except ImportError:
+        return None
+
+    class CloudHomePickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
+        def persistent_id(self, obj: object) -> tuple[Any, ...] | None:
+            return home.known(obj)
+
+        def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
+            if _is_definition(obj):
+                if _own(obj) and home.at_home(obj):
+                    return NotImplemented
+                return super().reducer_override(obj)
+            return _on_cpu(obj)
+
+        def _dynamic_function_reduce(self, func: Any) -> Any:  # noqa: ANN401 - as cloudpickle has it
+            newargs = self._function_getnewargs(func)
+            state = inner._function_getstate(func)  # noqa: SLF001 - cloudpickle's own hook
+            if func.__globals__ is home.namespace:
+                # At home its globals are the notebook's, not a copy of what it reads of them.
+                newargs = (newargs[0], func.__globals__, *newargs[2:])
+                state[1]["__globals__"] = {}
+            setter = inner._function_setstate  # noqa: SLF001 - likewise
+            return (inner._make_function, newargs, state, None, None, setter)  # noqa: SLF001
+
+    return CloudHomePickler(file, protocol=5)
+
+
+def _on_cpu(obj: object) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Reduce a tensor of a GPU as what it is on the CPU: the notebook may have no GPU."""
+    if _root(obj) != "torch" or not getattr(obj, "is_cuda", False):
+        return NotImplemented
+    torch: Any = sys.modules["torch"]
+    if not isinstance(obj, torch.Tensor):
+        return NotImplemented
+    data = obj.detach().cpu()  # type: ignore[attr-defined]
+    if isinstance(obj, torch.nn.Parameter):
+        data = torch.nn.Parameter(data, requires_grad=obj.requires_grad)
+    elif obj.requires_grad:  # type: ignore[attr-defined]
+        data.requires_grad_()
+    return data.__reduce_ex__(5)
+
+
+class _Again:
+    """Stands for what a call gives where it is loaded."""
+
+    def __init__(self, function: Callable[..., object], args: tuple[object, ...]) -> None:
+        self._call = function, args
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return self._call
+
+
+def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of object has its own
+    """Return what an object holds now, and how the original takes it in."""
+    kind = type(obj)
+    if kind in (list, dict, set):
+        return kind.__name__, kind(obj)
+    if kind is bytearray:
+        return "list", bytes(obj)
+    root = _root(obj)
+    if root == "numpy" and isinstance(obj, sys.modules["numpy"].ndarray):
+        return "array", obj.view()
+    if root == "torch" or (_root_in_bases(kind, "torch") and hasattr(obj, "requires_grad")):
+        torch: Any = sys.modules["torch"]
+        if isinstance(obj, torch.Tensor):
+            return "tensor", (
+                obj.detach().cpu(),
+                obj.requires_grad,
+                obj.grad if obj.is_leaf else None,
+            )
+        if kind.__module__.startswith("torch.storage"):
+            return "", None
+    copyreg = sys.modules["copyreg"]
+    reducer = copyreg.dispatch_table.get(kind)
+    reduced = reducer(obj) if reducer else obj.__reduce_ex__(5)
+    if not isinstance(reduced, tuple):
+        return "", None
+    function, args, state, items, pairs, setter = (*reduced, *(None,) * (6 - len(reduced)))
+    plain = function in (
+        copyreg.__newobj__,
+        getattr(copyreg, "__newobj_ex__", None),
+        copyreg._reconstructor,  # noqa: SLF001 - what object.__reduce_ex__ gives
+    )
+    if not plain and state is None and items is None and pairs is None:
+        return "whole", _Again(function, args)
+    return "state", (
+        state,
+        None if items is None else list(items),
+        None if pairs is None else dict(pairs),
+        setter,
+    )
+
+
+def _memory_of(obj: object) -> Iterator[object]:
+    """Yield what owns an array's memory."""
+    array = getattr(sys.modules.get("numpy"), "ndarray", ())
+    while isinstance(obj, (array, memoryview)):
+        obj = obj.obj if isinstance(obj, memoryview) else obj.base  # type: ignore[attr-defined]
+        if obj is not None:
+            yield obj
+
+
+def containers_of(value: object) -> Iterator[Any]:
+    """Yield the lists, dicts and sets of a plain value, the outer ones first, in a fixed order."""
+    kind = type(value)
+    if kind in (list, dict, set):
+        yield value
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from containers_of(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from containers_of(item)
+
+
+def _shown(value: object) -> str:
+    """Return what a written value says now; it may hold what is not plain any more."""
+    try:
+        return repr(value)
+    except BaseException:  # noqa: BLE001 - a foreign __repr__ raises what it likes
+        return "?"
+
+
+def type_name(value: object) -> str:
+    """Return the qualified name of a value's type."""
+    kind = type(value)
+    name = str(kind.__qualname__)
+    return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
+
+
+def said(error: BaseException) -> str:
+    """Return an error in one line."""
+    from submarine_runtime.failure import message  # noqa: PLC0415 - only where something failed
+
+    return f"{type(error).__name__}: {message(error)}"[:300]
+
+
+def _kept(memo: dict[int, Any]) -> dict[int, Any]:
+    """Return the objects of a memo that can change, without those that loading itself made.
+
+    A state that was handed to an object, or an argument of a constructor, only the memo holds.
+    """
+    alone = _references({0: [0]}, 0)[1]
+    found = {}
+    for number in list(memo):
+        obj, references = _references(memo, number)
+        if references > alone and not isinstance(obj, _CHANGELESS):
+            found[number] = obj
+    return found
+
+
+def _references(memo: dict[int, Any], number: int) -> tuple[Any, int]:
+    obj = memo.pop(number)
+    return obj, sys.getrefcount(obj)
+
+
+_FUNCTION = type(lambda: 0)
+_CHANGELESS = (
+    str, bytes, int, float, complex, tuple, frozenset, type, _FUNCTION, type(len), type(sys),
+)  # fmt: skip
+_ARRAYS = ("numpy", "torch", "jax", "jaxlib", "pandas", "tensorflow")
+
+
+def _is_definition(value: object) -> bool:
+    return isinstance(value, (type, _FUNCTION))
+
+
+def _own(value: object) -> bool:
+    return getattr(value, "__module__", None) == "__main__"
+
+
+def _root(value: object) -> str:
+    return str(type(value).__module__).partition(".")[0]
+
+
+def _root_in_bases(kind: type, root: str) -> bool:
+    return any(str(base.__module__).partition(".")[0] == root for base in kind.__mro__)

@@ -1,0 +1,159 @@
+"""A job's cell comes home: the notebook is then as if the cell had run right here."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection
+from dataclasses import replace
+
+from submarine_engine.bundle import Cell
+from submarine_engine.bundle.model import Definition, Manifest
+from submarine_engine.config import load_config
+from submarine_engine.errors import JobFailedError
+from submarine_engine.future import Job
+from submarine_engine.home import THE_VALUE, Homecoming
+from submarine_engine.job import JobState
+from submarine_engine.results import come_home
+
+from submarine_magics.card.words import visible
+from submarine_magics.show import say
+from submarine_magics.workbench import Workbench
+
+_MOST_STAYED = 12
+
+
+def bring_home(bench: Workbench, job: Job) -> object:
+    """Execute what the job's cell defines, bind what it bound, change what it changed.
+
+    Returns
+    -------
+    object
+        What the cell's last expression gave.
+
+    Raises
+    ------
+    JobFailedError, JobCancelledError, JobLostError, ResultError
+        As `Job.results` does; what the cell did until then is home all the same.
+    """
+    status = job.wait()
+    sent, main = bench.sent.pop(job.id, (None, None))
+    definer = _Definer(bench, job, main)
+    if status.state is JobState.LOST:
+        home = None
+    else:
+        home = come_home(
+            job.cluster,
+            job.id,
+            define=definer.define,
+            sent=sent,
+            namespace=bench.namespace,
+            budget=int(load_config().value("return_limit")),
+        )
+    if home is not None:
+        _bind(bench, home)
+    if home is None or status.state is not JobState.SUCCEEDED:
+        try:
+            results = job.results()
+        except JobFailedError as error:
+            definer.note(error)
+            raise
+        for warning in results.warnings:
+            say(warning)
+        bench.shell.push(dict(results.outputs))
+        return results.value
+    definer.note()
+    for warning in job.cluster.warnings(job.id):
+        say(warning)
+    return home.value
+
+
+def _bind(bench: Workbench, home: Homecoming) -> None:
+    namespace = bench.namespace
+    for old, new in home.replaced:
+        names = [name for name, value in namespace.items() if value is old]
+        for name in names:
+            namespace[name] = new
+        if shown := [name for name in names if not name.startswith("_")]:
+            say(
+                f"`{visible(shown[0])}` is a new object now: its class cannot be changed in place; "
+                "what else held the old one still does"
+            )
+    bench.shell.push(dict(home.names))
+    for name in home.gone:
+        namespace.pop(name, None)
+    if home.stayed:
+        say(_in_one_line(home))
+
+
+def _in_one_line(home: Homecoming) -> str:
+    listed = [
+        f"{name} ({why})" if name == THE_VALUE else f"`{visible(name)}` ({visible(why)})"
+        for name, why in home.stayed.items()
+    ]
+    more = len(listed) - _MOST_STAYED
+    text = ", ".join(listed[:_MOST_STAYED]) + (f" and {more} more" if more > 0 else "")
+    return f"stayed in the job: {text}"
+
+
+class _Definer:
+    """Executes the definitions of a job's cell in the notebook."""
+
+    def __init__(self, bench: Workbench, job: Job, main: Cell | None) -> None:
+        self._bench = bench
+        self._job = job
+        self._main = main
+        self._manifest: Manifest | None = None
+        self._defined: frozenset[str] = frozenset()
+
+    def define(self, manifest: Manifest, defined: Collection[str]) -> None:
+        """Execute what the job came to."""
+        self._manifest, self._defined = manifest, frozenset(defined)
+        came_to = [one for one in manifest.definitions if self._defined.issuperset(one.names)]
+        if not came_to:
+            return
+        name = self._file_name(came_to)
+        for definition in came_to:
+            self._execute(definition, name)
+
+    def _file_name(self, definitions: Collection[Definition]) -> str:
+        """Give the code a name under which tracebacks and `inspect` find its lines."""
+        source = self._main.source if self._main else _laid_out(definitions)
+        number = (self._main.number if self._main else None) or 0
+        return str(self._bench.shell.compile.cache(source, number))
+
+    def _execute(self, definition: Definition, name: str) -> None:
+        flags = self._bench.shell.compile.flags
+        source = "\n" * (definition.line - 1) + definition.source
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the job has shown them
+                code = compile(source, name, "exec", flags, dont_inherit=True)
+                exec(code, self._bench.namespace)  # noqa: S102 - the cell's own definitions
+        except Exception as error:  # noqa: BLE001 - an import that only the job's machine has
+            names = ", ".join(f"`{one}`" for one in definition.names)
+            say(f"{names} could not be defined here: {type(error).__name__}: {visible(str(error))}")
+
+    def note(self, error: JobFailedError | None = None) -> None:
+        """Note the cell among those that ran, as far as it ran: later jobs need it."""
+        if self._manifest is None:
+            return
+        came_to = [one for one in self._manifest.definitions if self._defined.issuperset(one.names)]
+        cell = self._main
+        if cell is None or error is not None:
+            if not came_to:
+                return
+            source = _laid_out(came_to)
+            number = cell.number if cell else None
+            name = cell.name if cell else f"job {self._job.id}"
+            base = cell or Cell(number=None, source=source)
+            cell = replace(base, source=source, number=number, name=name)
+        self._bench.cells.ran(cell)
+
+
+def _laid_out(definitions: Collection[Definition]) -> str:
+    """Return the definitions as source, each at its own line."""
+    lines: list[str] = []
+    for definition in definitions:
+        lines += [""] * (definition.line - 1 - len(lines))
+        lines += definition.source.split("\n")
+    return "\n".join(lines) + "\n"

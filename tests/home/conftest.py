@@ -1,0 +1,51 @@
+"""A real shell whose cells become real jobs of the local cluster."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import textwrap
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from submarine_magics.workbench import bench_of
+from traitlets.config import Config
+
+
+class Notebook:
+    """Runs cells one after the other; an error is raised here."""
+
+    def __init__(self) -> None:
+        self.shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
+        self.shell.run_line_magic("load_ext", "submarine_magics")
+        self.names = self.shell.user_ns
+        self.said = ""
+
+    def run(self, source: str) -> object:
+        result = self.shell.run_cell(textwrap.dedent(source).strip("\n"), store_history=True)
+        if result.error_before_exec or result.error_in_exec:
+            raise result.error_before_exec or result.error_in_exec
+        return result.result
+
+    def job(self, source: str, options: str = "") -> object:
+        return self.run(f"%%submarine {options}\n{textwrap.dedent(source).strip()}")
+
+    def __getitem__(self, name: str) -> object:
+        return self.names[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+
+@pytest.fixture
+def notebook(monkeypatch, tmp_path):
+    monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "1")
+    (tmp_path / "notes").mkdir()
+    monkeypatch.chdir(tmp_path / "notes")
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # put back afterwards
+    made = Notebook()
+    yield made
+    bench_of(made.shell).cells.close()
+    made.shell.restore_sys_module_state()
+    gc.collect()

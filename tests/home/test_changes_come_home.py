@@ -1,0 +1,164 @@
+"""What a job's cell changes in place is changed in the notebook's own objects."""
+
+import pytest
+
+
+def test_containers_are_changed_in_place(notebook):
+    notebook.run(
+        """
+        numbers = list(range(200))
+        alias = numbers
+        table = {"numbers": numbers, "gone": 1}
+        seen = {1, 2}
+        raw = bytearray(b"abc" * 100)
+        small = [1]
+        nested = {"lr": [0.1]}
+        inner = nested["lr"]
+        """
+    )
+    notebook.job(
+        """
+        numbers.append("end")
+        del table["gone"]
+        table["new"] = numbers
+        seen.add(3)
+        raw[:3] = b"xyz"
+        small.append(2)
+        nested["lr"].append(0.2)
+        """
+    )
+    assert notebook["numbers"][-1] == "end"
+    assert notebook["alias"] is notebook["numbers"]
+    assert list(notebook["table"]) == ["numbers", "new"]
+    assert notebook["table"]["new"] is notebook["numbers"]
+    assert notebook["seen"] == {1, 2, 3}
+    assert notebook["raw"][:3] == b"xyz"
+    assert notebook["small"] == [1, 2]
+    assert notebook["inner"] == [0.1, 0.2]
+    assert notebook["nested"]["lr"] is notebook["inner"]
+
+
+def test_objects_are_changed_in_place_and_stay_tied(notebook):
+    notebook.run(
+        """
+        class Parameter:
+            def __init__(self, value):
+                self.value = value
+        class Model:
+            def __init__(self):
+                self.weights = [Parameter(1.0), Parameter(2.0)]
+                self.temporary = True
+        class Optimizer:
+            def __init__(self, parameters):
+                self.parameters = parameters
+                self.steps = 0
+            def step(self):
+                self.steps += 1
+                for parameter in self.parameters:
+                    parameter.value -= 0.5
+        model = Model()
+        best = model
+        models = {"net": model}
+        optimizer = Optimizer(model.weights)
+        before = id(model), id(model.weights), id(model.weights[0])
+        """
+    )
+    for _ in range(2):  # a rerun goes on from there
+        notebook.job("optimizer.step()\nmodel.trained = True\nmodel.__dict__.pop('temporary', 0)")
+    model = notebook["model"]
+    assert [parameter.value for parameter in model.weights] == [0.0, 1.0]
+    assert (id(model), id(model.weights), id(model.weights[0])) == notebook["before"]
+    assert notebook["best"] is model
+    assert notebook["models"]["net"] is model
+    assert notebook["optimizer"].parameters is model.weights
+    assert notebook["optimizer"].steps == 2
+    assert model.trained
+    assert not hasattr(model, "temporary")
+
+
+def test_arrays_are_changed_in_place_with_their_views(notebook):
+    notebook.run("import numpy as np\nx = np.zeros((100, 100))\nrow = x[3]\nkeep = {'x': x}")
+    notebook.job("x[3] = 7\nx.sort()\ny = x.sum()")
+    assert notebook["y"] == 700
+    assert (notebook["row"] == 7).all()
+    assert notebook["keep"]["x"] is notebook["x"]
+
+
+def test_frames_are_changed_in_place(notebook):
+    notebook.run("import pandas as pd\ndf = pd.DataFrame({'a': [3, 1, 2]})\nalias = df")
+    notebook.job("df['b'] = df['a'] * 2\ndf.sort_values('a', inplace=True)\nmean = df['b'].mean()")
+    assert notebook["alias"] is notebook["df"]
+    assert list(notebook["df"].columns) == ["a", "b"]
+    assert list(notebook["df"]["b"]) == [2, 4, 6]
+    assert notebook["mean"] == 4
+
+
+def test_a_fitted_estimator_is_the_notebooks_own(notebook):
+    notebook.run(
+        """
+        import numpy as np
+        from sklearn.linear_model import LinearRegression
+        X, y = np.arange(10.0).reshape(-1, 1), np.arange(10.0) * 2
+        model = LinearRegression()
+        same = model
+        """
+    )
+    notebook.job("model.fit(X, y)")
+    assert notebook["same"] is notebook["model"]
+    assert notebook["model"].coef_[0] == pytest.approx(2)
+
+
+def test_attributes_of_classes_and_functions_come_home(notebook):
+    notebook.run(
+        """
+        class Net:
+            count = 0
+            registry = {}
+            def __init__(self):
+                Net.count += 1
+        def called():
+            called.times = getattr(called, "times", 0) + 1
+        """
+    )
+    notebook.job("nets = [Net(), Net()]\ncalled()\nNet.forward = lambda self: 5")
+    assert notebook["Net"].count == 2
+    assert notebook["called"].times == 1
+    assert notebook.run("nets[0].forward()") == 5
+
+
+def test_standard_containers(notebook):
+    notebook.run(
+        """
+        from collections import Counter, OrderedDict, defaultdict, deque
+        import array
+        c, o, d, q = Counter("a"), OrderedDict(a=1), defaultdict(list), deque([1, 2], 3)
+        a = array.array("d", range(300))
+        ids = [id(one) for one in (c, o, d, q, a)]
+        """
+    )
+    notebook.job(
+        "c.update('ab'); o['b'] = 2; o.move_to_end('a'); d['x'].append(1); q += [3, 4]; a[0] = 9"
+    )
+    assert notebook["ids"] == [id(notebook[name]) for name in "codqa"]
+    assert dict(notebook["c"]) == {"a": 2, "b": 1}
+    assert list(notebook["o"]) == ["b", "a"]
+    assert notebook["d"] == {"x": [1]}
+    assert list(notebook["q"]) == [2, 3, 4]
+    assert notebook["a"][0] == 9
+
+
+def test_what_did_not_change_does_not_travel(notebook, tmp_path):
+    notebook.run("rows = [{'n': n} for n in range(1000)]")
+    notebook.job("total = sum(row['n'] for row in rows)")
+    assert notebook["total"] == 499500
+    [home] = tmp_path.glob("home/jobs/*/tasks/*/results/home.pkl")
+    assert home.stat().st_size < 100
+
+
+def test_an_unpicklable_attribute_stays_and_the_rest_comes(notebook, capsys):
+    notebook.run("class Run:\n    pass\nrun = Run()\nrun.notes = []")
+    notebook.job("run.stream = (i for i in [1])\nrun.notes.append('kept')\nrun.step = 4")
+    assert notebook["run"].notes == ["kept"]
+    assert notebook["run"].step == 4
+    assert not hasattr(notebook["run"], "stream")
+    assert "stream" in capsys.readouterr().err

@@ -1,0 +1,119 @@
+"""Every name that a job's cell binds is there afterwards, as after a plain cell."""
+
+import pytest
+from submarine_engine.errors import JobFailedError
+
+
+def test_what_the_cell_binds_is_there_afterwards(notebook):
+    notebook.job("x = 1 + 1\ny = [x]\nprint(x)")
+    assert notebook["x"] == 2
+    assert notebook["y"] == [2]
+
+
+def test_definitions_and_imports_are_executed_at_home(notebook):
+    notebook.run("scale = 1")
+    notebook.job(
+        """
+        import math as m
+        from collections import deque
+        def area(r):
+            return scale * m.pi * r * r
+        class Shape:
+            sides = 3
+        shape = Shape()
+        q = deque([1], 2)
+        """
+    )
+    notebook.run("scale = 2\nresult = area(1)")
+    assert notebook["result"] == pytest.approx(6.2831853)
+    assert type(notebook["shape"]) is notebook["Shape"]
+    assert notebook["q"].maxlen == 2
+    notebook.job("again = area(2) + Shape.sides", "")
+    assert notebook["again"] == pytest.approx(28.1327412)
+
+
+def test_functions_made_as_the_cell_runs_come_home_with_the_notebooks_globals(notebook):
+    notebook.run("factor = 2")
+    notebook.job(
+        """
+        base = factor * 10
+        scaled = lambda x: x * factor
+        def below(x, limit=base):
+            return x < limit
+        table = {"half": lambda x: x / factor}
+        """
+    )
+    notebook.run("factor = 4\nresults = scaled(3), below(19), table['half'](8)")
+    assert notebook["results"] == (12, True, 2.0)
+
+
+def test_one_graph_comes_home(notebook):
+    notebook.job("a = [1]\nb = {'a': a}\nc = (a, b)")
+    assert notebook["b"]["a"] is notebook["a"]
+    assert notebook["c"][0] is notebook["a"]
+    assert notebook["c"][1] is notebook["b"]
+
+
+def test_what_cannot_come_stays_and_the_name_keeps_what_it_had(notebook, capsys):
+    notebook.run("loader = 'old'")
+    notebook.job("loader = (i for i in range(3))\nx = next(loader)\ny = [x]")
+    assert notebook["loader"] == "old"
+    assert notebook["y"] == [0]
+    assert "stayed in the job: `loader` (generator" in capsys.readouterr().err
+
+
+def test_over_the_budget_the_smallest_come_first(notebook, monkeypatch, capsys):
+    monkeypatch.setenv("SUBMARINE_RETURN_LIMIT", "100K")
+    notebook.job("big = bytes(200_000)\nsmall = b'x' * 1000\nother = {'small': small}")
+    assert "big" not in notebook
+    assert notebook["other"]["small"] is notebook["small"]
+    assert "`big` (bytes, 195.3 KiB)" in capsys.readouterr().err
+
+
+def test_names_asked_for_narrow_what_comes(notebook):
+    notebook.job("a = 1\nb = 2", "-o b")
+    assert "a" not in notebook
+    assert notebook["b"] == 2
+
+
+def test_deleted_names_are_gone(notebook):
+    notebook.run("data = [1, 2]\nother = 5")
+    notebook.job("total = sum(data) + other\ndel data, other")
+    assert notebook["total"] == 8
+    assert "data" not in notebook
+    assert "other" not in notebook
+
+
+def test_a_failing_cell_leaves_what_it_did_until_then(notebook):
+    notebook.run("seen = []")
+    with pytest.raises(JobFailedError, match="no more"):
+        notebook.job(
+            """
+            import string
+            def used(): return string.digits
+            step = 3
+            seen.append(step)
+            raise ValueError("no more")
+            late = 1
+            """
+        )
+    assert notebook["step"] == 3
+    assert notebook["seen"] == [3]
+    assert notebook.run("used()") == "0123456789"
+    assert "late" not in notebook
+
+
+def test_a_function_that_binds_globals(notebook):
+    notebook.run(
+        "count = 0\ndef bump():\n    global count, fresh\n    count += 1\n    fresh = [count]"
+    )
+    notebook.job("bump()\nbump()")
+    assert notebook["count"] == 2
+    assert notebook["fresh"] == [2]
+
+
+def test_the_value_is_the_notebooks_own_object(notebook):
+    notebook.run("history = []")
+    value = notebook.job("history.append(1)\nhistory")
+    assert value is notebook["history"]
+    assert value == [1]
