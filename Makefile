@@ -9,29 +9,52 @@ BIN := $(VENV)/bin
 ARGS ?=
 REQUIREMENTS := pyproject.toml constraints.txt scripts/install
 LAB := $(wildcard $(addprefix jupyter_ext/labextension/,*.json yarn.lock src/*.ts src/*/*.ts style/* schema/*))
+JLPM = cd jupyter_ext/labextension && PATH=$(abspath $(BIN)):$$PATH jlpm
+PYTEST = $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --durations 20
+# Side by side; what a part says comes at once at its end, but for pytest ("+"), which is to be watched.
+TOGETHER = $(MAKE) --no-print-directory --jobs --keep-going --output-sync=target
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench examples pictures constraints clean
+.PHONY: help demo check test test-long lint typescript format bench examples pictures constraints clean
+.PHONY: pytest-check pytest-test pytest-long services
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo ## set up, then run examples/quickstart.ipynb as a notebook runs: logs, card, result
 	$(BIN)/python scripts/run_notebook.py examples/quickstart.ipynb
 
-test: $(VENV)/.dev lint ## set up, then run every test (chromium and Maven are installed where they are missing)
-	scripts/require chromium mvn=maven
-	$(BIN)/python -m submarine_engine.installer
-	$(BIN)/python tests/zeppelin/server.py
-	cd jupyter_ext/labextension && PATH=$(abspath $(BIN)):$$PATH jlpm test
-	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(ARGS)
+check: $(VENV)/.dev $(VENV)/.lab ## two minutes: lint, types, and every test that needs no service
+	$(TOGETHER) lint typescript pytest-check
+
+test: $(VENV)/.dev $(VENV)/.lab ## set up, then check every promise once (chromium and Maven are installed where they are missing)
+	$(TOGETHER) lint typescript pytest-test
+
+test-long: $(VENV)/.dev $(VENV)/.lab ## all of that, and kills of every daemon, every Python, packaging, examples of every framework
+	$(TOGETHER) lint typescript pytest-long
 
 lint: $(VENV)/.dev $(VENV)/.lab ## format, style and strict types; changes nothing
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	cd jupyter_ext/labextension && PATH=$(abspath $(BIN)):$$PATH jlpm lint
+	$(JLPM) lint
 
+typescript: $(VENV)/.lab
+	$(JLPM) test
+
+pytest-check: $(VENV)/.dev
+	+$(PYTEST) -m "not service and not long" $(ARGS)
+
+pytest-test: services
+	+$(PYTEST) -m "not long" $(ARGS)
+
+pytest-long: services
+	+$(PYTEST) --hypothesis-profile explore $(ARGS)
+
+services: $(VENV)/.dev $(VENV)/.lab
+	scripts/require chromium mvn=maven
+	$(BIN)/python -m submarine_engine.installer
+	$(BIN)/python tests/zeppelin/server.py
 format: $(VENV)/.dev ## format the code and mend what can be mended by rule
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix

@@ -14,13 +14,11 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.hadoop"]
 
-# A busy machine is no failure; in CI the same commit gives the same examples.
-settings.register_profile(
-    "submarine",
-    deadline=None,
-    derandomize="CI" in os.environ,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+# A busy machine is no failure. The same commit gives the same examples; only `make test-long`
+# looks for new ones, and what it finds becomes an `@example` beside its property.
+CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("submarine", CALM, derandomize=True)
+settings.register_profile("explore", CALM, max_examples=300, print_blob=True)
 settings.load_profile("submarine")
 
 GROUPS = {
@@ -33,6 +31,13 @@ GROUPS = {
 }
 """Fixtures that take long to make, and the group of tests that follow one another on one."""
 
+SERVICES = {
+    "bare_lab", "browser", "driven", "home_of_its_own", "kernel", "lab", "module_home", "talk",
+    "yarn", "zeppelin", "zeppelin_of_its_own", "zeppelin_of_the_module",
+}  # fmt: skip
+"""Fixtures that start programs other than jobs: their tests are marked ``service``."""
+
+THIS = ".".join(platform.python_version_tuple()[:2])
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 
@@ -57,15 +62,22 @@ def pytest_report_header() -> str:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "each_python" in metafunc.fixturenames:
-        found = supported_pythons()
-        metafunc.parametrize("each_python", found.values(), ids=found.keys())
+        metafunc.parametrize(
+            "each_python",
+            [
+                pytest.param(path, id=version, marks=() if version == THIS else pytest.mark.long)
+                for version, path in supported_pythons().items()
+            ],
+        )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the tests of one real cluster follow one another in one process, which starts it once."""
+    """Mark tests by what they need; those of one real cluster follow one another in one process."""
     for item in items:
-        fixtures = set(getattr(item, "fixturenames", ()))
+        fixtures = {*getattr(item, "fixturenames", ())}
+        if fixtures & SERVICES or item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.service)
         for name, group in GROUPS.items():
             if name in fixtures and item.get_closest_marker("xdist_group") is None:
                 item.add_marker(pytest.mark.xdist_group(group))

@@ -21,6 +21,8 @@ from submarine_engine.installer.daemons import FORMATTER
 from submarine_engine.installer.ports import BLOCK
 from submarine_engine.installer.processes import find_daemons
 
+pytestmark = pytest.mark.long
+
 UP = ("cluster", "up", "--name", "three", "--nodes", "3", "--gpus", "2")
 LIMIT = 120
 LOOPBACK = "0100007F"  # as /proc/net/tcp has it

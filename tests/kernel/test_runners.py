@@ -11,6 +11,8 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+pytestmark = pytest.mark.service
+
 KERNEL = {"name": "submarine", "display_name": "Submarine (Python)", "language": "python"}
 
 

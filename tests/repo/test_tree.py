@@ -61,7 +61,16 @@ def test_make_help_lists_what_people_use():
     text = subprocess.run(
         ["make", "help"], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout
-    for target in ("demo", "test", "lint", "bench", "examples", "constraints"):
+    for target in (
+        "demo",
+        "check",
+        "test",
+        "test-long",
+        "lint",
+        "bench",
+        "examples",
+        "constraints",
+    ):
         assert re.search(rf"^make {target} +\w", text, re.MULTILINE)
 
 

@@ -21,6 +21,8 @@ from submarine_engine.tensorboard.record import Files
 from tests.jobs import until
 from tests.tensorboard.conftest import Reader, writes
 
+pytestmark = pytest.mark.service
+
 
 def test_a_job_s_scalars_are_drawn(here):
     job_id = here.run(writes(), name="digits")

@@ -12,6 +12,8 @@ from submarine_engine.records import list_jobs
 from tests.jobs import until
 from tests.zeppelin.rest import Client, text
 
+pytestmark = pytest.mark.long
+
 JOB = """\
 %submarine.run --gpus 1 --name {name}
 import os, time

@@ -14,6 +14,8 @@ from tests.jobs import until
 from tests.zeppelin.rest import Client, text
 from tests.zeppelin.server import free_port
 
+pytestmark = pytest.mark.long
+
 PLACE = "%submarine.python\nimport os; print(os.getppid(), os.getpid())"
 GLOBALLY = {"perNote": "shared", "perUser": "shared"}
 

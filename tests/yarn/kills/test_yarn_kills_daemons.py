@@ -6,11 +6,14 @@ import re
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from submarine_engine.job import JobState
 
 from tests.jobs import until
 
 from .ground import FULL, PATIENCE, lines
+
+pytestmark = pytest.mark.long
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from tests.jobs import until
 
 from .ground import PATIENCE
 
+pytestmark = pytest.mark.long
+
 WHOLE = {"gpus": 4, "memory": 256}
 NOTE = "it takes all 3 containers at once"
 

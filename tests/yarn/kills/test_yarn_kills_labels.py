@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from submarine_engine.errors import SubmissionError
 
+pytestmark = pytest.mark.long
+
 LABEL = "fast"
 SITE = {"yarn.node-labels.enabled": "true"}
 QUEUES = {

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from submarine_engine.job import JobState
 
 from tests.jobs import processes_of, until
 
 from .ground import PATIENCE, Ground, kill, lines
+
+pytestmark = pytest.mark.long
 
 SHORT = "for number in range(50): print(f'line {{number}} \u00fc')\n"
 

@@ -6,12 +6,15 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+import pytest
 from submarine_engine.errors import SubmarineError
 from submarine_engine.job import JobState
 
 from tests.jobs import until
 
 from .ground import PATIENCE
+
+pytestmark = pytest.mark.long
 
 
 def run(*command):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 import time
 
+import pytest
 from submarine_engine import Job
 from submarine_engine.clusters.yarn.master import FINAL
 from submarine_engine.job import JobState
@@ -12,6 +13,8 @@ from submarine_engine.job import JobState
 from tests.jobs import end_processes_of, until
 
 from .ground import PATIENCE, STEADY, Ground, Running, kill
+
+pytestmark = pytest.mark.long
 
 IDLE = 20
 

@@ -13,6 +13,8 @@ from tests.jobs import end_processes_of, until
 from .ground import Ground
 from .pair import Pair
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def pair(home_of_its_own):

@@ -10,6 +10,8 @@ from tests.jobs import until
 
 from .ground import FULL, PATIENCE, STEADY, Running, kill, lines
 
+pytestmark = pytest.mark.long
+
 
 def test_the_keeper(ground):
     job = ground.submit().until_running().until_further()
