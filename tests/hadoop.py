@@ -8,6 +8,7 @@ takes them down at the end, also where the tests are killed.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ from typing import NamedTuple
 
 import pytest
 from submarine_engine.installer import Daemon, HadoopCluster, Wanted
+
+from tests.jobs import end_processes_of
 
 CARETAKER = Path(__file__).with_name("yarn") / "caretaker.py"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
@@ -120,3 +123,23 @@ def use(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) -> Yarn:
 def on_yarn(yarn, monkeypatch) -> Yarn:
     """Return the shared cluster, with the environment set for it."""
     return use(yarn, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def home_on_yarn(tmp_path_factory) -> Iterator[Path]:
+    """Give a home for jobs on YARN: its keeper, driver and warm masters serve many tests."""
+    home = tmp_path_factory.mktemp("yarn-home")
+    yield home
+    shutil.rmtree(home, ignore_errors=True)
+    end_processes_of(home, patience=3)  # the keeper goes, skein's driver waits for another
+
+
+@pytest.fixture
+def shared_home(on_yarn, home_on_yarn, monkeypatch) -> Path:
+    """Return that home, set for this test.
+
+    A test that changes a setting of the keeper (``SUBMARINE_YARN_…``) needs one of its own: take
+    `on_yarn` alone.
+    """
+    monkeypatch.setenv("SUBMARINE_HOME", str(home_on_yarn))
+    return home_on_yarn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from submarine_jupyter.routes import BASE, PATTERNS, Route, all_routes
+from submarine_jupyter.routes import BASE, END, PATTERNS, Route, all_routes
 from submarine_jupyter.schemas import schemas
 
 
@@ -33,7 +33,7 @@ def openapi() -> dict[str, Any]:
 def _operation(route: Route) -> dict[str, Any]:
     parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True,
-         "schema": {"type": "string", "pattern": f"^(?:{PATTERNS[name]})$"}}
+         "schema": {"type": "string", "pattern": f"^(?:{PATTERNS[name]}){END}"}}
         for name in re.findall(r"\{(\w+)\}", route.path)
     ]  # fmt: skip
     for name, number in (route.numbers or {}).items():

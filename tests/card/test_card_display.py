@@ -12,6 +12,8 @@ import pytest
 from nbclient import NotebookClient
 from submarine_magics.card import widget
 
+pytestmark = pytest.mark.service
+
 WIDGET = "application/vnd.jupyter.widget-view+json"
 JOB = "application/vnd.submarine.job+json"
 

@@ -18,10 +18,12 @@ from submarine_engine import __version__, list_jobs, open_job
 from submarine_engine.job import JobState
 
 STUBBORN = """
-import signal, time
+import signal, sys, time
+from pathlib import Path
 signal.signal(signal.SIGTERM, lambda *_: print("not yet", flush=True))
 print("begun", flush=True)
-time.sleep(600)
+while not Path("go").exists(): time.sleep(0.02)
+sys.exit(1)
 """
 SLOW = "import time\nprint('begun', flush=True)\ntime.sleep(600)\n"
 
@@ -87,7 +89,7 @@ def test_an_interrupt_cancels_the_job(start, train):
 
 
 def test_a_second_interrupt_leaves_and_the_job_still_ends(start, train, monkeypatch):
-    monkeypatch.setenv("SUBMARINE_GRACE", "15")  # more than it takes to interrupt it again
+    monkeypatch.setenv("SUBMARINE_GRACE", "3600")
     train(STUBBORN)
     terminal = Terminal(start, "job", "run", "train.py")
     terminal.read_until("begun")
@@ -96,6 +98,7 @@ def test_a_second_interrupt_leaves_and_the_job_still_ends(start, train, monkeypa
     terminal.interrupt()
     assert terminal.process.wait(60) == 130
     assert "left; the job ends by itself" in terminal.read_all()
+    Path("go").touch()
     assert open_job("train").wait(60).state is JobState.CANCELLED
 
 

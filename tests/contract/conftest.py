@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -105,15 +104,6 @@ class Place:
                 job.wait(PATIENCE)
 
 
-@pytest.fixture(scope="session")
-def home_on_yarn(tmp_path_factory):
-    """Give a home for all jobs on YARN, so that its keeper and its warm master serve many tests."""
-    home = tmp_path_factory.mktemp("yarn-home")
-    yield home
-    shutil.rmtree(home, ignore_errors=True)
-    end_processes_of(home, patience=3)  # the keeper goes, skein's driver waits for another
-
-
 @pytest.fixture(
     params=["local", pytest.param("yarn", marks=pytest.mark.xdist_group("the cluster"))]
 )
@@ -123,9 +113,7 @@ def cluster(request, tmp_path, monkeypatch):
     folder.mkdir()
     home = tmp_path / "home"
     if request.param == "yarn":
-        request.getfixturevalue("on_yarn")
-        home = request.getfixturevalue("home_on_yarn")
-        monkeypatch.setenv("SUBMARINE_HOME", str(home))
+        home = request.getfixturevalue("shared_home")
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "4")
     place = Place(request.param, home, folder)
     yield place

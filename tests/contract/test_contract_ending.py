@@ -125,10 +125,11 @@ def test_a_job_that_had_returned_before_is_a_success(cluster):
     assert not cluster.paths(job).cancel.exists()
 
 
-def test_children_that_outlive_the_job_are_ended_with_it(cluster, start):
-    job = start(CHILDREN)
+def test_children_that_outlive_the_job_are_ended_with_it(cluster):
+    flag = cluster.folder / "flag"
+    job = cluster.submit(CHILDREN.format(flag=str(flag)), gpus=1)
     assert job.wait(120).state is JobState.SUCCEEDED
-    pids = (cluster.folder / "flag").read_text().split()
+    pids = flag.read_text().split()
     assert len(pids) == 3
     until(lambda: all(gone(pid) for pid in pids))
     assert cluster.holders() == {}

@@ -90,6 +90,7 @@ def cells(page: Path) -> nbformat.NotebookNode:
     return notebook
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page, "ipython")], ids=lambda page: page.name
 )

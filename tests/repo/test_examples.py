@@ -23,7 +23,15 @@ def test_there_are_examples():
     assert {path.stem for path in EXAMPLES} >= {"quickstart", "jax_digits", "parts", "sweep"}
 
 
-@pytest.mark.parametrize("example", WITHOUT_A_CLUSTER, ids=lambda path: path.stem)
+@pytest.mark.service
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(path, marks=() if path.stem == "quickstart" else pytest.mark.long)
+        for path in WITHOUT_A_CLUSTER
+    ],
+    ids=lambda path: path.stem,
+)
 def test_it_gives_what_it_shows(example):
     command = [sys.executable, "-m", "pytest", "--nbval", str(example)]
     command += ["--nbval-sanitize-with", str(ROOT / "examples/sanitize.cfg")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -23,7 +24,11 @@ def test_tests_of_a_group_run_in_one_process(tmp_path):
     (tmp_path / "test_some.py").write_text(TESTS)
     run = [sys.executable, "-m", "pytest", "-v", "--numprocesses", "2", "--dist", "loadgroup"]
     text = subprocess.run(
-        [*run, "--rootdir", tmp_path, tmp_path], check=True, capture_output=True, text=True
+        [*run, "-p", "xdist", "--rootdir", tmp_path, tmp_path],
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout
     where = re.findall(r"^\[(gw\d)\].* PASSED .*(alone|together)\b", text, re.MULTILINE)
     assert len(where) == 16, text

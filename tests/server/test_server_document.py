@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -39,6 +41,20 @@ def document(server, job_id):
         return {**(path_parameters or {}), **known}
 
     return found
+
+
+def test_the_document_admits_no_line_break_that_a_route_refuses(server, job_id):
+    paths = server.get("/api/openapi.json").json()["paths"]
+    path = f"{BASE}/jobs/{{job_id}}/logs/{{task}}/{{stream}}/search"
+    patterns = {
+        one["name"]: one["schema"].get("pattern", "") for one in paths[path]["get"]["parameters"]
+    }
+    for name, value in (("task", "worker-0"), ("stream", "stdout"), ("text", "a line")):
+        assert re.search(patterns[name], value)
+        assert not re.search(patterns[name], f"{value}\n")
+    log = f"/api/jobs/{job_id}/logs/worker-0/stdout/search"
+    assert server.get(log, params={"text": "a line"}).json()["lines"] == [0]
+    assert server.get(log, params={"text": "a line\n"}).status_code == 400
 
 
 @pytest.mark.parametrize("route", ASKED, ids=lambda route: f"{route.method} {route.path}")

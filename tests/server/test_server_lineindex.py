@@ -110,7 +110,8 @@ def test_a_log_that_was_cut_or_replaced_is_read_anew(tmp_path, after, replaced):
         assert loglines.read_lines(index, log, 0, 50)["lines"] == lines_of(after)
 
 
-def test_endless_lines_and_bars_stay_short(tmp_path):
+def test_endless_lines_and_bars_stay_short(tmp_path, monkeypatch):
+    monkeypatch.setattr(lineindex, "CHUNK", 1 << 16)
     path = tmp_path / "stdout"
     bar = b"".join(b"%d%%\r" % n for n in range(200_000))
     path.write_bytes(b"x" * 3_000_000 + b"\n" + bar + b"\n" + b"\xff" * 20_000 + b"\nend")
@@ -125,7 +126,8 @@ def test_endless_lines_and_bars_stay_short(tmp_path):
     assert fourth == "end"
 
 
-def test_an_answer_of_long_lines_stays_small(tmp_path):
+def test_an_answer_of_long_lines_stays_small(tmp_path, monkeypatch):
+    monkeypatch.setattr(lineindex, "CHUNK", 1 << 16)
     path = tmp_path / "stdout"
     path.write_bytes((b"y" * 9_999 + b"\n") * 2000)
     index = LineIndex()

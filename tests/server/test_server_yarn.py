@@ -7,21 +7,18 @@ from contextlib import closing
 import pytest
 from submarine_engine.clusters.yarn import YarnCluster
 
-from tests.jobs import bundle_of, end_processes_of, spec_of, until
+from tests.jobs import bundle_of, spec_of, until
 from tests.server.conftest import Server
 
 TALK = "import time\nprint('héllo from YARN', flush=True)\ntime.sleep(600)"
 
 
 @pytest.fixture
-def yarn_server(on_yarn, tmp_path_factory, monkeypatch):
+def yarn_server(shared_home, tmp_path_factory):
     """A server for jobs on the cluster that `HADOOP_CONF_DIR` names."""
-    home = tmp_path_factory.mktemp("yarn-home")
-    monkeypatch.setenv("SUBMARINE_HOME", str(home))
-    server = Server(tmp_path_factory.mktemp("server"), home)
+    server = Server(tmp_path_factory.mktemp("server"), shared_home)
     yield server
     server.stop()
-    end_processes_of(home, patience=5)  # the keeper, which idles on
 
 
 def test_a_job_on_yarn_is_shown_read_and_cancelled(yarn_server, tmp_path):

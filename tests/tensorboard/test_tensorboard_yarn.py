@@ -39,12 +39,18 @@ os._exit(3) if HARD else writer.close()
 
 
 @pytest.fixture
-def cluster(tmp_path, on_yarn):
-    home = tmp_path / "home"
-    yield YarnCluster(home)
-    for board in boards(home):
-        stop(home, board.id)
-    end_processes_of(home, patience=5)  # the keeper, which idles on
+def cluster(shared_home):
+    yield YarnCluster(shared_home)
+    for board in boards(shared_home):
+        stop(shared_home, board.id)
+
+
+@pytest.fixture
+def by_hdfs(on_yarn, tmp_path, monkeypatch):
+    """Give a cluster whose nodes cannot be reached."""
+    monkeypatch.setenv("SUBMARINE_YARN_LOGS", "hdfs")
+    yield YarnCluster(tmp_path / "home")
+    end_processes_of(tmp_path / "home", patience=3)  # the keeper, which idles on
 
 
 def submit(cluster, tmp_path, *, hard=False, **options):
@@ -56,7 +62,7 @@ def submit(cluster, tmp_path, *, hard=False, **options):
 
 @pytest.mark.parametrize("hard", [False, True])
 def test_events_come_home_while_the_job_runs(cluster, tmp_path, hard):
-    job_id, flag = submit(cluster, tmp_path, hard=hard)
+    job_id, flag = submit(cluster, tmp_path, hard=hard, notebook="a.ipynb")
     paths = JobPaths(cluster.home, job_id)
     assert until(lambda: scalars(paths), 120) == {"train/loss": [[0, 1.0]]}
     reader = Reader(wait(cluster.home, wanted(cluster.home, [job_id])))
@@ -71,8 +77,8 @@ def test_events_come_home_while_the_job_runs(cluster, tmp_path, hard):
     until(lambda: reader.scalars(run, "loss")[-1][0] == 999)
 
 
-def test_events_come_home_by_way_of_hdfs(cluster, tmp_path, monkeypatch):
-    monkeypatch.setenv("SUBMARINE_YARN_LOGS", "hdfs")
+def test_events_come_home_by_way_of_hdfs(by_hdfs, tmp_path):
+    cluster = by_hdfs
     job_id, flag = submit(cluster, tmp_path)
     paths = JobPaths(cluster.home, job_id)
     assert until(lambda: scalars(paths), 120) == {"train/loss": [[0, 1.0]]}

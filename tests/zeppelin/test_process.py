@@ -22,6 +22,8 @@ from submarine_zeppelin.wire import Listener
 from tests.jobs import until
 from tests.zeppelin.talking import COMMAND, RUN, SHELL, Talk, kernel_of, shown
 
+pytestmark = pytest.mark.service
+
 WAITS = """\
 --gpus 1
 import os, time

@@ -17,18 +17,15 @@ from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.errors import SubmissionError
 from submarine_engine.job import JobState
 
-from tests.jobs import bundle_of, end_processes_of, follow, spec_of
+from tests.jobs import bundle_of, follow, spec_of
 from tests.yarn.environments.conftest import install
 
 PATIENCE = 280.0
 
 
 @pytest.fixture
-def cluster(on_yarn, tmp_path, monkeypatch):
-    home = tmp_path / "home"
-    monkeypatch.setenv("SUBMARINE_HOME", str(home))
-    yield open_cluster("yarn")
-    end_processes_of(home, patience=3)
+def cluster(shared_home):
+    return open_cluster("yarn")
 
 
 @pytest.fixture

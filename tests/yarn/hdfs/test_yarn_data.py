@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ from submarine_engine.clusters.yarn import payload
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.job import JobState
 
-from tests.jobs import bundle_of, end_processes_of, follow, spec_of
+from tests.jobs import bundle_of, follow, spec_of
 
 SCRIPT = """
 import os, fsspec
@@ -83,9 +82,7 @@ def test_another_cluster_is_not_taken_for_this_one(in_a_job):
     assert "hdfs://elsewhere:8020 is not this cluster's HDFS" in done.stderr
 
 
-def test_a_job_on_yarn_reads_and_writes_hdfs(conf, tmp_path, monkeypatch):
-    home = tmp_path / "home"
-    monkeypatch.setenv("SUBMARINE_HOME", str(home))
+def test_a_job_on_yarn_reads_and_writes_hdfs(conf, tmp_path, shared_home):
     files = open_hdfs(conf)
     folder = f"{files.home}/{Path(tmp_path).name}"
     files.put(b"data", f"{folder}/part 0?#")
@@ -101,5 +98,3 @@ def test_a_job_on_yarn_reads_and_writes_hdfs(conf, tmp_path, monkeypatch):
         job.kill()
         files.remove(folder)
         files.close()
-        end_processes_of(home, patience=3)
-        shutil.rmtree(home, ignore_errors=True)

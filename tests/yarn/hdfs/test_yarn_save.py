@@ -47,10 +47,10 @@ while not os.path.exists({gate!r}): time.sleep(0.02)
 
 
 class Ground:
-    def __init__(self, conf, folder):
+    def __init__(self, conf, folder, home):
         self.files = open_hdfs(conf)
         self.there = f"{self.files.home}/{folder.name}"
-        self.home, self.folder, self.gate = folder / "home", folder, folder / "gate"
+        self.home, self.folder, self.gate = home, folder, folder / "gate"
         self.jobs = []
 
     def train(self, script=TRAIN, spec=None, begun=(JobState.RUNNING,), size=1000, **options):
@@ -69,16 +69,23 @@ class Ground:
             assert job.wait(PATIENCE).state is JobState.SUCCEEDED
         self.files.remove(self.there)
         self.files.close()
-        shutil.rmtree(self.home, ignore_errors=True)
-        end_processes_of(self.home, patience=3)
 
 
 @pytest.fixture
-def ground(conf, tmp_path, monkeypatch):
-    monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path / "home"))
-    ground = Ground(conf, tmp_path)
+def ground(conf, tmp_path, shared_home):
+    ground = Ground(conf, tmp_path, shared_home)
     yield ground
     ground.clean_up()
+
+
+@pytest.fixture
+def ground_of_its_own(conf, tmp_path):
+    """Give one with a keeper of its own, which looks for logs where the test says."""
+    ground = Ground(conf, tmp_path, tmp_path / "home")
+    yield ground
+    ground.clean_up()
+    shutil.rmtree(ground.home, ignore_errors=True)
+    end_processes_of(ground.home, patience=3)
 
 
 def test_a_model_comes_to_hdfs_whole(ground):
@@ -126,7 +133,8 @@ def test_the_last_whole_checkpoint_in_hdfs_is_copied(ground):
     assert (ground.folder / "model" / "step-1" / "weights").read_bytes() == b"whole"
 
 
-def test_where_nodes_are_silent_it_comes_by_hdfs(ground, monkeypatch):
+def test_where_nodes_are_silent_it_comes_by_hdfs(ground_of_its_own, monkeypatch):
+    ground = ground_of_its_own
     monkeypatch.setenv("SUBMARINE_YARN_LOGS", "hdfs")
     job = ground.train(size=270_000)  # more than comes as one piece
     until(lambda: can_save(JobPaths(ground.home, job.id), job.status()), PATIENCE)
@@ -136,7 +144,8 @@ def test_where_nodes_are_silent_it_comes_by_hdfs(ground, monkeypatch):
     assert job.save(ground.folder / "again").files == 2
 
 
-def test_where_nothing_can_be_reached_that_is_said(ground, monkeypatch):
+def test_where_nothing_can_be_reached_that_is_said(ground_of_its_own, monkeypatch):
+    ground = ground_of_its_own
     monkeypatch.setenv("SUBMARINE_YARN_LOGS", "after")
     job = ground.train(begun=(JobState.STARTING,))  # it runs, but nobody sees that
     with pytest.raises(SaveError, match="its containers cannot be reached from here"):
