@@ -28,13 +28,17 @@ GROUPS = {
     "zeppelin": "Zeppelin",
     "zeppelin_of_its_own": "Zeppelins of their own",
     "zeppelin_of_the_module": "Zeppelins of their own",
+    "lab": "JupyterLab",
+    "bare_lab": "JupyterLab as it comes",
+    "kernel": "the kernel of {module}",
+    "module_home": "the server of {module}",
 }
-"""Fixtures that take long to make, and the group of tests that follow one another on one."""
+"""Fixtures that take long to make, and the group of tests that follow one another on one.
 
-SERVICES = {
-    "bare_lab", "browser", "driven", "home_of_its_own", "kernel", "lab", "module_home", "talk",
-    "yarn", "zeppelin", "zeppelin_of_its_own", "zeppelin_of_the_module",
-}  # fmt: skip
+Groups start in the order of their size, the single tests last: they fill what time is left.
+"""
+
+SERVICES = {*GROUPS, "browser", "driven", "talk"} - {"built"}
 """Fixtures that start programs other than jobs: their tests are marked ``service``."""
 
 THIS = ".".join(platform.python_version_tuple()[:2])
@@ -80,7 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.service)
         for name, group in GROUPS.items():
             if name in fixtures and item.get_closest_marker("xdist_group") is None:
-                item.add_marker(pytest.mark.xdist_group(group))
+                item.add_marker(pytest.mark.xdist_group(group.format(module=item.path.stem)))
 
 
 @pytest.fixture(autouse=True)

@@ -77,6 +77,7 @@ def test_events_come_home_while_the_job_runs(cluster, tmp_path, hard):
     until(lambda: reader.scalars(run, "loss")[-1][0] == 999)
 
 
+@pytest.mark.long
 def test_events_come_home_by_way_of_hdfs(by_hdfs, tmp_path):
     cluster = by_hdfs
     job_id, flag = submit(cluster, tmp_path)
@@ -142,6 +143,7 @@ def test_tensorboard_beside_a_job_is_on_the_application_s_pages(cluster, tmp_pat
     assert scalars(JobPaths(cluster.home, job_id))["train/loss"][-1][0] == 999
 
 
+@pytest.mark.long
 def test_a_job_that_fails_or_is_cancelled_takes_its_tensorboard_along(cluster, tmp_path, on_yarn):
     job_id, _ = submit(cluster, tmp_path, tensorboard=True)
     until(lambda: cluster.links(job_id).get("TensorBoard"), 180)

@@ -63,6 +63,7 @@ def test_the_quickstart_runs_unchanged(run):
     assert free(cells["gpus"]) == 4
 
 
+@pytest.mark.long
 @pytest.mark.timeout(500)
 def test_the_one_for_yarn_shows_what_it_says(run):
     cells = run("yarn")

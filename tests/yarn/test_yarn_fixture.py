@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 
 def run(*command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -21,6 +23,7 @@ def test_hadoops_own_commands_find_it(on_yarn):
     assert len([entry for entry in entries if entry.endswith(".jar")]) > 100
 
 
+@pytest.mark.long
 def test_a_killed_daemon_comes_back(yarn_of_its_own):
     for name in ("nodemanager-0", "resourcemanager"):
         daemon = yarn_of_its_own.daemon(name)

@@ -50,6 +50,7 @@ def kinds(paragraph):
     return [kind for kind, _ in outputs(paragraph)]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)  # a YARN and a Zeppelin may have to be started first
 def test_the_note_runs_from_start_to_end_on_yarn(imported, tmp_path):
     note = imported

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.jobs import until
 from tests.zeppelin.rest import Client, text
 
@@ -22,6 +24,7 @@ def test_notes_and_the_websocket(client, note):
     assert note.paragraph(number)["status"] == "READY"
 
 
+@pytest.mark.long
 def test_users_log_in_and_nothing_of_a_killed_server_is_left(zeppelin_of_its_own):
     server = zeppelin_of_its_own(users={"ada": "one", "bob": "two"})
     ada = Client(server.url, "ada", "one")

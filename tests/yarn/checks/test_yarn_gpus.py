@@ -158,6 +158,7 @@ def test_a_real_cluster_tells_who_holds_and_who_waits(on_yarn, submitted, until)
     until(lambda: waiting_reason(rm, None, spec) == told)  # what other tests left there ends
 
 
+@pytest.mark.long
 def test_the_terminal_names_the_holder_that_is_not_ours(on_yarn, submitted, until):
     foreign = submitted(queue="small", gpus=1, tags=set())
     rm = ResourceManager(load_hadoop())

@@ -104,6 +104,7 @@ def test_archives_that_are_not_there_are_refused(hdfs, tmp_path):
             environments.prepare(wanted, load_hadoop(), hdfs)
 
 
+@pytest.mark.long
 def test_an_environment_of_another_python_is_refused(cluster, tmp_path):
     """Before a GPU is asked for, by what the interpreter on the nodes says of itself."""
     other = tmp_path / "bin" / "python3"

@@ -116,6 +116,7 @@ def test_a_user_without_a_home_is_told_so(conf):
     homeless.close()
 
 
+@pytest.mark.long
 def test_read_only_hdfs_is_said_and_loses_nothing(yarn_of_its_own, monkeypatch):
     for name, value in yarn_of_its_own.environment.items():
         monkeypatch.setenv(name, value)
@@ -135,6 +136,7 @@ def test_read_only_hdfs_is_said_and_loses_nothing(yarn_of_its_own, monkeypatch):
     files.close()
 
 
+@pytest.mark.long
 def test_a_dead_datanode_and_a_dead_namenode_are_said(yarn_of_its_own, monkeypatch):
     for name, value in yarn_of_its_own.environment.items():
         monkeypatch.setenv(name, value)

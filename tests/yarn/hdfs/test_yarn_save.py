@@ -133,6 +133,7 @@ def test_the_last_whole_checkpoint_in_hdfs_is_copied(ground):
     assert (ground.folder / "model" / "step-1" / "weights").read_bytes() == b"whole"
 
 
+@pytest.mark.long
 def test_where_nodes_are_silent_it_comes_by_hdfs(ground_of_its_own, monkeypatch):
     ground = ground_of_its_own
     monkeypatch.setenv("SUBMARINE_YARN_LOGS", "hdfs")
@@ -144,6 +145,7 @@ def test_where_nodes_are_silent_it_comes_by_hdfs(ground_of_its_own, monkeypatch)
     assert job.save(ground.folder / "again").files == 2
 
 
+@pytest.mark.long
 def test_where_nothing_can_be_reached_that_is_said(ground_of_its_own, monkeypatch):
     ground = ground_of_its_own
     monkeypatch.setenv("SUBMARINE_YARN_LOGS", "after")

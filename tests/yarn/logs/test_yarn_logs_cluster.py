@@ -105,6 +105,7 @@ def aggregated(container, conf, scratch):
     return closing(fetch_aggregated(container, hadoop=conf.folder, scratch=scratch))
 
 
+@pytest.mark.long
 def test_an_application_from_its_first_byte_to_long_after(start, conf, manager, tmp_path):
     count = 3
     app = start(*(command(seed, 60, 0.02) for seed in range(count)))
@@ -162,6 +163,7 @@ def look_at_links(conf, manager, app, container):
     assert page(found["tracking"])
 
 
+@pytest.mark.long
 def test_a_node_manager_killed_while_it_is_read(yarn_of_its_own, tmp_path):
     node = yarn_of_its_own.daemon("nodemanager-0")
     with client_of(yarn_of_its_own) as client, ExitStack() as stack:
@@ -202,6 +204,7 @@ open(folder + "/outcome.json", "w").write("{{}}")
 """
 
 
+@pytest.mark.long
 def test_by_way_of_hdfs_where_nodes_cannot_be_reached(start, conf, manager, tmp_path):
     nodes = [node["nodeHTTPAddress"] for node in manager.nodes()]
     choice = choose_channel(nodes, lambda: False)
