@@ -55,7 +55,7 @@ def test_a_cell_shows_its_card_its_log_and_its_result(notebook, page, train, gat
     assert errors == []
 
 
-@pytest.mark.parametrize("way", ["log server", "interrupt"])
+@pytest.mark.parametrize("way", [pytest.param("log server", marks=pytest.mark.long), "interrupt"])
 def test_the_button_cancels_while_the_cell_is_busy(notebook, page, train, way):
     if way == "interrupt":
         page.route("**/cancel", lambda route: route.abort())
@@ -71,6 +71,7 @@ def test_the_button_cancels_while_the_cell_is_busy(notebook, page, train, way):
     cells.wait_idle()
 
 
+@pytest.mark.long
 def test_a_cancel_leaves_the_cell_alone_that_runs_now(notebook, page, train, gate):
     busy = f"""
         import os, time
@@ -87,6 +88,7 @@ def test_a_cancel_leaves_the_cell_alone_that_runs_now(notebook, page, train, gat
     page.wait_for_selector("text=went through")
 
 
+@pytest.mark.long
 def test_a_detached_card_lives_on_after_a_reload(notebook, page, train, gate):
     cells = notebook(LOAD, train("--detach"))
     cells.run_all()
@@ -114,6 +116,7 @@ def test_the_card_is_there_after_a_reload_without_its_kernel(notebook, lab, page
     assert "submarine job logs" in page.locator(CARD).text_content()
 
 
+@pytest.mark.long
 def test_the_log_link_opens_the_log_and_follows_it(notebook, page, train, errors):
     cells = notebook(LOAD, train("--name noisy"))
     cells.run_all()
@@ -130,6 +133,7 @@ def test_the_log_link_opens_the_log_and_follows_it(notebook, page, train, errors
     assert errors == []
 
 
+@pytest.mark.long
 def test_a_failed_cell_says_why_on_its_card_also_in_the_dark(notebook, page):
     cells = notebook(LOAD, "%%submarine\nraise ValueError('<img src=x onerror=alert(1)>')")
     cells.run_all()

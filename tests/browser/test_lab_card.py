@@ -95,7 +95,10 @@ def test_the_card_and_its_log_follow_a_cell_to_its_end(running, page, gate, erro
     assert errors == []
 
 
-@pytest.mark.parametrize("kernel", ["lives", "restarted", "gone"])
+@pytest.mark.parametrize(
+    "kernel",
+    ["lives", *(pytest.param(one, marks=pytest.mark.long) for one in ("restarted", "gone"))],
+)
 def test_after_a_reload_the_cell_refills_and_goes_on(running, lab, page, gate, kernel):
     cells = running()
     cells.save()
@@ -110,6 +113,7 @@ def test_after_a_reload_the_cell_refills_and_goes_on(running, lab, page, gate, k
     page.wait_for_selector(f"{CARD}[data-state=succeeded]")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("who", ["the page", "another"])
 def test_the_log_opens_where_the_kernel_restarts_under_the_page(running, lab, page, gate, who):
     running()
@@ -128,6 +132,7 @@ def test_the_log_opens_where_the_kernel_restarts_under_the_page(running, lab, pa
     page.wait_for_selector(f"{CARD}[data-state=succeeded]")
 
 
+@pytest.mark.long
 def test_a_detached_job_has_its_log_on_its_card(running, page, gate):
     cells = running("--detach")
     cells.wait_idle()
@@ -136,6 +141,7 @@ def test_a_detached_job_has_its_log_on_its_card(running, page, gate):
     page.wait_for_selector(f"{CARD}[data-state=succeeded]")
 
 
+@pytest.mark.long
 def test_a_server_that_was_killed_is_followed_again(running, lab, page, gate):
     cells = running("--detach --name count")
     cells.wait_idle()
@@ -192,6 +198,7 @@ def test_a_failed_job_leads_to_its_cell_and_line(notebook, page, errors):
     assert errors == []
 
 
+@pytest.mark.long
 def test_a_frame_whose_cell_is_gone_says_so(notebook, page):
     cells = notebook(LOAD, FAILS)
     cells.run_all()
@@ -207,6 +214,7 @@ def test_a_frame_whose_cell_is_gone_says_so(notebook, page):
     page.wait_for_selector(f"{CARD} .smc-failure >> text=In [2] is not in this notebook any more")
 
 
+@pytest.mark.long
 def test_a_job_that_the_server_does_not_know_stays_as_it_was(running, lab, page, gate):
     cells = running()
     gate.touch()
@@ -226,6 +234,7 @@ def test_a_job_that_the_server_does_not_know_stays_as_it_was(running, lab, page,
         folder.with_name("elsewhere").rename(folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("data", [{}, {"job_id": "../../x", "card": {"facts": 3}}, {"card": []}])
 def test_a_bundle_that_is_no_job_breaks_nothing(notebook, page, data, errors):
     kind = "application/vnd.submarine.job+json"
@@ -236,6 +245,7 @@ def test_a_bundle_that_is_no_job_breaks_nothing(notebook, page, data, errors):
     assert errors == []
 
 
+@pytest.mark.long
 def test_the_card_can_be_read_in_the_dark_and_in_a_narrow_page(running, page, gate):
     page.set_viewport_size({"width": 480, "height": 900})
     cells = running("--detach")

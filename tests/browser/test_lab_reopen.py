@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from PIL import Image
 from reopen_recording import record
 
 
+@pytest.mark.long
 def test_a_reopened_cell_refills_and_goes_on(browser, lab, tmp_path):
     target = tmp_path / "reopen.gif"
     first = record(browser, lab, target, epochs=60, pause=0.5)

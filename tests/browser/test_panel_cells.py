@@ -50,6 +50,7 @@ def test_the_button_makes_a_cell_a_job(one_cell, page):
     until(lambda: tags(cells) is None)
 
 
+@pytest.mark.long
 def test_python_s_own_kernel_is_told_about_once_and_helped(one_cell, page):
     cells = one_cell("python3")
     page.locator(BUTTON).first.click()
@@ -83,6 +84,7 @@ def test_a_tagged_cell_that_ran_here_is_said_to_have(one_cell, page):
     page.wait_for_selector(".jp-toast-message >> text=That cell ran here")
 
 
+@pytest.mark.long
 def test_the_options_of_a_tag_come_back(one_cell, page):
     cells = one_cell("submarine")
     content = nbformat.read(cells.path, as_version=4)

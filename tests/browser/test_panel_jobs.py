@@ -43,6 +43,7 @@ def test_the_counts_are_those_of_the_moment(panel, jobs):
     panel.wait_for_free("2/2")
 
 
+@pytest.mark.long
 def test_the_status_bar_leads_to_the_panel(panel, jobs):
     panel.wait_for_free("2/2")
     panel.execute("application:toggle-left-area")
@@ -87,6 +88,7 @@ def test_a_job_is_cancelled_and_one_is_killed_after_a_question(panel, jobs):
     panel.row(hard, "cancelled")
 
 
+@pytest.mark.long
 def test_log_and_script_open_beside(panel, jobs):
     job = jobs.start(name="shown")
     panel.row(job, "running").dblclick()
@@ -121,6 +123,7 @@ def inserted(panel, cells, job):
     return cells.page.evaluate(f"() => {content}.activeCell.model.sharedModel.getSource()")
 
 
+@pytest.mark.long
 def test_attaching_without_a_notebook_says_what_is_missing(panel, jobs):
     job = jobs.start()
     panel.row(job, "running").click()
@@ -142,7 +145,16 @@ def test_the_way_back_to_the_cell(notebook, panel, page):
     page.wait_for_selector(".jp-Notebook .jp-mod-active:has-text('--name found')")
 
 
-@pytest.mark.parametrize("name", [HOSTILE, "n" * 10_000, "\u0007\u2028\U000e0041"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        HOSTILE,
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in ("n" * 10_000, "\u0007\u2028\U000e0041")
+        ),
+    ],
+)
 def test_hostile_names_are_text(panel, jobs, name):
     job = jobs.start()
     jobs.finish(job)
@@ -195,6 +207,7 @@ def test_keys_alone_do(panel, jobs):
     panel.page.wait_for_selector(".lm-TabBar-tabLabel:has-text('Log: newer')")
 
 
+@pytest.mark.long
 def test_the_palette_asks_which_job_is_meant(panel, jobs):
     first, second = jobs.start(name="first"), jobs.start(name="second")
     panel.row(first, "running")
@@ -210,6 +223,7 @@ def test_the_palette_asks_which_job_is_meant(panel, jobs):
     assert jobs.state(second) == "running"
 
 
+@pytest.mark.long
 def test_the_dark_theme_is_dark_here_too(panel, jobs):
     job = jobs.start(name="dark")
     panel.row(job, "running").click()

@@ -12,6 +12,8 @@ from lab_driver import Lab, Notebook
 from tests.browser.panels import Jobs, Panel
 from tests.jobs import until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def another_lab(tmp_path):
