@@ -22,7 +22,12 @@ MODES = ("auto", "warm", "cold")
 
 ROLE_NAMES = ("chief", "worker", "ps", "evaluator", "tensorboard")
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NO_OUTPUTS = ("none",)
+"""`JobSpec.outputs` of ``-o none``: nothing but the result is to come back."""
+
+# Kept out: "/" and ":" (folders, HDFS), spaces (the queue's file), and what shells, HTML or YARN's
+# pages would take for their own.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+,@~-]{0,63}")
 _ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 
@@ -186,7 +191,7 @@ class JobSpec:
     Parameters
     ----------
     name
-        For people: letters, digits, ``.``, ``_`` and ``-``, 64 at most. Need not be unique.
+        For people: ASCII letters, digits and ``. _ - = + , @ ~``, 64 at most. Need not be unique.
     roles
         At least one; each role name once.
     queue, docker_image
@@ -201,7 +206,7 @@ class JobSpec:
     env
         Environment variables of every task.
     outputs
-        Names of variables of the script to bring back besides the result.
+        Names of variables of the script to bring back besides the result; `NO_OUTPUTS` for none.
     notebook
         The notebook that the job was submitted from, for people.
     mode
@@ -242,7 +247,7 @@ class JobSpec:
         if not _NAME.fullmatch(self.name):
             raise CommandError(
                 f"{self.name!r} cannot name a job",
-                fix="use letters, digits, '.', '_' and '-', 64 at most, a letter or digit first",
+                fix="use letters, digits and . _ - = + , @ ~, 64 at most, a letter or digit first",
             )
         names = [role.name for role in self.roles]
         if not names or len(set(names)) != len(names):

@@ -8,13 +8,14 @@ make sense in a notebook are left out and listed.
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 from collections.abc import Container, Iterator
 from dataclasses import replace
 
 from IPython.core.inputtransformer2 import TransformerManager
 from submarine_engine.bundle import Dropped
+from submarine_engine.command import parse_cell
+from submarine_engine.errors import CommandError
 
 from submarine_magics.aligned import (
     Numbered,
@@ -81,6 +82,15 @@ def translate(
     else:
         work.cell(numbered(raw))
     return work.result()
+
+
+def _outputs(options: str) -> tuple[str, ...]:
+    """Return the variables that the options of ``%%submarine`` name."""
+    try:
+        spec = parse_cell(options).spec
+    except CommandError:
+        return ()
+    return spec.outputs if spec else ()
 
 
 class _Work:
@@ -158,7 +168,7 @@ class _Work:
             body = ast.parse(source).body
         except (SyntaxError, ValueError):
             return
-        wanted = set(re.findall(r"(?:^|\s)(?:-o|--outputs?)[\s=]+(\w+)", options))
+        wanted = _outputs(options)
         for statement in body:
             for target in getattr(statement, "targets", [getattr(statement, "target", None)]):
                 for node in ast.walk(target) if target else ():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from submarine_engine.command import NOTEBOOK, TERMINAL, parse, parse_cell
 from submarine_engine.errors import CommandError
-from submarine_engine.job import JobSpec, Resources, Role
+from submarine_engine.job import NO_OUTPUTS, JobSpec, Resources, Role
 
 HADOOP = r"""
 job run \
@@ -109,6 +109,27 @@ def test_a_cell_has_the_same_options():
 
 
 @pytest.mark.parametrize(
+    ("text", "outputs"),
+    [
+        ("-o a,b", ("a", "b")),
+        ("-o=a,b,", ("a", "b")),
+        ("-o a, b", ("a", "b")),
+        ("-o a b --gpus 1", ("a", "b")),
+        ("-o a -o b c", ("a", "b", "c")),
+        ("-o none", NO_OUTPUTS),
+    ],
+)
+def test_names_to_bring_back_are_what_they_look_like(text, outputs):
+    assert parse_cell(text).spec.outputs == outputs
+
+
+def test_a_word_after_a_name_to_bring_back_is_the_script_in_a_terminal():
+    command = parse("job run -o a,b train.py")
+    assert command.spec.outputs == ("a", "b")
+    assert command.values["script"] == "train.py"
+
+
+@pytest.mark.parametrize(
     ("text", "what", "fix"),
     [
         ("--gpu 2", "there is no option --gpu", "did you mean --gpus?"),
@@ -146,6 +167,10 @@ def test_a_cell_has_the_same_options():
         ("--env 1A=1", "'1A' cannot name an environment variable", "KEY=VALUE"),
         ("--env A=1 --env A=2", "--env A is given twice", "once"),
         ("-o x -o x", "-o x is given twice", "once"),
+        ("-o x,x", "-o x is given twice", "once"),
+        ("-o ,", "',' cannot name a variable", "-o NAME"),
+        ("-o none,x", "-o none says that nothing is to come back", "leave one out"),
+        ("--name a/b", "'a/b' cannot name a job", "letters"),
         ("-o x-y", "'x-y' cannot name a variable", "-o NAME"),
         ("--quicklink UI=ftp://x", "is not a web address", "https"),
         ("--quicklink A=http://x --quicklink A=http://y", "A is given twice", "once"),

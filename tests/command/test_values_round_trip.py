@@ -21,7 +21,7 @@ from submarine_engine.command.values import (
 from submarine_engine.errors import CommandError
 from submarine_engine.job import JobSpec, Resources, Role
 
-NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._=+,@~-]{0,63}", fullmatch=True)
 KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True)
 IDENTIFIERS = st.from_regex(r"[a-z_][a-z0-9_]*", fullmatch=True)
 TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"))
@@ -54,7 +54,7 @@ SPECS = st.builds(
     tensorboard=st.booleans(),
     quicklinks=LINKS,
     env=st.dictionaries(KEYS, TEXT),
-    outputs=st.lists(IDENTIFIERS, unique=True).map(tuple),
+    outputs=st.lists(IDENTIFIERS.filter("none".__ne__), unique=True).map(tuple),
 )
 
 

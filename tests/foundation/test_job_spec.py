@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from submarine_engine.errors import CommandError
 from submarine_engine.job import ROLE_NAMES, JobSpec, JobState, Resources, Role, TaskState
 
-NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._=+,@~-]{0,63}", fullmatch=True)
 TEXTS = st.none() | st.text(min_size=1)
 
 RESOURCES = st.builds(
@@ -106,6 +106,8 @@ def test_a_spec_cannot_be_changed():
         (lambda: JobSpec(name="../etc"), "'../etc' cannot name a job"),
         (lambda: JobSpec(name="mnist\n"), r"'mnist\n' cannot name a job"),
         (lambda: JobSpec(name="x" * 65), "cannot name a job"),
+        (lambda: JobSpec(name="hdfs:x"), "'hdfs:x' cannot name a job"),
+        (lambda: JobSpec(name="~"), "'~' cannot name a job"),
         (lambda: JobSpec(name="<script>"), "'<script>' cannot name a job"),
         (lambda: JobSpec(roles=()), "a job needs each role once"),
         (lambda: JobSpec(roles=(Role(), Role())), "a job needs each role once"),

@@ -49,6 +49,9 @@ class Option:
         One letter that means the same.
     repeat
         Whether it may be given more than once; its value is a tuple then.
+    names
+        Its value is one name or more: ``-o a,b``, and in a notebook ``-o a b`` too, where no other
+        words can follow.
     switch
         A flag that may also be written ``--flag true`` and ``--flag false``.
     group
@@ -64,6 +67,7 @@ class Option:
     kind: Kind | None = None
     short: str = ""
     repeat: bool = False
+    names: bool = False
     switch: bool = False
     group: str = "Options"
     surfaces: frozenset[str] = EVERYWHERE

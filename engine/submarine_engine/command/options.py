@@ -173,9 +173,10 @@ RUN = (
     Option(
         name="output",
         short="o",
-        kind=values.NAME,
+        kind=values.VARIABLE,
         repeat=True,
-        help="A variable of the script to bring back; repeat it for more.",
+        names=True,
+        help="Variables of the script to bring back: history, or model,history; or none.",
         group=_HOW,
     ),
     Option(

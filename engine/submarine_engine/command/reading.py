@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from submarine_engine.command.model import Argument, Option, Verb
+from submarine_engine.command.model import NOTEBOOK, Argument, Option, Verb
 from submarine_engine.command.nearest import did_you_mean
 from submarine_engine.command.options import COMMON
 from submarine_engine.errors import CommandError
@@ -77,7 +77,18 @@ class Reading:
         if option.kind is None:
             self._put(option, self._flag(option, text if equals else None))
         else:
-            self._put(option, self._value(option, text if equals else self._next(option)))
+            texts = self._texts(option, text if equals else self._next(option))
+            for each in texts:
+                self._put(option, self._value(option, each))
+
+    def _texts(self, option: Option, text: str) -> list[str]:
+        """Return the values that an option was given: one, but for those that take names."""
+        if not option.names:
+            return [text]
+        words = [text]
+        while self.surface == NOTEBOOK and self.words and not self.words[0].startswith("-"):
+            words.append(self.words.pop(0))
+        return [name for word in words for name in word.split(",") if name] or [text]
 
     def _next(self, option: Option) -> str:
         assert option.kind is not None  # noqa: S101 - for the type checker; flags take no value

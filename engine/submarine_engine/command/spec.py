@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from submarine_engine.command.values import format_memory, format_resources
 from submarine_engine.errors import CommandError
-from submarine_engine.job import JobSpec, Resources, Role
+from submarine_engine.job import NO_OUTPUTS, JobSpec, Resources, Role
 
 _SHORT_FORMS = {"gpus": "gpus", "memory": "memory", "cpus": "vcores"}
 # Hadoop Submarine's places in launch commands. The cluster says what a path is over there, so the
@@ -41,7 +41,7 @@ def build_spec(values: Mapping[str, Any]) -> JobSpec:
         roles=(_worker(values), *_parameter_servers(values)),
         quicklinks=_once("--quicklink", values.get("quicklink", ())),
         env=dict(_once("--env", values.get("env", ()))),
-        outputs=tuple(name for name, _ in _once("-o", [(o, o) for o in values.get("output", ())])),
+        outputs=_outputs(values.get("output", ())),
         **plain,
     )
 
@@ -60,6 +60,17 @@ def _once(option: str, pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str
             raise CommandError(f"{option} {name} is given twice", fix="give it once")
         found[name] = value
     return tuple(found.items())
+
+
+def _outputs(names: Sequence[str]) -> tuple[str, ...]:
+    found = tuple(name for name, _ in _once("-o", [(name, name) for name in names]))
+    [none] = NO_OUTPUTS
+    if none in found and found != NO_OUTPUTS:
+        raise CommandError(
+            "-o none says that nothing is to come back, and -o names variables",
+            fix="leave one out; a variable that is called none needs another name to come back",
+        )
+    return found
 
 
 def _worker(values: Mapping[str, Any]) -> Role:
