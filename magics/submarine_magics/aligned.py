@@ -30,6 +30,9 @@ _MAYBE_IPYTHON = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 
+JOB_MAGIC = re.compile(r"%%submarine(\.\w+)?(\s|$)")
+"""The first line of a cell that one of our cell magics takes."""
+
 _CELL_MAGIC = re.compile(r"%%(\S+)[ \t]*(.*)")
 
 
@@ -56,6 +59,14 @@ def cell_magic(lines: Numbered) -> tuple[str, str] | None:
     if match is None or match[1].endswith("?"):
         return None
     return match[1], match[2].strip()
+
+
+def lines_above(lines: Sequence[str]) -> int:
+    """Return how many comments and empty lines stand above one of our cell magics, if one is."""
+    for count, line in enumerate(lines):
+        if line.strip() and not line.lstrip().startswith("#"):
+            return count if JOB_MAGIC.match(line) else 0
+    return 0
 
 
 def transformed(lines: Numbered, manager: TransformerManager) -> Numbered:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.future import Job
 
 from submarine_magics import completion, frontend
+from submarine_magics.aligned import JOB_MAGIC, lines_above
 from submarine_magics.card import preload, show_job
 from submarine_magics.running import add_part, run_cell
 from submarine_magics.stream import in_notebook
@@ -59,11 +59,13 @@ def unload(shell: InteractiveShell) -> None:
 
 
 def with_body(lines: list[str]) -> list[str]:
-    """Give a cell that is nothing but one of our cell magics a body of one empty line.
+    """Let one of our cell magics stand below comments, and alone.
 
-    IPython refuses a cell magic without a body; ``%%submarine --help`` needs none.
+    IPython wants a cell magic in the first line, and refuses one without a body;
+    ``%%submarine --help`` needs none.
     """
-    if len(lines) == 1 and re.match(r"%%submarine(\.python)?(\s|$)", lines[0]):
+    lines = lines[lines_above(lines) :]
+    if len(lines) == 1 and JOB_MAGIC.match(lines[0]):
         return [lines[0].rstrip("\n") + "\n", "\n"]
     return lines
 

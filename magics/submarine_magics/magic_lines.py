@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+import warnings
 from collections.abc import Callable, Container
 from dataclasses import dataclass
+from pathlib import Path
+
+from submarine_engine.bundle.bindings import bound_names
+from submarine_engine.bundle.literals import quoted
+from submarine_engine.bundle.statements import is_guard
 
 from submarine_magics.shell_lines import expanded, output, run
 
@@ -51,10 +58,13 @@ WRAPPERS = {
 RUN_ASIDE = ("timeit",)
 """Those whose code runs in a namespace of its own: it binds nothing in the notebook."""
 
+INTERACTIVE = ("debug",)
+"""Those that ask questions of a person, whom a job does not have."""
+
 _SHELL = ("ls", "ll", "la", "lf", "lk", "ldir", "lx", "mkdir", "rmdir", "rm", "cp", "mv", "cat")
 
 _DROPPED = {
-    "packages are installed where the job runs, before it": "pip conda mamba micromamba uv",
+    "environments are changed where the job runs, before it": "conda mamba micromamba",
     "it shows help": "pinfo pinfo2 pdoc pdef psource pfile pycat page psearch quickref lsmagic "
     "magic man less more",
     "it sets up the notebook's display": "matplotlib pylab gui config colors precision pprint "
@@ -81,13 +91,14 @@ def line_magic(name: str, line: str, known: Container[str]) -> Rewrite:
         return rewrite(line, known)
     if name in _SHELL:
         return shell_call("system", f"{name} {line}".strip(), known)
-    if name == "run":
-        return Rewrite(
-            None,
-            "it runs another file in the notebook",
-            "import that file as a module: files beside the notebook travel with the job",
-        )
     return Rewrite(None, _REASONS.get(name, f"%{name} is a magic of the notebook"))
+
+
+def interactive(typed: str) -> Rewrite:
+    """Return what becomes of a magic that asks a person."""
+    return Rewrite(
+        None, f"{typed} asks questions, and nobody can answer in a job", "use it in the notebook"
+    )
 
 
 def without_options(name: str, line: str) -> str:
@@ -137,11 +148,75 @@ def _output(line: str, known: Container[str]) -> Rewrite:
     return shell_call("getoutput", line, known)
 
 
+def _python_module(name: str) -> Callable[[str, Container[str]], Rewrite]:
+    def rewrite(line: str, known: Container[str]) -> Rewrite:
+        named = _With(known, "sys")
+        code = run(f'"{{sys.executable}}" -m {name} {line}'.rstrip(), named)
+        return Rewrite(code, imports=(*SUBPROCESS, "import sys"))
+
+    return rewrite
+
+
+class _With:
+    """Names, and one more."""
+
+    def __init__(self, known: Container[str], name: str) -> None:
+        self._known, self._name = known, name
+
+    def __contains__(self, name: object) -> bool:
+        return name == self._name or name in self._known
+
+
+def _run(line: str, known: Container[str]) -> Rewrite:
+    """Rewrite ``%run FILE ARGUMENTS``: the file runs aside, then its names are the cell's."""
+    refused = "import that file as a module: files beside the notebook travel with the job"
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        words = []
+    if not words or words[0].startswith("-"):
+        return Rewrite(None, "it runs another file with options of the notebook's own", refused)
+    if expanded(line, known) != quoted(line):
+        return Rewrite(None, "it runs a file that a variable names", refused)
+    path = Path(words[0]).expanduser()
+    path = path if path.suffix else path.with_suffix(".py")
+    if path.suffix != ".py":
+        return Rewrite(None, f"it runs a {path.suffix} file in the notebook", refused)
+    try:
+        names = _names_of(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        what = f"{path} cannot be read ({type(error).__name__})"
+        return Rewrite(None, what, "name a Python file that is there")
+    code = f'runpy.run_path({quoted(str(path))}, run_name="__main__")'
+    if len(names) == 1:
+        code = f"{names[0]} = {code}.get({quoted(names[0])})"
+    elif names:
+        listed = ", ".join(quoted(name) for name in names)
+        code = f"{', '.join(names)} = map({code}.get, ({listed}))"
+    # The magic gives the file its own arguments, and this cell's stay.
+    arguments = ", ".join(quoted(word) for word in [str(path), *words[1:]])
+    code = f"sys.argv = [{arguments}]; {code}"
+    return Rewrite(code, imports=("import runpy", "import sys"))
+
+
+def _names_of(source: str) -> list[str]:
+    """Return what a file binds as it runs, but for private names."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # shown where it runs
+        body = ast.parse(source).body
+    inner = [node for statement in body if is_guard(statement) for node in statement.body]  # type: ignore[attr-defined]
+    bound = bound_names([*(node for node in body if not is_guard(node)), *inner])
+    return [name for name, kind in bound.items() if kind and not name.startswith("_")]
+
+
 _IN_PYTHON: dict[str, Callable[[str, Container[str]], Rewrite]] = {
     "env": _env,
     "set_env": _env,
     "cd": _cd,
     "pwd": _pwd,
+    "pip": _python_module("pip"),
+    "uv": _python_module("uv"),
+    "run": _run,
     "sx": _output,
     "system": _output,
 }

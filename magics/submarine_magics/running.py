@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from IPython.core.displayhook import DisplayHook
 from IPython.display import Code
@@ -18,6 +21,12 @@ from submarine_magics.notebook import cell_order
 from submarine_magics.show import show_help
 from submarine_magics.watch import watch
 from submarine_magics.workbench import Workbench
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_COMMANDS = ("!", "%pip ", "%uv ", "%ls", "%cd ")
+_CAPTURE = re.compile(r"(\s*)%%capture[ \t]*([^\n]*)\n")
 
 
 def run_cell(bench: Workbench, line: str, body: str) -> object:
@@ -34,6 +43,13 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
     if command.spec is None:
         show_help(command)
         return None
+    _refuse_timeit()
+    if below := _CAPTURE.match(body):
+        # What %%capture keeps is what this cell would show, card and all. The empty line stands
+        # for the magic's own, so that lines keep their numbers.
+        empty = "\n" * (1 + below[1].count("\n"))
+        inner = f"%%submarine {line}\n{empty}{body[below.end() :]}"
+        return bench.shell.run_cell_magic("capture", below[2], inner)
     main = bench.this_cell(body)
     bundle = build(
         main,
@@ -43,7 +59,19 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
         limit=bench.capture_limit(command),
         root=Path.cwd(),
     )
-    return run_bundle(bench, command, bundle, main=main, shown=gives_value(main.source))
+    return run_bundle(bench, command, bundle, main=main, shown=gives_value(main.source, body))
+
+
+def _refuse_timeit() -> None:
+    """Raise where ``%%timeit`` above the cell would make it a job many times over."""
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - the only way to see who calls
+    while frame:
+        if frame.f_code.co_filename.startswith("<magic-timeit>"):
+            raise CommandError(
+                "%%timeit runs its cell many times, and each would be a job",
+                fix="time one job by %%time in its place",
+            )
+        frame = frame.f_back
 
 
 def run_parts(bench: Workbench, command: Command) -> object:
@@ -112,8 +140,16 @@ def add_part(bench: Workbench, line: str, body: str) -> None:
     bench.parts.add(words[0] if words else None, bench.this_cell(body))
 
 
-def gives_value(source: str) -> bool:
-    """Return whether a notebook would show the value of the cell's last statement."""
+def gives_value(source: str, raw: str = "") -> bool:
+    """Return whether a notebook would show the value of the cell's last statement.
+
+    Parameters
+    ----------
+    raw
+        What the user typed: of a command of the shell (``!ls``) no value is shown.
+    """
+    if (raw.strip().splitlines() or [""])[-1].lstrip().startswith(_COMMANDS):
+        return False
     if DisplayHook.semicolon_at_end_of_expression(source):
         return False
     body = ast.parse(source).body

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from submarine_magics.aligned import lines_above
 from submarine_magics.notebook import notebook_path
 from submarine_magics.tags import NotebookTags, job_options, sent_tags
 from submarine_magics.workbench import bench_of
@@ -61,7 +62,9 @@ class TaggedCells:
         )
 
     def _as_job(self, code: str, cell_meta: Mapping[str, Any] | None) -> str:
-        if not code.strip() or code.startswith("%%"):  # a cell magic of its own says more
+        lines = code.splitlines()
+        above = lines_above(lines)
+        if not code.strip() or lines[above].startswith("%%"):  # a magic of its own says more
             return code
         tags = sent_tags(cell_meta)
         if tags is None:

@@ -28,12 +28,22 @@ from submarine_magics.aligned import (
 from submarine_magics.ipython_calls import IPythonCall, KnownNames, bodies, ipython_calls
 from submarine_magics.magic_cells import cell_magic_code
 from submarine_magics.magic_lines import (
+    INTERACTIVE,
     RUN_ASIDE,
     WRAPPERS,
     Rewrite,
+    interactive,
     line_magic,
     shell_call,
     without_options,
+)
+from submarine_magics.timed import (
+    CLOCK,
+    START,
+    STOP,
+    stop_at_end,
+    timed_expression,
+    timed_line,
 )
 from submarine_magics.translation import Problem, Translation
 
@@ -141,24 +151,44 @@ class _Work:
             if self.executed:
                 self.only_results(line)
         elif name in WRAPPERS:
-            self.wrapped(name, line, first, body)
+            self.wrapped(name, first, body)
         else:
             rewrite, body = cell_magic_code(name, line, body, self.known)
             self.take(first[0], first[1], rewrite)
             self.put([(first[0], rewrite.code or ""), *body])
 
-    def wrapped(self, name: str, line: str, first: tuple[int, str], body: Numbered) -> None:
-        if self.executed and name in RUN_ASIDE:
-            self.drop(first[0], first[1], f"%%{name} runs its code aside")
+    def wrapped(self, name: str, first: tuple[int, str], body: Numbered) -> None:
+        if name in RUN_ASIDE:
+            self.take(first[0], first[1], self.aside(f"%%{name}"))
             return
-        # %%timeit has code that sets up in its own line.
-        setup = without_options(name, line) if name == "timeit" else ""
-        if setup:
-            self.put([(first[0], setup)])
+        if name in INTERACTIVE and not self.executed:
+            self.take(first[0], first[1], interactive(f"%%{name}"))
+            return
+        timed = name == "time" and not self.executed
+        if timed:
+            self.put([(first[0], START)])
+            self.imports[CLOCK] = None
         else:
             self.drop(first[0], first[1], f"%%{name} is a tool of the notebook; its code is kept")
         if body:
             self.cell(body)
+        if timed:
+            self.stop_clock()
+
+    def aside(self, typed: str) -> Rewrite:
+        """Return what becomes of code that runs many times and leaves nothing behind."""
+        reason = f"{typed} runs its code aside, as often as it likes"
+        fix = "" if self.executed else "time the cell by %%time, or run this one in the notebook"
+        return Rewrite(None, reason, fix)
+
+    def stop_clock(self) -> None:
+        """Stop the clock that was started for the cell, with the last of its statements."""
+        edits = stop_at_end(self.result().source)
+        if edits is None:
+            self.put([(self.last + 1, STOP)])
+        for number, column, text in sorted(edits or (), reverse=True):
+            line = self.lines[number].encode()
+            self.lines[number] = (line[:column] + text.encode() + line[column:]).decode()
 
     def only_results(self, options: str) -> None:
         """Leave of a cell that ran as a job only that it bound what it brought back."""
@@ -209,7 +239,7 @@ class _Work:
             for node, call in ipython_calls(statement):
                 alone = isinstance(statement, ast.Expr) and statement.value is node
                 number = numbers[node.lineno - 1]
-                rewrite = self.rewritten(call, known, alone=alone)
+                rewrite = self.rewritten(call, known, alone=alone, is_module=is_module)
                 self.take(number, call.typed, rewrite)
                 code = rewrite.code
                 if code is None:
@@ -219,24 +249,40 @@ class _Work:
                     code = "" if is_module or left else "pass"
                 yield number, node.col_offset, node.end_col_offset or 0, code
 
-    def rewritten(self, call: IPythonCall, known: Container[str], *, alone: bool) -> Rewrite:
+    def rewritten(
+        self, call: IPythonCall, known: Container[str], *, alone: bool, is_module: bool
+    ) -> Rewrite:
         if call.method != "magic":
             return shell_call(call.method, call.text, known)
-        if call.magic in RUN_ASIDE and (self.executed or not alone):
-            rewrite = Rewrite(None, f"%{call.magic} runs its code aside")
+        if call.magic in RUN_ASIDE:
+            rewrite = self.aside(f"%{call.magic}")
+        elif call.magic == "run" and (self.executed or not alone):
+            # What it has run is among the cells, see `ran_files`.
+            rewrite = Rewrite(None, "it runs another file in the notebook")
+        elif call.magic in INTERACTIVE and not self.executed:
+            rewrite = interactive(f"%{call.magic}")
         elif call.magic in WRAPPERS:
-            rewrite = self.unwrapped(call, known)
+            timed = call.magic == "time" and not (self.executed and is_module)
+            rewrite = self.unwrapped(call, known, timed=timed, alone=alone)
         else:
             rewrite = line_magic(call.magic, call.text, known)
         if rewrite.code is None and not alone and not rewrite.fix:
             return replace(rewrite, fix="take its value in a cell before, in the notebook")
         return rewrite
 
-    def unwrapped(self, call: IPythonCall, known: Container[str]) -> Rewrite:
-        code = without_options(call.magic, call.text)
-        inner = translate(code, manager=self.manager, known=known)
-        self.imports.update(dict.fromkeys(inner.imports))
-        return Rewrite(inner.source.strip() or None, f"%{call.magic} is a tool of the notebook")
+    def unwrapped(
+        self, call: IPythonCall, known: Container[str], *, timed: bool, alone: bool
+    ) -> Rewrite:
+        text = without_options(call.magic, call.text)
+        inner = translate(text, manager=self.manager, known=known)
+        code = inner.source.strip()
+        if timed and code:
+            with_clock = timed_line(code) if alone else timed_expression(code)
+            if with_clock is not None:
+                return Rewrite(with_clock, imports=(*inner.imports, CLOCK))
+        return Rewrite(
+            code or None, f"%{call.magic} is a tool of the notebook", imports=inner.imports
+        )
 
     def take(self, number: int, text: str, rewrite: Rewrite) -> None:
         self.imports.update(dict.fromkeys(rewrite.imports))

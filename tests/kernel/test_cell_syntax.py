@@ -1,0 +1,58 @@
+"""What may stand in and around a `%%submarine` cell means what it means in a plain one."""
+
+import re
+
+
+def ok(kernel, code):
+    ran = kernel.run(code)
+    assert ran.reply["status"] == "ok", ran.text
+    return ran
+
+
+def test_comments_and_empty_lines_may_stand_above_the_magic(kernel):
+    ok(kernel, "\n# Train.\n\n%%submarine --gpus 0\nabove = 6 * 7")
+    assert kernel.value("above") == "42"
+    ran = kernel.run("# Train.\n%%submarine --gpus 0\nx = 1\nraise ValueError(x)")
+    assert "line 4" in ran.error
+
+
+def test_a_job_below_time_is_timed_by_the_notebook(kernel):
+    ran = ok(kernel, "%%time\n%%submarine --gpus 0\n'val' + 'ue'")
+    assert "Wall time: " in ran.stream("stdout")
+    assert ran.value == "'value'"
+
+
+def test_time_in_a_job_is_that_of_its_code(kernel):
+    ran = ok(kernel, "%%submarine --gpus 0\n%%time\nseconds = 1\n%time seconds + 1\nseconds")
+    assert len(re.findall("^Wall time: ", ran.stream("stdout"), re.MULTILINE)) == 2
+    assert ran.value == "1"
+    assert kernel.value("seconds") == "1"
+
+
+def test_capture_keeps_what_the_cell_would_show(kernel):
+    for number, head in enumerate(("%%capture out\n%%submarine", "%%submarine\n%%capture out")):
+        ran = ok(kernel, f"{head}\nprint('to be kept')\nkept = {number}")
+        assert "to be kept" not in ran.text
+        assert "to be kept" in kernel.value("out.stdout")
+        assert kernel.value("kept") == str(number)
+
+
+def test_a_cell_in_capture_raises_at_its_own_line(kernel):
+    ran = kernel.run("%%submarine --gpus 0\n\n%%capture\nraise KeyError('k')")
+    assert re.search(r"line 4.*\n.*KeyError", ran.text, re.DOTALL)
+
+
+def test_many_jobs_for_a_time_are_refused(kernel):
+    ran = kernel.run("%%timeit\n%%submarine --gpus 0\npass")
+    assert "each would be a job" in ran.error
+    ran = kernel.run("%%submarine --gpus 0\n%%timeit\npass")
+    assert "`%%timeit` has no place in a script" in ran.error
+    assert "%%time" in ran.error
+
+
+def test_commands_of_the_shell_run_in_the_job_and_show_no_value(kernel):
+    ran = ok(kernel, "%%submarine --gpus 0\n%env KIND=shell\n!echo $KIND in $SUBMARINE_TASK")
+    assert "shell in worker-0" in ran.stream("stdout")
+    assert ran.value is None
+    ran = ok(kernel, "%%submarine --gpus 0\n%pip --version")
+    assert "pip " in ran.stream("stdout")
