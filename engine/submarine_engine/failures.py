@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from submarine_engine.bundle.awaiting import COROUTINE
 from submarine_engine.bundle.model import Manifest
 from submarine_engine.errors import JobFailedError
 from submarine_engine.outcome import Outcome, RemoteError, RemoteFrame, clean
@@ -170,11 +171,12 @@ class Source:
         if origin is None:
             around = _around(lines, frame.line, 1, len(lines), 0)
             return Frame(frame.file, frame.line, frame.function, frame.text, context=around)
+        function = "<module>" if frame.function == COROUTINE else frame.function
         span, line = origin
         last = span.line + span.count - 1
         around = _around(lines, frame.line, span.line, last, line - frame.line)
         text = frame.text or next((text for number, text in around if number == line), "").strip()
-        return Frame(span.cell, line, frame.function, text, span.cell_id, around)
+        return Frame(span.cell, line, function, text, span.cell_id, around)
 
     def _in_bundle(self, file: str) -> bool:
         path = PurePosixPath(file)

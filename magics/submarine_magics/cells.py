@@ -117,7 +117,7 @@ class CellLog:
                 where=f"{cell.label}, line {problem.line + shift}",
                 fix=problem.fix,
             )
-        check_syntax(cell)
+        check_syntax(cell, may_await=True)
         return cell
 
     def _whole(self, raw: str) -> _Run | None:

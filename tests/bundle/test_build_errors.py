@@ -110,7 +110,7 @@ def test_too_much_is_refused_with_the_largest(notebook):
         ("x = 1\ny = = 2", 2, "invalid syntax"),
         ("def f(:\n    pass", 1, ""),
         ("return 3", 1, "'return' outside function"),
-        ("x = 1\nawait x", 2, "await"),
+        ("def f():\n    await x", 2, "await"),
         ("x = '", 1, "unterminated"),
         ("a\x00b", 1, "null bytes"),
         ("for x in y:\nprint(x)", 2, "indented block"),

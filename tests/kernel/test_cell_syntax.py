@@ -2,6 +2,8 @@
 
 import re
 
+from tests.kernels import Ran, start
+
 
 def ok(kernel, code):
     ran = kernel.run(code)
@@ -56,3 +58,27 @@ def test_commands_of_the_shell_run_in_the_job_and_show_no_value(kernel):
     assert ran.value is None
     ran = ok(kernel, "%%submarine --gpus 0\n%pip --version")
     assert "pip " in ran.stream("stdout")
+
+
+def test_a_cell_may_await(kernel):
+    ran = ok(
+        kernel,
+        "%%submarine --gpus 0\nimport asyncio\n"
+        "task = asyncio.create_task(asyncio.sleep(0, 'soon'))\nsaid = await task\nsaid",
+    )
+    assert ran.value == "'soon'"
+    assert kernel.value("said") == "'soon'"
+    ran = kernel.run("%%submarine --gpus 0\nimport asyncio\nawait asyncio.sleep(0)\n1 / 0")
+    assert "line 4" in ran.error
+    assert "__main__" not in ran.error
+
+
+def test_an_interrupt_reaches_a_cell_that_awaits(kernel):
+    cell = (
+        "%%submarine --gpus 0\nimport asyncio\nprint('waits')\ntry:\n    await asyncio.sleep(600)\n"
+        "finally:\n    print('was told')"
+    )
+    sent, come = start(kernel, cell)
+    kernel.manager.interrupt_kernel()
+    text = Ran([*come, *kernel.messages(sent)]).text
+    assert "was told" in text

@@ -209,7 +209,7 @@ def test_a_job_in_a_wrapper_keeps_its_lines(run, magic):
     ("body", "line", "words"),
     [
         ("\nx = (\n", 3, "was never closed"),
-        ("x = 1\nawait x\n", 3, "await"),
+        ("def f():\n    await x\n", 3, "await"),
         ("return 1\n", 2, "'return' outside function"),
         ("%run other.py\n", 2, "%run other.py"),
         ("%%cython\ncdef int x\n", 2, "%%cython"),

@@ -10,7 +10,7 @@ from submarine_engine.bundle.bindings import FUNCTIONS
 from submarine_engine.bundle.capture import Load
 from submarine_engine.bundle.executed import Executed, Position
 from submarine_engine.bundle.imports import Import, rendered
-from submarine_engine.bundle.loading import Loading
+from submarine_engine.bundle.loading import Loading, free_name
 from submarine_engine.bundle.maincell import MainCell
 from submarine_engine.bundle.model import Cell
 from submarine_engine.bundle.plan import Plan
@@ -52,6 +52,8 @@ class _Composer:
         self.main_index = len(executed.cells) - 1
         self.loads = plan.captured.loads
         self.loading = Loading.among(self.loads, plan.names)
+        imported = any((one.module, one.name) == ("asyncio", None) for one in plan.imports)
+        self.asyncio = free_name("asyncio", plan.names - {"asyncio"} if imported else plan.names)
         self.before: Position | None = None  # the statement right above
         self.can_load = False
 
@@ -75,7 +77,9 @@ class _Composer:
             Import("__future__", name, position=position, line=self.line(position))
             for name, position in sorted(self.executed.futures().items())
         ]
-        ours = self.loading.imports() if self.loads else ()
+        ours = [*(self.loading.imports() if self.loads else ())]
+        if self.main.awaits:
+            ours.append(_asyncio(self.asyncio))
         every = [*futures, *self.plan.imports, *ours]
         if every:
             self.script.section("Imports")
@@ -143,12 +147,16 @@ class _Composer:
         self.script.space(2)
 
     def closing(self, lead: Lines) -> None:
-        lines = self.main.block(lead)
+        lines = self.main.block(lead, self.asyncio)
         if not lines:
             return
         if not self.script.section(title(self.main.cell)):
             self.script.space(2)
         self.script.take(self.main.cell, lines)
+
+
+def _asyncio(name: str) -> Import:
+    return Import("asyncio", asname=None if name == "asyncio" else name)
 
 
 def _apart(upper: Statement, lower: Statement) -> bool:

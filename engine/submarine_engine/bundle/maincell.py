@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
+from submarine_engine.bundle import awaiting
 from submarine_engine.bundle.bindings import FUNCTIONS
 from submarine_engine.bundle.constants import assigned_names, is_constant
 from submarine_engine.bundle.model import Cell
@@ -38,11 +39,14 @@ class MainCell:
     ----------
     leading
         How many of its statements lead it: imports, functions, classes, and constants among those.
+    awaits
+        Whether the rest awaits at the cell's top level.
     """
 
     cell: Cell
     parsed: Parsed
     leading: int
+    awaits: bool = False
 
     @property
     def rest(self) -> Sequence[Statement]:
@@ -53,10 +57,10 @@ class MainCell:
         """Return what the rest reads."""
         return read_statements([statement.node for statement in self.rest], lazy=lazy)
 
-    def block(self, lead: Lines) -> Lines:
+    def block(self, lead: Lines, asyncio: str) -> Lines:
         """Return `lead` and the rest as the closing block of a script, comments included.
 
-        A line of our own has the number 0.
+        A line of our own has the number 0. `asyncio` is what that module is called in the script.
         """
         if not self.rest:
             return []
@@ -72,6 +76,8 @@ class MainCell:
             ]
         lines = _stripped(lines)
         fixed = self.parsed.fixed()
+        if self.awaits:
+            return self._coroutine(lead, lines, fixed, asyncio)
         if all(statement.guarded for statement in self.rest):
             return lead + lines
         lines = lead + lines
@@ -80,6 +86,21 @@ class MainCell:
             # No formatter breaks these lines anew, and so they stay those of the cell.
             head.append((0, " " * _INDENT + "# fmt: off"))
         return head + single_spaced(shifted(lines, _INDENT, fixed), fixed)
+
+    def _coroutine(self, lead: Lines, lines: Lines, fixed: frozenset[int], asyncio: str) -> Lines:
+        nodes = [statement.node for statement in self.rest]
+        bound = {name for statement in self.rest for name in statement.binds}
+        begin = awaiting.head(nodes)
+        end, run = awaiting.tail(nodes[-1], bound, asyncio)
+        if outgrows(lead + lines, _INDENT + len("return "), fixed):
+            begin.append(" " * _INDENT + "# fmt: off")
+        lines = lead + awaiting.edited(lines, nodes, self.cell.label)
+        return [
+            *((0, line) for line in begin),
+            *single_spaced(shifted(lines, _INDENT, fixed), fixed),
+            *((0, line) for line in (*end, "", "", GUARD)),
+            *((0, " " * _INDENT + line) for line in run),
+        ]
 
     def comments(self, index: int) -> Lines:
         """Return all the comments between a leading statement and the one before it.
@@ -97,11 +118,11 @@ def take_apart(cell: Cell) -> MainCell:
     Raises
     ------
     CellSyntaxError
-        It does not parse, or awaits at its top level.
+        It does not parse.
     BundleError
         There is nothing in it.
     """
-    check_syntax(cell)
+    check_syntax(cell, may_await=True)
     parsed = parse(cell.source)
     if not parsed.statements:
         raise BundleError(
@@ -111,16 +132,23 @@ def take_apart(cell: Cell) -> MainCell:
     for index, statement in enumerate(parsed.statements):
         definition = isinstance(statement.node, _DEFINITIONS)
         leads = definition or _is_constant(statement) or _is_text(statement)
-        if not leads or statement.guarded or not statement.alone:
+        if not leads or statement.guarded or not statement.alone or awaiting.awaits(statement.node):
             break
         leading = index + 1 if definition else leading
-    return MainCell(cell, parsed, leading)
+    rest = parsed.statements[leading:]
+    return MainCell(cell, parsed, leading, any(awaiting.awaits(one.node) for one in rest))
 
 
-def check_syntax(cell: Cell) -> None:
-    """Raise the `CellSyntaxError` of a cell that Python would refuse to run."""
+def check_syntax(cell: Cell, *, may_await: bool = False) -> None:
+    """Raise the `CellSyntaxError` of a cell that Python would refuse to run.
+
+    Parameters
+    ----------
+    may_await
+        Whether it may await at its top level, as a notebook's cell may.
+    """
     try:
-        _compile(cell.source, 0)
+        _compile(cell.source, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if may_await else 0)
     except SyntaxError as error:
         _refuse(cell, error)
     except (ValueError, RecursionError, MemoryError) as error:
@@ -143,7 +171,7 @@ def _refuse(cell: Cell, error: SyntaxError) -> None:
     except SyntaxError:
         pass
     else:
-        what = "`await` at the top level of a cell has no place in a script"
+        what = "`await` at the top level has no place in a part of a script"
         fix = "write `async def main(): …` and call asyncio.run(main())"
     lines = code_lines(cell.source)
     if 0 < line <= len(lines):

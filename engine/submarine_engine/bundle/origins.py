@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from submarine_runtime.home import containers_of
 
+from submarine_engine.bundle.awaiting import awaits
 from submarine_engine.bundle.bindings import Kind
 from submarine_engine.bundle.constants import (
     assigned_names,
@@ -149,7 +150,7 @@ class Origins:
         """Return how the value travels that `position` was the last to assign to `name`."""
         node = self.executed.statement(position).node
         value = self._namespace[name]
-        simple = assigned_names(node) is not None and not _awaits(node)
+        simple = assigned_names(node) is not None and not awaits(node)
         unchanged = all(self._is_unchanged(node, other) for other in assigned_names(node) or [name])
         if unchanged and not _shared(self._namespace, name):
             return Defined(position, position)
@@ -251,7 +252,3 @@ def _shared(namespace: Mapping[str, object], name: str) -> bool:
 
 def _holders(namespace: Mapping[str, object], name: str) -> list[int]:
     return [sys.getrefcount(container) for container in containers_of(namespace[name])]
-
-
-def _awaits(node: ast.stmt) -> bool:
-    return any(isinstance(inner, (ast.Await, ast.AsyncFor)) for inner in ast.walk(node))

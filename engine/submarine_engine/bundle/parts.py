@@ -155,7 +155,9 @@ def _script(path: str, cells: Sequence[Cell]) -> Script:
     for cell in cells:
         check_syntax(cell)
     futures = _futures(cells) if len(cells) > 1 else {}
-    imports = sorted({line for cell in cells for line in cell.imports})
+    needed = {item for cell in cells for item in cell.imports}
+    ordered = sorted(needed, key=lambda item: ("\n" in item, item))  # what is longer comes below
+    imports = [line for item in ordered for line in item.splitlines()]
     if imports or futures:
         script.section("Imports")
         if futures:
