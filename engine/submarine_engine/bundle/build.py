@@ -21,6 +21,7 @@ from submarine_engine.bundle.modules import travelling_modules
 from submarine_engine.bundle.needs import Needs, NeedsSourceError
 from submarine_engine.bundle.origins import Origins
 from submarine_engine.bundle.plan import Plan, plan
+from submarine_engine.bundle.questions import refuse_questions
 from submarine_engine.bundle.script import IPYTHON_SYNTAX, Script
 from submarine_engine.errors import BundleError, UndefinedNameError
 
@@ -121,6 +122,7 @@ def _plan(
     index = len(executed.cells) - 1
     needs.follow([(index, number) for number in range(part.leading)], outputs)
     _refuse_missing(needs, executed)
+    refuse_questions(needs, part.rest)
     if needs.refused:
         raise needs.refused[0]
     return plan(needs)
