@@ -13,6 +13,7 @@ from pathlib import Path
 from submarine_engine.bundle.bindings import bound_names
 from submarine_engine.bundle.literals import quoted
 from submarine_engine.bundle.statements import is_guard
+from submarine_engine.bundle.text import UNREADABLE
 
 from submarine_magics.shell_lines import expanded, output, run
 
@@ -184,7 +185,7 @@ def _run(line: str, known: Container[str]) -> Rewrite:
         return Rewrite(None, f"it runs a {path.suffix} file in the notebook", refused)
     try:
         names = _names_of(path.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (OSError, *UNREADABLE) as error:
         what = f"{path} cannot be read ({type(error).__name__})"
         return Rewrite(None, what, "name a Python file that is there")
     code = f'runpy.run_path({quoted(str(path))}, run_name="__main__")'

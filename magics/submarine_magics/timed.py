@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from submarine_engine.bundle.text import UNREADABLE
+
 NAME = "IPythonClock"
 
 CLOCK = f'''class {NAME}:
@@ -48,7 +50,7 @@ def timed_line(code: str) -> str | None:
     """Return simple statements on one line, timed; None where there is no such line for them."""
     try:
         body = ast.parse(code).body
-    except (SyntaxError, ValueError):
+    except UNREADABLE:
         return None
     if not body or "\n" in code or any(_is_compound(node) for node in body):
         return None
@@ -68,7 +70,7 @@ def stop_at_end(source: str) -> list[Edit] | None:
     """
     try:
         body = ast.parse(source).body
-    except (SyntaxError, ValueError):
+    except UNREADABLE:
         return []
     last = body[-1] if body else None
     if last is None or (value := _value(last)) is None:

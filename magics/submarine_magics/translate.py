@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from IPython.core.inputtransformer2 import TransformerManager
 from submarine_engine.bundle import Dropped
+from submarine_engine.bundle.text import UNREADABLE
 from submarine_engine.command import parse_cell
 from submarine_engine.errors import CommandError
 
@@ -196,7 +197,7 @@ class _Work:
         self.lines.clear()
         try:
             body = ast.parse(source).body
-        except (SyntaxError, ValueError):
+        except UNREADABLE:
             return
         wanted = _outputs(options)
         for statement in body:
@@ -218,7 +219,7 @@ class _Work:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # shown where the cell ran
                 tree = ast.parse(source)
-        except (SyntaxError, ValueError):
+        except UNREADABLE:
             return
         known = KnownNames(self.known, tree)
         edits = [

@@ -138,3 +138,25 @@ def test_cells_that_never_parsed_do_not_stand_in_the_way(notebook):
     notebook.cells.append(Cell(number=1, source="x = = 1\ndef f(): pass"))
     notebook.run("def f():\n    return 1")
     assert notebook.job("print(f())") == "1\n"
+
+
+@pytest.mark.parametrize("deep", ["-" * 6000 + "1", " + ".join(["1"] * 5000), "-" * 700 + "1"])
+def test_a_main_cell_that_is_too_deep_is_refused_in_words(notebook, deep):
+    with pytest.raises(CellSyntaxError, match="nested too deeply") as caught:
+        notebook.bundle(f"x = 1\ny = f(lambda: {deep})")
+    assert caught.value.where == "In [1]"
+    assert "several statements" in caught.value.fix
+
+
+def test_of_a_cell_that_is_too_deep_only_what_needs_it_is_refused(notebook):
+    notebook.run("def shallow():\n    return 1")
+    notebook.run(f"number = 7\ndef deep():\n    return {'-' * 700}1")
+    assert notebook.result(notebook.bundle("print(shallow(), number)")) == "1 7\n"
+    with pytest.raises(CannotTravelError, match="`deep` comes from code that is nested") as caught:
+        notebook.bundle("shallow()\ndeep()")
+    assert caught.value.where == "In [2], line 2"
+
+
+def test_cells_that_nobody_can_parse_are_no_hindrance(notebook):
+    notebook.cells.append(Cell(number=1, source=f"x = {'-' * 6000}1"))
+    assert notebook.result(notebook.bundle("x = 2\nprint(x)")) == "2\n"

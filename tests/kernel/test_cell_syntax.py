@@ -82,3 +82,17 @@ def test_an_interrupt_reaches_a_cell_that_awaits(kernel):
     kernel.manager.interrupt_kernel()
     text = Ran([*come, *kernel.messages(sent)]).text
     assert "was told" in text
+
+
+def test_a_cell_that_is_too_deep_harms_no_other(kernel):
+    for deep in ("-" * 6000 + "1", " + ".join(["1"] * 5000)):
+        ran = kernel.run(f"%%submarine --gpus 0\ny = {deep}")
+        assert "nested too deeply" in ran.error
+    ok(kernel, "%%submarine --gpus 0\nafter_all = 1")
+    assert kernel.value("after_all") == "1"
+
+
+def test_a_question_is_refused_before_there_is_a_job(kernel):
+    ran = kernel.run("%%submarine --gpus 0\nname = input('who? ')")
+    assert "line 2: `input()` asks a person" in ran.error
+    assert ran.of_type("display_data") == []

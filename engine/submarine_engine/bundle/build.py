@@ -15,7 +15,7 @@ from submarine_engine.bundle.compose import compose
 from submarine_engine.bundle.definitions import definitions
 from submarine_engine.bundle.executed import Executed
 from submarine_engine.bundle.loading import Loading
-from submarine_engine.bundle.maincell import MainCell, take_apart
+from submarine_engine.bundle.maincell import MainCell, take_apart, too_deep
 from submarine_engine.bundle.model import Bundle, Cell, Dropped, LoadedFile, Manifest, Sent
 from submarine_engine.bundle.modules import travelling_modules
 from submarine_engine.bundle.needs import Needs, NeedsSourceError
@@ -23,7 +23,7 @@ from submarine_engine.bundle.origins import Origins
 from submarine_engine.bundle.plan import Plan, plan
 from submarine_engine.bundle.questions import refuse_questions
 from submarine_engine.bundle.script import IPYTHON_SYNTAX, Script
-from submarine_engine.errors import BundleError, UndefinedNameError
+from submarine_engine.errors import UndefinedNameError
 
 ENTRY = "script.py"
 
@@ -90,9 +90,7 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
         except NeedsSourceError as need:
             as_source[need.name] = need.refers
         except RecursionError:
-            raise BundleError(
-                "the code is nested too deeply to be read", where=main.label, fix="simplify it"
-            ) from None
+            raise too_deep(main) from None
         else:
             return _bundle(found, executed, part, root, written)
 

@@ -8,6 +8,8 @@ import types
 import warnings
 from collections.abc import Iterator
 
+from submarine_engine.bundle.text import UNREADABLE
+
 
 def lambda_source(function: types.FunctionType) -> str | None:
     """Return the source of a lambda as one expression on one line; None where it is not found.
@@ -21,7 +23,7 @@ def lambda_source(function: types.FunctionType) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+    except UNREADABLE:
         return None
     for node in ast.walk(tree):
         if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:

@@ -125,6 +125,7 @@ def take_apart(cell: Cell) -> MainCell:
     check_syntax(cell, may_await=True)
     parsed = parse(cell.source)
     if not parsed.statements:
+        _refuse_too_deep(cell)
         raise BundleError(
             "there is nothing to run", where=cell.label, fix="write the training code into it"
         )
@@ -151,10 +152,27 @@ def check_syntax(cell: Cell, *, may_await: bool = False) -> None:
         _compile(cell.source, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if may_await else 0)
     except SyntaxError as error:
         _refuse(cell, error)
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise CellSyntaxError(
-            str(error) or "it is nested too deeply", where=cell.label, fix="correct the cell"
-        ) from None
+    except ValueError as error:
+        raise CellSyntaxError(str(error), where=cell.label, fix="correct the cell") from None
+    except (RecursionError, MemoryError):
+        raise too_deep(cell) from None
+
+
+def too_deep(cell: Cell, line: int = 0) -> CellSyntaxError:
+    """Return the error of a cell whose code is nested too deeply to be analysed."""
+    return CellSyntaxError(
+        "it is nested too deeply to be read",
+        where=f"{cell.label}, line {line}" if line else cell.label,
+        fix="break the long expression into several statements",
+    )
+
+
+def _refuse_too_deep(cell: Cell) -> None:
+    """Raise where a cell that Python compiles is too deep to be taken apart."""
+    try:
+        ast.parse(cell.source)
+    except (RecursionError, MemoryError):
+        raise too_deep(cell) from None
 
 
 def _compile(source: str, flags: int) -> None:

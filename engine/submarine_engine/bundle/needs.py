@@ -131,7 +131,23 @@ class Needs:
         for name in outputs:
             self._want(name, self.main.maybe, Place(self.cell), hard=True)
         while self._todo:
-            self._resolve(self._todo.popleft())
+            want = self._todo.popleft()
+            try:
+                self._resolve(want)
+            except RecursionError:
+                raise self._too_deep(want) from None
+
+    def _too_deep(self, want: _Want) -> CannotTravelError:
+        executed = self.origins.executed
+        position = executed.last(want.name, want.at)
+        place = (
+            Place(executed.cell(position), executed.statement(position).first) if position else ""
+        )
+        return CannotTravelError(
+            f"`{want.name}` comes from code that is nested too deeply to be read",
+            where=str(place),
+            fix="break the long expression into several statements, and run that cell again",
+        )
 
     def reads(self, position: Position) -> Reads:
         """Return what the statement at `position` reads."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from submarine_engine.bundle.bindings import bound_names, imported_names, parameters, scope_names
 from submarine_engine.bundle.flow import Flow
 from submarine_engine.bundle.reads import Reads, Use
+from submarine_engine.bundle.text import UNREADABLE
 
 _ALWAYS_THERE = re.compile(
     "__(annotations|builtins|class|conditional_annotations|debug|dict|doc|file|loader|module|name"
@@ -215,7 +216,7 @@ class _Reader(Flow):
         for text in _texts(node):
             try:
                 inner = ast.parse(str(text.value), mode="eval").body
-            except (SyntaxError, ValueError):
+            except UNREADABLE:
                 continue
             for name in ast.walk(inner):
                 if isinstance(name, ast.expr):

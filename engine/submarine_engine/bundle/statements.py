@@ -12,7 +12,14 @@ from functools import lru_cache
 from submarine_engine.bundle.bindings import Kind, bound_names
 from submarine_engine.bundle.reader import read_statements
 from submarine_engine.bundle.reads import Reads
-from submarine_engine.bundle.text import Lines, code_lines, fixed_lines, shifted, without_semicolon
+from submarine_engine.bundle.text import (
+    UNREADABLE,
+    Lines,
+    code_lines,
+    fixed_lines,
+    shifted,
+    without_semicolon,
+)
 
 _COMMENT = re.compile(r"\s*#(?!!| ?%%| In\[)")  # not a shebang or another notebook's markers
 
@@ -101,7 +108,7 @@ def parse(source: str) -> Parsed:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # shown where the cell ran
             tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return Parsed((), ())
     lines = tuple(code_lines(source))
     nodes: list[tuple[ast.stmt, bool]] = []

@@ -15,6 +15,9 @@ from submarine_engine.bundle.literals import LINE
 Lines = list[tuple[int, str]]
 """Lines of a cell with their numbers, counted from 1."""
 
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What `ast.parse` raises: the last two for code that is nested too deeply."""
+
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _SEMICOLON = re.compile(rb"\s*;\s*(#.*)?")
 
