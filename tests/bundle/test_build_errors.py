@@ -90,7 +90,7 @@ def test_undefined_names_are_told_before_values_that_cannot_travel(notebook):
 
 
 def test_values_that_cannot_travel_are_refused_with_their_cell(notebook):
-    notebook.run("import threading").run("lock = threading.Lock()")
+    notebook.run("import threading").run("lock = threading.Lock()\nlock.acquire()")
     notebook.run("def train():\n    with lock:\n        return 1")
     with pytest.raises(CannotTravelError) as caught:
         notebook.bundle("train()")

@@ -6,6 +6,7 @@ import difflib
 import platform
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from submarine_runtime.home import containers_of
@@ -18,7 +19,7 @@ from submarine_engine.bundle.loading import Loading
 from submarine_engine.bundle.maincell import MainCell, take_apart, too_deep
 from submarine_engine.bundle.model import Bundle, Cell, Dropped, LoadedFile, Manifest, Sent
 from submarine_engine.bundle.modules import travelling_modules
-from submarine_engine.bundle.needs import Needs, NeedsSourceError
+from submarine_engine.bundle.needs import Needs, NeedsSourceError, NeedsValueError
 from submarine_engine.bundle.origins import Origins
 from submarine_engine.bundle.plan import Plan, plan
 from submarine_engine.bundle.questions import refuse_questions
@@ -82,13 +83,16 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
         [*cells, main], part.leading, package=package if isinstance(package, str) else ""
     )
     as_source: dict[str, frozenset[str]] = {}
+    by_value: set[str] = set()
     while True:
         origins = Origins(executed, namespace, len(cells), as_source)
         try:
-            found = _plan(part, executed, origins, Capture(limit), outputs)
+            found = _plan(part, executed, origins, Capture(limit, by_value), outputs)
             written = _written(found, namespace)
         except NeedsSourceError as need:
             as_source[need.name] = need.refers
+        except NeedsValueError as need:
+            by_value.add(need.name)
         except RecursionError:
             raise too_deep(main) from None
         else:
@@ -198,6 +202,8 @@ def _bundle(
         else (),
     )
     files = {script.entry: script.text.encode(), **found.captured.files, **modules}
+    if any(load.opaque for load in loads):
+        files = {**_cloudpickle(), **files}
     sent = Sent(found.captured.sent, written)
     return Bundle(files=files, manifest=manifest, sent=sent)
 
@@ -207,3 +213,9 @@ def _modules(script: Script, found: Plan, root: Path | None) -> dict[str, bytes]
         return {}
     referred = "".join(f"import {name}\n" for name in found.captured.modules)
     return travelling_modules([(script.entry, script.text), ("values", referred)], root)
+
+
+def _cloudpickle() -> dict[str, bytes]:
+    """Return the files of cloudpickle: the job's Python may be without it."""
+    folder = Path(str(find_spec("cloudpickle").origin)).parent  # type: ignore[union-attr]
+    return {f"cloudpickle/{file.name}": file.read_bytes() for file in sorted(folder.glob("*.py"))}

@@ -1,19 +1,18 @@
 """The values that a job takes along: written into the script, or pickled beside it.
 
-Only the standard pickle is used, so that the job needs no package for it: functions and classes of
-the notebook travel as source in the script, and values refer to them by name.
+Functions and classes of the notebook travel as source in the script, and values refer to them by
+name. Only what has no such name goes by value: lambdas, and what a function has defined.
 """
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from submarine_engine.bundle.literals import literal
 from submarine_engine.bundle.model import CapturedValue, Cell
-from submarine_engine.bundle.pickling import Packed, Watch, pack
+from submarine_engine.bundle.pickling import Packed, Watch, pack, unpack
 from submarine_engine.bundle.refusals import refuse, said, type_name
 from submarine_engine.errors import CannotTravelError, CaptureTooLargeError
 
@@ -36,11 +35,17 @@ class Load:
         have objects in common (an optimizer has its model's parameters) that must stay one.
     definitions
         Functions and classes of the notebook that must be defined before the file is loaded.
+    opaque
+        Whether it takes cloudpickle to load it.
+    spaces
+        Whether functions in it read the variables of the script, or of a module.
     """
 
     path: str
     names: tuple[str, ...]
     definitions: frozenset[str]
+    opaque: bool = False
+    spaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +95,12 @@ class Capture:
     ----------
     limit
         Bytes that all values together may take in the bundle.
+    by_value
+        Names of functions and classes that go by value, since no statement makes them.
     """
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int = LIMIT, by_value: Collection[str] = ()) -> None:
+        self._by_value = frozenset(by_value)
         self._limit = limit
         self._room = limit
         self._entries: dict[str, _Entry] = {}
@@ -120,6 +128,10 @@ class Capture:
             self._join(entry)
         return frozenset(self._entries[name].watch.names)
 
+    def reads(self, name: str) -> frozenset[str]:
+        """Return the variables that functions in the value of `name` read when they are called."""
+        return frozenset(self._entries[name].watch.reads)
+
     def finish(self) -> Captured:
         """Return what was captured.
 
@@ -139,13 +151,19 @@ class Capture:
             if entry.source is not None and len(entry.group) == 1:
                 literals[entry.name] = entry.source
                 continue
-            packed, memo = self._pack_group(entry)
+            packed, watch = self._pack_group(entry)
             size += packed.size
             if packed.data is None or size > self._limit:
                 self._refuse_size()
-            load = Load(f"values/{entry.name}.pkl", tuple(entry.group), self._names(entry.group))
+            load = Load(
+                f"values/{entry.name}.pkl",
+                tuple(entry.group),
+                self._names(entry.group),
+                watch.opaque,
+                watch.spaces,
+            )
             files[load.path] = packed.data
-            sent[load.path] = memo
+            sent[load.path] = watch.memo
             loads.append(load)
         used = {name for load in loads for name in load.names}
         modules = set().union(*(self._entries[name].watch.modules for name in used))
@@ -157,14 +175,14 @@ class Capture:
         return frozenset().union(*(self._entries[name].watch.names for name in group))
 
     def _pack(self, name: str, value: object, cell: str) -> tuple[Packed, Watch]:
-        watch = Watch()
+        watch = Watch(by_value=self._by_value)
         try:
             packed = pack(value, self._limit, watch)
         except Exception as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
             refuse(name, value, cell, watch.last, error)
         if packed.data is not None:
             try:
-                pickle.loads(packed.data)  # noqa: S301 - made right above, from this process's own
+                unpack(packed.data)
             except Exception as error:
                 raise CannotTravelError(
                     f"`{name}` ({type_name(value)}) can be packed but not unpacked again: "
@@ -188,15 +206,15 @@ class Capture:
                 for name in merged:
                     self._entries[name].group = merged
 
-    def _pack_group(self, entry: _Entry) -> tuple[Packed, dict[int, object]]:
+    def _pack_group(self, entry: _Entry) -> tuple[Packed, Watch]:
         if len(entry.group) == 1 and (
             entry.packed.data is not None or entry.packed.size > self._limit
         ):
-            return entry.packed, entry.watch.memo
+            return entry.packed, entry.watch
         members = tuple(self._entries[name].value for name in entry.group)
-        watch = Watch()
+        watch = Watch(by_value=self._by_value)
         packed = pack(members if len(members) > 1 else members[0], self._limit, watch)
-        return packed, watch.memo
+        return packed, watch
 
     def _refuse_size(self) -> NoReturn:
         large = sorted(self._entries.values(), key=lambda entry: -entry.packed.size)
@@ -233,5 +251,5 @@ def _summary(entry: _Entry, literals: dict[str, str]) -> CapturedValue:
         cell=entry.cell,
         type=type_name(entry.value),
         size=entry.packed.size if source is None else len(source.encode()),
-        how="pickle" if source is None else "literal",
+        how="literal" if source else "cloudpickle" if entry.watch.opaque else "pickle",
     )

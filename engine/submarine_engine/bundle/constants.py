@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import dis
 import functools
 import operator
 import types
 from collections.abc import Callable
 
 _LARGEST = 1 << 64
+_STATELESS = (type, types.BuiltinFunctionType, types.ModuleType, str, bytes, int, float, complex)
 
 _OPERATORS: dict[type[ast.operator], Callable[[object, object], object]] = {
     ast.Add: operator.add,
@@ -107,15 +109,48 @@ def function_like(value: object) -> bool:
     """Return whether `value` does rather than is: what makes it again is its source.
 
     Functions, classes, what wraps a function (``jax.jit(step)``), and tuples of those (an optax
-    optimizer). Not every callable: a model can be called as well, and is what it has learnt.
+    optimizer). Not every callable: a model can be called as well, and is what it has learnt; and so
+    is a function that remembers in its closure.
     """
-    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
+    if isinstance(value, types.FunctionType):
+        return not _remembers(value, set())
+    if isinstance(value, (type, types.BuiltinFunctionType, types.MethodType)):
         return not (isinstance(value, types.MethodType) and not isinstance(value.__self__, type))
     if isinstance(value, tuple):
         return bool(value) and all(map(function_like, value))
     if isinstance(value, functools.partial):
         return False
     try:
-        return isinstance(getattr(value, "__wrapped__", None), types.FunctionType)
+        wrapped = getattr(value, "__wrapped__", None)
     except Exception:  # noqa: BLE001 - a foreign __getattr__ raises what it likes
         return False
+    return isinstance(wrapped, types.FunctionType) and function_like(wrapped)
+
+
+def _remembers(function: types.FunctionType, seen: set[int]) -> bool:
+    """Return whether the closure of a function holds what its source would not make again."""
+    free = function.__code__.co_freevars
+    if not free or id(function) in seen:
+        return False
+    seen.add(id(function))
+    if any(
+        instruction.opname in ("STORE_DEREF", "DELETE_DEREF") and instruction.argval in free
+        for instruction in dis.get_instructions(function.__code__)
+    ):
+        return True
+    return any(_is_state(_content(cell), seen) for cell in function.__closure__ or ())
+
+
+def _is_state(value: object, seen: set[int]) -> bool:
+    if isinstance(value, types.FunctionType):
+        return _remembers(value, seen)
+    if isinstance(value, tuple):
+        return any(_is_state(item, seen) for item in value)
+    return not (value is None or isinstance(value, _STATELESS))
+
+
+def _content(cell: types.CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty yet
+        return None

@@ -116,8 +116,9 @@ class Executed:
     def additions(self, name: str, after: Position) -> Iterator[Position]:
         """Yield the statements that add to what `name` means: ``Net.forward = forward``.
 
-        Those are assignments to its attributes and items, ``setattr``, and what it registers; until
-        the name is bound anew.
+        Those are assignments to its attributes and items, ``setattr``, what it registers, and what
+        a decorator adds to it (``@add_to_class(Net)``, ``@patch`` of fastcore); until the name is
+        bound anew.
         """
         newer = [place for place in self.bindings(name) if place > after]
         until = min(newer, default=(len(self.cells), 0))
@@ -152,13 +153,37 @@ def _adds_to(node: ast.stmt, name: str) -> bool:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         return any(_root(target) == name and not isinstance(target, ast.Name) for target in targets)
     if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-        return any(_registers(decorator, name) for decorator in node.decorator_list)
+        return any(
+            _registers(decorator, name)
+            or _is_given(decorator, name)
+            or _patches(decorator, node, name)
+            for decorator in node.decorator_list
+        )
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         call = node.value
         if isinstance(call.func, ast.Name) and call.func.id == "setattr" and call.args:
             return _root(call.args[0]) == name
         return _registers(call, name)
     return False
+
+
+def _is_given(decorator: ast.expr, name: str) -> bool:
+    """Return whether `name` itself is an argument: ``@add_to_class(Net)``."""
+    if not isinstance(decorator, ast.Call):
+        return False
+    if isinstance(decorator.func, ast.Attribute) and decorator.func.attr == "register":
+        return False  # it is added to what registers it
+    given = [*decorator.args, *(keyword.value for keyword in decorator.keywords)]
+    return any(isinstance(value, ast.Name) and value.id == name for value in given)
+
+
+def _patches(decorator: ast.expr, node: ast.stmt, name: str) -> bool:
+    """Return whether it is fastcore's: ``@patch`` above ``def forward(self: Net)``."""
+    words = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
+    if words != "patch" or not isinstance(node, FUNCTIONS):
+        return False
+    arguments = [*node.args.posonlyargs, *node.args.args]
+    return bool(arguments) and _root(arguments[0].annotation or ast.Constant(None)) == name
 
 
 def _registers(node: ast.expr, name: str) -> bool:

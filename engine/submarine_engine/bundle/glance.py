@@ -26,14 +26,17 @@ def may_bind(source: str, name: str) -> bool:
     return False
 
 
+_MAY_FOLLOW = (".", "[", " ", "\\", ")", ",")
+
+
 def may_add(source: str, name: str) -> bool:
-    """Return whether `source` may set attributes or items of `name`, or register with it."""
+    """Return whether `source` may set attributes or items of `name`, or add or register to it."""
     if not name.isascii() or "setattr" in source:
         return True
     end = 0
     while (start := source.find(name, end)) >= 0:
         end = start + len(name)
-        if source[end : end + 1] in (".", "[", " ", "\\") and _is_word(source, start, end):
+        if source[end : end + 1] in _MAY_FOLLOW and _is_word(source, start, end):
             return True
     return False
 

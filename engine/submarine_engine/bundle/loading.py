@@ -16,9 +16,15 @@ class {unpickler}({pickle}.Unpickler):
 
     def find_class(self, module, name):
         return super().find_class(__name__ if module == "__main__" else module, name)
-
+{spaces}
 
 '''
+
+_SPACES = """
+    # What functions without a name read: the variables of this script, or those of a module.
+    def persistent_load(self, space):
+        return vars({find}(space[1])) if space[1:] else globals()
+"""
 
 _LOAD = '''\
 def {load}(path):
@@ -36,38 +42,50 @@ class Loading:
     ----------
     refers
         Whether a value refers to functions or classes of the script.
+    spaces
+        Whether functions in the values read variables of the script, or of modules.
     """
 
     refers: bool
+    spaces: bool
     pickle: str
     path: str
     load: str
     unpickler: str
+    find: str
 
     @classmethod
     def among(cls, loads: Collection[Load], taken: Collection[str]) -> Loading:
         """Choose the names; `taken` holds those of the script."""
         return cls(
-            refers=any(load.definitions for load in loads),
+            refers=any(load.definitions or load.opaque for load in loads),
+            spaces=any(load.spaces for load in loads),
             pickle=free_name("pickle", taken),
             path=free_name("Path", taken),
             load=free_name("load_values", taken),
             unpickler=free_name("NotebookUnpickler", taken),
+            find=free_name("import_module", taken),
         )
 
     def imports(self) -> tuple[Import, ...]:
         """Return what the lines need."""
-        return (
+        found = [
             Import("pickle", asname=self.pickle if self.pickle != "pickle" else None),
             Import("pathlib", "Path", asname=self.path if self.path != "Path" else None),
-        )
+        ]
+        if self.spaces:
+            renamed = self.find if self.find != "import_module" else None
+            found.append(Import("importlib", "import_module", asname=renamed))
+        return tuple(found)
 
     def helper(self) -> list[str]:
         """Return the lines of the function that loads a file."""
         call = f"{self.unpickler}(file).load()" if self.refers else f"{self.pickle}.load(file)"
         source = _LOAD.format(load=self.load, path=self.path, call=call)
         if self.refers:
-            source = _UNPICKLER.format(unpickler=self.unpickler, pickle=self.pickle) + source
+            spaces = _SPACES.format(find=self.find) if self.spaces else ""
+            names = {"unpickler": self.unpickler, "pickle": self.pickle, "spaces": spaces}
+            source = _UNPICKLER.format(**names) + source
         return source.splitlines()
 
     def line(self, load: Load) -> list[str]:

@@ -95,7 +95,8 @@ class CapturedValue:
     size
         Bytes in the bundle.
     how
-        ``literal`` (written into the script) or ``pickle`` (a file under ``values/``).
+        ``literal`` (written into the script), ``pickle`` (a file under ``values/``), or
+        ``cloudpickle`` (likewise, with code in it that the script does not show).
     """
 
     name: str

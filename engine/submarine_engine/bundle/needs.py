@@ -18,6 +18,14 @@ _NOTHING: frozenset[str] = frozenset()
 _FIRST: Position = (-1, -1)
 
 
+class NeedsValueError(Exception):
+    """The function or class `name` was made by no statement: begin again, and take it by value."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
 class NeedsSourceError(Exception):
     """The value of `name` cannot travel, but the statement that made it can: begin again so.
 
@@ -82,6 +90,8 @@ class Needs:
         Values by name.
     refers
         The functions and classes of the notebook that each value refers to.
+    called
+        The variables that functions in each value read when they are called.
     imports
         Import statements by the name that they bind; several where it was bound differently at
         different times.
@@ -100,6 +110,7 @@ class Needs:
         self.additions: dict[Position, list[Position]] = {}
         self.kept: dict[str, Kept] = {}
         self.refers: dict[str, frozenset[str]] = {}
+        self.called: dict[str, frozenset[str]] = {}
         self.imports: dict[str, dict[object, Imported]] = {}
         self.missing: dict[str, Place] = {}
         self.refused: list[CannotTravelError] = []
@@ -250,7 +261,10 @@ class Needs:
             return
         self.kept[name] = kept
         self.refers[name] = refers
+        self.called[name] = self.capture.reads(name)
         self._want_referred(name, refers)
+        for read in sorted(self.called[name]):
+            self._want(read, _NOTHING, Place(value=name), hard=False, at=self.origins.end)
 
     def _want_referred(self, value: str, refers: frozenset[str]) -> None:
         """Follow what a value refers to: what the names mean now, before the main cell."""

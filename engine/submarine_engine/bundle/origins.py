@@ -149,12 +149,14 @@ class Origins:
     def _valued(self, name: str, position: Position) -> Origin:
         """Return how the value travels that `position` was the last to assign to `name`."""
         node = self.executed.statement(position).node
-        value = self._namespace[name]
-        simple = assigned_names(node) is not None and not awaits(node)
-        unchanged = all(self._is_unchanged(node, other) for other in assigned_names(node) or [name])
+        names = assigned_names(node)
+        simple = names is not None and not awaits(node)
+        unchanged = all(self._is_unchanged(node, other) for other in names or [name])
         if unchanged and not _shared(self._namespace, name):
             return Defined(position, position)
-        if simple and (name in self.as_source or function_like(value)):
+        value = self._namespace[name]
+        alike = [self._namespace[other] for other in names or () if other in self._namespace]
+        if simple and (name in self.as_source or all(map(function_like, alike))):
             return Defined(position, position)
         if isinstance(value, types.ModuleType) and value.__name__ in sys.modules:
             return Imported((import_module(value.__name__, name),), position)

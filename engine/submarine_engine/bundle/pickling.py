@@ -1,14 +1,21 @@
-"""Pickling as it is done for a job: by the standard pickle, watched, counted, in a fixed order."""
+"""Pickling as it is done for a job: watched, counted, in a fixed order.
+
+The standard pickle does it; what no name leads to goes by value, as cloudpickle has it.
+"""
 
 from __future__ import annotations
 
 import array
 import functools
+import io
 import pickle
+import sys
 import types
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NewType, TypeVar
+
+from submarine_runtime.byvalue import ByValue
 
 from submarine_engine.bundle.literals import in_order
 from submarine_engine.bundle.refusals import refusal
@@ -52,6 +59,8 @@ class Watch:
         The object pickled last: where pickling failed, the one that it failed at.
     names
         Functions and classes of the notebook that the pickle refers to by their (top-level) names.
+    reads
+        Variables of the notebook that its lambdas and local functions read when they are called.
     modules
         Modules that it refers to.
     objects
@@ -59,13 +68,23 @@ class Watch:
     memo
         Every object of the value that can change, by its number in the pickle's memo: who loads the
         pickle finds its own object under the same number.
+    opaque
+        Whether cloudpickle is needed to load it.
+    spaces
+        Whether it refers to namespaces, which who loads it has to give.
+    by_value
+        Names of functions and classes of the notebook that no statement makes: they go by value.
     """
 
     last: object = None
     names: set[str] = field(default_factory=set)
+    reads: set[str] = field(default_factory=set)
     modules: set[str] = field(default_factory=set)
     objects: dict[int, object] = field(default_factory=dict)
     memo: dict[int, object] = field(default_factory=dict)
+    opaque: bool = False
+    spaces: bool = False
+    by_value: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -117,34 +136,52 @@ class _Sink:
         return False
 
 
-class _Watching:
+class _Watching(ByValue):
     """The part of the picklers below that looks at each object."""
 
     watch: Watch
     sink: _Sink
     has_sets = False
 
-    def persistent_id(self, obj: object) -> None:
+    def persistent_id(self, obj: object) -> tuple[str, ...] | None:
         # Called for every object, also for the sets that reducer_override never sees.
         kind = type(obj)
         if (kind is set or kind is frozenset) and len(obj) > 1:  # type: ignore[arg-type]
             self.has_sets = True
+        space = self.globals_of(obj) if kind is dict else None
+        if space:
+            self.watch.spaces = True
+        return space
 
     def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
         self.watch.last = obj
         if isinstance(obj, _NAMED):
-            module = getattr(obj, "__module__", None)
-            if module == "__main__":
-                name = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", "")
-                self.watch.names.add(str(name).partition(".")[0])
-            elif isinstance(module, str):
-                self.watch.modules.add(module)
+            if getattr(obj, "__module__", None) == "__main__":
+                if self.by_name(obj):
+                    self.watch.names.add(_top(obj))
+            elif isinstance(obj.__module__, str):
+                self.watch.modules.add(obj.__module__)
+        elif isinstance(obj, types.ModuleType):
+            self.watch.modules.add(obj.__name__)
         elif refusal(obj):
             raise RefusedError(obj)
         elif (size := _copied(obj)) > self.sink.room:
             self.sink.count(size)
             raise _EnoughError
-        return NotImplemented
+        return self.by_value(obj)
+
+    def by_name(self, obj: Any) -> bool:  # noqa: ANN401 - a function or a class
+        if getattr(obj, "__module__", None) == "__main__" and self.watch.by_value:
+            return _top(obj) not in self.watch.by_value and super().by_name(obj)
+        return super().by_name(obj)
+
+    def reading(self, names: Iterable[str]) -> None:
+        self.watch.reads.update(names)
+
+
+def _top(obj: object) -> str:
+    name = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", "")
+    return str(name).partition(".")[0]
 
 
 class _Pickler(_Watching, pickle.Pickler):
@@ -199,13 +236,19 @@ def _run(kind: Any, value: object, room: int, watch: Watch) -> tuple[Packed, boo
     sink = _Sink(room)
     pickler = kind(sink, PROTOCOL, buffer_callback=sink.buffer)
     pickler.watch, pickler.sink = watch, sink
+    pickler.namespace = vars(sys.modules["__main__"])
     exact = True
     try:
         pickler.dump(value)
     except _EnoughError:
         exact = False
+    watch.opaque = pickler.opaque
     seen: Iterable[tuple[int, object]] = pickler.memo.copy().values()
-    watch.objects = {id(obj): obj for _, obj in seen if _has_identity(obj)}
+    watch.objects = {
+        id(obj): obj
+        for _, obj in seen
+        if _has_identity(obj) or (isinstance(obj, types.FunctionType) and not pickler.by_name(obj))
+    }
     watch.memo = {number: obj for number, obj in seen if not isinstance(obj, _CHANGELESS)}
     data = b"".join(sink.chunks) if sink.kept else None
     return Packed(data, sink.size, exact), pickler.has_sets
@@ -229,3 +272,14 @@ def _copied(obj: object) -> int:
         copied = root in _COPIERS
     size = getattr(obj, "nbytes", 0) if copied else 0
     return size if isinstance(size, int) else 0
+
+
+def unpack(data: bytes) -> object:
+    """Load what was packed, to see whether it can be."""
+    return _Unpickler(io.BytesIO(data)).load()
+
+
+class _Unpickler(pickle.Unpickler):
+    def persistent_load(self, space: tuple[str, ...]) -> dict[str, object]:
+        # A copy: what makes a function writes to its globals.
+        return dict(vars(sys.modules[space[1] if space[1:] else "__main__"]))

@@ -9,10 +9,9 @@ from itertools import pairwise
 from submarine_engine.bundle.capture import Captured, Load
 from submarine_engine.bundle.executed import Position
 from submarine_engine.bundle.imports import Import
-from submarine_engine.bundle.needs import Needs, NeedsSourceError
+from submarine_engine.bundle.needs import Needs, NeedsSourceError, NeedsValueError
 from submarine_engine.bundle.order import ordered, reachable
 from submarine_engine.bundle.origins import Defined, Imported, Kept
-from submarine_engine.bundle.refusals import type_name
 from submarine_engine.errors import CannotTravelError
 
 USUAL = (("pickle", None, None), ("pathlib", "Path", None))
@@ -82,11 +81,14 @@ class _Graph:
 
     def _later(self, node: Node) -> set[Node]:
         found: set[Node] = set()
-        if not isinstance(node, str):
+        if isinstance(node, str):
+            for name in self.needs.called[node]:
+                found.update(self._providers(name, self.needs.origins.end))
+        else:
             for uses in self.needs.reads(node).later.values():
                 for name in uses:
                     found.update(self._providers(name))
-        return found
+        return found - {node}
 
     def wishes(self, node: Node) -> set[Node]:
         """Return what may run while `node` is defined or loaded, and what that needs."""
@@ -127,6 +129,8 @@ def plan(needs: Needs) -> Plan:
     ------
     NeedsSourceError
         A value and a definition need each other: a registry and what registers itself there.
+    NeedsValueError
+        The source of a function or a class is in no cell that ran.
     CannotTravelError
         They do, and no statement makes the value.
     CaptureTooLargeError
@@ -194,7 +198,7 @@ def _imports(needs: Needs) -> tuple[Import, ...]:
 
 def _names(needs: Needs, imports: tuple[Import, ...]) -> frozenset[str]:
     bound = {*needs.kept, *needs.main.maybe}
-    read = set(needs.main.now).union(*needs.main.later.values())
+    read = set(needs.main.now).union(*needs.main.later.values(), *needs.called.values())
     for position in needs.sources:
         bound.update(needs.origins.executed.statement(position).binds)
         reads = needs.reads(position)
@@ -207,11 +211,7 @@ def _refuse_circle(graph: _Graph, name: str) -> None:
     """Refuse the value `name` where what it refers to cannot be defined without it."""
     needs = graph.needs
     if name in needs.refers[name]:
-        raise CannotTravelError(
-            f"the source of `{name}` ({type_name(needs.kept[name].value)}) is in no cell that ran",
-            where=needs.kept[name].cell,
-            fix="define it with `def`, `class` or a plain assignment, in a cell or in a module",
-        )
+        raise NeedsValueError(name)
     before = reachable(graph.now[name], lambda node: graph.now[node])
     if any(name in graph.wishes(node) for node in before):
         if needs.kept[name].source:

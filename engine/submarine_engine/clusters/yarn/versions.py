@@ -98,7 +98,7 @@ def local_versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
 
 def needed_versions(values: Iterable[CapturedValue]) -> dict[str, str]:
     """Return the packages whose objects travel as pickles, with the versions that wrote them."""
-    modules = {value.type.partition(".")[0] for value in values if value.how == "pickle"}
+    modules = {value.type.partition(".")[0] for value in values if value.how != "literal"}
     found = local_versions(_MODULES.get(module, module) for module in sorted(modules))
     del found["python"]
     return found
