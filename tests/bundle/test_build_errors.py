@@ -94,7 +94,7 @@ def test_values_that_cannot_travel_are_refused_with_their_cell(notebook):
     notebook.run("def train():\n    with lock:\n        return 1")
     with pytest.raises(CannotTravelError) as caught:
         notebook.bundle("train()")
-    assert caught.value.where == "In [2]"
+    assert caught.value.where == "In [2], line 1"
     assert "`lock`" in caught.value.what
 
 

@@ -17,12 +17,21 @@ from submarine_engine.bundle.definitions import definitions
 from submarine_engine.bundle.executed import Executed
 from submarine_engine.bundle.loading import Loading
 from submarine_engine.bundle.maincell import MainCell, take_apart, too_deep
-from submarine_engine.bundle.model import Bundle, Cell, Dropped, LoadedFile, Manifest, Sent
+from submarine_engine.bundle.model import (
+    Bundle,
+    Cell,
+    Dropped,
+    LoadedFile,
+    MadeAgain,
+    Manifest,
+    Sent,
+)
 from submarine_engine.bundle.modules import travelling_modules
 from submarine_engine.bundle.needs import Needs, NeedsSourceError, NeedsValueError
 from submarine_engine.bundle.origins import Origins
 from submarine_engine.bundle.plan import Plan, plan
 from submarine_engine.bundle.questions import refuse_questions
+from submarine_engine.bundle.refusals import together
 from submarine_engine.bundle.script import IPYTHON_SYNTAX, Script
 from submarine_engine.errors import UndefinedNameError
 
@@ -84,6 +93,7 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     )
     as_source: dict[str, frozenset[str]] = {}
     by_value: set[str] = set()
+    again: list[MadeAgain] = []
     while True:
         origins = Origins(executed, namespace, len(cells), as_source)
         try:
@@ -91,12 +101,13 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
             written = _written(found, namespace)
         except NeedsSourceError as need:
             as_source[need.name] = need.refers
+            again += [need.again] if need.again else []
         except NeedsValueError as need:
             by_value.add(need.name)
         except RecursionError:
             raise too_deep(main) from None
         else:
-            return _bundle(found, executed, part, root, written)
+            return _bundle(found, executed, part, root, written=written, again=again)
 
 
 def _written(found: Plan, namespace: Mapping[str, object]) -> dict[str, object]:
@@ -126,7 +137,7 @@ def _plan(
     _refuse_missing(needs, executed)
     refuse_questions(needs, part.rest)
     if needs.refused:
-        raise needs.refused[0]
+        raise together(needs.refused)
     return plan(needs)
 
 
@@ -162,12 +173,14 @@ def _refuse_missing(needs: Needs, executed: Executed) -> None:
     )
 
 
-def _bundle(
+def _bundle(  # noqa: PLR0913 - what a bundle is made of
     found: Plan,
     executed: Executed,
     part: MainCell,
     root: Path | None,
+    *,
     written: Mapping[str, object],
+    again: Sequence[MadeAgain],
 ) -> Bundle:
     script = compose(found, executed, part, ENTRY)
     modules = _modules(script, found, root)
@@ -200,6 +213,7 @@ def _bundle(
         binds=tuple(dict.fromkeys(name for one in part.parsed.statements for name in one.binds))
         if returns
         else (),
+        again=tuple(again),
     )
     files = {script.entry: script.text.encode(), **found.captured.files, **modules}
     if any(load.opaque for load in loads):

@@ -128,6 +128,16 @@ class Executed:
                     if after < position < until and _adds_to(statement.node, name):
                         yield position
 
+    def used_after(self, name: str, position: Position) -> bool:
+        """Return whether a statement after `position` used `name` as it ran."""
+        return any(
+            name in statement.reads(lazy=False).now
+            for index in self._cells_with(name)
+            if index >= position[0]
+            for place, statement in self.effective(index)
+            if position < place
+        )
+
     def _cells_with(self, text: str) -> list[int]:
         if not text.isascii():
             return [index for index, source in enumerate(self._sources) if not source.isascii()]

@@ -107,6 +107,23 @@ class CapturedValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MadeAgain:
+    """A value that cannot travel, and that the job makes again by the statement that made it.
+
+    Parameters
+    ----------
+    cell
+        Label of the cell with the statement.
+    type
+        The type's qualified name.
+    """
+
+    name: str
+    cell: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
     """A statement of the main cell that is executed in the notebook, too: a definition, an import.
 
@@ -159,6 +176,8 @@ class Manifest:
         The variables with lists, dicts or sets in them that the script writes out.
     binds
         The names that the main cell's own statements bind.
+    again
+        What the job makes again, since it could not travel.
     """
 
     entry: str
@@ -173,6 +192,15 @@ class Manifest:
     returns: bool = False
     literals: tuple[str, ...] = ()
     binds: tuple[str, ...] = ()
+    again: tuple[MadeAgain, ...] = ()
+
+    @property
+    def made_again(self) -> str:
+        """One line for people on what the job makes again; empty where that is nothing."""
+        if not self.again:
+            return ""
+        listed = ", ".join(f"`{made.name}` ({made.cell})" for made in self.again)
+        return f"made again in the job: {listed}"
 
     def home(self) -> dict[str, Any] | None:
         """Return what the runtime has to know to bring a cell home; None where nobody waits."""
@@ -202,6 +230,7 @@ class Manifest:
             "returns": self.returns,
             "literals": list(self.literals),
             "binds": list(self.binds),
+            "again": [_fields(made) for made in self.again],
         }
 
     @classmethod
@@ -238,6 +267,10 @@ class Manifest:
             returns=bool(data.get("returns", False)),
             literals=tuple(data.get("literals", ())),
             binds=tuple(data.get("binds", ())),
+            again=tuple(
+                MadeAgain(name=made["name"], cell=made["cell"], type=made["type"])
+                for made in data.get("again", ())
+            ),
         )
 
     def origin(self, file: str, line: int) -> tuple[LineSpan, int] | None:

@@ -7,11 +7,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from submarine_engine.bundle.again import can_be_made_again
 from submarine_engine.bundle.capture import Capture
 from submarine_engine.bundle.executed import Position
-from submarine_engine.bundle.model import Cell
+from submarine_engine.bundle.model import Cell, MadeAgain
 from submarine_engine.bundle.origins import Defined, Imported, Kept, Origins, Outdated
 from submarine_engine.bundle.reads import Reads, Use
+from submarine_engine.bundle.refusals import type_name
 from submarine_engine.errors import CannotTravelError
 
 _NOTHING: frozenset[str] = frozenset()
@@ -29,13 +31,17 @@ class NeedsValueError(Exception):
 class NeedsSourceError(Exception):
     """The value of `name` cannot travel, but the statement that made it can: begin again so.
 
-    `refers` are the definitions that the value refers to, which the job needs all the same.
+    `refers` are the definitions that the value refers to, which the job needs all the same. `again`
+    is set where the value is lost by it: it is made again in the job.
     """
 
-    def __init__(self, name: str, refers: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, name: str, refers: frozenset[str] = frozenset(), again: MadeAgain | None = None
+    ) -> None:
         super().__init__(name)
         self.name = name
         self.refers = refers
+        self.again = again
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +260,14 @@ class Needs:
         try:
             refers = self.capture.add(name, kept.value, kept.cell)
         except CannotTravelError as error:
-            if kept.source and callable(kept.value):
-                raise NeedsSourceError(name) from error
+            touched = bool(kept.bound and self.origins.executed.used_after(name, kept.bound))
+            if kept.source and can_be_made_again(kept.value, touched=touched):
+                made = MadeAgain(name=name, cell=kept.cell, type=type_name(kept.value))
+                raise NeedsSourceError(name, again=made) from error
             if want.hard:
+                if kept.bound:
+                    line = self.origins.executed.statement(kept.bound).first
+                    error.where = f"{kept.cell}, line {line}"
                 self.refused.append(error)
             return
         self.kept[name] = kept

@@ -138,6 +138,8 @@ class Origins:
             if literal or isinstance(getattr(node, "value", None), ast.Lambda):
                 return Defined(self._latest_alike(name, position), position)
             if self._latest_alike(name, position) != newest:
+                if name in self.as_source and assigned_names(node) is not None:
+                    return Defined(position, position)  # `ds = ds.map(…)`: made step by step
                 return Outdated(newest)
         if name in self._namespace:
             return self._valued(name, newest or position)

@@ -212,6 +212,17 @@ class _SortingPickler(_Watching, _PythonPickler):  # type: ignore[misc]
         self.write(pickle.FROZENSET)
         self.memoize(obj)
 
+    def save_picklebuffer(self, obj: pickle.PickleBuffer) -> None:
+        if not self._buffer_callback(obj):
+            self.write(pickle.NEXT_BUFFER)
+            if obj.raw().readonly:
+                self.write(pickle.READONLY_BUFFER)
+            return
+        # Through `save`: Python's own way fails at the second empty array, the same object again.
+        with obj.raw() as raw:
+            self.save(raw.tobytes() if raw.readonly else bytearray(raw))
+
+    dispatch[pickle.PickleBuffer] = save_picklebuffer
     dispatch[set] = save_set
     dispatch[frozenset] = save_frozenset
 

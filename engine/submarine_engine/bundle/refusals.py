@@ -8,7 +8,7 @@ import sys
 import threading
 import types
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NoReturn
 
@@ -124,6 +124,17 @@ def refuse(name: str, value: object, cell: str, last: object, error: Exception) 
         where=cell,
         fix="make it inside the job, or leave it out of the value",
     ) from error
+
+
+def together(refused: Sequence[CannotTravelError]) -> CannotTravelError:
+    """Return one error for all of them, each with its place and its way out."""
+    if len(refused) == 1:
+        return refused[0]
+    lines = [
+        f"  {error.where}: {error.what}" + (f"\n    → {error.fix}" if error.fix else "")
+        for error in refused
+    ]
+    return CannotTravelError("\n".join([f"{len(refused)} values cannot travel:", *lines]))
 
 
 def said(error: BaseException) -> str:
