@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         UndefinedNameError,
         UnsupportedError,
     )
-    from submarine_engine.events import Event, LogChunk, Moment
+    from submarine_engine.events import Display, Event, LogChunk, Moment
     from submarine_engine.future import Job
     from submarine_engine.job import JobSpec, JobState, Resources, Role, TaskState
     from submarine_engine.lifecycle import JobStatus, Ledger, TaskStatus
@@ -56,7 +56,7 @@ _MEMBERS = {
         "JobNotFoundError ResourcesError ResultError SaveError SubmarineError SubmissionError "
         "UndefinedNameError UnsupportedError"
     ),
-    "events": "Event LogChunk Moment",
+    "events": "Display Event LogChunk Moment",
     "future": "Job",
     "job": "JobSpec JobState Resources Role TaskState",
     "lifecycle": "JobStatus Ledger TaskStatus",
@@ -77,6 +77,7 @@ __all__ = [
     "CommandError",
     "ConfigError",
     "Cursor",
+    "Display",
     "Event",
     "Gpu",
     "Job",

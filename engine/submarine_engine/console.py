@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from submarine_engine.logs import Renderer
+from submarine_engine.logs import PlainDisplays, Renderer
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from submarine_engine.events import Display
     from submarine_engine.future import Job
     from submarine_engine.lifecycle import JobStatus
 
@@ -26,6 +27,7 @@ class Console(Renderer):
         self._cancel_asked = False
         self._waiting = ""
         self.job: Job | None = None
+        self._displays = PlainDisplays()
 
     def status(self, status: JobStatus) -> None:
         """Say what the job waits for, when that changes."""
@@ -39,6 +41,11 @@ class Console(Renderer):
         first.flush()
         own.write(text)
         own.flush()
+
+    def display(self, item: Display) -> None:
+        """Write what the job showed, as text."""
+        if text := self._displays.text(item):
+            self.text(item.task, "stdout", text)
 
     def tick(self) -> None:
         """Cancel the job once the program was interrupted."""

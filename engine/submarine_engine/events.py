@@ -161,6 +161,92 @@ class LogChunk:
         return replace(self, offset=self.offset + skipped, data=self.data[skipped:])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Display:
+    """Something that a task showed, as a notebook's cell shows it: data by MIME type.
+
+    What it holds comes from the job: hostile, as any notebook's output, until it is trusted.
+
+    Parameters
+    ----------
+    task
+        For example ``worker-0``.
+    offset
+        Where in the task's displays it begins, in bytes.
+    kind
+        ``display``; ``update`` for a new state of what stands under `display_id`; ``clear`` takes
+        away all before it, with `wait` when something new comes.
+    stdout, stderr
+        How many bytes of each log come before it.
+    last
+        It came when the code was over already: figures that were left open. In a notebook they
+        stand below the cell's value.
+    """
+
+    task: str
+    offset: int
+    kind: str = "display"
+    data: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    display_id: str | None = None
+    wait: bool = False
+    stdout: int = 0
+    stderr: int = 0
+    last: bool = False
+
+    @property
+    def text(self) -> str:
+        """What a terminal shows of it."""
+        for kind in ("text/plain", "text/markdown", "text/latex"):
+            value = self.data.get(kind)
+            if isinstance(value, list) and all(isinstance(line, str) for line in value):
+                value = "".join(value)
+            if isinstance(value, str):
+                return value
+        return "".join(f"<{kind}>" for kind in list(self.data)[:1])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form: the fields, and ``"event": "Display"``."""
+        return {"event": "Display", **asdict(self)}
+
+
+DISPLAY_KINDS = ("display", "update", "clear")
+
+
+def display_from_json(data: object, *, task: str, offset: int) -> Display:
+    """Build from a frame that the runtime wrote.
+
+    Raises
+    ------
+    ValueError
+        `data` is no such frame.
+    """
+    if not isinstance(data, dict) or data.get("kind") not in DISPLAY_KINDS:
+        raise ValueError("no display")
+    places = {name: data.get(name) or 0 for name in ("stdout", "stderr")}
+    told = {name: data.get(name) or {} for name in ("data", "metadata")}
+    display_id = data.get("id")
+    if (
+        not all(type(place) is int and place >= 0 for place in places.values())
+        or not all(isinstance(value, dict) for value in told.values())
+        or not (display_id is None or isinstance(display_id, str))
+        or (data["kind"] == "update" and not display_id)
+    ):
+        raise ValueError("no display")
+    return Display(
+        task=task,
+        offset=offset,
+        kind=data["kind"],
+        display_id=display_id,
+        wait=data.get("wait") is True,
+        last=data.get("last") is True,
+        data=told["data"],
+        metadata=told["metadata"],
+        stdout=places["stdout"],
+        stderr=places["stderr"],
+    )
+
+
 EVENTS: Mapping[str, type[Event]] = {
     kind.__name__: kind
     for kind in (

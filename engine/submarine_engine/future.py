@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.base import Cluster, Cursor
 from submarine_engine.errors import JobCancelledError
-from submarine_engine.events import Granted, LogChunk
+from submarine_engine.events import Display, Granted, LogChunk
 from submarine_engine.job import JobState
 from submarine_engine.results import Results, load_results
 
@@ -95,7 +95,7 @@ class Job:
 
     def stream(
         self, cursor: Cursor | None = None, *, idle: float | None = None
-    ) -> Iterator[tuple[Event | LogChunk | None, Cursor]]:
+    ) -> Iterator[tuple[Event | LogChunk | Display | None, Cursor]]:
         """Yield everything from `cursor` (default: the beginning) to the job's end.
 
         Parameters
@@ -114,7 +114,7 @@ class Job:
             for item in batch.items:
                 if isinstance(item, Granted):  # its first line is waited for by somebody
                     lively_until = time.monotonic() + _EARLY
-                elif isinstance(item, LogChunk):
+                elif isinstance(item, (LogChunk, Display)):
                     lively_until = 0.0
                 yield item, batch.cursor
             cursor = batch.cursor

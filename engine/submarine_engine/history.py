@@ -94,6 +94,7 @@ class TaskPaths:
         self.plan = root / "task.json"
         self.stdout = root / "stdout"
         self.stderr = root / "stderr"
+        self.displays = root / "displays"
         self.progress = root / "progress.json"
         self.outcome = root / "outcome.json"
         self.results = root / "results"

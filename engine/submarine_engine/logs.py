@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from submarine_engine.clusters.base import Cursor
 from submarine_engine.errors import SubmarineError
-from submarine_engine.events import Event, LogChunk
+from submarine_engine.events import Display, Event, LogChunk
 from submarine_engine.lifecycle import JobStatus, apply
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def last_state(line: str) -> str:
 class Renderer:
     """What shows a job to a person; this one shows nothing.
 
-    `follow` calls `status` and `text` as the job goes on, `tick` all the while, and `end` once.
+    `follow` calls `status`, `text` and `display` as the job goes on, `tick` all the while, and
+    `end` once.
     """
 
     def status(self, status: JobStatus) -> None:
@@ -75,6 +76,9 @@ class Renderer:
 
     def text(self, task: str, stream: str, text: str) -> None:
         """Take the next text of ``stdout`` or ``stderr`` of `task`."""
+
+    def display(self, item: Display) -> None:
+        """Take what a task showed; the text before it has been given."""
 
     def tick(self) -> None:
         """Take a chance to do what is due; comes at least about every 0.1 s."""
@@ -97,7 +101,8 @@ def follow(  # noqa: PLR0913 - how to follow, each by its name
     Text is gathered and given to `renderer` at most every `interval` seconds a log (earlier only
     where a job floods its log, so that memory stays flat), with progress bars folded. The last
     text and the final status always arrive. Of a job of several tasks whole lines are given, each
-    after its task: ``worker-1 │ epoch 3``.
+    after its task: ``worker-1 │ epoch 3``. What a task shows is given in order with its text; of
+    states that follow one another faster only the last.
 
     Parameters
     ----------
@@ -106,6 +111,7 @@ def follow(  # noqa: PLR0913 - how to follow, each by its name
         that the status is whole.
     offset
         Show each log from that byte on; of a log that is shorter, nothing (no cursor can say so).
+        Displays are shown that came where one of the two logs had as much.
     interval
         Seconds.
     wait
@@ -178,12 +184,18 @@ class _Show:
         self._offset = offset
         self._logs: dict[tuple[str, str], _Log] = {}
         self._fresh: dict[tuple[str, str], None] = {}  # a set that keeps the order of arrival
+        self._displays: list[Display] = []  # what came after all that is fresh
         self._size = 0
         self._due = 0.0  # the first text goes on at once
 
-    def take(self, item: Event | LogChunk | None) -> None:
+    def take(self, item: Event | LogChunk | Display | None) -> None:
         if isinstance(item, LogChunk):
+            if self._displays:
+                self.deliver()
             self._gather((item.task, item.stream), item.after(self._offset).data)
+        elif isinstance(item, Display):
+            if max(item.stdout, item.stderr) >= self._offset:
+                _queue(self._displays, item)
         elif item is not None:
             self.status = apply(self.status, item)
             if self.status.state is not self._shown.state:
@@ -192,12 +204,17 @@ class _Show:
             self.deliver()
 
     def deliver(self) -> None:
-        if self._fresh or self.status is not self._shown:
+        if self._fresh or self._displays or self.status is not self._shown:
             self._due = time.monotonic() + self._interval
         self._show_status()
         fresh, self._fresh, self._size = self._fresh, {}, 0
         for key in fresh:
             self._give(key)
+        displays, self._displays = self._displays, []
+        for display in displays:
+            # One clears what it shows itself; several share one place.
+            if display.kind != "clear" or len(self.status.tasks) <= 1:
+                self._renderer.display(display)
         self._renderer.tick()
 
     def finish(self) -> None:
@@ -220,3 +237,35 @@ class _Show:
         log, alone = self._logs[key], len(self.status.tasks) <= 1
         if text := log.text(final=final) if alone else log.lines(key[0], final=final):
             self._renderer.text(*key, text)
+
+
+def _queue(queue: list[Display], item: Display) -> None:
+    """Put a display behind those that wait; what it replaces need not be shown."""
+    if item.kind == "clear":
+        queue[:] = [other for other in queue if other.kind == "update"]
+    elif item.kind == "update":
+        for place in reversed(range(len(queue))):
+            other = queue[place]
+            if (other.display_id, other.task) == (item.display_id, item.task):
+                if other.kind == "update":
+                    queue[place] = item
+                    return
+                break
+    queue.append(item)
+
+
+class PlainDisplays:
+    """What is shown, as text for a terminal: a state that reads as the one before is left out."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], str] = {}
+
+    def text(self, item: Display) -> str:
+        """Return the lines of a display; empty where there is nothing to say."""
+        text = item.text if item.kind != "clear" else ""
+        if item.display_id is not None and item.kind != "clear":
+            key = (item.task, item.display_id)
+            if item.kind == "update" and self._last.get(key) == text:
+                return ""
+            self._last[key] = text
+        return f"{text}\n" if text else ""

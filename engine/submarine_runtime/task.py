@@ -7,7 +7,7 @@ import _signal  # type: ignore[import-not-found]
 import os
 import sys
 
-from submarine_runtime import plainjson
+from submarine_runtime import displays, plainjson
 from submarine_runtime.home import Home
 from submarine_runtime.leave import die_by, leave, note_files
 from submarine_runtime.outcome import Ending, Outcome
@@ -32,11 +32,11 @@ def main(folder: str) -> NoReturn:
         sys.stderr.write(f"submarine: the task cannot begin: {type(error).__name__}: {error}\n")
         leave(CANNOT_RUN)
     command = plan["command"]
-    ending = _run_entry(plan) if command is None else _run_command(command)
+    ending = _run_entry(plan, folder) if command is None else _run_command(command)
     leave(outcome.write(ending))
 
 
-def _run_entry(plan: dict[str, Any]) -> Ending:
+def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
     import faulthandler  # noqa: PLC0415 - not for commands
 
     # A crash in native code leaves Python's stack in the log.
@@ -46,7 +46,9 @@ def _run_entry(plan: dict[str, Any]) -> Ending:
     os.register_at_fork(before=_hold, after_in_child=_forget, after_in_parent=_let_go)
     told = plan.get("home")
     home = Home(plan["bundle"], told, plan["outputs"]) if told else None
+    displays.begin(folder)
     ending = run_script(plan["bundle"], plan["entry"], plan["outputs"], plan.get("args", ()), home)
+    displays.finish()
     # From here on no code of the user's waits for a last chance.
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
@@ -82,6 +84,8 @@ def _run_command(command: str) -> Ending:
     environment = dict(os.environ)
     programs = os.path.dirname(sys.executable)  # noqa: PTH120 - pathlib takes long to import
     environment["PATH"] = f"{programs}{os.pathsep}{environment.get('PATH', os.defpath)}"
+    if environment.get("MPLBACKEND") == displays.INLINE:
+        environment["MPLBACKEND"] = "Agg"  # a program of its own has no notebook to draw into
     home = sys.path[-1]
     if home == os.path.dirname(os.path.dirname(__file__)):  # noqa: PTH120 - likewise
         # It would not be found otherwise, see `__main__`.

@@ -7,7 +7,7 @@ import json
 
 from submarine_engine.clusters.base import Batch, Cursor
 from submarine_engine.errors import CommandError
-from submarine_engine.events import Event, LogChunk
+from submarine_engine.events import Display, Event, LogChunk
 
 _LONGEST = 1 << 16
 
@@ -43,9 +43,11 @@ def message(batch: Batch) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _event(item: Event | LogChunk) -> tuple[str, dict[str, object]]:
+def _event(item: Event | LogChunk | Display) -> tuple[str, dict[str, object]]:
     if isinstance(item, Event):
         return "job", item.to_json()
+    if isinstance(item, Display):
+        return "display", item.to_json()
     data = base64.b64encode(item.data).decode()
     return "log", {
         "task": item.task, "stream": item.stream, "offset": item.offset, "data": data,

@@ -2,7 +2,8 @@
 
 stdout and stderr are the cell's own streams. A notebook that stored all of a long log would not
 open again, so a cell keeps about `limit` bytes: once the head is spent, one display shows the last
-part, and ends with the number of lines left out and where the full log is.
+part, and ends with the number of lines left out and where the full log is. What the job displays
+stands between, as it does in any cell.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ import json
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from IPython import get_ipython
-from IPython.display import display, update_display
-from submarine_engine.logs import Renderer
+from IPython.display import clear_output, display, publish_display_data, update_display
+from submarine_engine.events import Display
+from submarine_engine.logs import PlainDisplays, Renderer
 from submarine_engine.tail import Tail
 
 from submarine_magics import pace
 
 _UPDATE_EVERY = 0.2
+_LEAST_TAIL = 2_000
 _LIVE_SIZE = 8_000
 """Characters of the tail while the job runs: five updates a second stay a trickle."""
 
@@ -40,13 +44,22 @@ class CellOutput(Renderer):
         self._full_log = full_log
         self._limit = limit
         self._head = None if limit is None else limit // 2
+        self._tail_size = (limit or 0) // 3
         self._tail: Tail | None = None
         self._display_id = ""
         self._due = 0.0
         self._stale = False
+        self._clear = False
+        self._plain = PlainDisplays()
+        self.cleared: Callable[[], None] = _nothing
+        """Called when all of the cell's output was taken away, with what stood above it."""
+
+        self.below_value = False
+        """Whether the job's value is this cell's: figures left open come below it, at its end."""
 
     def text(self, task: str, stream: str, text: str) -> None:  # noqa: ARG002 - told in the text
         """Take the next text of a log: to the stream while the head lasts, then to the tail."""
+        self._clear_if_waiting()
         if self._tail is None:
             head, text = self._split(text)
             if head:
@@ -54,9 +67,54 @@ class CellOutput(Renderer):
                 _write(stream, head)
         if text:
             if self._tail is None:
-                self._tail = Tail((self._limit or 0) // 3)
+                self._tail = Tail(self._tail_size)
             self._tail.add(text)
             self._stale = True
+
+    def display(self, item: Display) -> None:
+        """Show what the job shows, below the text before it; in a terminal as text."""
+        if self._limit is None:
+            if text := self._plain.text(item):
+                self.text(item.task, "stdout", text)
+            return
+        if item.last and self.below_value:
+            self._show_after_value(item)
+            return
+        if item.kind == "clear":
+            self._clear = True
+            if not item.wait:
+                self._clear_if_waiting()
+            return
+        if item.kind == "display":
+            self._clear_if_waiting()
+            self._end_tail()
+        _publish(item)
+
+    def _show_after_value(self, item: Display) -> None:
+        """Show a display where a notebook shows it: when the shell has shown the cell's value."""
+        events = get_ipython().events
+
+        def show() -> None:
+            events.unregister("post_execute", show)
+            _publish(item)
+
+        events.register("post_execute", show)
+
+    def _clear_if_waiting(self) -> None:
+        if self._clear:
+            self._clear, self._tail, self._display_id, self._stale = False, None, "", False
+            self._tail_size = (self._limit or 0) // 3
+            self._head = None if self._limit is None else self._limit // 2
+            _flush()
+            clear_output(wait=True)
+            self.cleared()
+
+    def _end_tail(self) -> None:
+        """Leave the tail where it is: what comes now stands below it, and so does later text."""
+        if self._tail is not None:
+            self.flush()
+            self._tail, self._display_id = None, ""
+            self._tail_size = max(_LEAST_TAIL, self._tail_size // 2)
 
     def tick(self) -> None:
         """Show the tail where it changed, a few times a second."""
@@ -98,6 +156,19 @@ class CellOutput(Renderer):
             _raw(display, bundle, self._display_id)
         self._stale = False
         self._due = time.monotonic() + _UPDATE_EVERY
+
+
+def _nothing() -> None:
+    pass
+
+
+def _publish(item: Display) -> None:
+    pace.shared.take(len(json.dumps(item.data)))
+    _flush()
+    options: dict[str, Any] = {"update": True} if item.kind == "update" else {}
+    if item.display_id:
+        options["transient"] = {"display_id": item.display_id}
+    publish_display_data(dict(item.data), dict(item.metadata), **options)
 
 
 def in_notebook() -> bool:

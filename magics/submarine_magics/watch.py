@@ -7,6 +7,7 @@ from collections.abc import Collection
 from IPython.display import display
 from submarine_engine.config import load_config
 from submarine_engine.errors import JobCancelledError, SubmarineError
+from submarine_engine.events import Display
 from submarine_engine.future import Job
 from submarine_engine.lifecycle import JobStatus
 from submarine_engine.logs import Renderer, follow
@@ -38,7 +39,13 @@ class CellView(Renderer):
         """Whether the job was asked to end."""
         self._card = JobCard(job, origin=origin, blocking=interrupt is not None, text=True)
         self._output = cell_output(job)
+        self._output.cleared = self._again
+        self._output.below_value = interrupt is not None
         self._card.display()
+
+    def _again(self) -> None:
+        """Show the card again: the job's code cleared the output, and means what it wrote."""
+        self._card.again()
 
     def status(self, status: JobStatus) -> None:
         """Bring the card up to date."""
@@ -47,6 +54,10 @@ class CellView(Renderer):
     def text(self, task: str, stream: str, text: str) -> None:
         """Write text below the card."""
         self._output.text(task, stream, text)
+
+    def display(self, item: Display) -> None:
+        """Show what the job shows below the card."""
+        self._output.display(item)
 
     def tick(self) -> None:
         """Do what is due, and cancel the job once the cell was interrupted."""
@@ -102,6 +113,11 @@ class LogView(Renderer):
         """Write text that was asked for."""
         if self._task in (None, task) and stream in self._streams:
             self._output.text(task, stream, text)
+
+    def display(self, item: Display) -> None:
+        """Show what the job showed; where one asked for a stream, this stream's text alone."""
+        if self._task in (None, item.task) and len(self._streams) > 1:
+            self._output.display(item)
 
     def tick(self) -> None:
         """Do what is due."""

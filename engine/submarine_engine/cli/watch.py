@@ -11,11 +11,11 @@ from typing import Any
 
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output, clipped, duration, visible
-from submarine_engine.events import Event, LogChunk, Moment
+from submarine_engine.events import Display, Event, LogChunk, Moment
 from submarine_engine.future import Job
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus, apply
-from submarine_engine.logs import TextDecoder
+from submarine_engine.logs import PlainDisplays, TextDecoder
 
 _TICK = 0.1
 _ERASE = "\r\x1b[2K"
@@ -55,6 +55,7 @@ class View:
         self._due = 0.0
         self._team = False
         self._begun: dict[tuple[str, str], bytes] = {}
+        self._displays = PlainDisplays()
 
     def log(self, chunk: LogChunk) -> None:
         """Write bytes of the job's log; where several tasks are followed, lines with their task."""
@@ -63,6 +64,11 @@ class View:
             self.erase()
             self._output.raw(chunk.stream, data)
             self._at_line_start = data.endswith(b"\n")
+
+    def display(self, item: Display) -> None:
+        """Write what the job showed, as text."""
+        if text := self._displays.text(item):
+            self.log(LogChunk(task=item.task, stream="stdout", offset=0, data=text.encode()))
 
     def event(self, event: Event, status: JobStatus) -> None:  # noqa: ARG002 - for programs
         """Take what happened to the job."""
@@ -133,6 +139,10 @@ class JsonView(View):
         told = {"event": "Log", "task": task, "stream": stream, "offset": offset, "text": text}
         self._output.data(told)
 
+    def display(self, item: Display) -> None:
+        """Write what the job showed as an object, with all of its data."""
+        self._output.data(item.to_json())
+
     def event(self, event: Event, status: JobStatus) -> None:  # noqa: ARG002 - as its base
         """Write an event as an object."""
         self._output.data(event.to_json())
@@ -189,6 +199,9 @@ def follow(
                     return None
             if isinstance(item, LogChunk):
                 view.log(item.after(offset))
+            elif isinstance(item, Display):
+                if max(item.stdout, item.stderr) >= offset:
+                    view.display(item)
             elif item is not None:
                 status = apply(status, item)
                 view.event(item, status)

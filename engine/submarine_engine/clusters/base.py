@@ -18,7 +18,7 @@ from submarine_engine.errors import UnsupportedError
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
     from submarine_engine.clusters.saved import Saved
-    from submarine_engine.events import Event, LogChunk
+    from submarine_engine.events import Display, Event, LogChunk
     from submarine_engine.job import JobSpec
     from submarine_engine.lifecycle import JobStatus
 
@@ -32,7 +32,7 @@ class Cursor:
     events
         Position in the job's events, of the cluster's own making (local: bytes of the file).
     logs
-        Bytes read of each log, by ``TASK/STREAM``.
+        Bytes read of each log, by ``TASK/STREAM``; of the displays, by ``TASK/displays``.
     """
 
     events: int = 0
@@ -69,14 +69,14 @@ class Batch:
     Parameters
     ----------
     items
-        Events and log chunks, in the order to show them.
+        Events, log chunks and displays, in the order to show them.
     cursor
         Where to go on reading.
     ended
         The job is over and everything of it has been read.
     """
 
-    items: Sequence[Event | LogChunk]
+    items: Sequence[Event | LogChunk | Display]
     cursor: Cursor
     ended: bool
 
@@ -172,7 +172,10 @@ class Cluster(ABC):
 
     @abstractmethod
     def read(self, job_id: str, cursor: Cursor, *, limit: int = 1 << 20) -> Batch:
-        """Return at once what is new after `cursor`: at most `limit` bytes of logs."""
+        """Return at once what is new after `cursor`: at most `limit` bytes of logs.
+
+        Of displays, too; but one that is larger comes as a whole.
+        """
 
     @abstractmethod
     def status(self, job_id: str) -> JobStatus:

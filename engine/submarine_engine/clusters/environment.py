@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from submarine_runtime.displays import INLINE
+
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.history import TaskPaths
 
@@ -54,8 +56,8 @@ def job_environment(  # noqa: PLR0913 - each is one thing that the job can ask f
         for key, value in outer.items()
         if key not in _OF_A_JOB and not key.startswith(_OF_NOTEBOOKS)
     }
-    if environment.get("MPLBACKEND", "").startswith("module://"):
-        environment["MPLBACKEND"] = "Agg"  # the inline backend draws into a notebook only
+    if "MPLBACKEND" in environment:
+        environment["MPLBACKEND"] = drawing_backend(environment["MPLBACKEND"])
     environment.update(wanted)
     if vcores is not None:
         environment = {**thread_limits(vcores), **environment}
@@ -69,6 +71,18 @@ def job_environment(  # noqa: PLR0913 - each is one thing that the job can ask f
     if checkpoint_path is not None:
         environment["SUBMARINE_CHECKPOINT_PATH"] = str(checkpoint_path)
     return environment
+
+
+def drawing_backend(outer: str) -> str:
+    """Return the backend of matplotlib in a job for `outer`, the submitter's.
+
+    A notebook's draws into the notebook, by the job's displays; other modules are of programs that
+    are not there.
+    """
+    if not outer.startswith("module://"):
+        return outer
+    notebook = any(name in outer for name in ("inline", "ipympl", "nbagg"))
+    return INLINE if notebook else "Agg"
 
 
 def thread_limits(vcores: int) -> dict[str, str]:

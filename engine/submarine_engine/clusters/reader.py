@@ -1,21 +1,30 @@
-"""Reading a job's stream: events and log bytes from the files, at a cursor."""
+"""Reading a job's stream: events, log bytes and displays from the files, at a cursor."""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from submarine_engine.clusters.base import Batch, Cursor
 from submarine_engine.clusters.journal import read_events
 from submarine_engine.errors import JobError
-from submarine_engine.events import Event, Finished, LogChunk
+from submarine_engine.events import Display, Event, Finished, LogChunk, display_from_json
 from submarine_engine.history import JobPaths
 
+DISPLAYS = "displays"
 _STREAMS = ("stdout", "stderr")
 _LAST_LINE = 1 << 16
 _LAST_EVENT = b'{"event": "Finished"'  # as `Event.to_json` orders it
+_LARGEST_FRAME = 11 << 20
+"""Bytes: the runtime writes 10 MB at most, see `submarine_runtime.displays`."""
+
+_MOST_FRAMES = 80 << 20
+"""Bytes of a task's displays that are read; the runtime writes 64 MB at most."""
 
 
 class _Log(NamedTuple):
@@ -27,6 +36,18 @@ class _Log(NamedTuple):
     @property
     def key(self) -> str:
         return f"{self.task}/{self.stream}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Frames:
+    """Displays of a task, each with where the next begins."""
+
+    found: Sequence[tuple[Display, int]]
+    end: int
+    """Where to go on reading, once all that were found are given."""
+
+    complete: bool
+    """Whether the file held no more."""
 
 
 def read_batch(paths: JobPaths, tasks: Sequence[str], cursor: Cursor, limit: int) -> Batch:
@@ -45,19 +66,93 @@ def read_batch(paths: JobPaths, tasks: Sequence[str], cursor: Cursor, limit: int
     # Events before logs: once the job's end is seen, its logs do not grow any more.
     found, position, ended = _new_events(paths, cursor.events)
     logs = _logs(paths, tasks, cursor.logs)
-    chunks = [_read(paths, log, size) for log, size in _share(logs, limit)]
-    offsets = {log.key: log.offset for log in logs if log.offset}
-    offsets |= {f"{c.task}/{c.stream}": c.offset + len(c.data) for c in chunks}
+    shares = _share(logs, limit)
+    items: list[LogChunk | Display] = []
+    offsets: dict[str, int] = {}
+    behind = False
+    for task in tasks:
+        # Displays after the logs' sizes: what text of these comes after, is known to be after.
+        at = cursor.logs.get(f"{task}/{DISPLAYS}", 0)
+        frames = _read_frames(paths, task, at, limit, over=ended)
+        mine = {log: shares.get(log, 0) for log in logs if log.task == task}
+        given, reached, end = _in_order(paths, mine, frames, at, over=ended)
+        items += given
+        offsets |= {log.key: offset for log, offset in reached.items() if offset}
+        offsets |= {f"{task}/{DISPLAYS}": end} if end else {}
+        behind |= any(offset < log.size for log, offset in reached.items())
+        behind |= end < frames.end or not frames.complete
     events: list[Event] = [event for event, _ in found]
     last: list[Event] = []
-    if ended and any(offsets.get(log.key, 0) < log.size for log in logs):
+    if ended and behind:
         ended = False
         if events:
             events.pop()
             position = found[-1][1]
     elif ended and events:
         last = [events.pop()]
-    return Batch([*events, *chunks, *last], Cursor(position, offsets), ended)
+    return Batch([*events, *items, *last], Cursor(position, offsets), ended)
+
+
+def _in_order(
+    paths: JobPaths, shares: Mapping[_Log, int], frames: _Frames, position: int, *, over: bool
+) -> tuple[list[LogChunk | Display], dict[_Log, int], int]:
+    """Return text and displays of a task in their order, and how far each log and they go.
+
+    A display waits for the text before it, and keeps the text after it back.
+    """
+    items: list[LogChunk | Display] = []
+    reached = {log: log.offset for log in shares}
+
+    def give(log: _Log, until: int) -> None:
+        until = min(until, log.offset + shares[log])
+        if until > reached[log]:
+            chunk = _read(paths, log, reached[log], until)
+            items.append(chunk)
+            reached[log] += len(chunk.data)
+
+    for display, end in frames.found:
+        for log in shares:
+            give(log, getattr(display, log.stream))
+        if any(
+            reached[log] < getattr(display, log.stream) and not (over and reached[log] >= log.size)
+            for log in shares
+        ):
+            return items, reached, position
+        items.append(display)
+        position = end
+    if frames.complete:
+        for log in shares:
+            give(log, log.size)
+    return items, reached, frames.end
+
+
+def _read_frames(paths: JobPaths, task: str, offset: int, limit: int, *, over: bool) -> _Frames:
+    """Return displays from `offset` on: at most `limit` bytes of them, but one if there is any."""
+    path = paths.task(task).displays
+    size = _size(path)
+    if not 0 <= offset <= size:
+        raise _no_cursor(paths, f"{task}/{DISPLAYS} has {size} bytes, not {offset}")
+    if offset == size:
+        return _Frames((), size, complete=True)
+    found: list[tuple[Display, int]] = []
+    position = offset
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+        file.seek(offset)
+        while position < size and (position == offset or position - offset < limit):
+            line = file.readline(_LARGEST_FRAME)
+            whole = line.endswith(b"\n")
+            if not whole and len(line) < _LARGEST_FRAME and not over:  # it is still written
+                return _Frames(found, position, complete=True)
+            begin, position = position, position + len(line)
+            # What is no display is none of the runtime's: nothing is shown of it.
+            try:
+                if whole and position <= _MOST_FRAMES:
+                    frame = display_from_json(json.loads(line), task=task, offset=begin)
+                    found.append((frame, position))
+            except (ValueError, RecursionError):
+                continue
+    return _Frames(found, position, complete=position >= size)
 
 
 def _new_events(paths: JobPaths, offset: int) -> tuple[list[tuple[Event, int]], int, bool]:
@@ -80,24 +175,26 @@ def _logs(paths: JobPaths, tasks: Sequence[str], offsets: Mapping[str, int]) -> 
     logs = []
     for task in tasks:
         for stream in _STREAMS:
-            log = _Log(task, stream, offsets.get(f"{task}/{stream}", 0), _size(paths, task, stream))
+            size = _size(paths.task(task).log(stream))
+            log = _Log(task, stream, offsets.get(f"{task}/{stream}", 0), size)
             if not 0 <= log.offset <= log.size:
                 raise _no_cursor(paths, f"{log.key} has {log.size} bytes, not {log.offset}")
             logs.append(log)
-    if unknown := set(offsets) - {log.key for log in logs}:
+    known = {log.key for log in logs} | {f"{task}/{DISPLAYS}" for task in tasks}
+    if unknown := set(offsets) - known:
         raise _no_cursor(paths, f"it has no log {min(unknown)!r}")
     return logs
 
 
-def _size(paths: JobPaths, task: str, stream: str) -> int:
+def _size(path: Path) -> int:
     try:
-        status = paths.task(task).log(stream).lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return 0
     return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
-def _share(logs: Sequence[_Log], limit: int) -> list[tuple[_Log, int]]:
+def _share(logs: Sequence[_Log], limit: int) -> dict[_Log, int]:
     """Share `limit` bytes out: a log that has little gets all of it, the others what is left."""
     fresh = sorted((log for log in logs if log.size > log.offset), key=lambda x: x.size - x.offset)
     shares = {}
@@ -105,12 +202,12 @@ def _share(logs: Sequence[_Log], limit: int) -> list[tuple[_Log, int]]:
     for waiting, log in zip(range(len(fresh), 0, -1), fresh, strict=True):
         shares[log] = min(log.size - log.offset, -(-left // waiting))
         left -= shares[log]
-    return [(log, shares[log]) for log in logs if shares.get(log)]
+    return shares
 
 
-def _read(paths: JobPaths, log: _Log, size: int) -> LogChunk:
-    data = _bytes(paths.task(log.task).log(log.stream), log.offset, size)
-    return LogChunk(task=log.task, stream=log.stream, offset=log.offset, data=data)
+def _read(paths: JobPaths, log: _Log, begin: int, end: int) -> LogChunk:
+    data = _bytes(paths.task(log.task).log(log.stream), begin, end - begin)
+    return LogChunk(task=log.task, stream=log.stream, offset=begin, data=data)
 
 
 def _bytes(path: os.PathLike[str], offset: int, size: int) -> bytes:

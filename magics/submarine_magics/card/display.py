@@ -90,6 +90,12 @@ class JobCard:
         _raw(display, self._bundle(card), self._display_id)
         self._sent()
 
+    def again(self) -> None:
+        """Put the card into the output once more, which was cleared."""
+        if self._display_id:
+            card, _ = self._view()
+            _raw(display, self._bundle(card), self._display_id)
+
     def update(self, status: JobStatus) -> None:
         """Show `status`: at once, or soon where much is going on (see `tick`)."""
         self._status = status

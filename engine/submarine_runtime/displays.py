@@ -1,0 +1,304 @@
+r"""What the user's code shows, as frames in a file beside the logs.
+
+A frame is a line of JSON: its kind (``display``, ``update``, ``clear``), a MIME bundle, and how
+many bytes stdout and stderr had at that moment, so that a reader puts it where it belongs between
+their text. Nothing of it is imported before the code imports IPython or matplotlib itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from _thread import allocate_lock
+
+from submarine_runtime.lean import standard, suppress
+from submarine_runtime.openness import mode_in
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+FILE = "displays"
+LARGEST = 10 << 20
+"""Bytes of one frame."""
+
+MOST = 64 << 20
+"""Bytes of all frames of a task."""
+
+INLINE = "module://matplotlib_inline.backend_inline"
+"""The backend that a notebook's kernel asks for; in a job, the sign that it is to be as there."""
+
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+_REGULAR = 0o100000
+"""A file, as ``st_mode & 0o170000`` tells it (inode(7))."""
+
+_PLENTY = MOST // 2
+_SHORT = 1 << 16
+
+
+class Frames:
+    """Writes frames behind what the file holds; for all threads, and for forks too.
+
+    Parameters
+    ----------
+    folder
+        The task's.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._file = -1
+        self._broken = False
+        self._full = False
+        self._lock = allocate_lock()
+        self._owner = os.getpid()
+        self._began = 0.0
+        self.last = False
+        """Whether the code is over: what is shown now stands below its value in a notebook."""
+        self._held: dict[str, dict[str, Any]] = {}
+        self._written: dict[str, float] = {}
+
+    def show(
+        self,
+        data: dict[str, Any],
+        metadata: dict[str, Any] | None = None,
+        display_id: str | None = None,
+        *,
+        update: bool = False,
+    ) -> None:
+        """Write a MIME bundle; `update` gives a new state to what stands under `display_id`."""
+        # Its model lives in a kernel, and here is none: a front end would show an error.
+        shown = {kind: value for kind, value in data.items() if kind != _WIDGET}
+        kind = "update" if update else "display"
+        self._add({"kind": kind, "id": display_id, "data": shown, "metadata": metadata or {}})
+
+    def clear(self, *, wait: bool) -> None:
+        """Write that all before is to go; with `wait`, when something new comes."""
+        self._add({"kind": "clear", "wait": wait})
+
+    def finish(self) -> None:
+        """Write the states that were held back."""
+        with self._lock:
+            held, self._held = self._held, {}
+            for frame in held.values():
+                self._write(frame)
+
+    def _add(self, frame: dict[str, Any]) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # a stream of the user's own raises what it likes
+                stream.flush()
+        if self._owner != os.getpid():  # a fork: who held its parent's lock is not here
+            self._owner, self._lock = os.getpid(), allocate_lock()
+        if self.last:
+            frame["last"] = True
+        with self._lock:
+            self._held.pop(frame.get("id") or "", None)
+            self._write(frame, thin=frame["kind"] == "update")
+
+    def _write(self, frame: dict[str, Any], *, thin: bool = False) -> None:
+        if self._file < 0:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._file = os.open(f"{self._folder}/{FILE}", flags, mode_in(self._folder))
+            self._began = time.monotonic()
+        line = self._line(frame)
+        if len(line) > LARGEST:
+            _say(f"a display of {len(line) >> 20} MB is left out: one may take {LARGEST >> 20} MB")
+            text = frame["data"].get("text/plain")
+            if not isinstance(text, str) or len(text) > _SHORT:
+                return
+            line = self._line({**frame, "data": {"text/plain": text}, "metadata": {}})
+        size = os.fstat(self._file).st_size
+        now = time.monotonic()
+        if thin and size > _PLENTY:
+            # A picture that is drawn anew for hours: the longer, the seldomer, so that it never
+            # fills what is left. The last state is always written.
+            wait = (now - self._began) * len(line) / max(1, MOST - size)
+            if now < self._written.get(frame["id"], 0.0) + wait:
+                self._held[frame["id"]] = frame
+                return
+        if size + len(line) > MOST:
+            if not self._full:
+                _say(f"its displays have {MOST >> 20} MB: no more of them are shown")
+            self._full = True
+            return
+        if frame.get("id"):
+            self._written[frame["id"]] = now
+        begun, self._broken = self._broken, True
+        with suppress(OSError):  # a full disk is no reason to end a training
+            whole = b"\n" + line if begun else line
+            self._broken = os.write(self._file, whole) != len(whole)
+
+    def _line(self, frame: dict[str, Any]) -> bytes:
+        told = {**frame, "stdout": _size(1), "stderr": _size(2)}
+        json = standard("json", sys.path[0])
+        try:
+            text = json.dumps(told, default=_plain, allow_nan=False)
+        except ValueError:
+            text = json.dumps(_finite(told), default=_plain)
+        return f"{text}\n".encode()
+
+
+def _size(descriptor: int) -> int | None:
+    """Return how many bytes a log has, where it is a file."""
+    with suppress(OSError):
+        status = os.fstat(descriptor)
+        if status.st_mode & 0o170000 == _REGULAR:
+            return status.st_size
+    return None
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - what a foreign bundle holds
+    """Return what JSON has no word for as a kernel sends it."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        import binascii  # noqa: PLC0415 - only here
+
+        return binascii.b2a_base64(value, newline=False).decode()
+    for convert in ("item", "isoformat"):  # a number of NumPy's, a date
+        with suppress(Exception):
+            return getattr(value, convert)()
+    with suppress(Exception):
+        return list(value)
+    return str(value)
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401 - as above
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))):  # noqa: PLR0124 - NaN
+        return repr(value)
+    return value
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        os.write(2, f"submarine: {text}\n".encode())
+
+
+class _Then:
+    """Loads a module as its own loader does, and then does something more."""
+
+    def __init__(self, loader: Any, then: Callable[[ModuleType], None]) -> None:  # noqa: ANN401
+        self._loader = loader
+        self._then = then
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever loaders have
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: Any) -> Any:  # noqa: ANN401 - as importlib has them
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._then(module)
+
+
+class _Watch:
+    """Notices the imports that displays hang on; finds nothing itself."""
+
+    def __init__(self, frames: Frames, *, notebook: bool) -> None:
+        self.frames = frames
+        self.notebook = notebook
+        self._then: dict[str, Callable[[ModuleType], None]] = {
+            "IPython.core.interactiveshell": self._shell,
+        }
+        if notebook:
+            self._then["tqdm.notebook"] = self._bars
+            self._then["matplotlib"] = _nothing
+
+    def begin(self) -> None:
+        """Watch from now on; what is imported already is seen to at once."""
+        if self.notebook and (matplotlib := sys.modules.get("matplotlib")):
+            _check_backend()
+            matplotlib.rcParams["backend"] = os.environ["MPLBACKEND"]
+        for name in list(self._then):
+            if name in sys.modules:
+                self._then.pop(name)(sys.modules[name])
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ANN401
+        """Let the others find a module, and have it loaded with what comes after."""
+        if name not in self._then:
+            return None
+        then = self._then.pop(name)
+        if name == "matplotlib":
+            _check_backend()
+            return None
+        for finder in list(sys.meta_path):
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find else None
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Then(spec.loader, then)
+                return spec
+        return None
+
+    def _shell(self, module: ModuleType) -> None:
+        from submarine_runtime import shell  # noqa: PLC0415 - only with IPython
+
+        shell.offer(module, self.frames, notebook=self.notebook)
+
+    def _bars(self, module: ModuleType) -> None:
+        from submarine_runtime import shell  # noqa: PLC0415 - as above
+
+        shell.show_bars(module, self.frames)
+
+
+def _nothing(_module: ModuleType) -> None:
+    pass
+
+
+def _check_backend() -> None:
+    """Draw without a notebook where what draws into one is not installed here."""
+    from importlib.util import find_spec  # noqa: PLC0415 - before matplotlib, which imports it
+
+    if os.environ.get("MPLBACKEND") == INLINE:
+        found: object = None
+        with suppress(ImportError, ValueError):
+            found = find_spec("IPython") and find_spec("matplotlib_inline")
+        if not found:
+            os.environ["MPLBACKEND"] = "Agg"
+
+
+def _get_ipython() -> Any:  # noqa: ANN401 - IPython's
+    """Return the shell, as the builtin of that name does in a notebook."""
+    return __import__("IPython").get_ipython()
+
+
+_watches: list[_Watch] = []
+
+
+def begin(folder: str) -> None:
+    """Take what the user's code shows from now on into the task's `folder`."""
+    watch = _Watch(Frames(folder), notebook=os.environ.get("MPLBACKEND") == INLINE)
+    watch.begin()
+    _watches[:] = [watch]
+    if watch.notebook:
+        import builtins  # noqa: PLC0415 - built in
+
+        # Libraries ask so whether they are in a notebook, rich for one.
+        _get_ipython.__name__ = _get_ipython.__qualname__ = "get_ipython"
+        vars(builtins)["get_ipython"] = _get_ipython
+
+
+def finish() -> bool:
+    """Show what the code's end leaves to be shown; return whether there was anything to do."""
+    if not _watches:
+        return False
+    watch = _watches.pop()
+    with suppress(BaseException):  # foreign code draws here
+        shell = sys.modules.get("submarine_runtime.shell")
+        if shell is None:
+            return False
+        watch.frames.last = True
+        shell.end_cell()
+        watch.frames.finish()
+        return True
+    return False

@@ -1,0 +1,141 @@
+"""IPython's shell in a job: what it displays becomes frames. Imported only where IPython is.
+
+It is a real shell with real formatters, so that `display`, the inline backend of matplotlib and
+libraries that ask ``get_ipython()`` do as they do in a notebook. It runs no cells, keeps no
+history, writes to no profile, and puts nothing among the script's names.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import wraps
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+    from submarine_runtime.displays import Frames
+
+_BAR_EVERY = 0.2
+_made: list[Any] = []
+
+
+def offer(module: ModuleType, frames: Frames, *, notebook: bool) -> None:
+    """Have ``InteractiveShell`` of IPython's own `module` give our shell, made when asked for."""
+    base = module.InteractiveShell
+    instance, initialized = base.instance.__func__, base.initialized.__func__
+
+    def make(cls: Any) -> None:  # noqa: ANN401 - a class of IPython's
+        if _made or initialized(cls):
+            return
+        _made.append(None)
+        try:
+            _made[0] = _shell_class(module, frames, notebook=notebook).instance()
+        except Exception:  # noqa: BLE001 - of a release unlike those known: as without a shell
+            base.instance, base.initialized = classmethod(instance), classmethod(initialized)
+
+    @wraps(instance)
+    def first_instance(cls: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - IPython's
+        if cls is base:
+            make(cls)
+        return instance(cls, *args, **options)
+
+    @wraps(initialized)
+    def first_initialized(cls: Any) -> bool:  # noqa: ANN401 - as above
+        make(cls)
+        return bool(initialized(cls))
+
+    base.instance, base.initialized = classmethod(first_instance), classmethod(first_initialized)
+
+
+def _shell_class(module: Any, frames: Frames, *, notebook: bool) -> Any:  # noqa: ANN401 - IPython's
+    class Publisher(module.DisplayPublisher):  # type: ignore[misc]
+        def publish(
+            self,
+            data: dict[str, Any],
+            metadata: dict[str, Any] | None = None,
+            source: object = None,  # noqa: ARG002 - likewise
+            *,
+            transient: dict[str, Any] | None = None,
+            update: bool = False,
+            **_options: Any,  # noqa: ANN401 - likewise
+        ) -> None:
+            self._validate_data(data, metadata)
+            display_id = (transient or {}).get("display_id")
+            frames.show(data, metadata, display_id, update=update)
+
+        def clear_output(self, wait: bool = False) -> None:  # noqa: FBT001, FBT002 - IPython's
+            frames.clear(wait=wait)
+
+    class Shell(module.InteractiveShell):  # type: ignore[misc]
+        user_ns: dict[str, Any]
+        display_pub_class = module.Type(Publisher)
+
+        def __init__(self, **options: Any) -> None:  # noqa: ANN401 - IPython's
+            config = sys.modules["traitlets.config"].Config()
+            config.HistoryManager.enabled = False
+            config.HistoryManager.hist_file = ":memory:"
+            if notebook:  # tqdm and transformers ask for it
+                config.IPKernelApp.connection_file = ""
+            main = sys.modules["__main__"]
+            super().__init__(config=config, user_module=main, user_ns=vars(main), **options)
+
+        def init_ipython_dir(self, ipython_dir: str) -> None:
+            """Have no folder: nothing is kept."""
+
+        def init_profile_dir(self, profile_dir: object) -> None:
+            """Have no profile."""
+
+        def init_user_ns(self) -> None:
+            """Leave the script's names alone."""
+
+        def init_displayhook(self) -> None:
+            """Leave them alone here, too: the hook would bind ``_`` and its like."""
+            namespace = self.user_ns
+            self.user_ns = {}
+            super().init_displayhook()
+            self.user_ns = namespace
+
+        def init_sys_modules(self) -> None:
+            """Leave ``__main__`` as it is: it is the script."""
+
+    # Many a library knows a notebook by this name alone.
+    Shell.__name__ = Shell.__qualname__ = "ZMQInteractiveShell" if notebook else "JobShell"
+    return Shell
+
+
+def end_cell() -> None:
+    """Do what a notebook does at a cell's end: figures that are open still are shown."""
+    if _made and _made[0] is not None:
+        _made[0].events.trigger("post_execute")
+
+
+def show_bars(module: ModuleType, frames: Frames) -> None:
+    """Have ``tqdm.notebook`` show its bars as text in their displays: here are no live widgets."""
+    bar = module.tqdm_notebook
+    display = bar.display
+
+    def shown(container: Any) -> None:  # noqa: ANN401 - tqdm's
+        container.submarine_id = f"tqdm-{id(container):x}-{time.monotonic_ns():x}"
+        frames.show({"text/plain": container.__repr__(True)}, display_id=container.submarine_id)
+
+    @wraps(display)
+    def display_text(self: Any, *args: Any, **options: Any) -> None:  # noqa: ANN401 - tqdm's
+        display(self, *args, **options)
+        container = self.container
+        display_id = getattr(container, "submarine_id", None)
+        if display_id is None:
+            return
+        last = bool(options.get("close") or options.get("bar_style"))
+        now = time.monotonic()
+        if not last and now < getattr(container, "submarine_due", 0.0):
+            return
+        container.submarine_due = now + _BAR_EVERY
+        gone = options.get("close") and not self.leave
+        text = "" if gone else container.__repr__(True)
+        frames.show({"text/plain": text}, display_id=display_id, update=True)
+
+    bar.display = display_text
+    module.display = shown  # type: ignore[attr-defined] # what the bar is shown by, once
