@@ -12,7 +12,7 @@ from pathlib import Path
 
 from submarine_engine.bundle.model import Bundle, Manifest
 from submarine_engine.clusters.base import Cursor
-from submarine_engine.events import Event, LogChunk
+from submarine_engine.events import Display, Event, LogChunk
 from submarine_engine.job import JobSpec, Resources, Role
 from submarine_engine.lifecycle import fold
 
@@ -34,6 +34,7 @@ class Story:
 
     events: list[Event] = field(default_factory=list)
     logs: dict[str, bytes] = field(default_factory=lambda: {"stdout": b"", "stderr": b""})
+    displays: list[Display] = field(default_factory=list)
 
     @property
     def status(self):
@@ -62,6 +63,8 @@ def follow(cluster, job_id, *, limit=1 << 20, patience=LIMIT):
             if isinstance(item, LogChunk):
                 assert item.offset == len(story.logs[item.stream])
                 story.logs[item.stream] += item.data
+            elif isinstance(item, Display):
+                story.displays.append(item)
             else:
                 story.events.append(item)
         cursor = batch.cursor

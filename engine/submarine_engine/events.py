@@ -224,7 +224,7 @@ def display_from_json(data: object, *, task: str, offset: int) -> Display:
     if not isinstance(data, dict) or data.get("kind") not in DISPLAY_KINDS:
         raise ValueError("no display")
     places = {name: data.get(name) or 0 for name in ("stdout", "stderr")}
-    told = {name: data.get(name) or {} for name in ("data", "metadata")}
+    told = {name: data.get(name, {}) for name in ("data", "metadata")}
     display_id = data.get("id")
     if (
         not all(type(place) is int and place >= 0 for place in places.values())

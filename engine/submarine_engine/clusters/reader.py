@@ -200,8 +200,9 @@ def _share(logs: Sequence[_Log], limit: int) -> dict[_Log, int]:
     shares = {}
     left = max(0, limit)
     for waiting, log in zip(range(len(fresh), 0, -1), fresh, strict=True):
-        shares[log] = min(log.size - log.offset, -(-left // waiting))
-        left -= shares[log]
+        # One byte at least: a display may keep back all the others.
+        shares[log] = max(1, min(log.size - log.offset, -(-left // waiting)))
+        left = max(0, left - shares[log])
     return shares
 
 
