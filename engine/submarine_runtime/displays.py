@@ -31,6 +31,9 @@ MOST = 64 << 20
 INLINE = "module://matplotlib_inline.backend_inline"
 """The backend that a notebook's kernel asks for; in a job, the sign that it is to be as there."""
 
+FIGURES = "SUBMARINE_FIGURES"
+"""Variable with settings of that backend, as JSON, where the notebook has others than usual."""
+
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _REGULAR = 0o100000
 """A file, as ``st_mode & 0o170000`` tells it (inode(7))."""

@@ -7,9 +7,14 @@ history, writes to no profile, and puts nothing among the script's names.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from functools import wraps
+
+from submarine_runtime import plainjson
+from submarine_runtime.displays import FIGURES
+from submarine_runtime.lean import suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -77,8 +82,9 @@ def _shell_class(module: Any, frames: Frames, *, notebook: bool) -> Any:  # noqa
             config = sys.modules["traitlets.config"].Config()
             config.HistoryManager.enabled = False
             config.HistoryManager.hist_file = ":memory:"
-            if notebook:  # tqdm and transformers ask for it
+            if notebook:  # transformers asks for it
                 config.IPKernelApp.connection_file = ""
+                config.InlineBackend.update(_figure_settings())
             main = sys.modules["__main__"]
             super().__init__(config=config, user_module=main, user_ns=vars(main), **options)
 
@@ -104,6 +110,13 @@ def _shell_class(module: Any, frames: Frames, *, notebook: bool) -> Any:  # noqa
     # Many a library knows a notebook by this name alone.
     Shell.__name__ = Shell.__qualname__ = "ZMQInteractiveShell" if notebook else "JobShell"
     return Shell
+
+
+def _figure_settings() -> dict[str, Any]:
+    with suppress(ValueError, TypeError, KeyError):
+        settings: dict[str, Any] = plainjson.loads(os.environ[FIGURES])
+        return {**settings, "figure_formats": set(settings["figure_formats"])}
+    return {}
 
 
 def end_cell() -> None:

@@ -1,4 +1,4 @@
-"""A job's page for front ends without our extension: the card and its logs' ends, no script."""
+"""A job's page for front ends without our extension: card, logs' ends and pictures, no script."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 from jupyter_server.base.handlers import JupyterHandler
 from submarine_engine.errors import SubmarineError
-from submarine_engine.events import Moment
+from submarine_engine.events import Display, Moment
 from submarine_engine.logs import last_state
 from tornado import web
 
@@ -21,10 +21,15 @@ _LINES = 500
 _LONGEST = 2000
 _TASKS = 16
 _STREAMS = ("stdout", "stderr")
+_DISPLAYS = 4 << 20
+"""Bytes of a task's displays on the page."""
+_MOST_DISPLAYS = 20
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _COLOURS = re.compile(r"\x1b\[[0-9;:]{0,40}[A-Za-z]")
 _POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'self'"
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'"
 )
 _STYLE = """
 :root { color-scheme: light dark; --fg: #1f2328; --quiet: #59636e; --line: #d1d9e0;
@@ -46,6 +51,10 @@ a { color: var(--link); }
 .log pre { margin: 0; padding: 10px 14px;
   font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere;
   unicode-bidi: plaintext; }
+.shown { margin-top: 6px; padding: 10px 14px; border: 1px solid var(--line); border-radius: 8px; }
+.shown img { display: block; max-width: 100%; background: #fff; margin: 6px 0; }
+.shown pre { margin: 6px 0; font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap;
+  overflow-wrap: anywhere; unicode-bidi: plaintext; }
 """
 
 
@@ -96,6 +105,7 @@ def page(job_id: str) -> str:
     card = view(record, status, Moment.now())
     tasks = status.tasks[:_TASKS]
     logs = [_log(job_id, task.task, name) for task in tasks for name in _STREAMS]
+    logs += [_displays(job_id, task.task) for task in tasks]
     left = len(status.tasks) - len(tasks)
     more = f"<p>and the logs of {left} tasks more</p>" if left else ""
     return _document(card.title, to_html(card) + "".join(logs) + more, running=not card.final)
@@ -122,6 +132,36 @@ def _log(job_id: str, task: str, stream: str) -> str:
         f'<div class="log" tabindex="0" role="region" aria-label="{escape(task)} {stream}">'
         f"<pre>{text}</pre></div>"
     )
+
+
+def _displays(job_id: str, task: str) -> str:
+    """Return the last things that a task showed: pictures, and all else as its text.
+
+    HTML of a job's is nobody's whom this page could trust.
+    """
+    try:
+        found = jobs.displays(job_id, task, _DISPLAYS)
+    except OSError:
+        return ""
+    shown = [_display(item) for item in found[-_MOST_DISPLAYS:]]
+    if not any(shown):
+        return ""
+    part = "the last · " if len(found) > len(shown) else ""
+    return (
+        f"<header><h2>{escape(task)} · displays</h2>"
+        f"<span>{part}HTML and widgets are shown in the notebook</span></header>"
+        f'<div class="shown">{"".join(shown)}</div>'
+    )
+
+
+def _display(item: Display) -> str:
+    text = "\n".join(map(_line, item.text.split("\n")[:_LINES]))
+    for kind in _PICTURES:
+        data = item.data.get(kind)
+        data = re.sub(r"\s", "", data) if isinstance(data, str) else ""
+        if _BASE64.fullmatch(data):
+            return f'<img alt="{text}" src="data:{kind};base64,{data}">'
+    return f"<pre>{text}</pre>" if text else ""
 
 
 def _line(line: str) -> str:

@@ -235,3 +235,20 @@ def test_gpus_and_who_holds_them(folder, submarine, monkeypatch):
         assert submarine("gpus").stdout.decode().count(job.id) == 1
     finally:
         job.kill()
+
+
+def test_displays_are_text_in_the_terminal_and_whole_for_programs(folder, submarine):
+    (folder / "show.py").write_text(
+        "from IPython.display import HTML, display\nprint('before')\n"
+        "handle = display(HTML('<b>x</b>'), display_id='one')\n"
+        "handle.update(HTML('<b>y</b>'))\nprint('between')\nhandle.update('ended')\nprint('after')\n"
+    )
+    text = "before\n<IPython.core.display.HTML object>\nbetween\n'ended'\nafter\n"
+    assert submarine("job", "run", "show.py").stdout.decode() == text
+    assert submarine("job", "logs", "show").stdout.decode() == text
+    assert submarine("job", "logs", "show", "--stdout").stdout == b"before\nbetween\nafter\n"
+    shown = [o for o in objects(submarine("job", "logs", "show", "--json")) if o["event"] != "Log"]
+    assert [(o["event"], o["kind"]) for o in shown] == [
+        ("Display", "display"), ("Display", "update"), ("Display", "update"),
+    ]  # fmt: skip
+    assert shown[0]["data"]["text/html"] == "<b>x</b>"

@@ -182,13 +182,13 @@ def test_text_past_the_cells_limit_goes_on_below_a_display(driven):
 
 
 def test_a_figure_is_drawn_in_the_format_that_the_notebook_asked_for(kernel):
-    kernel.run("%config InlineBackend.figure_formats = {'svg'}")
+    kernel.run("%config InlineBackend.figure_format = 'svg'")
     try:
         cell = "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()"
         plain = outputs(kernel.run(cell).messages)
         job = outputs(kernel.run(f"%%submarine --gpus 0\n{cell}").messages)
     finally:
-        kernel.run("%config InlineBackend.figure_formats = {'png'}")
+        kernel.run("%config InlineBackend.figure_format = 'png'")
     assert (
         [list(o[1]) for o in job]
         == [list(o[1]) for o in plain]

@@ -12,7 +12,8 @@ import submarine_engine
 
 PUBLIC = """
 Batch Bundle BundleError CannotTravelError CaptureTooLargeError Cell CellSyntaxError Cluster
-ClusterError CommandError ConfigError Cursor Event Gpu Job JobCancelledError JobError JobFailedError
+ClusterError CommandError ConfigError Cursor Display Event Gpu Job JobCancelledError JobError
+JobFailedError
 JobLostError JobNotFoundError JobSpec JobState JobStatus JobSummary Ledger LogChunk Manifest Moment
 Resources ResourcesError ResultError Role SaveError Saved SubmarineError SubmissionError TaskState
 TaskStatus UndefinedNameError UnsupportedError launch list_jobs open_job submit

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from submarine_runtime.displays import INLINE
+from submarine_runtime import displays
 
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.history import TaskPaths
+
+FIGURES = displays.FIGURES
+"""Variable that tells a job how its notebook has figures drawn."""
 
 _OF_A_JOB = (
     "SUBMARINE_JOB_ID",
@@ -82,7 +85,7 @@ def drawing_backend(outer: str) -> str:
     if not outer.startswith("module://"):
         return outer
     notebook = any(name in outer for name in ("inline", "ipympl", "nbagg"))
-    return INLINE if notebook else "Agg"
+    return displays.INLINE if notebook else "Agg"
 
 
 def thread_limits(vcores: int) -> dict[str, str]:

@@ -93,6 +93,27 @@ def read_batch(paths: JobPaths, tasks: Sequence[str], cursor: Cursor, limit: int
     return Batch([*events, *items, *last], Cursor(position, offsets), ended)
 
 
+def last_displays(paths: JobPaths, task: str, limit: int) -> list[Display]:
+    """Return what a task shows as it stands now, by the last `limit` bytes of its displays.
+
+    Raises
+    ------
+    OSError
+        They cannot be read.
+    """
+    # It begins within a frame, as a rule: what is left of that is no display.
+    begin = max(0, _size(paths.task(task).displays) - limit)
+    shown: dict[object, Display] = {}
+    for display, _ in _read_frames(paths, task, begin, limit, over=False).found:
+        if display.kind == "clear":
+            shown = {}
+        elif display.display_id is None:
+            shown[display.offset] = display
+        else:
+            shown[display.display_id] = display
+    return list(shown.values())
+
+
 def _in_order(
     paths: JobPaths, shares: Mapping[_Log, int], frames: _Frames, position: int, *, over: bool
 ) -> tuple[list[LogChunk | Display], dict[_Log, int], int]:

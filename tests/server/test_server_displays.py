@@ -1,0 +1,63 @@
+"""What a job displays, as the server tells it: in its stream, and on the plain page."""
+
+from __future__ import annotations
+
+from submarine_jupyter.page import page
+
+from tests.jobs import until
+
+HOSTILE = """
+from IPython.display import HTML, clear_output, display
+display("before the clearing")
+clear_output()
+display(HTML("<script>alert(1)</script><img src=x onerror=alert(2)>"))
+display({"text/plain": "<script>alert(3)</script>"}, raw=True)
+display({"text/plain": '"><script>alert(4)</script>', "image/png": "iVBORw0KGgo="}, raw=True)
+display({"text/plain": "no picture", "image/png": 'x" onerror="alert(5)'}, raw=True)
+display({"text/markdown": "**words**"}, raw=True)
+handle = display("first", display_id="one")
+handle.update("second")
+"""
+
+
+def shown(submit):
+    job_id = submit(HOSTILE)
+    until(lambda: submit.cluster.status(job_id).state.final)
+    return job_id
+
+
+def test_the_plain_page_shows_pictures_and_obeys_nothing(server, submit):
+    answer = server.get(f"/jobs/{shown(submit)}")
+    assert "img-src data:;" in answer.headers["Content-Security-Policy"]
+    assert "script-src" not in answer.headers["Content-Security-Policy"]
+    html = answer.text[answer.text.index("· displays</h2>") :]  # above it stands the script
+    assert "<script" not in html
+    assert "onerror=alert" not in html
+    assert html.count("<img") == 1
+    assert 'src="data:image/png;base64,iVBORw0KGgo="' in html
+    assert "&lt;script&gt;alert(3)" in html
+    for text in ("no picture", "**words**", "&#x27;second&#x27;"):
+        assert text in html
+    for gone in ("before the clearing", "first", "alert(1)", "alert(5)"):
+        assert gone not in html
+
+
+def test_a_page_shows_the_last_displays_alone(submit):
+    job_id = submit(
+        "from IPython.display import display\n"
+        "for n in range(30): display({'text/plain': f'display {n};' + 'x' * 300_000}, raw=True)"
+    )
+    until(lambda: submit.cluster.status(job_id).state.final)
+    html = page(job_id)
+    assert "display 29;" in html
+    assert "display 10;" not in html
+
+
+def test_the_stream_tells_displays_in_their_place(server, submit):
+    job_id = submit(
+        "print('before')\nfrom IPython.display import HTML, display\n"
+        "display(HTML('<b>x</b>'))\nprint('after')"
+    )
+    told = [(kind, data) for kind, data, _ in server.events(job_id) if kind in ("log", "display")]
+    assert [kind for kind, _ in told] == ["log", "display", "log"]
+    assert told[1][1]["data"]["text/html"] == "<b>x</b>"
