@@ -23,6 +23,7 @@ help: ## list what can be made
 
 demo: $(VENV)/.demo ## set up, then run examples/quickstart.ipynb as a notebook runs: logs, card, result
 	$(BIN)/python scripts/run_notebook.py examples/quickstart.ipynb
+	@echo 'In JupyterLab: $(BIN)/jupyter lab examples/quickstart.ipynb'
 
 check: $(VENV)/.dev $(VENV)/.lab ## two minutes: lint, types, and every test that needs no service
 	$(TOGETHER) lint typescript pytest-check
@@ -79,6 +80,7 @@ clean: ## remove environments, builds and caches
 
 $(VENV)/.demo: $(REQUIREMENTS)
 	scripts/install $(VENV) $(PYTHON) demo
+	scripts/labextension $(VENV)
 	touch $@
 
 $(VENV)/.lab: $(VENV)/.dev $(LAB)

@@ -47,9 +47,11 @@ class Lab:
         Everything of it lies there: notebooks in ``work``, jobs in ``.local/share/submarine``.
     ours
         Whether the page has our own extension; without it, cards are widgets.
+    gpus
+        How many the machine is said to have.
     """
 
-    def __init__(self, root: Path, *, ours: bool = True) -> None:
+    def __init__(self, root: Path, *, ours: bool = True, gpus: int = 2) -> None:
         self.work = root / "work"
         self.home = root / ".local/share/submarine"
         self.token = secrets.token_hex(16)
@@ -66,7 +68,7 @@ class Lab:
         self._environment = {
             "HOME": root, "XDG_CONFIG_HOME": root / ".config", "IPYTHONDIR": root / "ipython",
             "SUBMARINE_HOME": self.home,
-            "SUBMARINE_LOCAL_GPUS": "2", "JUPYTER_CONFIG_DIR": root / "config",
+            "SUBMARINE_LOCAL_GPUS": gpus, "JUPYTER_CONFIG_DIR": root / "config",
             "JUPYTER_DATA_DIR": root / "data", "JUPYTER_RUNTIME_DIR": self._runtime,
             "JUPYTERLAB_SETTINGS_DIR": settings, "JUPYTERLAB_WORKSPACES_DIR": root / "workspaces",
         }  # fmt: skip

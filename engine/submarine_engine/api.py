@@ -1,4 +1,7 @@
-"""`launch` and `submit`: functions as jobs, from plain programs."""
+"""`launch` and `submit`: functions as jobs, from plain programs.
+
+In a notebook they are those of the magics, which know the notebook's cells and show the job's card.
+"""
 
 from __future__ import annotations
 
@@ -70,12 +73,16 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     SubmissionError
         The cluster refuses the job.
     """
+    here = _notebook()
     options = {
         "gpus": gpus, "memory": memory, "cpus": cpus, "name": name, "queue": queue,
         "cluster": cluster, "env": env, "docker_image": docker_image, "input_path": input_path,
         "checkpoint_path": checkpoint_path, "mode": mode, "environment": environment,
         "node_label": node_label, "priority": priority,
     }  # fmt: skip
+    if here is not None:
+        job: Job = here.submit(function, *args, **kwargs, **options)
+        return job
     return _submit(function, args, {**kwargs, **options})
 
 
@@ -98,6 +105,9 @@ def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
     CommandError, BundleError, SubmissionError
         As `submit`.
     """
+    here = _notebook()
+    if here is not None:
+        return here.launch(function, *args, **keywords)
     console = Console()
     job = _submit(function, args, keywords, console.note)
     with cancelling_on_interrupt(job, console):
@@ -106,6 +116,20 @@ def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
     for warning in results.warnings:
         warnings.warn(warning, stacklevel=2)
     return results.value
+
+
+def _notebook() -> Any:  # noqa: ANN401 - a module that an entry point names
+    """Return what launches jobs in the notebook that this process is a kernel of, else None.
+
+    The engine knows no front end: whoever is one says so by an entry point.
+    """
+    shell = sys.modules.get("IPython")  # not imported here: a plain program need not have it
+    if shell is None or shell.get_ipython() is None:
+        return None
+    # Late: this import is slower than all the others.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return next((entry.load() for entry in entry_points(group="submarine.notebooks")), None)
 
 
 def _submit(
@@ -141,7 +165,7 @@ def _program(function: Callable[..., Any]) -> tuple[list[Cell], Path]:
             raise BundleError(
                 "the function was typed at a prompt, its source is in no file",
                 where=getattr(function, "__name__", ""),
-                fix="put it into a file; in a notebook: from submarine_magics import launch",
+                fix="put it into a file, or run it in a notebook",
             )
         return [], Path.cwd()
     try:

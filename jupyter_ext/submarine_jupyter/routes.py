@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.errors import CommandError
@@ -82,6 +84,13 @@ def _ref(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
+def _first_job() -> dict[str, Any]:
+    """Return the notebook that *Run your first job* opens."""
+    text = files(__package__).joinpath("first-job.ipynb").read_text("utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
 def _cancel(job_id: str) -> dict[str, Any]:
     return jobs.ended(job_id, kill=False)
 
@@ -101,6 +110,7 @@ ROUTES = (
     Route("get", "/openapi.json", "This document"),
     Route("get", "/overview", "Clusters with their GPUs, and the newest jobs",
           reply=_ref("Overview")),
+    Route("get", "/first-job", "The notebook that begins with a first job", _first_job),
     Route("get", "/stream", "Cards of jobs (?jobs=ID,ID) and the overview, whenever they change",
           kind=_STREAM, texts={"jobs": _STRING, "overview": {"enum": ["0", "1"]}}),
     Route("get", "/clusters", "The clusters there are", jobs.clusters),

@@ -67,7 +67,7 @@ def test_the_filter_takes_words_and_what_runs(panel, jobs):
     panel.page.get_by_label("running only").check()
     until(lambda: panel.rows() == [runs])
     box.fill("no such words")
-    panel.page.wait_for_selector("text=No job passes the filter")
+    panel.page.wait_for_selector("text=No matching jobs")
     assert panel.rows() == []
 
 

@@ -8,9 +8,10 @@ import pytest
 pytestmark = pytest.mark.usefixtures("trained")
 
 
-def test_a_function_is_launched_from_the_cell_that_defines_it(kernel):
+@pytest.mark.parametrize("package", ["submarine_engine", "submarine_magics"])
+def test_a_function_is_launched_from_the_cell_that_defines_it(kernel, package):
     ran = kernel.run(
-        "from submarine_magics import launch\n"
+        f"from {package} import launch\n"
         "rate = 2\n"
         "def doubled(n):\n"
         "    print('in the job')\n"
@@ -25,7 +26,7 @@ def test_a_function_is_launched_from_the_cell_that_defines_it(kernel):
 
 
 def test_a_submitted_function_is_a_future(kernel):
-    kernel.run("from submarine_magics import submit\njob = submit(train, 3, gpus=0, name='future')")
+    kernel.run("from submarine_engine import submit\njob = submit(train, 3, gpus=0, name='future')")
     assert kernel.value("job.result(60), job.done()") == "({'epochs': 3}, True)"
 
 

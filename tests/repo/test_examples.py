@@ -10,6 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.ipynb"))
@@ -49,6 +50,23 @@ def test_it_gives_what_it_shows(example):
     assert done.returncode == 0, done.stdout
     assert re.search(r"\d+ passed", done.stdout)
     assert "skipped" not in done.stdout
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_the_first_job_needs_jupyter_alone(gpus, tmp_path, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", str(gpus))
+    text = (ROOT / "jupyter_ext/submarine_jupyter/first-job.ipynb").read_text()
+    notebook = nbformat.reads(text.replace("epochs=25_000", "epochs=250"), as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert "epochs=250)" in code[-1].source  # the one that takes a minute
+    assert notebook.cells[-1].source.startswith("## Now close this tab")
+    assert not [cell for cell in code if cell.outputs]
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": tmp_path}}).execute()
+    log = "".join(output.get("text", "") for output in code[-1].outputs)
+    assert log.startswith("Training on GPU 0" if gpus else "Training on the CPU")
+    assert "Epoch 250/250" in log
+    imported = set(re.findall(r"^import (\w+)", text.replace('"', "\n"), re.MULTILINE))
+    assert imported <= set(sys.stdlib_module_names)
 
 
 @each_example

@@ -4,6 +4,7 @@ import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { cardPlugin } from './card/plugin';
 import { commandsPlugin } from './commands/plugin';
+import { firstPlugin } from './first/plugin';
 import { panelPlugin } from './panel/plugin';
 import { feedPlugin } from './plugin';
 import { statusPlugin } from './status/plugin';
@@ -13,6 +14,7 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   feedPlugin,
   cardPlugin,
   commandsPlugin,
+  firstPlugin,
   panelPlugin,
   statusPlugin,
   toolbarPlugin

@@ -80,11 +80,12 @@ def _check_resources(asked: Resources, found: Inventory) -> None:
     there = len(found.devices)
     if asked.gpus is not None and asked.gpus > there:
         has = f"this machine has {there}" if there else "this machine has none"
+        less = f"ask for fewer: --gpus {there}" if there else "leave --gpus out to run on the CPU"
         raise ResourcesError(
             f"the job asks for {_some(asked.gpus)}, {has}"
             + (f" ({found.problem})" if found.problem else ""),
             where=_WHERE,
-            fix=f"ask for fewer: --gpus {there}; or declare GPUs that cannot be found: "
+            fix=f"{less}; or declare GPUs that cannot be found: "
             f"set {DECLARATION}={asked.gpus} before the notebook starts",
         )
     for name, amount, unit, total in (

@@ -1,6 +1,7 @@
 /** The commands' names: shortcuts, menus and toolbars in `schema/` use the same. */
 
 export const SHOW_PANEL = 'submarine:show-panel';
+export const FIRST_JOB = 'submarine:first-job';
 export const TOGGLE_RUN = 'submarine:toggle-run';
 export const SHOW_LOG = 'submarine:show-log';
 export const CANCEL = 'submarine:cancel';

@@ -4,15 +4,14 @@ import type { CommandRegistry } from '@lumino/commands';
 import type { Message } from '@lumino/messaging';
 import { Menu, Widget } from '@lumino/widgets';
 
-import { INSERT_ATTACH, SHOW_LOG } from '../commands/ids';
+import { FIRST_JOB, INSERT_ATTACH, SHOW_LOG } from '../commands/ids';
 import { element, setText } from '../dom';
 import type { Feed } from '../feed';
 import { Looker } from '../looker';
 import type { ISubmarine } from '../plugin';
-import { count, isFinal } from '../words';
 import { Gpus } from './gpus';
 import { JobList } from './list';
-import { type Filter, rows } from './rows';
+import { counted, type Filter, rows } from './rows';
 
 export const PANEL_ID = 'submarine-panel';
 
@@ -36,8 +35,11 @@ export class JobsPanel extends Widget {
       this._makeFilter(),
       this._makeButtons(),
       this._list.node,
-      this._empty
+      this._empty,
+      this._first
     );
+    this._first.hidden = true;
+    this._first.addEventListener('click', () => void this._commands.execute(FIRST_JOB));
     this._list.selected.connect(() => this._updateButtons());
     this._list.opened.connect((_, job) => this._execute(SHOW_LOG, job));
     this._list.menuAsked.connect((_, { x, y }) => this._openMenu(x, y));
@@ -118,9 +120,9 @@ export class JobsPanel extends Widget {
     const shown = this._rows();
     this._list.update(shown);
     const all = overview.jobs.length;
-    const running = overview.jobs.filter(job => !isFinal(job.state)).length;
-    setText(this._count, `${count(all, 'job')}, ${running} not over`);
-    setText(this._empty, shown.length ? '' : all ? 'No job passes the filter' : 'No jobs yet');
+    setText(this._count, counted(overview.jobs));
+    setText(this._empty, shown.length ? '' : all ? 'No matching jobs' : 'No jobs yet');
+    this._first.hidden = all > 0;
     this._updateButtons();
   }
 
@@ -204,6 +206,12 @@ export class JobsPanel extends Widget {
   private readonly _list = new JobList();
   private readonly _note = element('div', 'submarine-Note', { role: 'status' });
   private readonly _empty = element('div', 'submarine-Quiet', { 'aria-live': 'polite' });
+  private readonly _first = element(
+    'button',
+    'submarine-First jp-mod-styled jp-mod-accept',
+    { type: 'button' },
+    'Run your first job'
+  );
   private readonly _count = element('span', 'submarine-Count', { 'aria-live': 'polite' });
   private readonly _buttons = element('div', 'submarine-Buttons', {
     role: 'group',

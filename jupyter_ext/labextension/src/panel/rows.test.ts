@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import type { JobSummary } from '../types';
-import { matches, row, rows } from './rows';
+import { counted, matches, row, rows } from './rows';
 
 const JOB: JobSummary = {
   id: 'job-1',
@@ -44,6 +44,15 @@ describe('row', () => {
     const broken = { ...JOB, created: null, progress: 7, cell: undefined, notebook: undefined };
     const found = row(broken as unknown as JobSummary, 1000);
     expect([found.elapsed, found.progress, found.facts]).toEqual(['', 1, ['local', '2 GPUs']]);
+  });
+});
+
+describe('counted', () => {
+  it('says what jobs do', () => {
+    const of = (...states: string[]) => counted(states.map(state => ({ ...JOB, state })));
+    expect(of()).toBe('0 running · 0 jobs');
+    expect(of('succeeded')).toBe('0 running · 1 job');
+    expect(of('running', 'cancelling', 'queued', 'lost')).toBe('2 running · 1 queued · 4 jobs');
   });
 });
 

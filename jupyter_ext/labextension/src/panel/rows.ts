@@ -35,6 +35,14 @@ export function rows(overview: Overview, filter: Filter, age: number): Row[] {
     .map(job => row(job, overview.now + age));
 }
 
+/** How many jobs there are, and what they do: `1 running · 2 queued · 26 jobs`. */
+export function counted(jobs: JobSummary[]): string {
+  const queued = jobs.filter(job => job.state === 'queued').length;
+  const running = jobs.filter(job => !isFinal(job.state)).length - queued;
+  const waiting = queued ? `${queued} queued · ` : '';
+  return `${running} running · ${waiting}${count(jobs.length, 'job')}`;
+}
+
 /** Whether all words are somewhere in what a job is known by. */
 export function matches(job: JobSummary, words: string[]): boolean {
   const text = [job.id, job.name, job.state, job.cluster, job.notebook, job.cell]
@@ -49,7 +57,7 @@ export function row(job: JobSummary, now: number): Row {
     visible(fileName(job.notebook), 60),
     shownCell(job.cell),
     visible(job.cluster, 40),
-    count(job.gpus, 'GPU')
+    job.gpus ? count(job.gpus, 'GPU') : 'no GPU'
   ].filter(Boolean);
   const over = isFinal(job.state);
   const begun = seconds(job.created);
