@@ -148,7 +148,7 @@ def test_a_server_that_was_killed_is_followed_again(running, lab, page, gate):
     grows(page)
     lab.kill()
     try:
-        page.wait_for_selector(f"{CARD} .smc-note:has-text('Not live')")
+        page.wait_for_selector(f"{CARD} .smc-note:has-text('Server unreachable; reconnecting')")
         assert page.locator(CARD).get_attribute("data-state") == "running"
     finally:
         lab.start()
@@ -172,13 +172,61 @@ def test_kill_asks_first(running, page):
     kill = page.locator(f"{CARD} [data-action=kill]")
     kill.focus()
     page.keyboard.press("Enter")  # the button's, not the notebook's
-    page.wait_for_selector(".jp-Dialog :text('Kill count?')")
+    page.wait_for_selector(".jp-Dialog :text('Stop count?')")
     page.keyboard.press("Enter")
     page.wait_for_selector(".jp-Dialog", state="detached")
     assert page.locator(CARD).get_attribute("data-state") == "running"
     kill.click()
-    page.click(".jp-Dialog button:has-text('Kill')")
+    page.click(".jp-Dialog button:has-text('Kill now')")
     page.wait_for_selector(f"{CARD}[data-state=cancelled]")
+    assert page.locator(f"{CARD} .smc-state").text_content() == "■ killed"
+
+
+@pytest.mark.parametrize("part", [CARD, f"{CARD} .smc-title", ".submarine-Log .smc-status"])
+def test_keys_on_a_card_never_delete_its_cell(running, page, part, gate):
+    cells = running("--detach")
+    grows(page)
+    page.locator(part).click(position={"x": 3, "y": 3})
+    page.keyboard.press("d")
+    page.keyboard.press("d")
+    page.locator(".jp-CodeCell .jp-InputPrompt").first.click()  # what is pressed there is done
+    page.keyboard.press("d")
+    page.keyboard.press("d")
+    page.wait_for_function("() => document.querySelectorAll('.jp-CodeCell').length === 1")
+    assert page.locator(CARD).count() == 1
+    gate.touch()
+    cells.wait_idle()
+
+
+def test_enter_saves_the_model(notebook, page, lab, gate):
+    save = f"""
+        %%submarine --detach
+        import os, time
+        from submarine_runtime import on_save
+        on_save(lambda folder: open(f"{{folder}}/model", "w").close())
+        while not os.path.exists("{gate.name}"):
+            time.sleep(0.05)
+    """
+    notebook(LOAD, save).run_all()
+    page.click(f"{CARD} [data-action=save]")
+    page.keyboard.type("models/now")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"{CARD} .smc-save :text('Saved to')")
+    assert (lab.work / "models/now/model").exists()
+    page.keyboard.press("Enter")
+    folder = lab.work / "models/now"
+    page.wait_for_selector(f"{CARD} .smc-save :text('{folder} exists. Choose another folder.')")
+    gate.touch()
+
+
+def test_a_card_of_an_older_release_is_shown_whole(notebook, page):
+    kind = "application/vnd.submarine.job+json"
+    old = {"version": 1, "job_id": "20240101-000000-aaaaa", "name": "old", "state": "succeeded"}
+    html = "<div class='submarine-card' data-state='succeeded'>all that it was</div>"
+    cells = notebook(f"display({{'{kind}': {old!r}, 'text/html': {html!r}}}, raw=True)")
+    cells.run_all()
+    page.wait_for_selector(".submarine-Card .submarine-card >> text=all that it was")
+    assert page.locator(".submarine-card").count() == 1
 
 
 def test_a_failed_job_leads_to_its_cell_and_line(notebook, page, errors):

@@ -31,7 +31,7 @@ def test_the_counts_are_those_of_the_moment(panel, jobs):
     job = jobs.start(gpus=1, name="counted")
     row = panel.row(job, "running")
     panel.wait_for_free("1/2")
-    assert row.locator(".submarine-Job-facts").first.text_content() == "local · 1 GPU"
+    assert row.locator(".submarine-Job-facts").first.text_content().startswith("local · 1 GPU · ")
     assert "counted, running" in row.get_attribute("aria-label")
     meter = panel.page.locator(".submarine-Cluster [role=meter]").first
     assert meter.get_attribute("aria-valuetext") == "1 of 2 GPUs free"
@@ -80,12 +80,21 @@ def test_a_job_is_cancelled_and_one_is_killed_after_a_question(panel, jobs):
     assert panel.button("kill").is_disabled()
     panel.row(hard, "running").click()
     panel.button("kill").click()
-    panel.page.click(".jp-Dialog button:has-text('Cancel')")
+    panel.page.click(".jp-Dialog button:has-text('Keep running')")
     assert jobs.state(hard) == "running"
     panel.button("kill").click()
-    assert "Kill hard?" in panel.page.text_content(".jp-Dialog")
-    panel.page.click(".jp-Dialog button:has-text('Kill')")
-    panel.row(hard, "cancelled")
+    assert "Stop hard?" in panel.page.text_content(".jp-Dialog")
+    panel.page.click(".jp-Dialog button:has-text('Kill now')")
+    assert panel.row(hard, "cancelled").get_attribute("aria-label").startswith("hard, killed")
+    assert panel.row(mild, "cancelled").get_attribute("aria-label").startswith("mild, cancelled")
+
+
+def test_a_job_that_is_to_be_killed_may_stop_gently(panel, jobs):
+    job = jobs.start(name="gentle")
+    panel.row(job, "running").click()
+    panel.button("kill").click()
+    panel.page.click(".jp-Dialog button:has-text('Stop gently')")
+    assert panel.row(job, "cancelled").get_attribute("aria-label").startswith("gentle, cancelled")
 
 
 @pytest.mark.long
@@ -196,7 +205,8 @@ def test_keys_alone_do(panel, jobs):
     panel.page.wait_for_selector(".lm-Menu", state="detached")
     focus.focus()
     keys.press("Shift+Delete")
-    panel.page.wait_for_selector(".jp-Dialog >> text=Kill older?")
+    panel.page.wait_for_selector(".jp-Dialog >> text=Stop older?")
+    keys.press("Tab")
     keys.press("Tab")
     keys.press("Enter")
     panel.row(older, "cancelled")

@@ -6,11 +6,12 @@ import re
 import subprocess
 import sys
 from textwrap import dedent
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from submarine_magics.card import widget
+from submarine_magics.card import mime, widget
 
 pytestmark = pytest.mark.service
 
@@ -118,6 +119,9 @@ CELLS = {
 }
 
 
+NO_CARD = {"bundle"}
+
+
 class Client(NotebookClient):
     """Keeps the messages that a front end would have got, by the cell that they belong to."""
 
@@ -206,8 +210,21 @@ def test_after_a_flood_the_last_state_is_sent_again(ran):
 def test_a_card_that_was_left_says_how_to_see_on(ran):
     card = ran["left"].card
     assert WIDGET not in card
-    assert re.search(r"as of \d\d:\d\d:\d\d\. Nobody follows it here", card["text/html"])
+    assert re.search(r"as of [\d-]+ \d\d:\d\d\. Nobody follows it here", card["text/html"])
     assert f"%submarine job attach {card[JOB]['job_id']}" in card["text/html"]
+
+
+def test_the_style_is_saved_once(ran):
+    cards = [each.card["text/html"] for name, each in ran.items() if name not in NO_CARD]
+    assert [html.count("<style>") for html in cards] == [1] + [0] * (len(cards) - 1)
+
+
+def test_a_cell_that_is_run_again_brings_the_style_again(monkeypatch):
+    cells = iter(["a", "b", "a", "b", None])
+    kernel = SimpleNamespace(get_parent=lambda _: {"metadata": {"cellId": next(cells)}})
+    monkeypatch.setattr(mime, "get_ipython", lambda: SimpleNamespace(kernel=kernel))
+    monkeypatch.setattr(mime, "_styled", [])
+    assert [mime.wants_style() for _ in range(5)] == [True, False, True, False, False]
 
 
 def test_a_card_follows_its_job_by_itself(ran):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import re
+import time
 
 import pytest
 from hypothesis import given
@@ -38,8 +41,9 @@ def test_a_queued_job_tells_its_place_and_what_it_waits_for(show):
     ("ahead", "reason", "sentence"),
     [
         (0, "", "1st in the queue"),
-        (0, "queue default: 1/4 GPUs in use", "queue default: 1/4 GPUs in use"),
-        (2, "queue a: 4/4 GPUs in use, 2 jobs ahead", "queue a: 4/4 GPUs in use, 2 jobs ahead"),
+        (0, "queue default: 1/4 GPUs in use", "Queue default: 1/4 GPUs in use"),
+        (2, "queue a: 4/4 GPUs in use, 2 jobs ahead", "Queue a: 4/4 GPUs in use, 2 jobs ahead"),
+        (1, "waiting behind bob (4 GPUs, 2 free)", "Waiting behind bob (4 GPUs, 2 free)"),
         (2, "stopped\x1b[0m", "3rd in the queue, stopped␛[0m"),
         (None, "", ""),
     ],
@@ -71,7 +75,8 @@ def test_a_running_job_ticks(show):
     assert (card.elapsed_text, card.ticking) == ("1 min 10 s", True)
     assert (card.progress, card.message) == (0.72, "epoch 72/100")
     assert [stage.ticking for stage in card.ledger.stages] == [False, False, True]
-    assert card.ledger.gpus == "2 GPUs: 0, 1"
+    assert card.ledger.gpus == "GPUs 0, 1"
+    assert [stage.name for stage in card.ledger.stages] == ["queued", "starting", "running"]
 
 
 def test_a_job_that_succeeded_stands_still(show):
@@ -94,7 +99,45 @@ def test_a_cancelled_job_counts_from_its_exit(show):
     card = show("cancelled")
     assert (card.state, card.error) == ("cancelled", False)
     assert card.ledger.released == "released 200 ms after exit"
+    assert (card.word, card.tasks[0].state) == ("cancelled", "cancelled")
     assert card.tasks[0].detail == "signal 15"
+
+
+def test_a_killed_job_is_not_called_cancelled(stage):
+    now = stage.at(14)
+
+    def ended(name, **changes):
+        status = dataclasses.replace(stage.statuses[name], reason="killed")
+        [task] = status.tasks
+        card = view(
+            stage.record(),
+            dataclasses.replace(status, tasks=(dataclasses.replace(task, **changes),)),
+            now,
+        )
+        return card.state, card.word, card.tasks[0].state, card.sentence
+
+    assert ended("cancelled", exit_code=-9) == ("cancelled", "killed", "killed", "")
+    assert ended("cancelling") == ("cancelling", "killing", "running", "")
+    # Its grace was over: the job was cancelled, and its task killed.
+    late = stage.statuses["cancelled"]
+    tasks = (dataclasses.replace(late.tasks[0], exit_code=-9),)
+    card = view(stage.record(), dataclasses.replace(late, tasks=tasks), now)
+    assert (card.word, card.tasks[0].state) == ("cancelled", "killed")
+
+
+def test_a_card_says_the_day(show):
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(1_741_964_966))
+    assert show("succeeded").facts[-1] == day
+    assert show("running", second=60).as_of.startswith(f"as of {day[:10]}")
+
+
+def test_no_number_has_more_digits_than_can_be_read(stage):
+    status = stage.statuses["running"]
+    [task] = status.tasks
+    odd = dataclasses.replace(status, tasks=(dataclasses.replace(task, progress=2 / 3),))
+    card = view(stage.record(), odd, stage.at(14.000_000_000_873))
+    floats = re.findall(r"\d+\.\d+", json.dumps(dataclasses.asdict(card)))
+    assert max(len(number.partition(".")[2]) for number in floats) <= 4
 
 
 def test_a_lost_job_says_what_it_still_holds(show):
@@ -104,9 +147,9 @@ def test_a_lost_job_says_what_it_still_holds(show):
 def test_no_gpu_is_said_with_its_reason(show):
     spec = JobSpec(roles=(Role(resources=Resources(gpus=0)),))
     without = show("cpu", spec=spec, machine_gpus=0).ledger
-    assert without.gpus == "no GPU asked for: this machine has none"
+    assert without.gpus == "no GPU on this machine"
     assert (without.stages, without.released) == ((), "")
-    assert show("cpu", spec=spec, machine_gpus=4).ledger.gpus == "no GPU asked for"
+    assert show("cpu", spec=spec, machine_gpus=4).ledger.gpus == "no GPU"
 
 
 def test_every_task_has_a_row(show):

@@ -80,7 +80,7 @@ def test_a_running_jobs_model_is_saved_beside_the_notebook(kernel):
     ran = kernel.run("%submarine job save going models/now")
     assert "by the code of worker-0: 1 file" in ran.stream("stderr"), ran.error
     assert int(kernel.value("pathlib.Path('models/now/weights').read_text()").strip("'")) >= 0
-    assert "there is something at" in kernel.run("%submarine job save going models/now").error
+    assert "models/now exists" in kernel.run("%submarine job save going models/now").error
     kernel.run("%submarine job kill going")
     kernel.run("%submarine job wait going --timeout 60")
     assert "is over (cancelled)" in kernel.run("%submarine job save going models/then").error

@@ -41,13 +41,17 @@ def test_what_a_job_waits_for_is_told_in_words(local, held):
         0,
         busy,
     )
-    assert local.cluster.status(second).waiting_reason == f"{busy}, 1 job ahead"
+    behind = "waiting behind next (1 GPU, 0 free)"
+    assert local.cluster.status(second).waiting_reason == behind
+    third = local.submit("1", gpus=2)
+    assert local.cluster.status(third).waiting_reason == f"{behind}, 2 jobs ahead"
     gate.touch()
     story = local.follow(second)
     told = [event for event in story.events if isinstance(event, Waiting)]
-    assert told[0].reason == f"{busy}, 1 job ahead"
+    assert told[0].reason == behind
     assert story.status.waiting_reason == ""
     local.follow(first)
+    local.follow(third)
 
 
 def test_a_follower_sees_the_job_move_up(local, held):

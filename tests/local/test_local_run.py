@@ -46,6 +46,13 @@ def progressed(story):
     return [event for event in story.events if isinstance(event, Progressed)]
 
 
+def test_a_job_that_fails_says_how_far_it_came(local):
+    story = local.run("for n in (1, 2, 3): print(f'Epoch {n}/4 - loss: 1', flush=True)\n1 / 0")
+    assert story.state is JobState.FAILED
+    assert story.status.progress == 0.75
+    assert story.status.tasks[0].progress == 0.75
+
+
 def test_progress_that_the_job_tells_arrives(local, tmp_path):
     gate = tmp_path / "gate"
     job_id = local.submit(

@@ -26,7 +26,7 @@ def test_the_cluster_s_pages_are_the_same_in_all_cards_of_a_job(submit, monkeypa
     until(lambda: submit.cluster.status(job_id).state.final)
     monkeypatch.setattr(LocalCluster, "links", lambda *_: dict(LINKS))
     monkeypatch.setattr(LocalCluster, "log_url", lambda *_: LINKS["log"])
-    in_kernel = json.loads(json.dumps(mimebundle(open_job(job_id))[JOB_TYPE]["card"]))
+    in_kernel = json.loads(mimebundle(open_job(job_id))[JOB_TYPE]["card"])
     for card in (in_kernel, served_card(job_id)):
         assert card["links"] == [["application_1", LINKS["application_1"]]]
         assert card["tasks"][0]["log_url"] == LINKS["worker-0"]

@@ -36,10 +36,10 @@ class Progress:
         self._epochs: dict[Path, tuple[int, int] | None] = {}
         self._explicit = False
 
-    def look(self) -> Progressed | None:
-        """Return the task's progress where it is new and time to tell it."""
+    def look(self, *, last: bool = False) -> Progressed | None:
+        """Return the task's progress where it is new and time to tell it; it is for the `last`."""
         now = time.monotonic()
-        if now - self._told_at < max(_SHORTEST, (now - self._began) / _SHARE):
+        if not last and now - self._told_at < max(_SHORTEST, (now - self._began) / _SHARE):
             return None
         found = self._said() or (None if self._explicit else self._shown())
         if found is None or found == self._told:

@@ -4,6 +4,9 @@ import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
 import type { Found, Lines, Overview } from './types';
+import { sentence } from './words';
+
+const UNREACHABLE = 'Server unreachable';
 
 /** What happened, where, and what to do next, in the server's words. */
 export class ApiError extends Error {
@@ -13,7 +16,8 @@ export class ApiError extends Error {
     readonly fix = '',
     readonly status = 0
   ) {
-    super([what, where, fix].filter(Boolean).join(' — '));
+    const told = where && !what.includes(where) ? `${what} (${where})` : what;
+    super(fix ? `${told}. ${sentence(fix)}.` : told);
   }
 }
 
@@ -34,7 +38,7 @@ export class Api {
       if (init.signal?.aborted) {
         throw error;
       }
-      throw new ApiError('the Jupyter server does not answer', '', 'is it still running?');
+      throw new ApiError(UNREACHABLE);
     }
     if (!response.ok) {
       const told = await response.json().catch(() => ({}));

@@ -52,7 +52,7 @@ describe('Feed', () => {
     server.refuse = new Error('no answer');
     server.open[0].error(new Error('broken'));
     await vi.advanceTimersByTimeAsync(5000);
-    expect(troubles.at(-1)).toBe('no answer');
+    expect(troubles.at(-1)).toBe('Server unreachable; reconnecting');
     server.refuse = null;
     await vi.advanceTimersByTimeAsync(20_000);
     expect(troubles.at(-1)).toBe('');
@@ -75,8 +75,8 @@ describe('Feed', () => {
     server.say('problem', { id: 'a', what: 'no answer', where: 'yarn', fix: 'ask\u202e again' });
     await vi.advanceTimersByTimeAsync(1);
     expect(troubles.at(-1)).toEqual([
-      'no TOML — config.toml',
-      'no answer — yarn — ask[U+202E] again'
+      'no TOML (config.toml)',
+      'no answer (yarn). Ask[U+202E] again.'
     ]);
     server.say('overview', { jobs: [] });
     server.say('card', card('a', true));

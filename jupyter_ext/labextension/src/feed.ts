@@ -20,8 +20,9 @@ const SHORTEST = 500;
 const LONGEST = 15_000;
 const SELDOM = 60_000; // it is somebody's to enable, and each question is a line of the server's log
 const ABSENT =
-  'The Jupyter server runs without the extension of Submarine: ' +
-  '`jupyter server extension enable submarine_jupyter`, then start it anew';
+  'The Jupyter server runs without Submarine. Run ' +
+  '`jupyter server extension enable submarine_jupyter`, then restart it.';
+const RECONNECTING = 'Server unreachable; reconnecting';
 
 export class Feed {
   constructor(private readonly _api: Api) {}
@@ -125,7 +126,8 @@ export class Feed {
         }
         const absent = error instanceof ApiError && error.status === 404;
         delay = absent ? SELDOM : delay;
-        this._tell(absent ? ABSENT : problem(error));
+        const answered = error instanceof ApiError && error.status > 0;
+        this._tell(absent ? ABSENT : answered ? problem(error) : RECONNECTING);
       }
       await new Promise(done => setTimeout(done, delay));
       delay = Math.min(LONGEST, delay * 2);

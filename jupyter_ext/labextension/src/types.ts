@@ -60,6 +60,8 @@ export interface Card {
   cluster: string;
   title: string;
   state: string;
+  /** The state as it is shown; notebooks of older releases do not have it. */
+  word?: string;
   glyph: string;
   final: boolean;
   elapsed: number;

@@ -1,6 +1,27 @@
 import { describe, expect, it } from 'vitest';
 
-import { clock, count, glyph, isFinal, visible } from './words';
+import { clock, count, glyph, isFinal, sentence, stateWord, visible, when } from './words';
+
+describe('words of a job', () => {
+  it('tells who was killed from who was cancelled', () => {
+    expect(stateWord('cancelled', 'killed')).toBe('killed');
+    expect(stateWord('cancelling', 'killed')).toBe('killing');
+    expect(stateWord('cancelled', 'enough')).toBe('cancelled');
+    expect(stateWord('failed', 'killed')).toBe('failed');
+  });
+
+  it('dates what is not of today', () => {
+    const at = (...parts: [number, number, number, number, number]) => +new Date(...parts) / 1000;
+    const now = at(2025, 2, 14, 18, 0);
+    expect(when(at(2025, 2, 14, 15, 9), now)).toBe('15:09');
+    expect(when(at(2025, 2, 3, 5, 9), now)).toBe('3 Mar 05:09');
+    expect(when(at(2024, 11, 31, 23, 59), now)).toBe('31 Dec 2024');
+  });
+
+  it('begins a sentence', () => {
+    expect([sentence('waiting behind bob'), sentence('')]).toEqual(['Waiting behind bob', '']);
+  });
+});
 
 describe('visible', () => {
   it('leaves plain text as it is', () => {

@@ -67,6 +67,28 @@ export function glyph(state: string): string {
   return GLYPHS[state] ?? '?';
 }
 
+/** A job's state as it is shown: one that was ended at once was not cancelled. */
+export function stateWord(state: string, reason: string): string {
+  const words: Record<string, string> = { cancelling: 'killing', cancelled: 'killed' };
+  return (reason === 'killed' && words[state]) || state;
+}
+
+/** `Waiting behind bob-llm`, of `waiting behind bob-llm`. */
+export function sentence(text: string): string {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
+}
+
+/** When something was, as short as it is clear: `15:09`, `14 Mar 15:09`, `14 Mar 2025`. */
+export function when(seconds: number, now: number): string {
+  const [then, today] = [new Date(seconds * 1000), new Date(now * 1000)];
+  const day = then.toLocaleDateString('en-GB', { day: 'numeric', month: 'short' });
+  if (then.getFullYear() !== today.getFullYear()) {
+    return `${day} ${then.getFullYear()}`;
+  }
+  const time = then.toTimeString().slice(0, 5);
+  return then.toDateString() === today.toDateString() ? time : `${day} ${time}`;
+}
+
 /** Whether a job in this state is over. */
 export function isFinal(state: string): boolean {
   return FINAL.has(state);

@@ -22,7 +22,7 @@ from submarine_engine.lifecycle import JobStatus
 
 from submarine_magics import frontend, pace
 from submarine_magics.card.links import with_pages
-from submarine_magics.card.mime import WIDGET_TYPE, static_bundle
+from submarine_magics.card.mime import WIDGET_TYPE, static_bundle, wants_style
 from submarine_magics.card.model import CardView, view
 from submarine_magics.card.pages import cancel_url
 from submarine_magics.card.record import read_record
@@ -75,6 +75,7 @@ class JobCard:
         self._display_id = ""
         self._widget: CardWidget | None = None
         self._note = ""
+        self._styled = True
         self._shown: JobStatus | None = None
         self._status = JobStatus()
         self._due = 0.0
@@ -86,6 +87,7 @@ class JobCard:
             return
         card, now = self._view()
         self._widget = self._make_widget(card, now)
+        self._styled = wants_style()
         self._display_id = f"submarine-{self._record.job_id}-{uuid.uuid4().hex[:8]}"
         _raw(display, self._bundle(card), self._display_id)
         self._sent()
@@ -198,7 +200,7 @@ class JobCard:
             return  # the card goes on showing what the job does
 
     def _bundle(self, card: CardView) -> dict[str, Any]:
-        bundle = static_bundle(card, self._note, text=self._text)
+        bundle = static_bundle(card, self._note, text=self._text, styled=self._styled)
         if self._widget is not None and not card.final:
             bundle[WIDGET_TYPE] = {
                 "version_major": 2,

@@ -23,14 +23,23 @@ ATTRIBUTES = frozenset(
 )
 
 
-def to_html(card: CardView, note: str = "") -> str:
-    """Return the card with its style, script and where its log is; `note` is for the reader."""
+def to_html(card: CardView, note: str = "", *, styled: bool = True) -> str:
+    """Return the card with its script and where its log is, in one line.
+
+    Parameters
+    ----------
+    note
+        For the reader.
+    styled
+        Whether the style comes along: the cards of one page need it once.
+    """
     root = card_tree(card)
     script = script_tree(card.script, card.log_path or "the job's folder") if card.script else None
     notes = ". ".join(filter(None, (card.as_of, note)))
     last = Node("div", {"class": "smc-foot"}, (notes,)) if notes else None
     whole = Node(root.tag, root.attributes, (*root.children, script, footer_tree(card), last))
-    return f"<style>{style()}</style>{serialise(whole)}"
+    text = serialise(whole).replace("\n", "&#10;")  # a saved card that differs differs in a line
+    return f"<style>{style()}</style>{text}" if styled else text
 
 
 @cache

@@ -1,4 +1,8 @@
-"""The GPU ledger of a job as the card shows it: stages with their times, and one sentence."""
+"""The GPU ledger of a job as the card shows it: stages with their times, and one sentence.
+
+What the ledger calls held and busy is "starting" and "running" here: of a GPU that is held people
+ask by whom, and busy says how hard it works, which nobody measured.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,14 @@ from submarine_magics.card.words import clock, count, duration, visible
 
 _MEANING = {
     "queued": "waiting for GPUs",
-    "held": "GPUs granted, code not yet running",
-    "busy": "code running on the GPUs",
+    "starting": "GPUs granted, code not yet running",
+    "running": "wall time of the code, with its GPUs",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One stage of the ledger: ``queued``, ``held`` or ``busy``.
+    """One stage of the ledger: ``queued``, ``starting`` or ``running``.
 
     Parameters
     ----------
@@ -46,7 +50,7 @@ class LedgerView:
     Parameters
     ----------
     gpus
-        How many, in words: ``2 GPUs: 0, 1``; or why there are none.
+        Which, in words: ``GPUs 0, 1``, ``2 GPUs``; or why there are none.
     stages
         Those reached, in order; none for a job without GPUs.
     released
@@ -64,9 +68,10 @@ def view_ledger(record: Record, status: JobStatus, now: Moment) -> LedgerView:
     if not number:
         return LedgerView(gpus=_without(record), stages=(), released="")
     ids = [visible(gpu, 20) for task in status.tasks for gpu in task.named_gpus]
-    named = f": {', '.join(ids)}" if 0 < len(ids) <= 8 else ""  # noqa: PLR2004 - one line
+    named = 0 < len(ids) <= 8  # noqa: PLR2004 - one line
+    kind = "GPU" if number == 1 else "GPUs"
     return LedgerView(
-        gpus=f"{count(number, 'GPU')}{named}",
+        gpus=f"{kind} {', '.join(ids)}" if named else count(number, "GPU"),
         stages=_stages(status, now),
         released=_released(status),
     )
@@ -74,22 +79,27 @@ def view_ledger(record: Record, status: JobStatus, now: Moment) -> LedgerView:
 
 def _without(record: Record) -> str:
     if record.machine_gpus == 0:
-        return "no GPU asked for: this machine has none"
-    return "no GPU asked for"
+        return "no GPU on this machine"
+    return "no GPU"
 
 
 def _stages(status: JobStatus, now: Moment) -> tuple[Stage, ...]:
-    seconds = status.ledger.seconds(now)
+    spent = status.ledger.seconds(now)
+    seconds = {
+        "queued": spent["queued"],
+        "starting": spent["held"],
+        "running": spent["busy"],
+    }
     reached = {
         "queued": status.submitted is not None,
-        "held": any(task.held for task in status.tasks),
-        "busy": any(task.busy for task in status.tasks),
+        "starting": any(task.held for task in status.tasks),
+        "running": any(task.busy for task in status.tasks),
     }
     current = _current(status)
     return tuple(
         Stage(
             name=name,
-            seconds=seconds[name],
+            seconds=round(seconds[name], 3),
             text=clock(seconds[name]) if name == current else duration(seconds[name]),
             meaning=meaning,
             ticking=name == current,
@@ -106,7 +116,7 @@ def _current(status: JobStatus) -> str | None:
     for task in status.tasks:
         if task.returned or task.exited:
             continue
-        return "busy" if task.busy else "held" if task.held else "queued"
+        return "running" if task.busy else "starting" if task.held else "queued"
     return None
 
 

@@ -6,6 +6,7 @@ outside is made visible and short here; a renderer only has to escape for its ow
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from submarine_magics.card.words import (
     UNKNOWN,
     clock,
     count,
+    date_and_time,
     duration,
     ordinal,
     time_of_day,
@@ -39,6 +41,8 @@ _GLYPHS = {
     JobState.LOST: "?",
 }
 _TASKS_SHOWN = 64
+KILLED = "killed"
+"""The reason of a job that was ended at once: every cluster gives it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +80,8 @@ class CardView:
     ----------
     state
         The job's state, ``cancelling`` where it was asked to end.
+    word
+        The state as it is shown: who ended a job at once has not cancelled it.
     elapsed
         Seconds since submission, to the end where there is one.
     ticking
@@ -100,6 +106,7 @@ class CardView:
     cluster: str
     title: str
     state: str
+    word: str
     glyph: str
     final: bool
     elapsed: float
@@ -125,26 +132,28 @@ class CardView:
 def view(record: Record, status: JobStatus, now: Moment) -> CardView:
     """Return what to show of a job at the moment `now`."""
     end = status.finished or now
-    elapsed = status.submitted.until(end) if status.submitted else 0.0
+    elapsed = round(status.submitted.until(end), 3) if status.submitted else 0.0
     ticking = not status.state.final and status.submitted is not None
     return CardView(
         job_id=visible(record.job_id, 64),
         cluster=visible(record.cluster, 40),
         title=visible(record.title or record.spec.name, 80),
         state=_state(status),
+        word=_word(status),
         glyph=_GLYPHS[status.state],
         final=status.state.final,
         elapsed=elapsed,
         elapsed_text=clock(elapsed) if ticking else duration(elapsed),
         ticking=ticking,
-        as_of="" if status.state.final else f"as of {time_of_day(now)}",
+        as_of="" if status.state.final else f"as of {date_and_time(now)}",
         facts=_facts(record, status),
         sentence=_sentence(status),
         error=status.state in (JobState.FAILED, JobState.LOST),
-        progress=status.progress,
+        progress=_fraction(status.progress),
         message=_message(status),
         tasks=tuple(
-            _task(task, record.task_links.get(task.task)) for task in status.tasks[:_TASKS_SHOWN]
+            _task(status, task, record.task_links.get(task.task))
+            for task in status.tasks[:_TASKS_SHOWN]
         ),
         tasks_left_out=max(0, len(status.tasks) - _TASKS_SHOWN),
         ledger=view_ledger(record, status, now),
@@ -168,6 +177,28 @@ def _state(status: JobStatus) -> str:
     return "cancelling" if status.cancelling and not status.state.final else status.state.value
 
 
+def _killed(status: JobStatus) -> bool:
+    return status.reason == KILLED
+
+
+def _word(status: JobStatus) -> str:
+    state = _state(status)
+    words = {"cancelling": "killing", "cancelled": "killed"}
+    return words.get(state, state) if _killed(status) else state
+
+
+def _task_word(status: JobStatus, task: TaskStatus) -> str:
+    """Return a task's state: one that ended as it was asked to was not killed."""
+    asked = status.cancelling and not _killed(status)
+    if task.state is TaskState.KILLED and asked and task.exit_code != -signal.SIGKILL:
+        return "cancelled"
+    return task.state.value
+
+
+def _fraction(progress: float | None) -> float | None:
+    return None if progress is None else round(progress, 4)
+
+
 def _facts(record: Record, status: JobStatus) -> tuple[str, ...]:
     tasks = len(status.tasks)
     facts = [
@@ -175,6 +206,7 @@ def _facts(record: Record, status: JobStatus) -> tuple[str, ...]:
         count(tasks, "task") if tasks > 1 else "",
         f"queue {visible(record.spec.queue, 40)}" if record.spec.queue else "",
         f"on {visible(record.cluster, 40)}",
+        date_and_time(status.submitted) if status.submitted else "",
     ]
     return tuple(fact for fact in facts if fact)
 
@@ -182,9 +214,12 @@ def _facts(record: Record, status: JobStatus) -> tuple[str, ...]:
 def _sentence(status: JobStatus) -> str:
     if status.state is JobState.QUEUED and not status.cancelling:
         reason = visible(status.waiting_reason, 300)
-        if status.ahead is None or (reason and ("ahead" in reason or not status.ahead)):
-            return reason
+        known = any(word in reason for word in ("ahead", "behind"))
+        if status.ahead is None or (reason and (known or not status.ahead)):
+            return reason[:1].upper() + reason[1:]
         return ", ".join(filter(None, (f"{ordinal(status.ahead + 1)} in the queue", reason)))
+    if _killed(status):
+        return ""
     if status.cancelling and not status.state.final:
         return visible(status.reason, 300)
     if status.state in (JobState.SUCCEEDED, JobState.STARTING, JobState.RUNNING):
@@ -198,7 +233,7 @@ def _message(status: JobStatus) -> str:
     return visible(running[0], 80) if running and not status.state.final else ""
 
 
-def _task(task: TaskStatus, log_url: str | None) -> TaskView:
+def _task(status: JobStatus, task: TaskStatus, log_url: str | None) -> TaskView:
     detail = [f"attempt {task.attempt}"] if task.attempt > 1 else []
     if task.exit_code:
         word = "signal" if task.exit_code < 0 else "exit code"
@@ -207,13 +242,13 @@ def _task(task: TaskStatus, log_url: str | None) -> TaskView:
         role=visible(task.role, 20),
         task=visible(task.task, 30),
         host=visible(task.host, 60) or UNKNOWN,
-        state=task.state.value,
+        state=_task_word(status, task),
         detail=", ".join(detail),
         gpus=", ".join(visible(gpu, 20) for gpu in task.named_gpus)
         or (str(len(task.gpus)) if task.gpus else UNKNOWN),
         started=time_of_day(task.busy),
         finished=time_of_day(task.exited),
-        progress=1.0 if task.state is TaskState.SUCCEEDED else task.progress,
+        progress=1.0 if task.state is TaskState.SUCCEEDED else _fraction(task.progress),
         log_url=web_address(log_url),
     )
 

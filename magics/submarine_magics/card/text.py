@@ -6,16 +6,19 @@ from submarine_magics.card.model import CardView, TaskView
 
 
 def to_text(card: CardView) -> str:
-    """Return the card in a few lines, the most important one first."""
-    facts = " · ".join((*card.facts, card.job_id))
-    lines = [f"{card.glyph} {card.title}: {card.state}, {card.elapsed_text} ({facts})"]
+    """Return the card in a few lines, the most important one first.
+
+    What differs from run to run stands in two of them, so that a notebook that was run again
+    differs in little.
+    """
+    facts = " · ".join((*card.facts, card.log_command))
+    lines = [f"{card.glyph} {card.title}: {card.word}, {card.elapsed_text} ({facts})"]
     lines += [f"  {card.sentence}"] if card.sentence else []
     if card.progress is not None and not card.final:
         lines.append(f"  {bar(card.progress)} {percent(card.progress)} {card.message}".rstrip())
     lines.append(f"  GPU ledger: {ledger_words(card)}")
     lines += [f"  {task_words(task)}" for task in card.tasks]
     lines += [f"  … {card.tasks_left_out} tasks more"] if card.tasks_left_out else []
-    lines.append(f"  YARN LOG: {card.log_command}")
     lines += [f"  {label}: {url}" for label, url in (*card.links, *card.quicklinks)]
     if card.script:
         lines.append(f"  script: {card.script.name}, {card.script.lines}, {card.script.hash[:12]}")
@@ -32,7 +35,7 @@ def task_words(task: TaskView) -> str:
     """Return a task as one sentence."""
     state = f"{task.state} ({task.detail})" if task.detail else task.state
     done = "" if task.progress is None else f", {percent(task.progress)}"
-    return f"{task.task} on {task.host}: {state}, {task.started} to {task.finished}{done}"
+    return f"{task.task} on {task.host}: {state}{done}"
 
 
 def percent(fraction: float) -> str:

@@ -89,7 +89,7 @@ def footer_tree(card: CardView) -> Node:
 
 
 def _head(card: CardView, *, live: bool) -> Node:
-    word = f" {card.state}{'…' if card.state == 'cancelling' else ''}"
+    word = f" {card.word}{'…' if card.state == 'cancelling' else ''}"
     glyph = node("span", "glyph", card.glyph, aria_hidden="true")
     state = node("strong", "state", glyph, word, role="status")
     elapsed = node("span", "elapsed", card.elapsed_text, title="since submission", **_ticks(card))
@@ -122,7 +122,8 @@ def _cancel(card: CardView) -> Node | None:
     if card.final:
         return None
     if card.state == "cancelling":
-        return node("button", "cancel", "Cancelling…", type_="button", disabled="")
+        going = card.word.capitalize()
+        return node("button", "cancel", f"{going}…", type_="button", disabled="")
     label = f"Cancel job {card.title}"
     return node(
         "button", "cancel", "Cancel", type_="button", data_action="cancel", aria_label=label

@@ -79,6 +79,16 @@ def time_of_day(moment: Moment | None) -> str:
         return UNKNOWN
 
 
+def date_and_time(moment: Moment | None) -> str:
+    """Return the local date and time, ``2025-03-14 15:09``; a dash as `time_of_day` does."""
+    if moment is None:
+        return UNKNOWN
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment.wall))
+    except (OverflowError, ValueError, OSError):
+        return UNKNOWN
+
+
 def ordinal(number: int) -> str:
     """Return ``1st``, ``2nd``, ``11th``."""
     teen = number % 100 in (11, 12, 13)

@@ -98,7 +98,7 @@ def test_a_model_comes_to_hdfs_whole(ground):
     there = f"{ground.there}/models/one"
     assert ground.files.get(f"{there}/layers/worker-0") == bytes(range(256)) * 1000
     assert ground.files.get(f"{there}/größe #1?.txt") == b"worker-0"
-    with pytest.raises(SaveError, match="there is something at"):
+    with pytest.raises(SaveError, match="exists"):
         job.save(address)
     with pytest.raises(UnsupportedError, match="not in this cluster's storage"):
         job.save("hdfs://elsewhere:8020/model")

@@ -78,6 +78,11 @@ class Queue:
         line = self._file.lines().get(job_id)
         return Ticket.from_line(line) if line else None
 
+    def first(self) -> Ticket | None:
+        """Return the ticket of who is next; None where nobody waits."""
+        line = next(iter(self._file.lines().values()), None)
+        return Ticket.from_line(line) if line else None
+
     def cancel(self, job_id: str, reason: str) -> bool:
         """End a job that waits, and take its ticket away; False where it does not wait.
 

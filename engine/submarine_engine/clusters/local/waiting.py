@@ -59,16 +59,23 @@ def tell_waiting(paths: JobPaths, queue: Queue, status: JobStatus) -> bool:
 
 
 def describe(queue: Queue, job_id: str, ahead: int) -> str:
-    """Return for example ``2 of 2 GPUs in use by 'mnist' (…ab3de), 1 job ahead``."""
-    ticket = queue.ticket(job_id)
+    """Return what a job waits for.
+
+    ``waiting behind bob-llm (4 GPUs, 2 free)`` where another job is first in the queue, since
+    nobody is let past it; else ``2 of 2 GPUs in use by 'mnist' (…ab3de)``.
+    """
+    first = queue.first() if ahead else None
+    ticket = first or queue.ticket(job_id)
     pool = ticket.pool if ticket else ()
     holders = [holder for holder in queue.holders(pool, fresh=False).values() if holder]
+    if first:
+        asked = f"{first.gpus} GPU{'s' if first.gpus > 1 else ''}"
+        more = f", {ahead} jobs ahead" if ahead > 1 else ""
+        return f"waiting behind {first.name} ({asked}, {len(pool) - len(holders)} free){more}"
     words = []
     if holders:
         names = [str(holder) for holder, _ in Counter(holders).most_common()]
         if len(names) > _NAMED:
             names[_NAMED - 1 :] = [f"{len(names) - _NAMED + 1} other jobs"]
         words.append(f"{len(holders)} of {len(pool)} GPUs in use by {' and '.join(names)}")
-    if ahead:
-        words.append(f"{ahead} job{'s' if ahead > 1 else ''} ahead")
     return ", ".join(words) or "next in turn"

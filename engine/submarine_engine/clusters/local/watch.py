@@ -199,7 +199,11 @@ class _Task:
             state, reason = JobState.CANCELLED, self._cancelled[0]
         elif self._cause and not returned:
             state, reason = JobState.FAILED, self._cause
-        events: list[Event] = [Returned(task=self._task, at=returned)] if returned else []
+        events: list[Event] = []
+        if state is not JobState.SUCCEEDED and (progressed := self._progress.look(last=True)):
+            events.append(progressed)  # how far it came, not how far it was when last looked at
+        if returned:
+            events.append(Returned(task=self._task, at=returned))
         events += [
             Exited(task=self._task, exit_code=ending.exit_code, reason=reason, at=exited),
             Released(task=self._task, at=released),

@@ -105,7 +105,6 @@ def _is_empty(path: Path) -> bool:
 def occupied(name: str) -> SaveError:
     """Return the error of a path where something lies already."""
     return SaveError(
-        f"there is something at {name} already, which is left alone",
-        where=name,
-        fix="name a new folder",
+        f"{name} exists",
+        fix="choose another folder",
     )

@@ -2,6 +2,7 @@
 
 import type { INotebookTracker } from '@jupyterlab/notebook';
 
+import { mayCancel } from '../commands/dialogs';
 import { KILL, TENSORBOARD } from '../commands/ids';
 import type { ISubmarine } from '../plugin';
 import type { Card } from '../types';
@@ -28,25 +29,28 @@ export class Actions {
   ) {}
 
   async cancel(card: Card): Promise<void> {
+    if (!(await mayCancel(card.title, card.elapsed))) {
+      return;
+    }
     this._change({ cancelling: true, problem: '' });
-    await this._try('not cancelled', { cancelling: false }, () => this._api.cancel(card.job_id));
+    await this._try('Not cancelled', { cancelling: false }, () => this._api.cancel(card.job_id));
   }
 
   async kill(card: Card): Promise<void> {
     this._change({ problem: '' });
-    await this._try('not killed', {}, () => this._place.execute(KILL, card.job_id));
+    await this._try('Not killed', {}, () => this._place.execute(KILL, card.job_id));
   }
 
   async tensorboard(card: Card): Promise<void> {
     this._change({ problem: '' });
-    await this._try('no TensorBoard', {}, () => this._place.execute(TENSORBOARD, card.job_id));
+    await this._try('No TensorBoard', {}, () => this._place.execute(TENSORBOARD, card.job_id));
   }
 
   async save(card: Card, path: string): Promise<void> {
     this._change({ save: { busy: true, error: '', done: '' } });
     try {
       const saved = await this._api.save(card.job_id, path);
-      this._change({ save: { busy: false, error: '', done: `saved: ${saved.path}` } });
+      this._change({ save: { busy: false, error: '', done: `Saved to ${saved.path}` } });
     } catch (error) {
       this._change({ save: { busy: false, error: problem(error), done: '' } });
     }

@@ -20,6 +20,13 @@ export class CardBody extends Widget {
         this._act(found.dataset.action!, found);
       }
     });
+    this.node.addEventListener('keydown', event => {
+      const { form } = event.target as HTMLInputElement;
+      if (event.key === 'Enter' && !event.isComposing && form instanceof HTMLFormElement) {
+        event.preventDefault();
+        form.requestSubmit();
+      }
+    });
     this.node.addEventListener('submit', event => {
       event.preventDefault();
       this._act('submit-save', event.target as HTMLElement);

@@ -11,6 +11,8 @@ export const WIDGET_TYPE = 'application/vnd.jupyter.widget-view+json';
 export interface Bundle {
   job: string;
   card: Card;
+  /** Whether the notebook has all of the card; those of older releases have little. */
+  whole: boolean;
   /** Whether the cell writes the job's text below the card as it comes. */
   text: boolean;
 }
@@ -21,20 +23,34 @@ const STRINGS = ['job_id', 'cluster', 'title', 'state', 'elapsed_text', 'log_com
 export function readBundle(model: IRenderMime.IMimeModel): Bundle {
   const data = (model.data[JOB_TYPE] ?? {}) as Record<string, unknown>;
   const job = String(data.job_id ?? '');
-  const inside = (data.card ?? {}) as Partial<Card>;
+  const inside = readCard(data.card);
+  const whole = sound(inside);
   const state = String(data.state ?? 'unknown');
   const drawn: Card = {
     ...EMPTY,
     title: String(data.name ?? job),
     log_command: `submarine job logs ${job}`,
-    ...(sound(inside) ? inside : {}),
+    ...(whole ? inside : {}),
     job_id: job,
     state,
     final: isFinal(state),
     running: !isFinal(state),
     ticking: false // until the server says what the time is
   };
-  return { job, card: drawn, text: data.text === true };
+  return { job, card: drawn, whole, text: data.text === true };
+}
+
+/** The card as it is saved: one line of JSON, or an object. */
+function readCard(saved: unknown): Partial<Card> {
+  let found = saved;
+  if (typeof saved === 'string') {
+    try {
+      found = JSON.parse(saved);
+    } catch {
+      found = null; // somebody edited the notebook
+    }
+  }
+  return found !== null && typeof found === 'object' ? (found as Partial<Card>) : {};
 }
 
 function sound(card: Partial<Card>): boolean {

@@ -22,15 +22,22 @@ const model = {
 } as unknown as IRenderMime.IMimeModel;
 
 /** A card in the page, fed by a stream that the test writes to. */
-async function drawn() {
+async function drawn(wanted = model) {
   const told: { stream?: ReadableStreamDefaultController<Uint8Array> } = {};
   const body = new ReadableStream<Uint8Array>({ start: each => void (told.stream = each) });
   const api = { request: async () => new Response(body), url: (path: string) => `/${path}` };
   const feed = new Feed(api as unknown as Api);
   const execute = vi.fn(async () => undefined);
   const place = { submarine: { api, feed }, tracker: null, execute } as unknown as Place;
-  const card = new CardRenderer(place, { mimeTypes: [] as string[] } as IRenderMimeRegistry);
-  await card.renderModel(model);
+  const html = () => {
+    const shown = new Widget() as unknown as IRenderMime.IRenderer;
+    shown.renderModel = async each =>
+      void (shown.node.textContent = String(each.data['text/html']));
+    return shown;
+  };
+  const rendermime = { mimeTypes: ['text/html'], createRenderer: html };
+  const card = new CardRenderer(place, rendermime as unknown as IRenderMimeRegistry);
+  await card.renderModel(wanted);
   Widget.attach(card, document.body);
   await vi.advanceTimersByTimeAsync(100);
   const say = async (kind: string, data: unknown) => {
@@ -56,11 +63,31 @@ describe('CardRenderer', () => {
     await say('card', saved);
     expect(note()).toBe('');
     await say('problem', { id: 'j', what: 'no answer for 20 s', where: 'yarn cards', fix: '' });
-    expect(note()).toContain('Not live: no answer for 20 s — yarn cards.');
+    expect(note()).toBe('No answer for 20 s (yarn cards)');
     await say('card', saved);
     expect(note()).toBe('');
     await say('gone', { id: 'j', what: 'there is no such job on record' });
     expect(note()).toContain('does not know the job');
+  });
+
+  it('shows the HTML of an older release until the server says more', async () => {
+    const data = { ...model.data, 'text/html': '✓ net: succeeded' };
+    const { card, say } = await drawn({ data } as unknown as IRenderMime.IMimeModel);
+    const body = card.node.querySelector('.submarine-CardBody')!;
+    expect(card.node.textContent).toContain('✓ net: succeeded');
+    expect(body.classList.contains('lm-mod-hidden')).toBe(true);
+    await say('card', saved);
+    expect(card.node.textContent).not.toContain('✓ net: succeeded');
+    expect(body.classList.contains('lm-mod-hidden')).toBe(false);
+  });
+
+  it('reads a card that is one line of JSON', () => {
+    const { data } = model as { data: Record<string, object> };
+    const line = JSON.stringify({ ...saved, facts: ['on local'] });
+    const read = (card: unknown) =>
+      readBundle({ data: { [JOB_TYPE]: { ...data[JOB_TYPE], card } } } as never);
+    expect(read(line).card.facts).toEqual(['on local']);
+    expect([read(line).whole, read('{').whole, read('null').whole]).toEqual([true, false, false]);
   });
 
   it('has a job killed and looked at in one way with all others', async () => {

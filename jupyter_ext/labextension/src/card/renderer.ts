@@ -9,11 +9,13 @@ import { Panel } from '@lumino/widgets';
 import type { Feed } from '../feed';
 import { LogView } from '../log/view';
 import type { Card } from '../types';
+import { sentence } from '../words';
 import { Actions, type Place } from './actions';
 import { CardBody, QUIET, type Ui } from './body';
 import { type Bundle, readBundle, WIDGET_TYPE } from './bundle';
 import { isWritten } from './live';
 
+const HTML = 'text/html';
 const LOOK = 1000; // ms between two looks at whether the cell is still written
 
 export class CardRenderer extends Panel implements IRenderMime.IRenderer {
@@ -123,6 +125,12 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     if (!this._bundle || (this._gone && this._drawWidget())) {
       return;
     }
+    if (!this._bundle.whole && !this._served && this._drawHtml()) {
+      return;
+    }
+    this._html?.dispose();
+    this._html = null;
+    this._body.show();
     const ticking = this._card.ticking && !this._trouble;
     const card = { ...this._card, ticking };
     const served = this._served !== null && !this._gone;
@@ -132,14 +140,11 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
   }
 
   private _note(): string {
-    const asOf = this._card.as_of ? ` ${this._card.as_of}` : '';
+    const asOf = this._card.as_of ? ` · ${this._card.as_of}` : '';
     if (this._gone) {
-      return `This server does not know the job: the card is as the notebook kept it${asOf}.`;
+      return `This server does not know the job; shown as saved${asOf}`;
     }
-    if (this._trouble && !this._card.final) {
-      return `Not live${asOf}: ${this._trouble}. It goes on by itself once that is over.`;
-    }
-    return '';
+    return this._trouble && !this._card.final ? `${sentence(this._trouble)}${asOf}` : '';
   }
 
   /** Where the kernel alone knows the job (it is on another machine), its widget is live. */
@@ -154,6 +159,21 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
       void this._widget.renderModel(this._model);
       this._body.hide();
     }
+    return true;
+  }
+
+  /** What an older release has saved is whole in the HTML alone. */
+  private _drawHtml(): boolean {
+    const { data } = this._model!;
+    if (!data[HTML] || !this._rendermime.mimeTypes.includes(HTML)) {
+      return false;
+    }
+    if (!this._html) {
+      this._html = this._rendermime.createRenderer(HTML);
+      this.addWidget(this._html);
+      this._body.hide();
+    }
+    void this._html.renderModel(this._model!);
     return true;
   }
 
@@ -220,6 +240,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
   private _trouble = '';
   private _ui: Ui = QUIET;
   private _log: LogView | null = null;
+  private _html: IRenderMime.IRenderer | null = null;
   private _widget: IRenderMime.IRenderer | null = null;
   private _watched: IDisposable | null = null;
   private _timer: ReturnType<typeof setInterval> | undefined;

@@ -41,7 +41,10 @@ export function cardTree(card: Card, ui: Ui): Element {
     'data-state': card.state,
     role: 'group',
     'aria-label': `Submarine job ${card.title}`,
-    'data-lm-suppress-shortcuts': 'true' // Enter on a button is the button's, not the notebook's
+    // Keys are the card's while it has the focus, which a click gives it: Enter presses its button,
+    // and a slip of `d d` does not delete the cell of a job that runs.
+    tabindex: '-1',
+    'data-lm-suppress-shortcuts': 'true'
   };
   return node(
     'div',
@@ -68,7 +71,7 @@ function button(style: string, action: string, text: string, more = {}): Element
 }
 
 function head(card: Card, ui: Ui): Element {
-  const word = ` ${card.state}${card.state === 'cancelling' ? '…' : ''}`;
+  const word = ` ${card.word ?? card.state}${card.state === 'cancelling' ? '…' : ''}`;
   const glyph = node('span', 'glyph', { 'aria-hidden': 'true' }, card.glyph);
   const time = { title: 'since submission', ...ticks(card.ticking, card.elapsed) };
   const page = card.log_url ?? ui.page;
@@ -105,14 +108,15 @@ function actions(card: Card, ui: Ui): (Element | null)[] {
 
 function ends(card: Card, ui: Ui): Element[] {
   const going = ui.cancelling || card.state === 'cancelling';
+  const word = going ? (card.word === 'killing' ? 'Killing' : 'Cancelling') : 'Cancel';
   return [
-    button('cancel', 'cancel', going ? 'Cancelling…' : 'Cancel', {
-      'aria-label': `${going ? 'Cancelling' : 'Cancel'} job ${card.title}`,
+    button('cancel', 'cancel', going ? `${word}…` : word, {
+      'aria-label': `${word} job ${card.title}`,
       ...(going ? { disabled: '' } : {})
     }),
     button('cancel', 'kill', 'Kill…', {
-      'aria-label': `Kill job ${card.title} at once`,
-      title: 'End its processes at once, without a last word'
+      'aria-label': `Kill job ${card.title}`,
+      title: 'Stop it gently or kill it now; asks first'
     })
   ];
 }

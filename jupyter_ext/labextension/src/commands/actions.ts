@@ -1,7 +1,7 @@
 /** What can be done to a job, from wherever it is asked for. */
 
 import type { ILabShell, JupyterFrontEnd } from '@jupyterlab/application';
-import { Clipboard, Dialog, MainAreaWidget, Notification, showDialog } from '@jupyterlab/apputils';
+import { Clipboard, MainAreaWidget, Notification } from '@jupyterlab/apputils';
 import { URLExt } from '@jupyterlab/coreutils';
 import { type INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { IFrame } from '@jupyterlab/ui-components';
@@ -12,6 +12,7 @@ import type { ISubmarine } from '../plugin';
 import type { JobSummary } from '../types';
 import { visible } from '../words';
 import { jobs } from './choose';
+import { askForEnd, mayCancel } from './dialogs';
 import { OPEN_LOG } from './ids';
 import { contentsPaths, findCell, insertAttach, showCell } from './notebooks';
 
@@ -35,25 +36,24 @@ export class Actions {
   }
 
   async cancel(job: JobSummary): Promise<void> {
-    this._tellAsked(job, (await this._submarine.api.cancel(job.id)).asked);
+    if (await mayCancel(shown(job), this._age(job))) {
+      this._tellAsked(job, (await this._submarine.api.cancel(job.id)).asked);
+    }
   }
 
   async kill(job: JobSummary): Promise<void> {
-    const answer = await showDialog({
-      title: `Kill ${shown(job)}?`,
-      body: 'It ends at once: no `finally`, no last checkpoint. Cancel lets it end by itself first.',
-      buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: 'Kill' })],
-      defaultButton: 0
-    });
-    if (answer.button.accept) {
-      this._tellAsked(job, (await this._submarine.api.kill(job.id)).asked);
+    const { api } = this._submarine;
+    const end = await askForEnd(shown(job));
+    if (end !== 'keep') {
+      const told = await (end === 'kill' ? api.kill(job.id) : api.cancel(job.id));
+      this._tellAsked(job, told.asked);
     }
   }
 
   async attach(job: JobSummary, run: boolean): Promise<void> {
     const panel = this._tracker?.currentWidget;
     if (!panel) {
-      throw new Refusal('No notebook is open: open one, then the cell is put there.');
+      throw new Refusal('No notebook is open. Open one first.');
     }
     await insertAttach(panel, job.id);
     if (run) {
@@ -127,13 +127,19 @@ export class Actions {
     throw new Refusal(
       where.endsWith('.ipynb')
         ? `The notebook of ${shown(job)} is not below this server's folder: ${where}`
-        : `Nobody has told which notebook ${shown(job)} comes from.`
+        : `${shown(job)} does not come from a notebook.`
     );
+  }
+
+  /** Seconds since a job was submitted, by the server's clock where that is known. */
+  private _age(job: JobSummary): number {
+    const now = this._submarine.feed.overview?.now ?? Date.now() / 1000;
+    return job.created === null ? 0 : now - job.created;
   }
 
   private _tellAsked(job: JobSummary, asked: boolean): void {
     if (!asked) {
-      Notification.info(`${shown(job)} was over already`, { autoClose: 4000 });
+      Notification.info(`${shown(job)} is already over`, { autoClose: 4000 });
     }
   }
 

@@ -14,11 +14,13 @@ function feed(jobs: Partial<JobSummary>[] | null, cards: Partial<Card>[]): Feed 
 
 describe('known', () => {
   it('takes the overview, else a card that is shown, and asks nobody', () => {
-    const card = { job_id: 'b', title: 'net', state: 'running', cluster: 'yarn' };
+    const times = { now: 1010, elapsed: 10 };
+    const card = { job_id: 'b', title: 'net', state: 'running', cluster: 'yarn', ...times };
     const row = { ...summary('a'), name: 'listed' };
     for (const overview of [null, [row]]) {
       const found = known(feed(overview, [card]), 'b');
-      expect(found).toEqual({ ...summary('b'), name: 'net', state: 'running', cluster: 'yarn' });
+      const expected = { name: 'net', state: 'running', cluster: 'yarn', created: 1000 };
+      expect(found).toEqual({ ...summary('b'), ...expected });
     }
     expect(known(feed([row], [{ ...card, job_id: 'a' }]), 'a')).toBe(row);
     expect(known(feed([row], [card]), 'c')).toBeUndefined();

@@ -12,7 +12,13 @@ export function known(feed: Feed, id: string): JobSummary | undefined {
   const card = feed.cards.get(id);
   return (
     feed.overview?.jobs.find(job => job.id === id) ??
-    (card && { ...summary(id), cluster: card.cluster, name: card.title, state: card.state })
+    (card && {
+      ...summary(id),
+      cluster: card.cluster,
+      name: card.title,
+      state: card.state,
+      created: card.now - card.elapsed
+    })
   );
 }
 

@@ -135,7 +135,7 @@ function jobCommands(actions: Actions, settings: { runAttached: boolean }): JobC
     {
       id: ids.CANCEL,
       label: 'Cancel Job',
-      caption: 'Cancel: the job may save what it has, within the grace period',
+      caption: 'Cancel: the job may still save what it has',
       icon: stopIcon,
       run: job => actions.cancel(job),
       applies: job => runs(job) && job.state !== 'cancelling'
@@ -143,7 +143,7 @@ function jobCommands(actions: Actions, settings: { runAttached: boolean }): JobC
     {
       id: ids.KILL,
       label: 'Kill Job…',
-      caption: 'Kill: the job ends at once',
+      caption: 'Kill: the job ends at once; asks first',
       icon: closeIcon,
       run: job => actions.kill(job),
       applies: runs
@@ -170,7 +170,7 @@ function register(
     }
     const possible = all.filter(applies);
     if (!possible.length) {
-      const words = all.length ? 'No job is running' : 'There are no jobs yet';
+      const words = all.length ? 'No job is running' : 'No jobs yet';
       Notification.info(words, { autoClose: 4000 });
       return null;
     }

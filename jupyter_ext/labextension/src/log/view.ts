@@ -24,6 +24,7 @@ export class LogView extends Widget {
   ) {
     super();
     this.addClass('submarine-Log');
+    this.node.tabIndex = -1; // a click gives it the focus, so that keys are not the notebook's
     this.node.setAttribute('data-lm-suppress-shortcuts', 'true');
     this.node.dataset.submarineJob = _job;
     this._search = new SearchBar(

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import type { JobSummary } from '../types';
+import { when } from '../words';
 import { counted, matches, row, rows } from './rows';
 
 const JOB: JobSummary = {
@@ -20,16 +21,19 @@ const JOB: JobSummary = {
 describe('row', () => {
   it('says what a job is', () => {
     const { facts, elapsed, label, ticking } = row(JOB, 1065);
-    expect(facts).toEqual(['train.ipynb', 'In [3]', 'local', '2 GPUs']);
+    const begun = when(1000, 1065);
+    expect(facts).toEqual(['train.ipynb', 'In [3]', 'local', '2 GPUs', begun]);
     expect(elapsed).toBe('1 min 05 s');
-    expect(label).toBe('mnist, running, 50 %, train.ipynb, In [3], local, 2 GPUs');
+    expect(label).toBe(`mnist, running, 50 %, train.ipynb, In [3], local, 2 GPUs, ${begun}`);
     expect(ticking).toBe(true);
   });
 
   it('ends with the job', () => {
     const over = row({ ...JOB, state: 'failed', finished: 1003, reason: 'exit code 1' }, 9999);
     expect([over.elapsed, over.ticking, over.progress]).toEqual(['3 s', false, null]);
-    expect(over.reason).toBe('exit code 1');
+    expect(over.reason).toBe('Exit code 1');
+    const killed = row({ ...JOB, state: 'cancelled', finished: 1003, reason: 'killed' }, 9999);
+    expect([killed.reason, killed.label.split(', ')[1]]).toEqual(['', 'killed']);
   });
 
   it('makes hostile names visible and short', () => {
@@ -37,7 +41,7 @@ describe('row', () => {
     const hostile = row({ ...JOB, name, notebook: '', cell: '\u0007' }, 1000);
     expect(hostile.name.length).toBeLessThan(100);
     expect(hostile.name).toContain('[U+202E]');
-    expect(hostile.facts).toEqual(['␇', 'local', '2 GPUs']);
+    expect(hostile.facts).toEqual(['␇', 'local', '2 GPUs', when(1000, 1000)]);
   });
 
   it('takes what is missing', () => {

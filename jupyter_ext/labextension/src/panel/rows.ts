@@ -1,14 +1,14 @@
 /** What the list of jobs shows, as plain data. */
 
 import type { JobSummary, Overview } from '../types';
-import { clock, count, glyph, isFinal, visible } from '../words';
+import { clock, count, glyph, isFinal, sentence, stateWord, visible, when } from '../words';
 
 export interface Row {
   id: string;
   glyph: string;
   state: string;
   name: string;
-  /** Where it comes from and what it has: `train.ipynb · In [3] · local · 2 GPUs`. */
+  /** Where it comes from, what it has, and since when: `train.ipynb · In [3] · local · 2 GPUs · 15:09`. */
   facts: string[];
   /** What it waits for, or why it ended; empty where there is nothing to say. */
   reason: string;
@@ -61,10 +61,15 @@ export function row(job: JobSummary, now: number): Row {
   ].filter(Boolean);
   const over = isFinal(job.state);
   const begun = seconds(job.created);
+  if (begun !== null) {
+    facts.push(when(begun, now));
+  }
   const elapsed = begun === null ? '' : clock((seconds(job.finished) ?? now) - begun);
   const progress = over || typeof job.progress !== 'number' ? null : clamp(job.progress);
   const percent = progress === null ? '' : `${Math.floor(progress * 100)} %`;
-  const reason = job.state === 'succeeded' ? '' : visible(job.reason, 200);
+  const word = stateWord(job.state, job.reason);
+  const told = job.state !== 'succeeded' && word === job.state;
+  const reason = told ? sentence(visible(job.reason, 200)) : '';
   return {
     id: job.id,
     glyph: glyph(job.state),
@@ -75,8 +80,14 @@ export function row(job: JobSummary, now: number): Row {
     elapsed,
     progress,
     ticking: !over && begun !== null,
-    label: [name, job.state, percent, ...facts, reason].filter(Boolean).join(', '),
-    title: [`${name} (${job.state})`, job.id, visible(job.notebook, 300), reason]
+    label: [name, word, percent, ...facts, reason].filter(Boolean).join(', '),
+    title: [
+      `${name} (${word})`,
+      job.id,
+      begun === null ? '' : new Date(begun * 1000).toLocaleString(),
+      visible(job.notebook, 300),
+      reason
+    ]
       .filter(Boolean)
       .join('\n')
   };

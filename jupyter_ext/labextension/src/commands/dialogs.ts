@@ -1,0 +1,42 @@
+/** What is asked before a job ends. */
+
+import { Dialog, showDialog } from '@jupyterlab/apputils';
+
+import { clock } from '../words';
+
+/** Seconds after which a job has something to lose. */
+export const OLD = 300;
+
+const KEEP = 'Keep running';
+const STOP = 'Stop gently';
+const KILL = 'Kill now';
+const GENTLY = 'Stopped gently, it may still save what it has.';
+
+/** Ask whether a job shall be cancelled, where it is old; `age` in seconds. */
+export async function mayCancel(name: string, age: number): Promise<boolean> {
+  if (age < OLD) {
+    return true;
+  }
+  const answer = await showDialog({
+    title: `Stop ${name}?`,
+    body: `It has been going for ${clock(age)}. ${GENTLY}`,
+    buttons: [Dialog.cancelButton({ label: KEEP }), Dialog.warnButton({ label: STOP })],
+    defaultButton: 0
+  });
+  return answer.button.accept;
+}
+
+/** Ask how a job shall end, if at all. */
+export async function askForEnd(name: string): Promise<'keep' | 'cancel' | 'kill'> {
+  const answer = await showDialog({
+    title: `Stop ${name}?`,
+    body: `${GENTLY} Killed, it ends at once, and what is not saved is lost.`,
+    buttons: [
+      Dialog.cancelButton({ label: KEEP }),
+      Dialog.okButton({ label: STOP }),
+      Dialog.warnButton({ label: KILL })
+    ],
+    defaultButton: 0
+  });
+  return answer.button.label === STOP ? 'cancel' : answer.button.label === KILL ? 'kill' : 'keep';
+}
