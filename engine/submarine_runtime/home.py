@@ -277,7 +277,7 @@ class Home:
         if found is not None:
             return found
         if type(obj) is type(sys):
-            return ("module", obj.__name__)  # type: ignore[attr-defined]
+            return ("module", obj.__name__)
         if obj is self._namespace:
             return ("globals",)
         return None
@@ -543,10 +543,10 @@ def _on_cpu(obj: object) -> Any:  # noqa: ANN401 - as pickle's reducers
     torch: Any = sys.modules["torch"]
     if not isinstance(obj, torch.Tensor):
         return NotImplemented
-    data = obj.detach().cpu()  # type: ignore[attr-defined]
+    data = obj.detach().cpu()
     if isinstance(obj, torch.nn.Parameter):
         data = torch.nn.Parameter(data, requires_grad=obj.requires_grad)
-    elif obj.requires_grad:  # type: ignore[attr-defined]
+    elif obj.requires_grad:
         data.requires_grad_()
     return data.__reduce_ex__(5)
 
@@ -586,7 +586,8 @@ def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of
     reduced = reducer(obj) if reducer else obj.__reduce_ex__(5)
     if not isinstance(reduced, tuple):
         return "", None
-    function, args, state, items, pairs, setter = (*reduced, *(None,) * (6 - len(reduced)))
+    parts: list[Any] = [*reduced, *[None] * (6 - len(reduced))]
+    function, args, state, items, pairs, setter = parts
     plain = function in (
         copyreg.__newobj__,
         getattr(copyreg, "__newobj_ex__", None),
@@ -606,7 +607,7 @@ def _memory_of(obj: object) -> Iterator[object]:
     """Yield what owns an array's memory."""
     array = getattr(sys.modules.get("numpy"), "ndarray", ())
     while isinstance(obj, (array, memoryview)):
-        obj = obj.obj if isinstance(obj, memoryview) else obj.base  # type: ignore[attr-defined]
+        obj = obj.obj if isinstance(obj, memoryview) else obj.base
         if obj is not None:
             yield obj
 

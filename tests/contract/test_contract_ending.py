@@ -44,6 +44,16 @@ os.rename({flag!r} + ".new", {flag!r})
 """
 
 
+HANDLING = """
+import time
+try:
+    open({flag!r}, "w")
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("stopped early", flush=True)
+"""
+
+
 @pytest.fixture
 def start(cluster):
     """Start a job on a GPU, and come back when its code runs."""
@@ -76,6 +86,14 @@ def test_a_cancelled_job_can_put_itself_in_order(cluster, start):
     assert "CancelRequested" in story.kinds
     assert story.kinds[-1] == "Finished"
     assert cluster.holders() == {}
+
+
+def test_one_that_handles_the_interrupt_has_succeeded(cluster, start):
+    job = start(HANDLING)
+    job.cancel("enough")
+    story = cluster.follow(job)
+    assert (story.state, story.status.reason) == (JobState.SUCCEEDED, "")
+    assert story.out == "stopped early\n"
 
 
 def test_one_that_does_not_listen_is_killed_after_its_grace(cluster, start, monkeypatch):

@@ -1,7 +1,24 @@
 """Every name that a job's cell binds is there afterwards, as after a plain cell."""
 
+import os
+import signal
+import threading
+from pathlib import Path
+
 import pytest
-from submarine_engine.errors import JobFailedError
+from submarine_engine.errors import JobCancelledError, JobFailedError
+
+from tests.jobs import until
+
+
+def interrupt_at(flag):
+    """Interrupt this process, as a notebook's stop button does, once the file `flag` is there."""
+
+    def wait():
+        until(flag.exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def test_what_the_cell_binds_is_there_afterwards(notebook):
@@ -117,3 +134,38 @@ def test_the_value_is_the_notebooks_own_object(notebook):
     value = notebook.job("history.append(1)\nhistory")
     assert value is notebook["history"]
     assert value == [1]
+
+
+EPOCHS = """
+import time
+losses = []
+{begin}
+    for epoch in range(600):
+        losses.append(epoch)
+        model.step = epoch
+        if epoch == 2:
+            open({flag!r}, "w")
+            time.sleep(600)
+{end}
+"""
+
+
+def test_an_interrupted_cell_leaves_what_it_did(notebook, tmp_path):
+    notebook.run("class Model: pass\nmodel = Model()")
+    flag = Path(tmp_path / "flag")
+    interrupt_at(flag)
+    with pytest.raises(JobCancelledError):
+        notebook.job(EPOCHS.format(begin="if True:", end="", flag=str(flag)))
+    assert notebook["losses"] == [0, 1, 2]
+    assert notebook["model"].step == 2
+
+
+def test_a_cell_that_handles_the_interrupt_has_succeeded(notebook, tmp_path):
+    notebook.run("class Model: pass\nmodel = Model()")
+    flag = Path(tmp_path / "flag")
+    interrupt_at(flag)
+    end = 'except KeyboardInterrupt:\n    print("stopped early")\n    stopped = True'
+    notebook.job(EPOCHS.format(begin="try:", end=end, flag=str(flag)))
+    assert notebook["losses"] == [0, 1, 2]
+    assert notebook["model"].step == 2
+    assert notebook["stopped"]

@@ -34,7 +34,11 @@ def test_a_card_says_how_a_job_went(server, submit):
     assert (card["job_id"], card["title"], card["state"]) == (job_id, "a-card", "succeeded")
     assert card["running"] is False
     assert card["logs"][0] == {"task": "worker-0", "stream": "stdout", "size": 6}
-    assert [stage["name"] for stage in card["ledger"]["stages"]] == ["queued", "starting", "running"]
+    assert [stage["name"] for stage in card["ledger"]["stages"]] == [
+        "queued",
+        "starting",
+        "running",
+    ]
     assert card["failure"] is None
 
 

@@ -62,6 +62,15 @@ class Ending(NamedTuple):
         error = self.outcome.get("error")
         return isinstance(error, dict) and error.get("type") == "KeyboardInterrupt"
 
+    @property
+    def came_to_its_end(self) -> bool:
+        """Whether the script ran to its end.
+
+        One that was asked to end meanwhile has handled that, as a notebook's cell handles an
+        interrupt (``except KeyboardInterrupt``): it has succeeded.
+        """
+        return self.kind == "returned" and self.exit_code == 0
+
     def returned_at(self, started: Moment, ended: Moment) -> Moment | None:
         """Return when the function returned or raised, within the task's life; None if never."""
         if self.kind not in ("returned", "raised"):

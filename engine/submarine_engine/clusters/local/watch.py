@@ -195,7 +195,9 @@ class _Task:
         returned = ending.returned_at(self._started, exited)
         oom_killed = machine.oom_kills() > self._oom_kills
         state, reason = judge(ending, self._paths.root, oom_killed=oom_killed)
-        if self._cancelled and not (returned and returned.mono < self._cancelled[1].mono):
+        if self._cancelled and not (
+            ending.came_to_its_end or (returned and returned.mono < self._cancelled[1].mono)
+        ):
             state, reason = JobState.CANCELLED, self._cancelled[0]
         elif self._cause and not returned:
             state, reason = JobState.FAILED, self._cause

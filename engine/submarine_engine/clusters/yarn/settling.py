@@ -78,7 +78,10 @@ class Settling:
             Why it was cancelled, if it was.
         """
         since = self.cancelled
-        if since and not any(t.returned and t.returned.mono < since.mono for t in status.tasks):
+        if since and not (
+            any(t.returned and t.returned.mono < since.mono for t in status.tasks)
+            or (containers and all(_came_to_its_end(container) for container in containers))
+        ):
             return JobState.CANCELLED, reason
         for container in containers:
             if not container.id:
@@ -134,6 +137,10 @@ class Settling:
         if state is not JobState.SUCCEEDED and unsaid and container.said:
             reason = f"{reason}; YARN says: {container.said}" if container.id else container.said
         return state, reason
+
+
+def _came_to_its_end(container: Container) -> bool:
+    return Ending(container.exit_status or 0, read_outcome(container.files)).came_to_its_end
 
 
 def last_events(container: Container, ending: Ending, reason: str, released: Moment) -> list[Event]:
