@@ -100,9 +100,17 @@ class Progressed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned(Event):
-    """The task's function returned or raised; its result is written."""
+    """The task's function returned or raised.
+
+    Parameters
+    ----------
+    size, seconds
+        What was then written for the notebook, in bytes, and how long that took.
+    """
 
     task: str
+    size: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

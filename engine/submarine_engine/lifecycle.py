@@ -66,6 +66,7 @@ class TaskStatus:
     message: str = ""
     exit_code: int | None = None
     reason: str = ""
+    wrote: tuple[int, float] = (0, 0.0)
 
     @property
     def role(self) -> str:
@@ -244,7 +245,8 @@ def _(event: Returned, status: JobStatus) -> JobStatus:
     task = status.task(event.task)
     if task is None or task.state is not TaskState.RUNNING or task.returned:
         return status
-    return _with(status, replace(task, returned=event.at))
+    wrote = event.size, event.seconds
+    return _with(status, replace(task, returned=event.at, wrote=wrote))
 
 
 @_apply.register

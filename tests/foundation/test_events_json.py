@@ -26,6 +26,8 @@ VALUES = {
     "attempt": st.integers(1, 9),
     "exit_code": st.integers(-64, 255),
     "fraction": st.floats(0, 1),
+    "size": st.integers(0, 1 << 50),
+    "seconds": st.floats(0, 1e6),
     "state": st.sampled_from([state for state in JobState if state.final]),
 }
 

@@ -6,10 +6,11 @@ import math
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from submarine_engine.events import Moment
+from submarine_engine.events import Moment, Returned
 from submarine_engine.history import TaskPaths, read_json
 from submarine_engine.job import JobState
 
@@ -82,6 +83,18 @@ class Ending(NamedTuple):
         if not (math.isfinite(wall) and math.isfinite(mono)):
             return ended
         return Moment(wall, min(max(mono, started.mono), ended.mono))
+
+
+def returned_event(task: str, ending: Ending, at: Moment) -> Returned:
+    """Return the event that says when a task's function returned, and what it wrote then."""
+    home = ending.outcome.get("home")
+    size, seconds = 0, 0.0
+    if isinstance(home, dict):
+        with suppress(TypeError, ValueError, OverflowError):
+            size, seconds = int(home.get("size") or 0), float(home.get("seconds") or 0)
+    if not (size >= 0 and 0 <= seconds < math.inf):
+        size, seconds = 0, 0.0
+    return Returned(task=task, at=at, size=size, seconds=seconds)
 
 
 def read_outcome(task: TaskPaths) -> Mapping[str, Any]:

@@ -13,7 +13,10 @@ from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
 
 from submarine_magics.card.record import Record
-from submarine_magics.card.words import clock, count, duration, visible
+from submarine_magics.card.words import clock, count, duration, size, visible
+
+_MUCH = 100_000
+"""Bytes of results from which on people may ask what they cost."""
 
 _MEANING = {
     "queued": "waiting for GPUs",
@@ -54,7 +57,8 @@ class LedgerView:
     stages
         Those reached, in order; none for a job without GPUs.
     released
-        ``released 38 ms after return``; empty while they are not, and without GPUs.
+        ``released 38 ms after return``, with what was written for the notebook before that where
+        it is much; empty while they are not, and without GPUs.
     """
 
     gpus: str
@@ -120,11 +124,20 @@ def _current(status: JobStatus) -> str | None:
     return None
 
 
+def _wrote(status: JobStatus) -> str:
+    """Return what was written while the GPUs were still held, where it is much."""
+    written = sum(task.wrote[0] for task in status.tasks)
+    seconds = max((task.wrote[1] for task in status.tasks), default=0.0)
+    return f"; results: {size(written)} in {duration(seconds)}" if written >= _MUCH else ""
+
+
 def _released(status: JobStatus) -> str:
     after = status.ledger.released_after
     if after is not None:
         returned = all(task.returned for task in status.tasks if task.held)
-        return f"released {duration(after)} after {'return' if returned else 'exit'}"
+        return f"released {duration(after)} after {'return' if returned else 'exit'}" + _wrote(
+            status
+        )
     held = status.ledger.held_now
     if not held:
         return "never held" if status.state.final else ""

@@ -54,6 +54,14 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 9.95 else clock(seconds + 0.5)  # noqa: PLR2004 - one place
 
 
+def size(count: int) -> str:
+    """Return a number of bytes as people say it: ``12 MB``, in powers of a thousand."""
+    power = min(4, max(0, len(str(max(0, count))) - 1) // 3)
+    unit = ("bytes", "kB", "MB", "GB", "TB")[power]
+    value = count / 1000**power
+    return f"{value:.1f} {unit}" if power and value < 9.95 else f"{value:.0f} {unit}"  # noqa: PLR2004 - one place
+
+
 def clock(seconds: float) -> str:
     """Return a length of time in whole seconds, for one that still runs (card.js has the same)."""
     if not math.isfinite(seconds):

@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import Any
 
 from submarine_engine.clusters import locks, machine
-from submarine_engine.clusters.ending import Ending, read_outcome
+from submarine_engine.clusters.ending import Ending, read_outcome, returned_event
 from submarine_engine.clusters.journal import Journal, read_events
 from submarine_engine.clusters.local.launch import launch_file
 from submarine_engine.clusters.local.tickets import Queue
 from submarine_engine.clusters.processes import end_leftovers
-from submarine_engine.events import Event, Exited, Finished, Moment, Released, Returned
+from submarine_engine.events import Event, Exited, Finished, Moment, Released
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus, TaskStatus, fold
@@ -108,7 +108,7 @@ def _last_of_task(task: TaskStatus, ending: Ending, reason: str) -> list[Event]:
     now = Moment.now()
     returned = ending.returned_at(task.busy or now, now)
     code = 0 if ending.kind == "returned" else -9
-    events: list[Event] = [Returned(task=task.task, at=returned)] if returned else []
+    events: list[Event] = [returned_event(task.task, ending, returned)] if returned else []
     if not task.state.final:
         events.append(Exited(task=task.task, exit_code=code, reason=reason))
     return [*events, Released(task=task.task)]

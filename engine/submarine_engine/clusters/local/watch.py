@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from submarine_engine.clusters import cancelling, machine
-from submarine_engine.clusters.ending import Ending, judge, read_outcome
+from submarine_engine.clusters.ending import Ending, judge, read_outcome, returned_event
 from submarine_engine.clusters.journal import Journal
 from submarine_engine.clusters.local import memory
 from submarine_engine.clusters.local.launch import launch_file
@@ -26,7 +26,6 @@ from submarine_engine.events import (
     Finished,
     Moment,
     Released,
-    Returned,
     Started,
 )
 from submarine_engine.history import JobPaths, read_json
@@ -205,7 +204,7 @@ class _Task:
         if state is not JobState.SUCCEEDED and (progressed := self._progress.look(last=True)):
             events.append(progressed)  # how far it came, not how far it was when last looked at
         if returned:
-            events.append(Returned(task=self._task, at=returned))
+            events.append(returned_event(self._task, ending, returned))
         events += [
             Exited(task=self._task, exit_code=ending.exit_code, reason=reason, at=exited),
             Released(task=self._task, at=released),

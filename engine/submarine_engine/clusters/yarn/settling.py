@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.clusters.ending import Ending, judge, read_outcome
+from submarine_engine.clusters.ending import Ending, judge, read_outcome, returned_event
 from submarine_engine.clusters.warned import add_warning
 from submarine_engine.clusters.yarn.container import Container
 from submarine_engine.clusters.yarn.master import FINAL, over_words
 from submarine_engine.clusters.yarn.rescue import rescue
 from submarine_engine.clusters.yarn.uploads import keep_results
 from submarine_engine.errors import ClusterError, SubmarineError
-from submarine_engine.events import Event, Exited, Moment, Released, Returned
+from submarine_engine.events import Event, Exited, Moment, Released
 from submarine_engine.history import JobPaths
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
@@ -150,6 +150,6 @@ def last_events(container: Container, ending: Ending, reason: str, released: Mom
         returned = ending.returned_at(container.started, released)
     events = container.late
     if returned:
-        events = [*events, Returned(task=container.task, at=returned)]
+        events = [*events, returned_event(container.task, ending, returned)]
     exited = Exited(task=container.task, exit_code=ending.exit_code, reason=reason, at=released)
     return [*events, exited, Released(task=container.task, at=released)]
