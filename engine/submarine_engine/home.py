@@ -50,6 +50,8 @@ class Homecoming:
         Pairs of an object of the notebook that could not be changed in place, and the new one.
     stayed
         What stays in the job: name, then why, in words.
+    large
+        The names among those that are too large to come unasked.
     gone
         Names that the cell deleted.
     """
@@ -58,6 +60,7 @@ class Homecoming:
     names: dict[str, Any] = field(default_factory=dict)
     replaced: list[tuple[object, object]] = field(default_factory=list)
     stayed: dict[str, str] = field(default_factory=dict)
+    large: list[str] = field(default_factory=list)
     gone: tuple[str, ...] = ()
 
 
@@ -250,6 +253,7 @@ class _Bringing:
                 if size > budget:
                     called = frame.name or THE_VALUE
                     self._home.stayed[called] = f"{frame.type}, {_human(size)}"
+                    self._home.large.append(called)
                     self._skip(file, frame)
                     begin = frame.end
                     continue

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from submarine_engine.bundle import Cell
 from submarine_engine.bundle.model import Definition, Manifest
 from submarine_engine.config import load_config
-from submarine_engine.errors import JobFailedError
+from submarine_engine.errors import JobFailedError, ResultError
 from submarine_engine.future import Job
 from submarine_engine.home import THE_VALUE, Homecoming
 from submarine_engine.job import JobState
@@ -50,7 +51,7 @@ def bring_home(bench: Workbench, job: Job) -> object:
             budget=int(load_config().value("return_limit")),
         )
     if home is not None:
-        _bind(bench, home)
+        _bind(bench, home, job)
     if home is None or status.state is not JobState.SUCCEEDED:
         try:
             results = job.results()
@@ -67,7 +68,40 @@ def bring_home(bench: Workbench, job: Job) -> object:
     return home.value
 
 
-def _bind(bench: Workbench, home: Homecoming) -> None:
+def fetch(bench: Workbench, job: Job, names: Sequence[str]) -> None:
+    """Bind variables of a job's cell that stayed in the job.
+
+    They share no objects with what has come home before.
+
+    Raises
+    ------
+    ResultError
+        The job has no such variable, or it cannot be loaded here.
+    """
+    if not job.done():
+        raise ResultError(
+            "the job is not over", job_id=job.id, fix=f"%submarine job attach {job.id} follows it"
+        )
+    home = come_home(
+        job.cluster, job.id, define=lambda *_: None, namespace=bench.namespace, budget=sys.maxsize
+    )
+    found = home.names if home else {}
+    missing = [name for name in names if name not in found]
+    if missing:
+        why = [
+            f"`{name}` ({home.stayed[name]})" for name in missing if home and name in home.stayed
+        ]
+        there = ", ".join(f"`{name}`" for name in sorted(found)) or "nothing"
+        raise ResultError(
+            f"there is no {' and no '.join(f'`{name}`' for name in missing)} among what it kept"
+            + (f": {', '.join(why)} cannot be loaded here" if why else ""),
+            job_id=job.id,
+            fix=f"it kept {there}",
+        )
+    bench.shell.push({name: found[name] for name in names})
+
+
+def _bind(bench: Workbench, home: Homecoming, job: Job) -> None:
     namespace = bench.namespace
     for old, new in home.replaced:
         names = [name for name, value in namespace.items() if value is old]
@@ -82,17 +116,19 @@ def _bind(bench: Workbench, home: Homecoming) -> None:
     for name in home.gone:
         namespace.pop(name, None)
     if home.stayed:
-        say(_in_one_line(home))
+        say(_in_one_line(home, job))
 
 
-def _in_one_line(home: Homecoming) -> str:
+def _in_one_line(home: Homecoming, job: Job) -> str:
     listed = [
         f"{name} ({why})" if name == THE_VALUE else f"`{visible(name)}` ({visible(why)})"
         for name, why in home.stayed.items()
     ]
     more = len(listed) - _MOST_STAYED
     text = ", ".join(listed[:_MOST_STAYED]) + (f" and {more} more" if more > 0 else "")
-    return f"stayed in the job: {text}"
+    large = " ".join(name for name in home.large if name.isidentifier())
+    fetched = f"; fetch with %submarine job fetch {job.id} {large}" if large else ""
+    return f"stayed in the job: {text}{fetched}"
 
 
 class _Definer:

@@ -17,7 +17,7 @@ from submarine_engine.records import JobSummary, job_name, list_jobs, open_job
 
 from submarine_magics.card import mimebundle
 from submarine_magics.card.words import visible
-from submarine_magics.homecoming import bring_home
+from submarine_magics.homecoming import bring_home, fetch
 from submarine_magics.running import parts_bundle, run_parts
 from submarine_magics.show import Listing, say, show_help, table
 from submarine_magics.tensorboard import show_tensorboard
@@ -97,6 +97,10 @@ def _wait(_: Workbench, command: Command) -> None:
     _show(_, command)
 
 
+def _fetch(bench: Workbench, command: Command) -> None:
+    fetch(bench, _job(command), command.values["variables"])
+
+
 def _cancel(_: Workbench, command: Command) -> None:
     for job in map(open_job, command.values["jobs"]):
         asked = job.cancel("asked for by %submarine job cancel")
@@ -163,6 +167,7 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "logs"): _logs,
     ("job", "attach"): _attach,
     ("job", "wait"): _wait,
+    ("job", "fetch"): _fetch,
     ("job", "cancel"): _cancel,
     ("job", "kill"): _kill,
     ("job", "save"): _save,

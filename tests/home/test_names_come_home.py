@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from submarine_engine.errors import JobCancelledError, JobFailedError
+from submarine_engine.errors import JobCancelledError, JobFailedError, ResultError
 
 from tests.jobs import until
 
@@ -84,7 +84,12 @@ def test_over_the_budget_the_smallest_come_first(notebook, monkeypatch, capsys):
     notebook.job("big = bytes(200_000)\nsmall = b'x' * 1000\nother = {'small': small}")
     assert "big" not in notebook
     assert notebook["other"]["small"] is notebook["small"]
-    assert "`big` (bytes, 195.3 KiB)" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "`big` (bytes, 195.3 KiB); fetch with %submarine job fetch" in said
+    notebook.run(said[said.index("%submarine") :].splitlines()[0])
+    assert notebook["big"] == bytes(200_000)
+    with pytest.raises(ResultError, match="no `none_such` among what it kept"):
+        notebook.run(said[said.index("%submarine") :].splitlines()[0] + " none_such")
 
 
 def test_names_asked_for_narrow_what_comes(notebook):

@@ -132,6 +132,20 @@ VERBS = (
         examples=("job wait mnist --timeout 2h",),
     ),
     Verb(
+        path=("job", "fetch"),
+        summary="Bring variables of a cell's job into this notebook.",
+        details=(
+            "A cell's variables come home by themselves as far as they are small (the setting "
+            "return_limit); this brings the others, or those of a cell that ran elsewhere."
+        ),
+        arguments=(
+            _JOB,
+            Argument(name="variables", kind=values.VARIABLE, help="Their names.", repeat=True),
+        ),
+        surfaces=_NOTEBOOK,
+        examples=("job fetch mnist model history",),
+    ),
+    Verb(
         path=("job", "cancel"),
         summary="Ask jobs to end: SIGTERM, then, after a grace, SIGKILL.",
         arguments=(_JOBS,),
