@@ -10,9 +10,11 @@ ARGS ?=
 REQUIREMENTS := pyproject.toml constraints.txt scripts/install
 LAB := $(wildcard $(addprefix jupyter_ext/labextension/,*.json yarn.lock src/*.ts src/*/*.ts style/* schema/*))
 JLPM = cd jupyter_ext/labextension && PATH=$(abspath $(BIN)):$$PATH jlpm
-PYTEST = $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --durations 20
-# Side by side; what a part says comes at once at its end, but for pytest ("+"), which is to be watched.
-TOGETHER = $(MAKE) --no-print-directory --jobs --keep-going --output-sync=target
+PYTEST = $(BIN)/python -m pytest --dist loadgroup --durations 20
+# Tests on a cluster mostly wait for it: with two processes a core, the others go on meanwhile.
+BUSY = --numprocesses auto
+WAITING = --numprocesses $$((2 * $$(nproc)))
+TOGETHER = $(MAKE) --no-print-directory --jobs --keep-going
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test test-long lint typescript format bench examples pictures constraints clean
@@ -44,22 +46,23 @@ typescript: $(VENV)/.lab
 	$(JLPM) test
 
 pytest-check: $(VENV)/.dev
-	+$(PYTEST) -m "not service and not long" $(ARGS)
+	$(PYTEST) $(BUSY) -m "not service and not long" $(ARGS)
 
 pytest-test: services
-	+$(PYTEST) -m "not long" $(ARGS)
+	$(PYTEST) $(WAITING) -m "not long" $(ARGS)
 
 pytest-long: services
-	+$(PYTEST) --hypothesis-profile explore $(ARGS)
+	$(PYTEST) $(WAITING) --hypothesis-profile explore $(ARGS)
 
 services: $(VENV)/.dev $(VENV)/.lab
 	scripts/require chromium mvn=maven
 	$(BIN)/python -m submarine_engine.installer
 	$(BIN)/python tests/zeppelin/server.py
+
 format: $(VENV)/.dev ## format the code and mend what can be mended by rule
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
-	cd jupyter_ext/labextension && PATH=$(abspath $(BIN)):$$PATH jlpm format
+	$(JLPM) format
 
 bench: $(VENV)/.dev ## measure against plain Python and submitit, in one run; print one table
 	$(BIN)/python -m bench

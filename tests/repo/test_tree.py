@@ -78,6 +78,16 @@ def test_ci_runs_what_people_run():
     assert "exec make test" in (ROOT / ".ci/run").read_text()
 
 
+def test_each_tier_runs_all_that_the_one_before_it_runs():
+    def left_out(target):
+        recipe = re.search(rf"^{target}:.*\n\t(.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return set(re.findall(r"not (\w+)", recipe[1]))
+
+    assert left_out("pytest-check") == {"service", "long"}
+    assert left_out("pytest-test") == {"long"}
+    assert left_out("pytest-long") == set()
+
+
 def bare_path(folder: Path, *programs: str) -> dict[str, str]:
     """Return an environment in which only these programs are there."""
     folder.mkdir()
