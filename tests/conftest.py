@@ -38,6 +38,9 @@ GROUPS = {
 Groups start in the order of their size, the single tests last: they fill what time is left.
 """
 
+WITHOUT_GPUS = {"environments", "hdfs", "logs", "tensorboard"}
+"""Folders whose jobs on the cluster hold none: they need not wait for those that count GPUs."""
+
 SERVICES = {*GROUPS, "browser", "driven", "talk"} - {"built"}
 """Fixtures that start programs other than jobs: their tests are marked ``service``."""
 
@@ -80,11 +83,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by what they need; those of one real cluster follow one another in one process."""
     for item in items:
         fixtures = {*getattr(item, "fixturenames", ())}
+        group = next((GROUPS[name] for name in GROUPS if name in fixtures), None)
+        if group == GROUPS["yarn"] and item.path.parent.name in WITHOUT_GPUS:
+            group = f"{group}, without its GPUs"
+        if group and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group.format(module=item.path.stem)))
         if fixtures & SERVICES or item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.service)
-        for name, group in GROUPS.items():
-            if name in fixtures and item.get_closest_marker("xdist_group") is None:
-                item.add_marker(pytest.mark.xdist_group(group.format(module=item.path.stem)))
 
 
 @pytest.fixture(autouse=True)

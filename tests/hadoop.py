@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from submarine_engine.installer import Daemon, HadoopCluster, Wanted
+from submarine_engine.installer import Daemon, HadoopCluster, Wanted, sites
 
 from tests.jobs import end_processes_of
 
 CARETAKER = Path(__file__).with_name("yarn") / "caretaker.py"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
-REAL = {"the cluster", "clusters of their own"}
+REAL = {"the cluster", "the cluster, without its GPUs", "clusters of their own"}
+MEMORY = 32_768
+"""MiB that the shared node declares: what tests wait for on it are GPUs, and nothing else."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -83,7 +85,10 @@ def yarn(tmp_path_factory) -> Iterator[Yarn]:
     with looked_after(
         (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "yarn"
     ) as home:
-        yield start(home, "shared", 1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sites, "NODE_MEMORY", MEMORY)
+            shared = start(home, "shared", 1)
+        yield shared
 
 
 @pytest.fixture(scope="session")
