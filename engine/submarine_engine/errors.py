@@ -27,6 +27,8 @@ Errors carry data: ``what`` happened, ``where`` (cell, line, job, host), the ``f
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,6 +36,13 @@ if TYPE_CHECKING:
 
     from submarine_engine.bundle.model import CapturedValue
     from submarine_engine.traceback import Frame, Trace
+
+
+# A command of the terminal within a text; the group is a verb that no notebook has.
+_COMMAND = re.compile(
+    r"(?<![\w%!./=-])submarine (?:job [a-z]+\b|(?:gpus|tensorboard|script|use|doctor|help|"
+    r"(cluster|zeppelin))\b)"
+)
 
 
 class SubmarineError(Exception):
@@ -64,11 +73,17 @@ class SubmarineError(Exception):
 
         The hook is IPython's (``InteractiveShell.showtraceback``); the error stays a real one.
         """
-        return [f"\x1b[31m{type(self).__name__}\x1b[0m: {self}"]
+        return [f"\x1b[31m{type(self).__name__}\x1b[0m: {in_a_notebook(str(self))}"]
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exception's own __reduce__ would drop the keyword-only arguments.
         return _rebuild, (type(self), self.what, self.__dict__)
+
+
+def in_a_notebook(text: str) -> str:
+    """Return advice with its commands as a cell can run them: ``%submarine job list``."""
+    line = "%" if "submarine_magics" in sys.modules else "!"
+    return _COMMAND.sub(lambda found: f"{'!' if found[1] else line}{found[0]}", text)
 
 
 def _rebuild(kind: type[SubmarineError], what: str, state: dict[str, object]) -> SubmarineError:
@@ -212,7 +227,7 @@ class JobFailedError(JobError):
 
         if self.trace is None:
             return super()._render_traceback_()
-        return notebook_lines(self.trace, self.what, self.fix)
+        return notebook_lines(self.trace, self.what, in_a_notebook(self.fix))
 
 
 class JobCancelledError(JobError):

@@ -76,7 +76,7 @@ def load_results(cluster: Cluster, job_id: str, status: JobStatus) -> Results:
     hint = log_hint(cluster, job_id)
     if not status.state.final:
         raise JobError(
-            "the job is not over", job_id=job_id, fix="wait for it: job.wait(), job.result()"
+            "the job is not over", job_id=job_id, fix=f"wait for it: submarine job wait {job_id}"
         )
     if status.state is JobState.CANCELLED:
         why = f": {clean(status.reason)}" if status.reason else ""
@@ -254,7 +254,10 @@ class _Unpickler(pickle.Unpickler):
     def explain(self, error: Exception, python: str, job_id: str) -> tuple[str, str]:
         """Return why loading failed, and what to do."""
         module, name = self.wanted
-        again = f"then load it again: open_job({job_id!r}).result()"
+        again = (
+            "then load it again: from submarine_engine import open_job; "
+            f"open_job({job_id!r}).result()"
+        )
         if (
             isinstance(error, AttributeError)
             and module == "__main__"

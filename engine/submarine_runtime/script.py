@@ -171,9 +171,10 @@ def _value(namespace: dict[str, Any], names: tuple[str, ...]) -> object:
 def _ending_by(error: BaseException) -> Ending:
     if isinstance(error, SystemExit):
         return _ending_by_exit(error)
-    from submarine_runtime.failure import show  # noqa: PLC0415 - only where something failed
+    from submarine_runtime.failure import ASKED_TO_END, show  # noqa: PLC0415 - only where something failed
 
-    show(error)
+    if not (isinstance(error, KeyboardInterrupt) and error.args == (ASKED_TO_END,)):
+        show(error)
     code = _EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return Ending("raised", code, error)
 

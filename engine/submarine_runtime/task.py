@@ -57,7 +57,9 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
     """Do as an interrupted notebook cell does, so that its ``except`` and ``finally`` run."""
-    raise KeyboardInterrupt("the job was asked to end")
+    from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - only where it comes to it
+
+    raise KeyboardInterrupt(ASKED_TO_END)
 
 
 _masks: list[set[int]] = []

@@ -86,7 +86,7 @@ def _wait(_: Workbench, command: Command) -> None:
         raise JobError(
             f"it is not over after {timeout:g} s; it goes on",
             job_id=job.id,
-            fix="wait longer, or end it by %submarine job cancel",
+            fix=f"wait longer, or end it by %submarine job cancel {job.id}",
         ) from None
     except KeyboardInterrupt:
         raise JobError(

@@ -9,12 +9,14 @@ from submarine_engine.config import load_config
 from submarine_engine.errors import JobCancelledError, SubmarineError
 from submarine_engine.events import Display
 from submarine_engine.future import Job
+from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
 from submarine_engine.logs import Renderer, follow
 
 from submarine_magics import frontend
 from submarine_magics.card import JobCard
 from submarine_magics.card.pages import log_page
+from submarine_magics.held import HeldTraceback
 from submarine_magics.interrupts import Interrupt, KernelEnds
 from submarine_magics.show import say
 from submarine_magics.stream import CellOutput, in_notebook
@@ -41,6 +43,7 @@ class CellView(Renderer):
         self._output = cell_output(job)
         self._output.cleared = self._again
         self._output.below_value = interrupt is not None
+        self._held = HeldTraceback(self._output)
         self._card.display()
 
     def _again(self) -> None:
@@ -53,15 +56,16 @@ class CellView(Renderer):
 
     def text(self, task: str, stream: str, text: str) -> None:
         """Write text below the card."""
-        self._output.text(task, stream, text)
+        self._held.text(task, stream, text)
 
     def display(self, item: Display) -> None:
         """Show what the job shows below the card."""
-        self._output.display(item)
+        self._held.display(item)
 
     def tick(self) -> None:
         """Do what is due, and cancel the job once the cell was interrupted."""
         self._card.tick()
+        self._held.tick()
         self._output.tick()
         if self._interrupt and not self.cancelled and self._interrupt.meant() and self.cancel():
             say(f"cancelling job {self._job.id} … (interrupt again to leave at once)")
@@ -73,12 +77,19 @@ class CellView(Renderer):
         return asked
 
     def end(self, status: JobStatus) -> None:
-        """Show the last of the text and the final state."""
+        """Show the last of the text and the final state.
+
+        The cell's own error tells how a job failed, see `HeldTraceback`.
+        """
+        if status.state is JobState.FAILED:
+            self._held.drop(status.reason)
+        self._held.release()
         self._output.flush()
         self._card.close(status)
 
     def leave(self) -> None:
         """Show the last of the text that came; the job may go on."""
+        self._held.release()
         self._output.flush()
         self._card.leave()
 

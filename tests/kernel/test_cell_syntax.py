@@ -96,3 +96,26 @@ def test_a_question_is_refused_before_there_is_a_job(kernel):
     ran = kernel.run("%%submarine --gpus 0\nname = input('who? ')")
     assert "line 2: `input()` asks a person" in ran.error
     assert ran.of_type("display_data") == []
+
+
+def test_a_failure_is_one_traceback_at_the_users_lines(kernel):
+    kernel.run("import traceback\ndef fail(x):\n    raise ValueError(x)")
+    ran = kernel.run(
+        "%%submarine --gpus 0\nimport sys\nprint('own words', file=sys.stderr)\nfail('so')"
+    )
+    assert "own words" in ran.stream("stderr")
+    assert "Traceback" not in ran.stream("stderr")
+    assert re.sub(r"\s+", " ", ran.error).count("Traceback (most recent call last)") == 1
+    assert "line 4" in ran.error
+    assert "script.py" not in ran.error
+    [job] = re.findall(r"%submarine job logs (\S+)", ran.error)
+    assert "ValueError: so" in kernel.run(f"%submarine job logs {job}").stream("stderr")
+
+
+def test_a_cancel_shows_no_interrupt_of_ours(kernel):
+    sent, come = start(kernel, "%%submarine --gpus 0\nimport time\nprint(1)\ntime.sleep(600)")
+    kernel.manager.interrupt_kernel()
+    text = Ran([*come, *kernel.messages(sent)]).text
+    assert "was cancelled" in text
+    assert "KeyboardInterrupt" not in text
+    assert "Traceback" not in text

@@ -165,8 +165,10 @@ class Reading:
         after = ""
         if self.verb.rest and "script" in {argument.name for argument in self.verb.arguments}:
             after = "; arguments of the script go after --" if self.loose else ""
+        program = "%submarine" if self.surface == NOTEBOOK else "submarine"
         return self._error(
-            f"there is no option {name}", f"{hint}`{self.verb.text} --help` lists them all{after}"
+            f"there is no option {name}",
+            f"{hint}`{program} {self.verb.text} --help` lists them all{after}",
         )
 
     def _error(self, what: str, fix: str = "") -> CommandError:

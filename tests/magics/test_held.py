@@ -1,0 +1,92 @@
+"""The traceback that a job ends by is kept back from the cell, and nothing else is."""
+
+import pytest
+from submarine_engine.events import Display
+from submarine_magics.held import HeldTraceback
+
+ONE = "Traceback (most recent call last):\n  File 'x'\n    f()\nKeyError: 1\n"
+TWO = "Traceback (most recent call last):\n  File 'x'\n    g()\nlib.LibError: two\nlines\n"
+DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+class Written:
+    def __init__(self):
+        self.texts = []
+
+    def text(self, _task, stream, text):
+        self.texts.append((stream, text))
+
+    def display(self, item):
+        self.texts.append(item)
+
+    @property
+    def all(self):
+        return "".join(text for _, text in self.texts)
+
+
+@pytest.fixture
+def written():
+    return Written()
+
+
+@pytest.fixture
+def held(written):
+    return HeldTraceback(written)
+
+
+@pytest.mark.parametrize(
+    ("errors", "summary", "shown"),
+    [
+        (ONE, "KeyError: 1", ""),
+        ("50%|#" + ONE, "KeyError: 1", "50%|#"),
+        (ONE + DURING + TWO, "LibError: two\nlines", ""),
+        (ONE + TWO, "LibError: two\nlines", ONE),
+        (ONE + "from a hook\n", "KeyError: 1", "from a hook\n"),
+        (ONE, "ValueError: 1", ONE),
+        (ONE, "", ONE),
+        ("worker-0 │ " + ONE, "KeyError: 1", "worker-0 │ " + ONE),
+    ],
+)
+def test_only_the_traceback_of_the_end_is_left_out(held, written, errors, summary, shown):
+    held.text("worker-0", "stderr", errors)
+    held.drop(summary)
+    assert written.all == shown
+
+
+def test_what_comes_after_it_keeps_its_order(held, written):
+    held.text("worker-0", "stdout", "before\n")
+    held.text("worker-0", "stderr", ONE)
+    held.text("worker-0", "stdout", "after\n")
+    assert written.all == "before\n"
+    held.release()
+    assert written.all == f"before\n{ONE}after\n"
+    held.text("worker-0", "stdout", "live\n")
+    assert written.all.endswith("live\n")
+
+
+def test_a_traceback_that_comes_in_pieces_is_one(held, written):
+    for line in ONE.splitlines(keepends=True):
+        held.text("worker-0", "stderr", line)
+    held.text("worker-0", "stdout", "hook\n")
+    held.drop("KeyError: 1")
+    assert written.texts == [("stdout", "hook\n")]
+
+
+def test_one_that_code_prints_itself_is_shown_soon(held, written, monkeypatch):
+    held.text("worker-0", "stderr", ONE)
+    held.tick()
+    assert written.all == ""
+    monkeypatch.setattr("submarine_magics.held.time.monotonic", lambda: float("inf"))
+    held.tick()
+    assert written.all == ONE
+
+
+def test_a_display_keeps_its_place(held, written):
+    first, second = object.__new__(Display), object.__new__(Display)
+    held.display(first)
+    held.text("worker-0", "stderr", ONE)
+    held.display(second)
+    held.text("worker-0", "stdout", "after\n")
+    assert written.texts == [first]
+    held.drop("KeyError: 1")
+    assert written.texts == [first, second, ("stdout", "after\n")]
