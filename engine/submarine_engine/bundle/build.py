@@ -6,16 +6,19 @@ import difflib
 import platform
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from submarine_runtime.home import containers_of
 
+from submarine_engine.bundle import settings
 from submarine_engine.bundle.capture import LIMIT, Capture
 from submarine_engine.bundle.compose import compose
 from submarine_engine.bundle.definitions import definitions
 from submarine_engine.bundle.executed import Executed
-from submarine_engine.bundle.loading import Loading
+from submarine_engine.bundle.loading import Loading, free_name
 from submarine_engine.bundle.maincell import MainCell, take_apart, too_deep
 from submarine_engine.bundle.model import (
     Bundle,
@@ -33,7 +36,7 @@ from submarine_engine.bundle.plan import Plan, plan
 from submarine_engine.bundle.questions import refuse_questions
 from submarine_engine.bundle.refusals import together
 from submarine_engine.bundle.script import IPYTHON_SYNTAX, Script
-from submarine_engine.errors import UndefinedNameError
+from submarine_engine.errors import BundleError, UndefinedNameError
 
 ENTRY = "script.py"
 
@@ -97,7 +100,9 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     while True:
         origins = Origins(executed, namespace, len(cells), as_source)
         try:
-            found = _plan(part, executed, origins, Capture(limit, by_value), outputs)
+            found = _plan(
+                part, executed, origins, Capture(limit, by_value), outputs=outputs, root=root
+            )
             written = _written(found, namespace)
         except NeedsSourceError as need:
             as_source[need.name] = need.refers
@@ -127,8 +132,14 @@ def _of_translation(cells: Sequence[Cell]) -> list[Cell]:
     return [Cell(number=None, source="\n".join(lines), file=IPYTHON_SYNTAX)] if lines else []
 
 
-def _plan(
-    part: MainCell, executed: Executed, origins: Origins, capture: Capture, outputs: Sequence[str]
+def _plan(  # noqa: PLR0913 - what a plan is made of
+    part: MainCell,
+    executed: Executed,
+    origins: Origins,
+    capture: Capture,
+    *,
+    outputs: Sequence[str],
+    root: Path | None,
 ) -> Plan:
     lazy = "annotations" in executed.futures() or sys.version_info >= (3, 14)
     needs = Needs(origins, capture, part.reads(lazy=lazy), part.cell, lazy=lazy)
@@ -138,7 +149,22 @@ def _plan(
     refuse_questions(needs, part.rest)
     if needs.refused:
         raise together(needs.refused)
-    return plan(needs)
+    needs.follow_settings()
+    if needs.refused:
+        raise together(needs.refused)
+    said = settings.sources_before(executed.cells[:-1])
+    states = settings.random_states(said, needs.used())
+    name = free_name(settings.STATES, origins.known())
+    if states:
+        needs.keep(name, states)
+    paths = settings.added_paths(said, root)
+    head = settings.head_lines(paths, settings.changed_environment(said))
+    return replace(
+        plan(needs),
+        head=tuple(head),
+        paths=tuple(paths),
+        states=(name, tuple(states)) if states else None,
+    )
 
 
 def _refuse_missing(needs: Needs, executed: Executed) -> None:
@@ -226,7 +252,14 @@ def _modules(script: Script, found: Plan, root: Path | None) -> dict[str, bytes]
     if root is None:
         return {}
     referred = "".join(f"import {name}\n" for name in found.captured.modules)
-    return travelling_modules([(script.entry, script.text), ("values", referred)], root)
+    sources = [(script.entry, script.text), ("values", referred)]
+    modules = travelling_modules(sources, root)
+    for path in found.paths:
+        # Where the job cannot see that folder, what it imports from there lies beside the script.
+        more = [(name, content.decode("utf-8", "replace")) for name, content in modules.items()]
+        with suppress(BundleError):  # the job may find it in its own place
+            modules = {**travelling_modules([*sources, *more], Path(path)), **modules}
+    return modules
 
 
 def _cloudpickle() -> dict[str, bytes]:

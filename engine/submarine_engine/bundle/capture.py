@@ -132,6 +132,10 @@ class Capture:
         """Return the variables that functions in the value of `name` read when they are called."""
         return frozenset(self._entries[name].watch.reads)
 
+    def modules(self, name: str) -> frozenset[str]:
+        """Return the modules that the value of `name` refers to."""
+        return frozenset(self._entries[name].watch.modules)
+
     def finish(self) -> Captured:
         """Return what was captured.
 

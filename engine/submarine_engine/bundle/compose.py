@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection
 from pathlib import PurePath
 
+from submarine_engine.bundle import settings
 from submarine_engine.bundle.bindings import FUNCTIONS
 from submarine_engine.bundle.capture import Load
 from submarine_engine.bundle.executed import Executed, Position
@@ -59,16 +60,23 @@ class _Composer:
 
     def compose(self, local: Collection[str]) -> Script:
         self.script.own(line.format(entry=self.script.entry) for line in _HEADER)
+        if self.plan.head:
+            self.script.section(settings.TITLE)
+            self.script.own(self.plan.head)
+        self.states: list[str] = []
         self.imports(local)
         lead = self.comments_of_imports()
         for item in self.plan.items:
             if isinstance(item, tuple):
+                if item[0] == self.main_index:
+                    self.set_states()
                 if item[0] == self.main_index and lead:
                     self.begin_main(lead)
                     lead = []
                 self.statement(item)
             else:
                 self.value(item)
+        self.set_states()
         self.closing(lead)
         return self.script
 
@@ -81,6 +89,10 @@ class _Composer:
         if self.main.awaits:
             ours.append(_asyncio(self.asyncio))
         every = [*futures, *self.plan.imports, *ours]
+        if self.plan.states:
+            name, keys = self.plan.states
+            more, self.states = settings.states_in(keys, name, self.plan.imports, self.plan.names)
+            every += more
         if every:
             self.script.section("Imports")
         for lines, item in rendered(every, local):
@@ -145,6 +157,13 @@ class _Composer:
         self.script.section(title(self.main.cell))
         self.script.take(self.main.cell, lead)
         self.script.space(2)
+
+    def set_states(self) -> None:
+        """Set the random states right above the main cell: what runs before it may draw numbers."""
+        if self.states:
+            self.script.section(settings.TITLE)
+            self.script.own(self.states)
+            self.states = []
 
     def closing(self, lead: Lines) -> None:
         lines = self.main.block(lead, self.asyncio)

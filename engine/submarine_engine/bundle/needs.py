@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from submarine_engine.bundle import settings
 from submarine_engine.bundle.again import can_be_made_again
 from submarine_engine.bundle.capture import Capture
 from submarine_engine.bundle.executed import Position
@@ -14,6 +15,7 @@ from submarine_engine.bundle.model import Cell, MadeAgain
 from submarine_engine.bundle.origins import Defined, Imported, Kept, Origins, Outdated
 from submarine_engine.bundle.reads import Reads, Use
 from submarine_engine.bundle.refusals import type_name
+from submarine_engine.bundle.statements import Statement
 from submarine_engine.errors import CannotTravelError
 
 _NOTHING: frozenset[str] = frozenset()
@@ -166,6 +168,46 @@ class Needs:
             fix="break the long expression into several statements, and run that cell again",
         )
 
+    def follow_settings(self) -> None:
+        """Follow the statements that set what the packages that are used so far go by."""
+        executed = self.origins.executed
+        used = self.used()
+        for index in range(len(executed.cells) - 1):
+            if not settings.may_set(executed.cells[index].source):
+                continue
+            for position, statement in executed.effective(index):
+                if (path := self._sets(statement, position)) and settings.is_setting(path, used):
+                    self._enter(position, position, _NOTHING)
+        while self._todo:
+            self._resolve(self._todo.popleft())
+
+    def used(self) -> set[str]:
+        """Return the packages that the script and its values use."""
+        found = {
+            item.module
+            for each in self.imports.values()
+            for one in each.values()
+            for item in one.imports
+        }
+        found |= {module for name in self.kept for module in self.capture.modules(name)}
+        return {module.partition(".")[0] for module in found}
+
+    def _sets(self, statement: Statement, position: Position) -> str:
+        """Return what a statement may set, by its module's own name; empty if it sets nothing."""
+        target = settings.target_of(statement.node)
+        if target is None:
+            return ""
+        origin = self.origins.of(target[0], position)
+        if not isinstance(origin, Imported):
+            return ""
+        for name, use in statement.reads(lazy=self.lazy).now.items():
+            found = self.origins.of(name, position)
+            if name not in use.bound and (found is None or isinstance(found, Outdated)):
+                return ""
+        first = origin.imports[0]
+        module = first.binds if first.name is first.asname is None else first.module
+        return ".".join([module, *([first.name] if first.name else []), *target[1]])
+
     def reads(self, position: Position) -> Reads:
         """Return what the statement at `position` reads."""
         return self.origins.executed.statement(position).reads(lazy=self.lazy)
@@ -252,6 +294,12 @@ class Needs:
         ]
         for addition in self.additions[position]:
             self._enter(addition, addition, free)
+
+    def keep(self, name: str, value: object) -> None:
+        """Take along a value that no cell has bound."""
+        self.refers[name] = self.capture.add(name, value)
+        self.called[name] = self.capture.reads(name)
+        self.kept[name] = Kept(value, "")
 
     def _keep(self, want: _Want, kept: Kept) -> None:
         name = want.name

@@ -38,12 +38,21 @@ class Plan:
         The values.
     names
         All names that mean something in the script, but for what every Python file may import.
+    head
+        Lines that stand before the first import.
+    paths
+        Folders that the notebook has added to ``sys.path``.
+    states
+        The variable that holds the random states of the notebook, and whose they are.
     """
 
     imports: tuple[Import, ...]
     items: tuple[Item, ...]
     captured: Captured
     names: frozenset[str]
+    head: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    states: tuple[str, tuple[str, ...]] | None = None
 
 
 class _Graph:
