@@ -95,14 +95,15 @@ class TaskPaths:
         self.stdout = root / "stdout"
         self.stderr = root / "stderr"
         self.displays = root / "displays"
+        self.origins = root / ".origins.json"
         self.progress = root / "progress.json"
         self.outcome = root / "outcome.json"
         self.results = root / "results"
         self.logdir = root / "logdir"
 
     def log(self, stream: str) -> Path:
-        """Return the path of ``stdout`` or ``stderr``; of ``events``, as they come packed."""
-        if stream not in ("stdout", "stderr", "events"):
+        """Return the path of ``stdout`` or ``stderr``; of ``displays``; of ``events``, packed."""
+        if stream not in ("stdout", "stderr", "displays", "events"):
             raise ValueError(stream)
         return self.root / stream
 

@@ -18,7 +18,7 @@ import time
 from submarine_runtime.lean import suppress
 from submarine_runtime.webwrite import WebFolder
 
-STREAMS = ("stdout", "stderr", "events")
+STREAMS = ("stdout", "stderr", "events", "displays")
 EVERY = 0.5
 """Seconds between two looks; HDFS sees two requests a log that has grown."""
 

@@ -6,7 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -156,6 +156,7 @@ def _read_frames(paths: JobPaths, task: str, offset: int, limit: int, *, over: b
     if offset == size:
         return _Frames((), size, complete=True)
     found: list[tuple[Display, int]] = []
+    origins = _origins(paths, task)
     position = offset
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
@@ -170,10 +171,32 @@ def _read_frames(paths: JobPaths, task: str, offset: int, limit: int, *, over: b
             try:
                 if whole and position <= _MOST_FRAMES:
                     frame = display_from_json(json.loads(line), task=task, offset=begin)
-                    found.append((frame, position))
+                    found.append((_from_origin(frame, origins), position))
             except (ValueError, RecursionError):
                 continue
     return _Frames(found, position, complete=position >= size)
+
+
+def _origins(paths: JobPaths, task: str) -> list[dict[str, int]]:
+    """Return at which bytes the logs of each container of a task begin, where it had several."""
+    try:
+        noted = json.loads(paths.task(task).origins.read_bytes())
+        return [
+            {name: int(found.get(name, 0)) for name in (*_STREAMS, DISPLAYS)}
+            for found in noted.values()
+        ]
+    except (OSError, ValueError, TypeError, AttributeError):
+        return []
+
+
+def _from_origin(display: Display, origins: Sequence[Mapping[str, int]]) -> Display:
+    """Count a display's place from where its container's logs begin: it knows these alone."""
+    mine = [found for found in origins if found[DISPLAYS] <= display.offset]
+    if not mine:
+        return display
+    last = max(mine, key=lambda found: (found[DISPLAYS], found["stdout"], found["stderr"]))
+    places = {stream: getattr(display, stream) + last[stream] for stream in _STREAMS}
+    return replace(display, **places)
 
 
 def _new_events(paths: JobPaths, offset: int) -> tuple[list[tuple[Event, int]], int, bool]:

@@ -242,3 +242,19 @@ def wait(condition):
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.02)
+
+
+def test_displays_come_as_they_grow_and_before_the_outcome(
+    hdfs, container, tmp_path, task, monkeypatch
+):
+    monkeypatch.setattr(ship, "_PIECE", 4)
+    (tmp_path / "displays").write_bytes(b"123456\n")
+    (tmp_path / "outcome.json").write_text("{}")
+    shipper = Shipper(str(tmp_path), WebFolder(hdfs.url))
+    source = HdfsSource(hdfs, FOLDER, container)
+    assert not shipper.step()
+    assert source.sizes() == {"displays": 4}
+    assert shipper.step()
+    assert "outcome.json" in source.sizes()
+    LogMirror(task, source).step()
+    assert task.displays.read_bytes() == b"123456\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import stat
@@ -9,11 +10,17 @@ import stat
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from submarine_engine.clusters.base import Cursor
+from submarine_engine.clusters.reader import read_batch
 from submarine_engine.clusters.yarn.logpage import LogsGoneError
 from submarine_engine.clusters.yarn.mirrorlog import LogMirror
 from submarine_engine.clusters.yarn.nodelogs import NodeLogs, NodeSource
+from submarine_engine.clusters.yarn.way import job_variables
 from submarine_engine.errors import ClusterError
-from submarine_engine.history import TaskPaths
+from submarine_engine.events import Display, Finished, LogChunk, Submitted
+from submarine_engine.history import JobPaths, TaskPaths
+from submarine_engine.job import JobSpec, JobState, Role
+from submarine_runtime import displays
 
 FRAGMENTS = st.one_of(
     st.binary(max_size=200),
@@ -191,3 +198,50 @@ def test_a_full_disk_loses_and_repeats_nothing(node, task, source):
     assert task.stdout.read_bytes() == content[:20_000]
     assert mirror.drain()
     assert task.stdout.read_bytes() == content
+
+
+def test_displays_of_one_container_after_another_stand_in_their_own_text(tmp_path):
+    """Each container knows the bytes of its own logs alone; here they lie one behind the other."""
+    paths = JobPaths(tmp_path, "20260101-000000-abcde")
+    task = paths.task("worker-0")
+    task.root.mkdir(parents=True)
+    events = [Submitted(gpus=0, tasks=("worker-0",)), Finished(state=JobState.SUCCEEDED)]
+    paths.events.write_text("".join(json.dumps(event.to_json()) + "\n" for event in events))
+    for number in (1, 2):
+        shown = [
+            {"kind": "display", "data": {"text/plain": f"{number}a"}, "stdout": 6, "stderr": 0},
+            {"kind": "display", "data": {"text/plain": f"{number}b"}, "stdout": 11, "stderr": 2},
+        ]
+        logs = {
+            "stdout": b"begin\nend!\n",
+            "stderr": b"e\n",
+            "displays": "".join(json.dumps(frame) + "\n" for frame in shown).encode(),
+        }
+        assert LogMirror(task, Kept(f"container_{number}", **logs)).drain()
+    told = []
+    for item in read_batch(paths, ["worker-0"], Cursor(), 1 << 20).items:
+        if isinstance(item, LogChunk):
+            told.append((item.stream, item.data))
+        elif isinstance(item, Display):
+            told.append(item.text)
+    once = [("stdout", b"begin\n"), "a", ("stdout", b"end!\n"), ("stderr", b"e\n"), "b"]
+    twice = [f"{n}{one}" if isinstance(one, str) else one for n in (1, 2) for one in once]
+    assert told == twice
+
+
+@pytest.mark.parametrize("note", ["", "[]", "nonsense", '{"c": 1}', '{"c": {"stdout": "x"}}'])
+def test_a_note_that_says_nothing_changes_no_display(tmp_path, note):
+    paths = JobPaths(tmp_path, "20260101-000000-abcde")
+    task = paths.task("worker-0")
+    task.root.mkdir(parents=True)
+    paths.events.write_text(json.dumps(Submitted(gpus=0, tasks=("worker-0",)).to_json()) + "\n")
+    task.displays.write_text('{"kind": "display", "data": {"text/plain": "x"}, "stdout": 0}\n')
+    task.origins.write_text(note)
+    [_, shown] = read_batch(paths, ["worker-0"], Cursor(), 1 << 20).items
+    assert (shown.text, shown.stdout) == ("x", 0)
+
+
+@pytest.mark.parametrize(("notebook", "backend"), [("a.ipynb", displays.INLINE), (None, "Agg")])
+def test_a_container_draws_into_the_notebook_if_there_is_one(notebook, backend):
+    spec = JobSpec(roles=(Role(),), notebook=notebook)
+    assert job_variables("id", spec, spec.roles[0], None)["MPLBACKEND"] == backend

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from submarine_runtime.displays import FILE
 from submarine_runtime.eventpack import LOG
 
 from submarine_engine.clusters.yarn.logpage import LogsGoneError, LogTruncatedError
 from submarine_engine.history import TaskPaths, write_json
 
-STREAMS = ("stdout", "stderr", LOG)
+STREAMS = ("stdout", "stderr", LOG, FILE)
 LIMIT = 32 << 20
 _PIECE = 1 << 20
 _BETWEEN = 0.05
@@ -50,7 +51,7 @@ class LogSource(Protocol):
 
 
 class LogMirror:
-    """Copies ``stdout`` and ``stderr`` of one container behind what the task's logs hold already.
+    """Copies the logs and displays of one container behind what the task's logs hold already.
 
     Where a task runs in one container after another, the logs of each come after those of the one
     before. A file that was truncated by its job begins anew behind what was copied of it. Where
@@ -67,7 +68,7 @@ class LogMirror:
     def __init__(self, local: TaskPaths, source: LogSource) -> None:
         self._local = local
         self._source = source
-        self._note = local.root / ".origins.json"
+        self._note = local.origins
         self._origins = self._begin()
 
     def step(self, limit: int = LIMIT, sizes: Mapping[str, int] | None = None) -> int:

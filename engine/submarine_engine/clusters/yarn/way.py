@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from submarine_runtime.container import URL
+from submarine_runtime.displays import INLINE
 
 from submarine_engine.clusters.datapaths import file_address
 from submarine_engine.clusters.environment import thread_limits
@@ -223,7 +224,9 @@ def raise_unless_silent(app_id: str, error: Exception) -> None:
 
 def job_variables(job_id: str, spec: JobSpec, role: Role, task: str | None) -> dict[str, str]:
     """Return a task's environment besides the container's own."""
-    found = {"PYTHONUNBUFFERED": "1", "SUBMARINE_JOB_ID": job_id, "MPLBACKEND": "Agg"}
+    # Where the container has no IPython to draw with, the runtime draws without.
+    backend = INLINE if spec.notebook else "Agg"
+    found = {"PYTHONUNBUFFERED": "1", "SUBMARINE_JOB_ID": job_id, "MPLBACKEND": backend}
     if role.resources.vcores:
         found.update(thread_limits(role.resources.vcores))
     found.update(spec.env)
