@@ -194,7 +194,9 @@ class _Show:
                 self.deliver()
             self._gather((item.task, item.stream), item.after(self._offset).data)
         elif isinstance(item, Display):
-            if max(item.stdout, item.stderr) >= self._offset:
+            # A job of one task clears what it shows itself; several share one place.
+            alone = len(self.status.tasks) <= 1
+            if max(item.stdout, item.stderr) >= self._offset and (alone or item.kind != "clear"):
                 _queue(self._displays, item)
         elif item is not None:
             self.status = apply(self.status, item)
@@ -212,9 +214,7 @@ class _Show:
             self._give(key)
         displays, self._displays = self._displays, []
         for display in displays:
-            # One clears what it shows itself; several share one place.
-            if display.kind != "clear" or len(self.status.tasks) <= 1:
-                self._renderer.display(display)
+            self._renderer.display(display)
         self._renderer.tick()
 
     def finish(self) -> None:

@@ -34,6 +34,9 @@ INLINE = "module://matplotlib_inline.backend_inline"
 FIGURES = "SUBMARINE_FIGURES"
 """Variable with settings of that backend, as JSON, where the notebook has others than usual."""
 
+TABLES = "SUBMARINE_TABLES"
+"""Variable that is set where the notebook has tables of its own for data frames."""
+
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _REGULAR = 0o100000
 """A file, as ``st_mode & 0o170000`` tells it (inode(7))."""

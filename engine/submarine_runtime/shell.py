@@ -13,7 +13,7 @@ import time
 from functools import wraps
 
 from submarine_runtime import plainjson
-from submarine_runtime.displays import FIGURES
+from submarine_runtime.displays import FIGURES, TABLES
 from submarine_runtime.lean import suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -55,17 +55,17 @@ def offer(module: ModuleType, frames: Frames, *, notebook: bool) -> None:
     base.instance, base.initialized = classmethod(first_instance), classmethod(first_initialized)
 
 
-def _shell_class(module: Any, frames: Frames, *, notebook: bool) -> Any:  # noqa: ANN401 - IPython's
-    class Publisher(module.DisplayPublisher):  # type: ignore[misc]
+def _publisher_class(base: Any, frames: Frames) -> Any:  # noqa: ANN401 - IPython's
+    class Publisher(base):  # type: ignore[misc]
         def publish(
             self,
             data: dict[str, Any],
             metadata: dict[str, Any] | None = None,
-            source: object = None,  # noqa: ARG002 - likewise
+            source: object = None,  # noqa: ARG002 - as IPython has it
             *,
             transient: dict[str, Any] | None = None,
             update: bool = False,
-            **_options: Any,  # noqa: ANN401 - likewise
+            **_options: Any,  # noqa: ANN401 - as IPython has them
         ) -> None:
             self._validate_data(data, metadata)
             display_id = (transient or {}).get("display_id")
@@ -74,9 +74,15 @@ def _shell_class(module: Any, frames: Frames, *, notebook: bool) -> Any:  # noqa
         def clear_output(self, wait: bool = False) -> None:  # noqa: FBT001, FBT002 - IPython's
             frames.clear(wait=wait)
 
+    return Publisher
+
+
+def _shell_class(module: Any, frames: Frames, *, notebook: bool) -> Any:  # noqa: ANN401 - IPython's
+    publisher = _publisher_class(module.DisplayPublisher, frames)
+
     class Shell(module.InteractiveShell):  # type: ignore[misc]
         user_ns: dict[str, Any]
-        display_pub_class = module.Type(Publisher)
+        display_pub_class = module.Type(publisher)
 
         def __init__(self, **options: Any) -> None:  # noqa: ANN401 - IPython's
             config = sys.modules["traitlets.config"].Config()
@@ -94,6 +100,11 @@ def _shell_class(module: Any, frames: Frames, *, notebook: bool) -> Any:  # noqa
         def init_profile_dir(self, profile_dir: object) -> None:
             """Have no profile."""
 
+        def init_display_formatter(self) -> None:
+            super().init_display_formatter()
+            if os.environ.get(TABLES):
+                _tell_tables(self.display_formatter)
+
         def init_user_ns(self) -> None:
             """Leave the script's names alone."""
 
@@ -110,6 +121,16 @@ def _shell_class(module: Any, frames: Frames, *, notebook: bool) -> Any:  # noqa
     # Many a library knows a notebook by this name alone.
     Shell.__name__ = Shell.__qualname__ = "ZMQInteractiveShell" if notebook else "JobShell"
     return Shell
+
+
+def _tell_tables(display_formatter: Any) -> None:  # noqa: ANN401 - IPython's
+    from submarine_runtime import tables  # noqa: PLC0415 - of few front ends
+
+    base: Any = sys.modules["IPython.core.formatters"].JSONFormatter
+    formatter = type("TableFormatter", (base,), {"_return_type": dict})(parent=display_formatter)
+    formatter.format_type, formatter.print_method = tables.TYPE, "_repr_submarine_table_"
+    tables.add_frames(formatter)
+    display_formatter.formatters[tables.TYPE] = formatter
 
 
 def _figure_settings() -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import os
 import sys
+import time
 
 from submarine_runtime import displays, plainjson
 from submarine_runtime.home import Home
@@ -48,7 +49,8 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
     home = Home(plan["bundle"], told, plan["outputs"]) if told else None
     displays.begin(folder)
     ending = run_script(plan["bundle"], plan["entry"], plan["outputs"], plan.get("args", ()), home)
-    displays.finish()
+    if displays.finish():
+        ending.at = [time.time(), time.monotonic()]
     # From here on no code of the user's waits for a last chance.
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)

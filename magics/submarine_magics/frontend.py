@@ -18,6 +18,8 @@ class FrontEnd:
         Whether it shows Jupyter's widgets: without them a card is HTML that is replaced.
     log_type
         MIME type of a message without a view that comes before a job's text; empty for none.
+    tables
+        Whether it has tables of its own for data frames, made of `submarine_engine.tables.TYPE`.
     notebook
         Which notebook it is, where no file tells: no other one has this name.
     title
@@ -30,6 +32,7 @@ class FrontEnd:
 
     widgets: bool = True
     log_type: str = ""
+    tables: bool = False
     notebook: str = ""
     title: str = ""
     order: tuple[str, ...] = ()

@@ -19,9 +19,9 @@ from submarine_engine.job import JobSpec
 
 from submarine_magics import frontend
 from submarine_magics.cells import CellLog
-from submarine_magics.figures import figure_settings
 from submarine_magics.notebook import notebook_path
 from submarine_magics.show import say
+from submarine_magics.showing import display_settings
 
 
 class Workbench:
@@ -91,13 +91,13 @@ class Workbench:
         return self.from_here(command.named(job_name(name)))
 
     def from_here(self, spec: JobSpec) -> JobSpec:
-        """Say in `spec` which notebook it comes from, and how that one wants figures drawn.
+        """Say in `spec` which notebook it comes from, and how that one shows things.
 
         One whose file nobody tells is one, too.
         """
         path = notebook_path(self.namespace)
         named = frontend.current.notebook or "notebook"
-        env = {**figure_settings(), **spec.env}
+        env = {**display_settings(), **spec.env}
         return replace(spec, notebook=str(path) if path else named, env=env)
 
     def submit(self, cluster: Cluster, spec: JobSpec, bundle: Bundle) -> Job:

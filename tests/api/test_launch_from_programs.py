@@ -309,3 +309,20 @@ def test_options_for_yarn_get_to_the_cluster(program):
     assert run(program(body)).stdout.split() == [
         "cold", "--environment", "--node_label", "--priority",
     ]  # fmt: skip
+
+
+def test_what_a_function_displays_is_text_on_the_console(program):
+    display = """
+    from submarine_engine import launch
+
+    def train():
+        from IPython.display import HTML, display
+        print("before")
+        display(HTML("<b>x</b>"))
+        print("after")
+
+    if __name__ == "__main__":
+    """
+    ran = run(program("launch(train)", display))
+    assert ran.stdout == "before\n<IPython.core.display.HTML object>\nafter\n"
+    assert ran.stderr == ""

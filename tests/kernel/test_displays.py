@@ -194,3 +194,14 @@ def test_a_figure_is_drawn_in_the_format_that_the_notebook_asked_for(kernel):
         == [list(o[1]) for o in plain]
         == [["text/plain", "image/svg+xml"]]
     )
+
+
+def test_a_function_that_is_launched_shows_what_it_displays(kernel):
+    ran = kernel.run(
+        "from submarine_magics import launch\n"
+        "def train():\n    display('shown')\n    return 1\n"
+        "launch(train, gpus=0)"
+    )
+    assert [o[1] for o in outputs(ran.messages)] == [
+        {"text/plain": "'shown'"}, {"text/plain": "1"},
+    ]  # fmt: skip

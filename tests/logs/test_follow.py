@@ -8,6 +8,7 @@ import pytest
 from submarine_engine.clusters.base import Batch, Cluster, Cursor
 from submarine_engine.errors import JobNotFoundError
 from submarine_engine.events import (
+    Display,
     Exited,
     Finished,
     Granted,
@@ -19,7 +20,7 @@ from submarine_engine.events import (
 from submarine_engine.future import Job
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import fold
-from submarine_engine.logs import Renderer, follow
+from submarine_engine.logs import PlainDisplays, Renderer, follow
 
 BEGIN = [
     Submitted(gpus=1, tasks=("worker-0",)),
@@ -239,3 +240,74 @@ def test_memory_stays_flat_over_a_flood():
     tracemalloc.stop()
     assert counter.size == 100 << 20
     assert peak < 16 << 20
+
+
+def shown(text, kind="display", display_id=None, task="worker-0", **places):
+    data = {"text/plain": text} if text else {}
+    return Display(task=task, offset=0, kind=kind, data=data, display_id=display_id, **places)
+
+
+class Watcher(Recorder):
+    """Keeps displays, too."""
+
+    def display(self, item):
+        self.calls.append((item.kind, item.text))
+
+
+def watch(batches, **options):
+    watcher = Watcher()
+    follow(Job(RecordedCluster(batches), "x"), watcher, **options)
+    return [call for call in watcher.calls if call[0] not in ("status", "end")]
+
+
+def test_displays_stand_between_the_text_though_it_is_gathered():
+    items = [out(b"a\n"), shown("one"), out(b"b\n", 2), shown("two"), shown("three")]
+    expected = [
+        ("stdout", "a\n"), ("display", "one"), ("stdout", "b\n"), ("display", "two"),
+        ("display", "three"),
+    ]  # fmt: skip
+    assert watch([[*BEGIN, *items, *END]], interval=1000) == expected
+
+
+def test_of_states_that_follow_one_another_only_the_last_is_shown():
+    first, again = shown("0", display_id="x"), shown("new", display_id="x")
+    states = [shown(str(n), "update", "x") for n in range(1, 9)]
+    other = shown("other", "update", "y")
+    items = [first, *states[:4], other, *states[4:], again, shown("last", "update", "x")]
+    assert watch([[*BEGIN, *items, *END]], interval=1000)[1:] == [
+        ("update", "8"), ("update", "other"), ("display", "new"), ("update", "last"),
+    ]  # fmt: skip
+
+
+def test_what_was_cleared_before_anybody_saw_it_is_not_shown():
+    rounds = [item for n in range(9) for item in (shown("", "clear"), shown(str(n)))]
+    assert watch([[*BEGIN, out(b"a"), *rounds, *END]], interval=1000)[-2:] == [
+        ("clear", ""), ("display", "8"),
+    ]  # fmt: skip
+
+
+def test_one_of_several_tasks_does_not_clear_what_the_others_show():
+    begin = [Submitted(gpus=0, tasks=("worker-0", "worker-1"))]
+    items = [shown("one"), shown("", "clear", task="worker-1"), shown("two", task="worker-1")]
+    assert watch([[*begin, *items, *END]]) == [("display", "one"), ("display", "two")]
+
+
+def test_an_offset_leaves_out_the_displays_before_it():
+    items = [shown("before", stdout=3), out(b"0123456789"), shown("behind", stdout=10)]
+    assert watch([[*BEGIN, *items, *END]], offset=5) == [("stdout", "56789"), ("display", "behind")]
+
+
+def test_a_terminal_is_told_each_state_once_and_of_what_has_no_text_its_type():
+    plain = PlainDisplays()
+    items = [
+        shown("one", display_id="x"), shown("one", "update", "x"), shown("two", "update", "x"),
+        shown("", "clear"), shown("one"), shown("one"),
+        Display(task="worker-0", offset=0, data={"image/png": "…"}),
+        Display(task="worker-0", offset=0, data={"text/plain": ["two\n", "lines"]}),
+        Display(task="worker-0", offset=0, data={"text/plain": 3}),
+        Display(task="worker-0", offset=0),
+    ]  # fmt: skip
+    assert [plain.text(item) for item in items] == [
+        "one\n", "", "two\n", "", "one\n", "one\n", "<image/png>\n", "two\nlines\n",
+        "<text/plain>\n", "",
+    ]  # fmt: skip

@@ -6,7 +6,7 @@ import json
 import textwrap
 
 import pytest
-from submarine_runtime import displays
+from submarine_runtime import displays, tables
 
 NOTEBOOK = {"MPLBACKEND": displays.INLINE}
 
@@ -242,3 +242,20 @@ def test_a_module_that_is_there_already_is_seen_to(task):
     env = {**NOTEBOOK, "PYTHONPATH": str(task.workdir)}
     assert task.run("from IPython.display import display\n" + textwrap.dedent(script), env=env) == 0
     assert [list(f["data"]) for f in frames(task)] == [["text/plain"], ["text/plain", "image/png"]]
+
+
+def test_a_front_end_with_tables_of_its_own_is_told_frames_as_rows(task):
+    script = """
+        import pandas
+        from IPython.display import display
+        display(pandas.DataFrame({"a": [1, None]}, index=["x", "y"]))
+        display(pandas.Series([True], name="b"))
+        display("text")
+    """
+    assert task.run(script, env={displays.TABLES: "1"}) == 0
+    frame, series, text = (f["data"] for f in frames(task))
+    assert frame[tables.TYPE] == {
+        "columns": ["index", "a"], "rows": [["x", "1.0"], ["y", ""]], "total": 2,
+    }  # fmt: skip
+    assert series[tables.TYPE] == {"columns": ["b"], "rows": [["True"]], "total": 1}
+    assert list(text) == ["text/plain"]

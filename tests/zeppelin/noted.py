@@ -74,6 +74,8 @@ def run(kernel):
                     outputs.display(content["data"], display_id)
                 elif message["msg_type"] == "update_display_data":
                     outputs.update(content["data"], display_id)
+                elif message["msg_type"] == "clear_output":
+                    outputs.clear(content["wait"])
                 elif message["msg_type"] == "error":
                     outputs.error(content["ename"], content["evalue"], content["traceback"])
             found.append(outputs.messages())

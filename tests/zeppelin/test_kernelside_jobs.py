@@ -131,3 +131,25 @@ def test_a_heading_cannot_break_the_script(run, home):
     )
     _, _, script = newest(home)
     assert "\nimport os" not in script
+
+
+def test_what_a_job_shows_has_zeppelins_own_types(run):
+    cell = (
+        "import pandas as pd\nimport matplotlib.pyplot as plt\n"
+        "from IPython.display import HTML, clear_output\n"
+        "print('gone')\nclear_output(wait=True)\n"
+        "print('text')\n"
+        "display(pd.DataFrame({'a': [1, 2], 'b': ['x', '%html <i>y</i>']}))\n"
+        "display(HTML('<b>bold</b>'))\n"
+        "plt.plot([1, 2])\nplt.show()\n"
+        "handle = display(HTML('first'), display_id=True)\nhandle.update(HTML('second'))\n"
+    )
+    plain, job = run(
+        Paragraph("plain", cell, properties={"part": "false"}),
+        Paragraph("job", f"--gpus 0\n{cell}", "run"),
+    )
+    assert [message.type for message in plain] == ["TEXT", "TABLE", "HTML", "IMG", "HTML"]
+    card, *shown = job
+    assert card.type == "HTML"
+    assert shown == plain
+    assert shown[1].data == "a\tb\n1\tx\n2\t %html <i>y</i>\n"

@@ -161,6 +161,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     """Make the shell that of a Zeppelin session; loads Submarine's magics, too."""
     frontend.current.widgets = False
     frontend.current.log_type = LOG_TYPE
+    frontend.current.tables = True
     assert shell.extension_manager is not None  # noqa: S101 - for the type checker
     shell.extension_manager.load_extension("submarine_magics")
     note = Note(bench_of(shell))

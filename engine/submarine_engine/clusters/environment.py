@@ -13,6 +13,9 @@ from submarine_engine.history import TaskPaths
 FIGURES = displays.FIGURES
 """Variable that tells a job how its notebook has figures drawn."""
 
+TABLES = displays.TABLES
+"""Variable that tells a job that its notebook shows data frames as tables of its own."""
+
 _OF_A_JOB = (
     "SUBMARINE_JOB_ID",
     "SUBMARINE_TASK",

@@ -1,18 +1,26 @@
-"""How the notebook wants its figures drawn, for a job that draws some."""
+"""How the notebook wants things shown, for a job that shows some."""
 
 from __future__ import annotations
 
 import json
 import sys
 
-from submarine_engine.clusters.environment import FIGURES
+from submarine_engine.clusters.environment import FIGURES, TABLES
+
+from submarine_magics import frontend
 
 
-def figure_settings() -> dict[str, str]:
-    """Return the variable that tells a job of ``%config InlineBackend``; none where nothing is set.
+def display_settings() -> dict[str, str]:
+    """Return the variables that tell a job how its notebook shows figures and tables.
 
-    Looks only: nothing is imported.
+    None where all is as usual.
     """
+    tables = {TABLES: "1"} if frontend.current.tables else {}
+    return {**_figure_settings(), **tables}
+
+
+def _figure_settings() -> dict[str, str]:
+    """Return what ``%config InlineBackend`` was told; looks only, nothing is imported."""
     config = getattr(sys.modules.get("matplotlib_inline.config"), "InlineBackend", None)
     if config is None or not config.initialized():
         return {}
