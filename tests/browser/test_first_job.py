@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from lab_driver import Lab
 
+pytestmark = pytest.mark.service
 CELL = ".jp-NotebookPanel .jp-CodeCell"
 
 
@@ -29,6 +30,7 @@ def command(page, name):
     page.evaluate("name => { window.jupyterapp.commands.execute(name) }", name)
 
 
+@pytest.mark.long
 def test_a_panel_without_jobs_offers_one(first):
     command(first, "submarine:show-panel")
     first.wait_for_selector(".submarine-Panel >> text=No jobs yet")

@@ -182,7 +182,9 @@ def test_kill_asks_first(running, page):
     assert page.locator(f"{CARD} .smc-state").text_content() == "■ killed"
 
 
-@pytest.mark.parametrize("part", [CARD, f"{CARD} .smc-title", ".submarine-Log .smc-status"])
+@pytest.mark.parametrize(
+    "part", [CARD, pytest.param(".submarine-Log .smc-status", marks=pytest.mark.long)]
+)
 def test_keys_on_a_card_never_delete_its_cell(running, page, part, gate):
     cells = running("--detach")
     grows(page)
@@ -198,6 +200,7 @@ def test_keys_on_a_card_never_delete_its_cell(running, page, part, gate):
     cells.wait_idle()
 
 
+@pytest.mark.long
 def test_enter_saves_the_model(notebook, page, lab, gate):
     save = f"""
         %%submarine --detach
@@ -219,6 +222,7 @@ def test_enter_saves_the_model(notebook, page, lab, gate):
     gate.touch()
 
 
+@pytest.mark.long
 def test_a_card_of_an_older_release_is_shown_whole(notebook, page):
     kind = "application/vnd.submarine.job+json"
     old = {"version": 1, "job_id": "20240101-000000-aaaaa", "name": "old", "state": "succeeded"}

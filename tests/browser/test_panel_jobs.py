@@ -89,6 +89,7 @@ def test_a_job_is_cancelled_and_one_is_killed_after_a_question(panel, jobs):
     assert panel.row(mild, "cancelled").get_attribute("aria-label").startswith("mild, cancelled")
 
 
+@pytest.mark.long
 def test_a_job_that_is_to_be_killed_may_stop_gently(panel, jobs):
     job = jobs.start(name="gentle")
     panel.row(job, "running").click()

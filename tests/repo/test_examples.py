@@ -52,7 +52,8 @@ def test_it_gives_what_it_shows(example):
     assert "skipped" not in done.stdout
 
 
-@pytest.mark.parametrize("gpus", [0, 1])
+@pytest.mark.service
+@pytest.mark.parametrize("gpus", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_the_first_job_needs_jupyter_alone(gpus, tmp_path, monkeypatch):
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", str(gpus))
     text = (ROOT / "jupyter_ext/submarine_jupyter/first-job.ipynb").read_text()
