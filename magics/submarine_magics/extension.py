@@ -9,7 +9,7 @@ from submarine_engine.future import Job
 
 from submarine_magics import completion, frontend
 from submarine_magics.aligned import JOB_MAGIC, lines_above
-from submarine_magics.card import preload, show_job
+from submarine_magics.card import preload, show_job, table
 from submarine_magics.running import add_part, run_cell
 from submarine_magics.stream import in_notebook
 from submarine_magics.tagged import honour_tags, ignore_tags
@@ -43,6 +43,7 @@ def load(shell: InteractiveShell) -> None:
     completion.register(shell)
     honour_tags(shell)
     _formatter(shell).for_type(Job, show_job)
+    table.register(shell)
     if in_notebook() and frontend.current.widgets:
         preload()
 
@@ -56,6 +57,7 @@ def unload(shell: InteractiveShell) -> None:
     completion.unregister(shell)
     ignore_tags(shell)
     _formatter(shell).pop(Job, None)
+    table.unregister(shell)
 
 
 def with_body(lines: list[str]) -> list[str]:

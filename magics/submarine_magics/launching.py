@@ -13,6 +13,7 @@ from IPython import get_ipython
 from submarine_engine import api
 from submarine_engine.calls import PreparedCall, prepare_call
 
+from submarine_magics.card import table
 from submarine_magics.interrupts import held_interrupts
 from submarine_magics.show import say
 from submarine_magics.watch import watch
@@ -45,6 +46,7 @@ def submit(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Job:
     if shell is None:
         return api.submit(function, *args, **keywords)
     bench = bench_of(shell)
+    table.register(shell)
     return _submit(bench, _prepare(bench, function, args, keywords))
 
 

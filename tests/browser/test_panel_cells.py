@@ -1,4 +1,4 @@
-"""*Run on cluster* and the state beside a cell, in a real JupyterLab and in both kernels."""
+"""*Run cell as job* and the state beside a cell, in a real JupyterLab and in both kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab_driver import Notebook
 from tests.jobs import until
 
 WHERE = "import os\nos.environ.get('SUBMARINE_TASK')"
-BUTTON = ".jp-cell-toolbar [data-command='submarine:toggle-run']"
+BUTTON = ".jp-cell-toolbar [data-command='submarine:run-as-job']"
 STATE = ".submarine-CellState"
 
 
@@ -32,11 +32,18 @@ def tags(cells):
     return cells.save().cells[0].metadata.get("tags")
 
 
-def test_the_button_makes_a_cell_a_job(one_cell, page):
+def test_the_button_runs_a_cell_as_a_job(one_cell, page):
+    cells = one_cell("python3")  # the magics are not loaded there
+    page.locator(BUTTON).first.click()
+    page.wait_for_selector(f"{STATE}[data-state=succeeded]")
+    cells.wait_idle()
+    assert "'worker-0'" in page.text_content(".jp-OutputArea")
+    assert tags(cells) == ["submarine"]
+
+
+@pytest.mark.long
+def test_the_tag_makes_a_cell_a_job(one_cell, page):
     cells = one_cell("submarine")
-    button = page.locator(BUTTON).first
-    button.wait_for()
-    assert "submarine:--gpus=2" in (button.get_attribute("title") or page.content())
     cells.command("submarine:toggle-run")
     page.wait_for_selector(f"{STATE}[data-state=tagged]")
     assert tags(cells) == ["submarine"]

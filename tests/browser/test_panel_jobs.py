@@ -235,6 +235,29 @@ def test_the_palette_asks_which_job_is_meant(panel, jobs):
 
 
 @pytest.mark.long
+def test_the_end_of_a_job_is_told_to_who_does_not_look(panel, jobs):
+    job = jobs.start(name="told")
+    panel.row(job, "running")
+    panel.execute("application:toggle-left-area")
+    panel.page.wait_for_selector("#submarine-panel", state="hidden")
+    panel.page.evaluate(
+        """() => {
+            Object.defineProperty(document, "visibilityState", { get: () => "hidden" });
+            document.dispatchEvent(new Event("visibilitychange"));
+            window.told = [];
+            window.Notification = class { constructor(text) { window.told.push(text); } };
+            window.Notification.permission = "granted";
+        }"""
+    )
+    jobs.finish(job)
+    panel.page.wait_for_selector(".jp-toast-message >> text=told succeeded after")
+    assert panel.page.title().startswith("✓ told succeeded after")
+    assert panel.page.evaluate("window.told.length") == 1
+    panel.page.click(".jp-toast-button:has-text('Open log')")
+    panel.page.wait_for_selector(".lm-TabBar-tabLabel:has-text('Log: told')")
+
+
+@pytest.mark.long
 def test_the_dark_theme_is_dark_here_too(panel, jobs):
     job = jobs.start(name="dark")
     panel.row(job, "running").click()

@@ -27,3 +27,10 @@ export const clusterIcon = new LabIcon({
     '<path d="M3 4h18v5H3zm2 1.500v2h2v-2zm-2 5h18v5H3zm2 1.500v2h2v-2zm6 5h2v2h6v2H5v-2h6z"/>'
   )
 });
+
+export const runIcon = new LabIcon({
+  name: 'submarine:run',
+  svgstr: svg(
+    '<path d="M3 4h11v5H3zm2 1.500v2h2v-2zm-2 5h9v5H3zm2 1.500v2h2v-2zm9-1.500 8 5.500-8 5.500z"/>'
+  )
+});

@@ -4,6 +4,7 @@ import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { cardPlugin } from './card/plugin';
 import { commandsPlugin } from './commands/plugin';
+import { endedPlugin } from './ended/plugin';
 import { firstPlugin } from './first/plugin';
 import { panelPlugin } from './panel/plugin';
 import { feedPlugin } from './plugin';
@@ -14,6 +15,7 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   feedPlugin,
   cardPlugin,
   commandsPlugin,
+  endedPlugin,
   firstPlugin,
   panelPlugin,
   statusPlugin,

@@ -2,6 +2,8 @@
 
 export const SHOW_PANEL = 'submarine:show-panel';
 export const FIRST_JOB = 'submarine:first-job';
+export const NOTIFY = 'submarine:allow-notifications';
+export const RUN_AS_JOB = 'submarine:run-as-job';
 export const TOGGLE_RUN = 'submarine:toggle-run';
 export const SHOW_LOG = 'submarine:show-log';
 export const CANCEL = 'submarine:cancel';

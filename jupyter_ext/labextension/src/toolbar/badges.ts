@@ -84,7 +84,7 @@ export class Badges implements IDisposable {
         return null;
       }
       const options = visible(optionsOf(tags), 100);
-      const title = `Runs on the cluster${options ? ` with ${options}` : ''}: tag submarine`;
+      const title = `Runs as a job${options ? ` with ${options}` : ''}: tag submarine`;
       return { glyph: NEVER_RUN, state: 'tagged', title };
     }
     let { state } = job;

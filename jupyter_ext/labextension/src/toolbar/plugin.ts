@@ -1,4 +1,4 @@
-/** *Run on cluster* in a cell's toolbar, and the state of its job beside it. */
+/** *Run cell as job* in a cell's toolbar, and the state of its job beside it. */
 
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
@@ -6,17 +6,18 @@ import type { Cell, ICellModel } from '@jupyterlab/cells';
 import { INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
-import { TOGGLE_RUN } from '../commands/ids';
+import { Refusal } from '../commands/actions';
+import { RUN_AS_JOB, TOGGLE_RUN } from '../commands/ids';
 import { jobOf, LOAD, magicsIn } from '../commands/notebooks';
 import { told } from '../commands/plugin';
-import { clusterIcon } from '../icons';
+import { clusterIcon, runIcon } from '../icons';
 import { ISubmarine } from '../plugin';
 import { Badges } from './badges';
 import { isOurs, isTagged, tagsOf, toggled } from './tag';
 
 const PLUGIN_ID = '@submarine-notebook/labextension:toolbar';
 const CAPTION =
-  'Run on cluster: a cell with the tag “submarine” runs as a job. ' +
+  'A cell with the tag “submarine” runs as a job. ' +
   'Options follow a colon in a tag: submarine:--gpus=2';
 
 export const toolbarPlugin: JupyterFrontEndPlugin<void> = {
@@ -33,7 +34,10 @@ export const toolbarPlugin: JupyterFrontEndPlugin<void> = {
     registry: ISettingRegistry | null
   ) => {
     addToggle(app, tracker);
-    palette?.addItem({ command: TOGGLE_RUN, category: 'Submarine' });
+    addRun(app, tracker);
+    for (const command of [RUN_AS_JOB, TOGGLE_RUN]) {
+      palette?.addItem({ command, category: 'Submarine' });
+    }
     warnWhereTagsDoNothing(tracker);
     const settings = await registry?.load(PLUGIN_ID).catch(() => null);
     const shown = new Map<NotebookPanel, Badges>();
@@ -62,7 +66,7 @@ function addToggle(app: JupyterFrontEnd, tracker: INotebookTracker): void {
     return active?.model.type === 'code' ? active : null;
   };
   app.commands.addCommand(TOGGLE_RUN, {
-    label: 'Run Cell on Cluster',
+    label: 'Cell Is a Job',
     caption: CAPTION,
     icon: clusterIcon,
     isEnabled: () => cell() !== null,
@@ -96,6 +100,54 @@ function addToggle(app: JupyterFrontEnd, tracker: INotebookTracker): void {
     changed();
     active?.model.metadataChanged.connect(changed);
   });
+}
+
+/** *Run cell as job*: it runs now, and from now on, as a job. */
+function addRun(app: JupyterFrontEnd, tracker: INotebookTracker): void {
+  app.commands.addCommand(RUN_AS_JOB, {
+    label: 'Run Cell as Job',
+    caption: 'Run this cell as a job: now, and whenever it runs (tag “submarine”)',
+    icon: runIcon,
+    isEnabled: () => tracker.activeCell?.model.type === 'code',
+    isVisible: () => tracker.activeCell?.model.type !== 'markdown',
+    describedBy: { args: { type: 'object', properties: {} } },
+    execute: () =>
+      told(async () => {
+        const [panel, active] = [tracker.currentWidget, tracker.activeCell];
+        if (!panel || active?.model.type !== 'code') {
+          return;
+        }
+        const { model } = active;
+        const tags = model.getMetadata('tags');
+        const magic = model.sharedModel.getSource().trimStart().startsWith('%%submarine');
+        if (!magic && !isTagged(tags)) {
+          model.setMetadata('tags', toggled(tags));
+        }
+        await load(panel);
+        await NotebookActions.run(panel.content, panel.sessionContext);
+      })
+  });
+  tracker.activeCellChanged.connect(() => app.commands.notifyCommandChanged(RUN_AS_JOB));
+}
+
+/** Load the magics where the kernel has not: a busy one does so before the cell, in any case. */
+async function load({ sessionContext }: NotebookPanel): Promise<void> {
+  await sessionContext.ready;
+  const kernel = sessionContext.session?.kernel;
+  if (!kernel) {
+    throw new Refusal('This notebook has no kernel. Choose one first.');
+  }
+  const state = kernel.status === 'busy' ? 'python' : await magicsIn(kernel);
+  if (state === 'other') {
+    throw new Refusal('Jobs need a Python kernel. Choose “Submarine (Python)”.');
+  }
+  if (state === 'python') {
+    void kernel.requestExecute({ code: LOAD, store_history: false }).done.then(reply => {
+      if (reply.content.status === 'error') {
+        Notification.error(`${LOAD}: ${reply.content.evalue}`, { autoClose: 15_000 });
+      }
+    });
+  }
 }
 
 /** Say once a kernel that a tagged cell has run where it is. */

@@ -1,0 +1,99 @@
+/** The end of a job: a message, a sign on the browser's tab, and the browser's notification. */
+
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette, Notification } from '@jupyterlab/apputils';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+
+import { GO_TO_CELL, NOTIFY, SHOW_LOG } from '../commands/ids';
+import { told } from '../commands/plugin';
+import { jobsIcon } from '../icons';
+import { ISubmarine } from '../plugin';
+import { TitleBadge } from './badge';
+import { type Ending, Endings } from './endings';
+
+const PLUGIN_ID = '@submarine-notebook/labextension:ended';
+const SHOWN = 10_000; // ms
+const KINDS: Record<string, Notification.TypeOptions> = {
+  succeeded: 'success',
+  failed: 'error',
+  lost: 'error'
+};
+
+export const endedPlugin: JupyterFrontEndPlugin<void> = {
+  id: PLUGIN_ID,
+  description: 'Tells when a job is over.',
+  autoStart: true,
+  requires: [ISubmarine],
+  optional: [ISettingRegistry, ICommandPalette],
+  activate: async (
+    app: JupyterFrontEnd,
+    { feed }: ISubmarine,
+    registry: ISettingRegistry | null,
+    palette: ICommandPalette | null
+  ) => {
+    app.commands.addCommand(NOTIFY, {
+      label: 'Allow Notifications of Ended Jobs',
+      caption: 'Let the browser tell when a job is over while this page is not seen',
+      icon: jobsIcon,
+      isEnabled: () => 'Notification' in window,
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: () =>
+        told(async () => {
+          const answer = await window.Notification.requestPermission();
+          Notification.info(
+            answer === 'granted'
+              ? 'The browser will tell when a job is over.'
+              : "The browser does not allow it. Change this site's permissions in its settings.",
+            { autoClose: SHOWN }
+          );
+        })
+    });
+    palette?.addItem({ command: NOTIFY, category: 'Submarine' });
+    const badge = new TitleBadge();
+    const settings = await registry?.load(PLUGIN_ID).catch(() => null);
+    new Endings(feed, ending => {
+      if (settings?.composite.enabled === false) {
+        return;
+      }
+      if (document.visibilityState !== 'visible') {
+        badge.show(ending.state, ending.text);
+        notify(ending, () => void app.commands.execute(SHOW_LOG, { job: ending.id }));
+      }
+      if (!isSeen(ending.id)) {
+        toast(app, ending);
+      }
+    });
+  }
+};
+
+function toast(app: JupyterFrontEnd, { id, state, text }: Ending): void {
+  const action = (label: string, command: string) => ({
+    label,
+    callback: () => void app.commands.execute(command, { job: id })
+  });
+  Notification.emit(text, KINDS[state] ?? 'info', {
+    autoClose: SHOWN,
+    actions: [action('Open log', SHOW_LOG), action('Go to cell', GO_TO_CELL)]
+  });
+}
+
+function notify({ id, text }: Ending, clicked: () => void): void {
+  if ('Notification' in window && window.Notification.permission === 'granted') {
+    const shown = new window.Notification(text, { tag: id });
+    shown.onclick = () => {
+      window.focus();
+      clicked();
+    };
+  }
+}
+
+/** Whether the reader has the job's card before their eyes: then it says enough. */
+function isSeen(id: string): boolean {
+  if (document.visibilityState !== 'visible') {
+    return false;
+  }
+  return [...document.querySelectorAll<HTMLElement>('.submarine-Card')].some(card => {
+    const { top, bottom, height } = card.getBoundingClientRect();
+    return card.dataset.submarineJob === id && height > 0 && bottom > 0 && top < innerHeight;
+  });
+}
