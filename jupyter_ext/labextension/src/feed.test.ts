@@ -61,6 +61,21 @@ describe('Feed', () => {
     expect(seen).toEqual(['a', 'b']);
   });
 
+  it('knows when the server made what it sends again', async () => {
+    vi.useFakeTimers({ now: 100_000 });
+    const server = new Streams();
+    const feed = new Feed(server.api);
+    feed.watch('a');
+    await vi.advanceTimersByTimeAsync(100);
+    server.say('card', { ...card('a', true), now: 40 }); // another clock, and some time ago
+    await vi.advanceTimersByTimeAsync(1);
+    expect(feed.made({ now: 40 })).toBeCloseTo(Date.now(), -2);
+    server.say('card', { ...card('a', true), now: 50 });
+    await vi.advanceTimersByTimeAsync(1);
+    expect(feed.made({ now: 50 })).toBeCloseTo(Date.now(), -2);
+    expect(feed.made({ now: 40 })).toBeCloseTo(Date.now() - 10_000, -2);
+  });
+
   it('tells of what the server cannot look at, until it can', async () => {
     vi.useFakeTimers();
     const server = new Streams();

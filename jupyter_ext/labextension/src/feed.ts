@@ -64,6 +64,11 @@ export class Feed {
     });
   }
 
+  /** When the server made what it sent, by this page's clock: it sends again what it knows already. */
+  made(at: { now: number }): number {
+    return (at.now + this._skew) * 1000;
+  }
+
   private _count(job: string, by: number): void {
     const readers = (this._jobs.get(job) ?? 0) + by;
     if (readers > 0) {
@@ -151,6 +156,7 @@ export class Feed {
   private _take(kind: string, data: string): void {
     if (kind === 'card') {
       const card = JSON.parse(data) as Card;
+      this._hear(card.now);
       this._tellOf(card.job_id, '');
       this.cards.set(card.job_id, card);
       if (!card.running) {
@@ -159,6 +165,7 @@ export class Feed {
       this.cardChanged.emit(card);
     } else if (kind === 'overview') {
       this.overview = JSON.parse(data) as Overview;
+      this._hear(this.overview.now);
       this._tellOf('', '');
       this.overviewChanged.emit(this.overview);
     } else if (kind === 'gone') {
@@ -173,6 +180,13 @@ export class Feed {
     }
   }
 
+  /** Take the server's clock from what came quickest. */
+  private _hear(now: number): void {
+    const skew = Date.now() / 1000 - now;
+    this._skew = skew < this._skew || !Number.isFinite(this._skew) ? skew : this._skew;
+  }
+
+  private _skew = Infinity;
   private readonly _jobs = new Map<string, number>();
   private readonly _over = new Set<string>();
   private readonly _gone = new Set<string>();

@@ -33,8 +33,8 @@ export class CardBody extends Widget {
     });
   }
 
-  /** Draw a card; `fresh` where it is how the job stands now. */
-  draw(card: Card, ui: Ui, fresh: boolean): void {
+  /** Draw a card; `made` is when it was so, null where nobody knows. */
+  draw(card: Card, ui: Ui, made: number | null): void {
     const next = cardTree(card, ui);
     if (this._shown) {
       patch(this.node.firstChild!, this._shown, next);
@@ -42,9 +42,7 @@ export class CardBody extends Widget {
       this.node.replaceChildren(build(next));
     }
     this._shown = next;
-    if (fresh) {
-      this._drawn = Date.now();
-    }
+    this._drawn = made ?? this._drawn;
     this._tick(card.ticking);
   }
 
@@ -61,7 +59,7 @@ export class CardBody extends Widget {
     if (!ticking) {
       return;
     }
-    const age = (Date.now() - this._drawn) / 1000;
+    const age = Math.max(0, (Date.now() - this._drawn) / 1000);
     for (const part of this.node.querySelectorAll<HTMLElement>('[data-ticks]')) {
       const seconds = Number(part.dataset.ticks) + age;
       if (part.firstChild) {

@@ -91,9 +91,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
   private _onCard(_: unknown, card: Card): void {
     if (card.job_id === this._bundle?.job) {
       [this._served, this._gone] = [card, false];
-      this._fresh = true;
       this._draw();
-      this._fresh = false;
       this._log?.setLogs(card.logs);
       this._openByItself();
     }
@@ -135,8 +133,9 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     const card = { ...this._card, ticking };
     const served = this._served !== null && !this._gone;
     const page = served ? this._place.submarine.api.url(`jobs/${card.job_id}`) : '';
+    const made = this._served ? this._place.submarine.feed.made(this._served) : null;
     const ui = { ...this._ui, note: this._note(), served, page };
-    this._body.draw(card, { ...ui, logOpen: this._log?.isHidden === false }, this._fresh);
+    this._body.draw(card, { ...ui, logOpen: this._log?.isHidden === false }, made);
   }
 
   private _note(): string {
@@ -235,7 +234,6 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
   private _model: IRenderMime.IMimeModel | null = null;
   private _bundle: Bundle | null = null;
   private _served: Card | null = null;
-  private _fresh = false;
   private _gone = false;
   private _trouble = '';
   private _ui: Ui = QUIET;

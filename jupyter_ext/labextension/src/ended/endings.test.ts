@@ -35,9 +35,14 @@ it('follows what runs, and tells of each end once', () => {
   expect(endings).toEqual([
     { id: 'a', state: 'failed', text: 'net failed after 3 min 05 s. Exit code 1' }
   ]);
+  overview('running'); // an overview that is older than the card
+  overview('failed', { finished: 195 });
+  expect(endings).toHaveLength(1);
   expect(feed.watched).toEqual([]);
-  overview('running');
-  overview('cancelled', { finished: 12, reason: 'killed' });
+  const other = { id: 'b', ...job, state: 'cancelled', finished: 12, reason: 'killed' };
+  for (const state of ['running', 'cancelled']) {
+    feed.overviewChanged.emit({ jobs: [{ ...other, state }] } as Overview);
+  }
   expect(endings[1].text).toBe('net[U+202E] killed after 2 s');
 });
 

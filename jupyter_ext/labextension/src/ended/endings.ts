@@ -46,16 +46,19 @@ export class Endings {
   private _see(id: string, state: string, text: () => string): void {
     const watch = this._open.get(id);
     if (!isFinal(state)) {
-      if (!watch && this._open.size < MOST) {
+      // The overview may be older than the card that told of the end.
+      if (!watch && !this._told.has(id) && this._open.size < MOST) {
         this._open.set(id, this._feed.watch(id));
       }
     } else if (watch) {
       this._open.delete(id);
+      this._told.add(id);
       watch.dispose();
       this._tell({ id, state, text: text() });
     }
   }
 
+  private readonly _told = new Set<string>();
   private readonly _open = new Map<string, IDisposable>();
 }
 

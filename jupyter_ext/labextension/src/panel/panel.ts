@@ -89,7 +89,6 @@ export class JobsPanel extends Widget {
   }
 
   private _onOverview(): void {
-    this._received = performance.now();
     if (this.isVisible) {
       this._update();
     }
@@ -103,8 +102,11 @@ export class JobsPanel extends Widget {
 
   private _rows() {
     const { overview } = this._submarine.feed;
-    const age = (performance.now() - this._received) / 1000;
-    return overview ? rows(overview, this._filter, age) : [];
+    if (!overview) {
+      return [];
+    }
+    const age = Math.max(0, (Date.now() - this._submarine.feed.made(overview)) / 1000);
+    return rows(overview, this._filter, age);
   }
 
   private _tick(): void {
@@ -222,6 +224,5 @@ export class JobsPanel extends Widget {
     placeholder: 'Filter jobs',
     'aria-label': 'Filter jobs by name, notebook, cluster, state or id'
   });
-  private _received = performance.now();
   private _timer: ReturnType<typeof setInterval> | undefined;
 }

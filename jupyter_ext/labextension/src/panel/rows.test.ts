@@ -22,9 +22,9 @@ describe('row', () => {
   it('says what a job is', () => {
     const { facts, elapsed, label, ticking } = row(JOB, 1065);
     const begun = when(1000, 1065);
-    expect(facts).toEqual(['train.ipynb', 'In [3]', 'local', '2 GPUs', begun]);
+    expect(facts).toEqual([begun, 'train.ipynb', 'In [3]', 'local', '2 GPUs']);
     expect(elapsed).toBe('1 min 05 s');
-    expect(label).toBe(`mnist, running, 50 %, train.ipynb, In [3], local, 2 GPUs, ${begun}`);
+    expect(label).toBe(`mnist, running, 50 %, ${begun}, train.ipynb, In [3], local, 2 GPUs`);
     expect(ticking).toBe(true);
   });
 
@@ -41,7 +41,7 @@ describe('row', () => {
     const hostile = row({ ...JOB, name, notebook: '', cell: '\u0007' }, 1000);
     expect(hostile.name.length).toBeLessThan(100);
     expect(hostile.name).toContain('[U+202E]');
-    expect(hostile.facts).toEqual(['␇', 'local', '2 GPUs', when(1000, 1000)]);
+    expect(hostile.facts).toEqual([when(1000, 1000), '␇', 'local', '2 GPUs']);
   });
 
   it('takes what is missing', () => {

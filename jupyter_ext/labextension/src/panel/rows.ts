@@ -8,7 +8,7 @@ export interface Row {
   glyph: string;
   state: string;
   name: string;
-  /** Where it comes from, what it has, and since when: `train.ipynb · In [3] · local · 2 GPUs · 15:09`. */
+  /** Where it comes from, what it has, and since when: `15:09 · train.ipynb · In [3] · local · 2 GPUs`. */
   facts: string[];
   /** What it waits for, or why it ended; empty where there is nothing to say. */
   reason: string;
@@ -62,7 +62,7 @@ export function row(job: JobSummary, now: number): Row {
   const over = isFinal(job.state);
   const begun = seconds(job.created);
   if (begun !== null) {
-    facts.push(when(begun, now));
+    facts.unshift(when(begun, now)); // first, since what comes last is cut where there is no room
   }
   const elapsed = begun === null ? '' : clock((seconds(job.finished) ?? now) - begun);
   const progress = over || typeof job.progress !== 'number' ? null : clamp(job.progress);
