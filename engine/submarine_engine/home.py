@@ -9,10 +9,11 @@ is gone, they are loaded once more from the job's bundle.
 from __future__ import annotations
 
 import importlib
+import os
 import pickle
 import platform
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,7 +113,7 @@ class _Originals:
         self._written: Mapping[str, object] = sent.literals if sent else {}
         self._anew: dict[Named, object] = {}
         self._roots: dict[str, object] = {}
-        self.in_place = sent is not None
+        self._made: dict[str, object] = {}
 
     def find(self, named: Named) -> object:
         """Return an object, the new one where it was replaced.
@@ -124,28 +125,36 @@ class _Originals:
         """
         if named in self._anew:
             return self._anew[named]
-        kind, where, number = named
+        kind, where, number = named[:3]
         if kind == "file":
             return self._of_file(where)[number]
         if kind != "literal":
             raise LookupError(f"{named!r} names nothing")
-        if where not in self._literals:
-            self._literals[where] = list(containers_of(self._literal(where)))
-        return self._literals[where][number]
+        if where in self._written:
+            if where not in self._literals:
+                self._literals[where] = list(containers_of(self._written[where]))
+            return self._literals[where][number]
+        made = self._anew[named] = _EMPTY[named[3]]()
+        if not number and where.isidentifier():
+            self._made[where] = made
+        return made
 
     def replace(self, named: Named, new: object) -> None:
         """Let an object be found as `new` from here on."""
         self._anew[named] = new
 
     def names(self) -> Iterator[tuple[str, object]]:
-        """Yield the variables whose values had to be loaded from the bundle."""
+        """Yield the variables whose values had to be loaded from the bundle, or made anew."""
+        yield from self._made.items()
         if not self._roots:
             return
         for load in self._manifest().loads:
             if load.path in self._roots:
                 root = self._roots[load.path]
                 values = root if len(load.names) > 1 else (root,)
-                yield from zip(load.names, values, strict=True)  # type: ignore[call-overload]
+                for name, value in zip(load.names, values, strict=True):  # type: ignore[call-overload]
+                    if name.isidentifier():
+                        yield name, value
 
     def _of_file(self, path: str) -> Mapping[int, object]:
         if path not in self._objects:
@@ -156,11 +165,6 @@ class _Originals:
                 self._roots[path] = unpickler.load()
                 self._objects[path] = unpickler.memo.copy()
         return self._objects[path]
-
-    def _literal(self, name: str) -> object:
-        if name in self._written:
-            return self._written[name]
-        raise LookupError(f"the value of {name!r} is in the notebook that sent the job")
 
     def _manifest(self) -> Manifest:
         return Manifest.from_json(read_json(self._bundle / "manifest.json") or {})
@@ -312,6 +316,8 @@ class _Bringing:
                 self._home.names[frame.name] = content
         elif frame.kind == "value":
             self._home.value = content
+        elif frame.kind == "settings":
+            _set(content)
         elif frame.kind == "attributes":
             for name, key, deleted, value in content:
                 self._attribute(name, key, value, deleted=deleted)
@@ -321,15 +327,19 @@ class _Bringing:
 
     def _attribute(self, name: str, key: str, value: object, *, deleted: bool) -> None:
         owner = self._namespace.get(name)
-        with suppress(AttributeError, TypeError):
-            if deleted:
+        with suppress(AttributeError, TypeError, ValueError):
+            if key == "__closure__" and isinstance(value, dict):
+                for number, content in value.items():
+                    owner.__closure__[number].cell_contents = content  # type: ignore[union-attr]
+            elif deleted:
                 delattr(owner, key)
             else:
                 setattr(owner, key, value)
 
     def _change(self, named: Named, kind: str, state: Any) -> None:  # noqa: ANN401
-        original = self._originals.find(named)
+        original: object = None
         try:
+            original = self._originals.find(named)
             new = take_in(original, kind, state)
         except Exception as error:  # noqa: BLE001 - a foreign __setstate__ raises what it likes
             called = f"changes of a {type_name(original)}"
@@ -340,8 +350,35 @@ class _Bringing:
             self._home.replaced.append((original, new))
 
 
+_EMPTY: dict[str, Callable[[], Any]] = {"list": list, "dict": dict, "set": set}
+
+
+def _set(settings: Mapping[str, Any]) -> None:
+    """Set for this process what the cell set for the job's."""
+    for name, value in settings.get("environ", {}).items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    for path in settings.get("path", ()):
+        if path not in sys.path:
+            sys.path.append(path)
+    if folder := settings.get("folder"):
+        with suppress(OSError):
+            os.chdir(folder)
+    for module, put, state in settings.get("random", ()):
+        if module in _RANDOM:
+            with suppress(Exception):
+                getattr(importlib.import_module(module), put)(state)
+
+
+_RANDOM = ("random", "numpy.random", "torch")
+
+
 def take_in(original: Any, kind: str, state: Any) -> Any:  # noqa: ANN401 - a line a kind
     """Change `original` to `state` in place; return it, or a new object where that cannot be."""
+    if isinstance(original, pickle.PickleBuffer):
+        return original  # the memory of an array, which is changed with it
     if kind == "list":
         original[:] = state
     elif kind == "dict":
@@ -350,6 +387,8 @@ def take_in(original: Any, kind: str, state: Any) -> Any:  # noqa: ANN401 - a li
     elif kind == "set":
         original.clear()
         original |= state
+    elif kind == "cell":
+        original.cell_contents = state
     elif kind == "array":
         return _array(original, state)
     elif kind == "tensor":

@@ -59,6 +59,7 @@ class Home:
         self._literals: list[str] = told["literals"]
         self._defines = set(told["defines"])
         self._binds = set(told["binds"])
+        self._random: list[list[str]] = told["random"]
         self._outputs = [] if outputs == [NOTHING] else outputs
         self._nothing = outputs == [NOTHING]
         self._namespace: dict[str, Any] = {}
@@ -68,6 +69,7 @@ class Home:
         self._written: dict[str, tuple[Any, list[Any], str]] = {}
         self._attributes: dict[str, tuple[Any, dict[str, Any]]] = {}
         self._known: dict[int, tuple[Any, ...]] = {}
+        self._around: tuple[dict[str, str], str, list[str]] = {}, "", []
 
     # While the script runs
 
@@ -80,14 +82,15 @@ class Home:
         namespace = self._namespace
         namespace.pop(NAME, None)
         self._before = dict(namespace)
+        self._around = _surroundings()
         for name in self._literals:
-            if name in namespace:
-                value = namespace[name]
-                containers = list(containers_of(value))
-                if containers:
-                    self._written[name] = value, containers, repr(value)
-                for number, obj in enumerate(containers):
-                    self._known.setdefault(id(obj), ("literal", name, number))
+            value = _resolved(namespace, name)
+            containers = list(containers_of(value))
+            if containers:
+                self._written[name] = value, containers, repr(value)
+            for number, obj in enumerate(containers):
+                named = ("literal", name, number, type(obj).__name__)
+                self._known.setdefault(id(obj), named)
         for name, value in self._before.items():
             if _is_definition(value) and _own(value) and value.__qualname__ == name:
                 self._attributes[name] = value, dict(vars(value))
@@ -168,7 +171,7 @@ class Home:
         """Return whether the notebook gets it another way, or has no use for it."""
         if name.startswith("__") and name.endswith("__"):
             return True
-        if type(value) is type(sys):
+        if type(value) is type(sys) or not _is_plain(value):
             return name in self._defines
         return name in self._defines and self.at_home(value)
 
@@ -203,6 +206,8 @@ class Home:
 
     def _write_name(self, frames: _Frames, name: str, value: object) -> None:
         size = self._size(value)
+        if getattr(value, "closed", None) is True and _root(value) in ("_io", "io"):
+            value = _ClosedFile(value)
         if size > _LARGEST and name not in self._outputs:
             frames.stay(name, value, "it is larger than what is written without being asked for")
             return
@@ -223,14 +228,14 @@ class Home:
                 frames.add_all(kind, path, items)
         for name, (value, containers, text) in self._written.items():
             if text != _shown(value):
-                items = [
-                    (("literal", name, number), *_state(obj))
-                    for number, obj in enumerate(containers)
-                ]
+                items = [(self._known[id(obj)], *_state(obj)) for obj in containers]
                 frames.add_all("states", name, items)
-        attributes = list(self._changed_attributes())
+        attributes = [*self._changed_attributes(), *self._own_attributes()]
         if attributes:
             frames.add_all("attributes", "", attributes)
+        around = self._changed_surroundings()
+        if around:
+            frames.add("settings", "", around)
 
     def _changed_attributes(self) -> Iterator[tuple[str, str, bool, Any]]:
         for name, (owner, before) in self._attributes.items():
@@ -241,6 +246,51 @@ class Home:
                 old, new = before.get(key, _MISSING), now.get(key, _MISSING)
                 if old is not new:
                     yield name, key, new is _MISSING, None if new is _MISSING else new
+
+    def _own_attributes(self) -> Iterator[tuple[str, str, bool, Any]]:
+        """Yield what the cell's own functions and classes hold: at home they are made anew."""
+        for name in self._defines:
+            value = self._namespace.get(name)
+            if not (_is_definition(value) and self.at_home(value)):
+                continue
+            for key, held in list(vars(value).items()):
+                if key != "__wrapped__" and _is_data(key, held):
+                    yield name, key, False, held
+            cells = getattr(value, "__closure__", None) or ()
+            contents = {number: _content(cell) for number, cell in enumerate(cells)}
+            kept = {
+                number: held
+                for number, held in contents.items()
+                if held is not _MISSING and _is_data("", held)
+            }
+            if kept:
+                yield name, "__closure__", False, kept
+
+    def _changed_surroundings(self) -> dict[str, Any]:
+        """Return what the cell has set for the whole process, and how its random states are."""
+        found: dict[str, Any] = {}
+        variables, folder, path = self._around
+        now, there, ways = _surroundings()
+        changed = {
+            name: now.get(name)
+            for name in {**variables, **now}
+            if variables.get(name) != now.get(name) and not name.startswith("SUBMARINE_")
+        }
+        if changed:
+            found["environ"] = changed
+        if there != folder:
+            found["folder"] = there
+        if ways != path:
+            found["path"] = [one for one in ways if one not in path]
+        states = []
+        for module, get, put in self._random:
+            loaded = sys.modules.get(module)
+            if loaded is not None:
+                with suppress(Exception):
+                    states.append((module, put, getattr(loaded, get)()))
+        if states:
+            found["random"] = states
+        return found
 
     def _states(self, path: str) -> tuple[list[Any], list[Any]]:
         """Return what of a file of values has to be made anew, and the states of all else."""
@@ -551,6 +601,33 @@ def _on_cpu(obj: object) -> Any:  # noqa: ANN401 - as pickle's reducers
     return data.__reduce_ex__(5)
 
 
+class _ClosedFile:
+    """Stands for a closed file, as ``with open(…) as file`` leaves it behind."""
+
+    def __init__(self, file: Any) -> None:  # noqa: ANN401 - any of io's
+        self._told = getattr(file, "name", ""), getattr(file, "mode", "r")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        name, mode = self._told
+        name = name if isinstance(name, (str, bytes, int)) else ""
+        return closed_file, (name, mode if isinstance(mode, str) else "r")
+
+
+def closed_file(name: str | bytes | int, mode: str) -> Any:  # noqa: ANN401 - any of io's
+    """Return a file that is closed, as if it had been opened by `name` once."""
+    import io  # noqa: PLC0415 - where it is loaded
+
+    reads = "r" in mode
+    raw = io.FileIO(os.devnull, "r" if reads else "w")
+    raw.name = name
+    file: Any = io.BufferedReader(raw) if reads else io.BufferedWriter(raw)
+    if "b" not in mode:
+        file = io.TextIOWrapper(file)
+        file.mode = mode
+    file.close()
+    return file
+
+
 class _Again:
     """Stands for what a call gives where it is loaded."""
 
@@ -564,6 +641,9 @@ class _Again:
 def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of object has its own
     """Return what an object holds now, and how the original takes it in."""
     kind = type(obj)
+    if kind is _CELL:
+        content = _content(obj)
+        return ("", None) if content is _MISSING else ("cell", content)
     if kind in (list, dict, set):
         return kind.__name__, kind(obj)
     if kind is bytearray:
@@ -666,6 +746,46 @@ def _references(memo: dict[int, Any], number: int) -> tuple[Any, int]:
     return obj, sys.getrefcount(obj)
 
 
+def _resolved(namespace: dict[str, Any], dotted: str) -> Any:  # noqa: ANN401 - the user's own
+    """Return what a name, or an attribute of a name (``Net.registry``), stands for."""
+    first, *rest = dotted.split(".")
+    value = namespace.get(first)
+    for name in rest:
+        value = getattr(value, name, None)
+    return value
+
+
+def _surroundings() -> tuple[dict[str, str], str, list[str]]:
+    folder = ""
+    with suppress(OSError):
+        folder = os.getcwd()  # noqa: PTH109 - pathlib takes long to import
+    return dict(os.environ), folder, [path for path in sys.path if isinstance(path, str)]
+
+
+def _content(cell: Any) -> Any:  # noqa: ANN401 - a closure's cell
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return _MISSING
+
+
+def _is_data(name: str, value: object) -> bool:
+    """Return whether an attribute is data, neither code nor Python's own business."""
+    if name.startswith(("__", "_abc_")):
+        return False
+    return not (isinstance(value, type) or hasattr(type(value), "__get__"))
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a value is no definition, nor what a decorator made of one."""
+    return not (_is_definition(value) or callable(value))
+
+
+def _closed_over(value: object) -> Callable[[], object]:
+    return lambda: value
+
+
+_CELL: type = type(_closed_over(0).__closure__[0])  # type: ignore[index]  # types.CellType
 _FUNCTION = type(lambda: 0)
 _CHANGELESS = (
     str, bytes, int, float, complex, tuple, frozenset, type, _FUNCTION, type(len), type(sys),

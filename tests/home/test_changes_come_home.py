@@ -162,3 +162,131 @@ def test_an_unpicklable_attribute_stays_and_the_rest_comes(notebook, capsys):
     assert notebook["run"].step == 4
     assert not hasattr(notebook["run"], "stream")
     assert "stream" in capsys.readouterr().err
+
+
+def test_what_classes_and_functions_hold_goes_and_comes(notebook):
+    notebook.run(
+        """
+        class Account:
+            opened = 0
+            register = {}
+            def __init__(self, owner):
+                Account.opened += 1
+                Account.register[owner] = self
+        register = Account.register
+        first = Account("ann")
+        def objective(x, *, seen={}):
+            objective.calls = getattr(objective, "calls", 0) + 1
+            return seen.setdefault(x, x * x)
+        objective(1)
+        def counter():
+            n = 0
+            def up():
+                nonlocal n
+                n += 1
+                return n
+            return up, lambda: n
+        up, peek = counter()
+        """
+    )
+    notebook.job("second = Account('bob')\nobjective(2)\nup(); up()")
+    account = notebook["Account"]
+    assert account.opened == 2
+    assert account.register is notebook["register"]
+    assert account.register == {"ann": notebook["first"], "bob": notebook["second"]}
+    assert notebook["objective"].calls == 2
+    assert notebook["objective"].__kwdefaults__ == {"seen": {1: 1, 2: 4}}
+    assert notebook.run("peek()") == 2
+
+
+def test_what_the_cells_own_definitions_hold_comes_home(notebook):
+    notebook.job(
+        """
+        import functools
+        def counted(function):
+            calls = []
+            @functools.wraps(function)
+            def inner(*args):
+                inner.times += 1
+                calls.append(args)
+                return function(*args)
+            inner.times = 0
+            inner.calls = calls
+            return inner
+        @counted
+        def area(x):
+            return x * x
+        class Net:
+            made = 0
+            def __init__(self):
+                Net.made += 1
+        area(3)
+        net = Net()
+        """
+    )
+    assert notebook["area"].times == 1
+    assert notebook["Net"].made == 1
+    assert notebook.run("area(2)") == 4
+    assert notebook["area"].times == 2
+    assert type(notebook["net"]) is notebook["Net"]
+
+
+def test_random_states_come_home(notebook):
+    import random
+
+    notebook.run("import random\nimport numpy as np\nrandom.seed(1)\nnp.random.seed(2)")
+    notebook.job("a = random.random(), np.random.rand()")
+    notebook.run("b = random.random(), np.random.rand()")
+    plain = random.Random(1)
+    assert [notebook["a"][0], notebook["b"][0]] == [plain.random(), plain.random()]
+    import numpy as np
+
+    legacy = np.random.RandomState(2)
+    assert [notebook["a"][1], notebook["b"][1]] == [legacy.rand(), legacy.rand()]
+
+
+def test_generators_of_ones_own_go_on(notebook, capsys):
+    notebook.run(
+        """
+        import random
+        import numpy as np
+        g, r, old = np.random.default_rng(5), random.Random(5), np.random.RandomState(5)
+        same = g
+        """
+    )
+    notebook.job("a = g.random(), r.random(), old.rand()")
+    notebook.run("b = g.random(), r.random(), old.rand()")
+    notebook.run("g, r, old = np.random.default_rng(5), random.Random(5), np.random.RandomState(5)")
+    notebook.run("c = [(g.random(), r.random(), old.rand()) for _ in range(2)]")
+    assert [notebook["a"], notebook["b"]] == notebook["c"]
+    assert capsys.readouterr().err == ""
+
+
+def test_the_process_is_set_as_the_cell_set_it(notebook, monkeypatch, tmp_path):
+    import os
+    import sys
+
+    monkeypatch.setenv("PROOF_GONE", "1")
+    monkeypatch.setenv("PROOF_MODE", "before")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    notebook.job(
+        """
+        import os, sys
+        os.environ["PROOF_MODE"] = "after"
+        del os.environ["PROOF_GONE"]
+        os.mkdir("below")
+        sys.path.append("below")
+        os.chdir("below")
+        """
+    )
+    assert os.environ["PROOF_MODE"] == "after"
+    assert "PROOF_GONE" not in os.environ
+    assert os.getcwd() == str(tmp_path / "notes" / "below")
+    assert sys.path[-1] == "below"
+
+
+def test_a_closed_file_is_no_news(notebook, capsys):
+    notebook.job("with open('notes.txt', 'w') as out:\n    out.write('x')\nsize = 1")
+    assert notebook["out"].closed
+    assert notebook["out"].name == "notes.txt"
+    assert capsys.readouterr().err == ""

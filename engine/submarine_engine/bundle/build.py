@@ -120,7 +120,7 @@ def _written(found: Plan, namespace: Mapping[str, object]) -> dict[str, object]:
     loaded = {name for load in found.captured.loads for name in load.names}
     return {
         name: namespace[name]
-        for name in sorted(found.names - loaded)
+        for name in sorted(found.names - loaded, key=str)
         if type(namespace.get(name)) in _WRITTEN
         and any(True for _ in containers_of(namespace[name]))
     }
@@ -164,6 +164,7 @@ def _plan(  # noqa: PLR0913 - what a plan is made of
         head=tuple(head),
         paths=tuple(paths),
         states=(name, tuple(states)) if states else None,
+        held={dotted: value for dotted, value in needs.held.items() if dotted not in needs.kept},
     )
 
 
@@ -223,6 +224,8 @@ def _bundle(  # noqa: PLR0913 - what a bundle is made of
         if index in used or cell is part.cell:
             dropped += [(cell.label, line) for line in cell.dropped]
     loads = found.captured.loads
+    written = {**written, **found.held}
+    seeded = {*(found.states[1] if found.states else ()), *settings.seeded(part.cell.source)}
     returns = part.cell.file is None
     manifest = Manifest(
         entry=script.entry,
@@ -235,6 +238,7 @@ def _bundle(  # noqa: PLR0913 - what a bundle is made of
         loads=tuple(LoadedFile(path=load.path, names=load.names) for load in loads),
         definitions=definitions(part) if returns else (),
         returns=returns,
+        random=tuple(settings.source_of(name) for name in sorted(seeded)) if returns else (),
         literals=tuple(written),
         binds=tuple(dict.fromkeys(name for one in part.parsed.statements for name in one.binds))
         if returns

@@ -176,6 +176,8 @@ class Manifest:
         The variables with lists, dicts or sets in them that the script writes out.
     binds
         The names that the main cell's own statements bind.
+    random
+        The random states that go back: the module of each, and its functions to get and set it.
     again
         What the job makes again, since it could not travel.
     """
@@ -192,6 +194,7 @@ class Manifest:
     returns: bool = False
     literals: tuple[str, ...] = ()
     binds: tuple[str, ...] = ()
+    random: tuple[tuple[str, str, str], ...] = ()
     again: tuple[MadeAgain, ...] = ()
 
     @property
@@ -212,6 +215,7 @@ class Manifest:
             "literals": list(self.literals),
             "defines": defined,
             "binds": list(self.binds),
+            "random": [list(source) for source in self.random],
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -230,6 +234,7 @@ class Manifest:
             "returns": self.returns,
             "literals": list(self.literals),
             "binds": list(self.binds),
+            "random": [list(source) for source in self.random],
             "again": [_fields(made) for made in self.again],
         }
 
@@ -267,6 +272,7 @@ class Manifest:
             returns=bool(data.get("returns", False)),
             literals=tuple(data.get("literals", ())),
             binds=tuple(data.get("binds", ())),
+            random=tuple((one[0], one[1], one[2]) for one in data.get("random", ())),
             again=tuple(
                 MadeAgain(name=made["name"], cell=made["cell"], type=made["type"])
                 for made in data.get("again", ())

@@ -7,8 +7,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from submarine_runtime.home import containers_of
+
 from submarine_engine.bundle import settings
 from submarine_engine.bundle.again import can_be_made_again
+from submarine_engine.bundle.attributes import attributes
 from submarine_engine.bundle.capture import Capture
 from submarine_engine.bundle.executed import Position
 from submarine_engine.bundle.model import Cell, MadeAgain
@@ -96,6 +99,8 @@ class Needs:
         The statements that add to what each statement defines; they are `sources` as well.
     kept
         Values by name.
+    held
+        Lists, dicts and sets that a definition makes as they are now, by dotted names.
     refers
         The functions and classes of the notebook that each value refers to.
     called
@@ -117,6 +122,7 @@ class Needs:
         self.sources: dict[Position, Position] = {}
         self.additions: dict[Position, list[Position]] = {}
         self.kept: dict[str, Kept] = {}
+        self.held: dict[str, object] = {}
         self.refers: dict[str, frozenset[str]] = {}
         self.called: dict[str, frozenset[str]] = {}
         self.imports: dict[str, dict[object, Imported]] = {}
@@ -255,6 +261,8 @@ class Needs:
                 variants[origin.meaning] = origin
         elif isinstance(origin, Defined):
             self._enter(origin.position, origin.bound, want.free)
+            if want.at is None:
+                self._keep_attributes(want.name, origin.position)
             self._want_referred(want.name, self.origins.as_source.get(want.name, _NOTHING))
         elif isinstance(origin, Kept):
             self._keep(want, origin)
@@ -294,6 +302,31 @@ class Needs:
         ]
         for addition in self.additions[position]:
             self._enter(addition, addition, free)
+
+    def _keep_attributes(self, name: str, position: Position) -> None:
+        """Take along what a class or function holds now that its definition does not say."""
+        value = self.origins.value(name)
+        if getattr(value, "__module__", None) != "__main__":
+            return
+        statement = self.origins.executed.statement(position)
+        added = self.additions.get(position, ())
+        said = {ast.unparse(node) for place in added for node in self._targets(place)}
+        for key, held, original in attributes(value, statement.node):
+            dotted = f"{name}.{key}"
+            if original:
+                if any(True for _ in containers_of(held)):
+                    self.held[dotted] = held
+            elif dotted not in said and dotted not in self.kept:
+                cell = self.origins.executed.cell(position).label
+                place = Place(value=dotted)
+                want = _Want(dotted, None, _NOTHING, hard=False, place=place)
+                self._keep(want, Kept(held, cell))
+                if dotted in self.kept:
+                    self.refers[dotted] |= {name}
+
+    def _targets(self, position: Position) -> Sequence[ast.expr]:
+        node = self.origins.executed.statement(position).node
+        return node.targets if isinstance(node, ast.Assign) else ()
 
     def keep(self, name: str, value: object) -> None:
         """Take along a value that no cell has bound."""

@@ -109,6 +109,10 @@ class Origins:
             self._found[key] = self._find(name, at)
         return self._found[key]
 
+    def value(self, name: str) -> object:
+        """Return the value that `name` has in the notebook; None where it has none."""
+        return self._namespace.get(name)
+
     def known(self) -> set[str]:
         """Return all names that could be meant, for suggestions."""
         return set(self._namespace) | set(dir(builtins))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from submarine_engine.bundle.capture import Captured, Load
@@ -44,6 +44,8 @@ class Plan:
         Folders that the notebook has added to ``sys.path``.
     states
         The variable that holds the random states of the notebook, and whose they are.
+    held
+        As of `Needs`.
     """
 
     imports: tuple[Import, ...]
@@ -53,6 +55,7 @@ class Plan:
     head: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     states: tuple[str, tuple[str, ...]] | None = None
+    held: Mapping[str, object] = field(default_factory=dict)
 
 
 class _Graph:

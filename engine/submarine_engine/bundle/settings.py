@@ -154,6 +154,17 @@ def _steps(node: ast.expr) -> tuple[str, tuple[str, ...]] | None:
     return node.id, tuple(steps)
 
 
+def seeded(source: str) -> list[str]:
+    """Return whose random states the code `source` sets."""
+    every = _SEEDS_ALL.search(source)
+    return [name for name, seeds in _SEEDS.items() if every or seeds.search(source)]
+
+
+def source_of(name: str) -> tuple[str, str, str]:
+    """Return the module of a random state, and its functions that get and set it."""
+    return _SOURCES[name]
+
+
 def random_states(sources: Iterable[str], used: Collection[str]) -> dict[str, object]:
     """Return the states of the random generators that the notebook has seeded.
 
