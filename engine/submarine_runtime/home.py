@@ -114,7 +114,13 @@ class Home:
     def _unpickled(self, path: str) -> tuple[Any, Any]:
         with open(f"{self._bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
             unpickler = standard("pickle", self._bundle).Unpickler(file)
+            # A name on the unpickler itself is what pickle asks; a class would cost a class.
+            unpickler.persistent_load = self._space
             return unpickler, unpickler.load()
+
+    def _space(self, space: tuple[str, ...]) -> dict[str, Any]:
+        """Return the variables that a function without a name reads: the script's, or a module's."""
+        return vars(_imported(space[1])) if space[1:] else self._namespace
 
     # When it has ended
 
@@ -690,6 +696,11 @@ def _memory_of(obj: object) -> Iterator[object]:
         obj = obj.obj if isinstance(obj, memoryview) else obj.base
         if obj is not None:
             yield obj
+
+
+def _imported(name: str) -> Any:  # noqa: ANN401 - a module
+    __import__(name)
+    return sys.modules[name]
 
 
 def containers_of(value: object) -> Iterator[Any]:
