@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 
 from submarine_runtime.lean import standard, suppress
 from submarine_runtime.openness import mode_in
@@ -64,6 +64,7 @@ class Frames:
         self._began = 0.0
         self.last = False
         """Whether the code is over: what is shown now stands below its value in a notebook."""
+        self._regions: dict[int, list[Region]] = {}
         self._held: dict[str, dict[str, Any]] = {}
         self._written: dict[str, float] = {}
 
@@ -79,11 +80,35 @@ class Frames:
         # Its model lives in a kernel, and here is none: a front end would show an error.
         shown = {kind: value for kind, value in data.items() if kind != _WIDGET}
         kind = "update" if update else "display"
+        if _WIDGET in data:
+            display_id = display_id or widget_id(data[_WIDGET].get("model_id"))
+        elif (region := self._region()) is not None and region.take(shown, display_id, kind):
+            kind, display_id, shown = "update", region.display_id, region.data()
         self._add({"kind": kind, "id": display_id, "data": shown, "metadata": metadata or {}})
 
     def clear(self, *, wait: bool) -> None:
         """Write that all before is to go; with `wait`, when something new comes."""
-        self._add({"kind": "clear", "wait": wait})
+        region = self._region()
+        if region is None:
+            self._add({"kind": "clear", "wait": wait})
+        elif not region.clear(wait=wait):
+            told = {"id": region.display_id, "data": region.data(), "metadata": {}}
+            self._add({"kind": "update", **told})
+
+    def enter(self, region: Region) -> None:
+        """Let what this thread shows from now on be shown in `region`."""
+        self._regions.setdefault(get_ident(), []).append(region)
+
+    def leave(self) -> None:
+        """Leave the region that was entered last."""
+        entered = self._regions[get_ident()]
+        entered.pop()
+        if not entered:
+            del self._regions[get_ident()]
+
+    def _region(self) -> Region | None:
+        entered = self._regions.get(get_ident())
+        return entered[-1] if entered else None
 
     def finish(self) -> None:
         """Write the states that were held back."""
@@ -145,6 +170,57 @@ class Frames:
         except ValueError:
             text = json.dumps(_finite(told), default=_plain)
         return f"{text}\n".encode()
+
+
+class Region:
+    """A part of the output that is cleared and filled by itself, as an `ipywidgets.Output` is."""
+
+    def __init__(self, display_id: str) -> None:
+        self.display_id = display_id
+        self._items: list[tuple[str | None, dict[str, Any]]] = []
+        self._clear = False
+
+    def take(self, data: dict[str, Any], display_id: str | None, kind: str) -> bool:
+        """Take a display; False for a new state of one that stands elsewhere."""
+        if kind == "update":
+            mine = [name == display_id for name, _ in self._items]
+            self._items = [(name, data if name == display_id else old) for name, old in self._items]
+            return any(mine)
+        if self._clear:
+            self.clear(wait=False)
+        self._items.append((display_id, data))
+        return True
+
+    def clear(self, *, wait: bool) -> bool:
+        """Take all away, with `wait` when something new comes; return whether that is later."""
+        self._clear = wait
+        if not wait:
+            self._items = []
+        return wait
+
+    def data(self) -> dict[str, Any]:
+        """Return all of it as one MIME bundle."""
+        if len(self._items) == 1:
+            return self._items[0][1]
+        texts = [data.get("text/plain", "") for _, data in self._items]
+        found = {"text/plain": "\n".join(map(str, texts))}
+        if any("text/html" in data or "image/png" in data for _, data in self._items):
+            found["text/html"] = "\n".join(_html(data) for _, data in self._items)
+        return found
+
+
+def widget_id(model_id: object) -> str:
+    """Return under which display id a widget is shown."""
+    return f"widget-{model_id}"
+
+
+def _html(data: dict[str, Any]) -> str:
+    if isinstance(html := data.get("text/html"), str):
+        return html
+    if isinstance(png := data.get("image/png"), str):
+        return f'<img src="data:image/png;base64,{png}">'
+    text = str(data.get("text/plain", ""))
+    return f"<pre>{text.replace('&', '&amp;').replace('<', '&lt;')}</pre>"
 
 
 def _size(descriptor: int) -> int | None:
@@ -217,6 +293,7 @@ class _Watch:
         }
         if notebook:
             self._then["tqdm.notebook"] = self._bars
+            self._then["ipywidgets.widgets.widget_output"] = self._outputs
             self._then["matplotlib"] = _nothing
 
     def begin(self) -> None:
@@ -255,6 +332,11 @@ class _Watch:
         from submarine_runtime import shell  # noqa: PLC0415 - as above
 
         shell.show_bars(module, self.frames)
+
+    def _outputs(self, module: ModuleType) -> None:
+        from submarine_runtime import shell  # noqa: PLC0415 - as above
+
+        shell.show_outputs(module, self.frames)
 
 
 def _nothing(_module: ModuleType) -> None:

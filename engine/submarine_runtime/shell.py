@@ -13,7 +13,7 @@ import time
 from functools import wraps
 
 from submarine_runtime import plainjson
-from submarine_runtime.displays import FIGURES, TABLES
+from submarine_runtime.displays import FIGURES, TABLES, Region, widget_id
 from submarine_runtime.lean import suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -173,3 +173,24 @@ def show_bars(module: ModuleType, frames: Frames) -> None:
 
     bar.display = display_text
     module.display = shown  # type: ignore[attr-defined] # what the bar is shown by, once
+
+
+def show_outputs(module: ModuleType, frames: Frames) -> None:
+    """Let what is shown in an ``Output`` of ipywidgets be the state of its display, as for rich."""
+    output = module.Output
+    enter, leave = output.__enter__, output.__exit__
+
+    @wraps(enter)
+    def enter_region(self: Any) -> Any:  # noqa: ANN401 - ipywidgets'
+        if not hasattr(self, "submarine_region"):
+            self.submarine_region = Region(widget_id(self.model_id))
+        entered = enter(self)
+        frames.enter(self.submarine_region)
+        return entered
+
+    @wraps(leave)
+    def leave_region(self: Any, *error: Any) -> Any:  # noqa: ANN401 - ipywidgets'
+        frames.leave()
+        return leave(self, *error)
+
+    output.__enter__, output.__exit__ = enter_region, leave_region

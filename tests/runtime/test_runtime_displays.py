@@ -259,3 +259,50 @@ def test_a_front_end_with_tables_of_its_own_is_told_frames_as_rows(task):
     }  # fmt: skip
     assert series[tables.TYPE] == {"columns": ["b"], "rows": [["True"]], "total": 1}
     assert list(text) == ["text/plain"]
+
+
+def test_an_output_widget_is_one_display_that_is_cleared_by_itself(task):
+    pytest.importorskip("ipywidgets")
+    script = """
+        import ipywidgets, threading
+        from IPython.display import HTML, Markdown, clear_output, display
+        region = ipywidgets.Output()
+        display(region)
+        with region:
+            display("one")
+            handle = display(HTML("<b>&</b>"), display_id="x")
+            display({"text/plain": "a <picture>"}, raw=True)
+            handle.update(HTML("<i>new</i>"))
+            other = threading.Thread(target=display, args=("elsewhere",))
+            other.start()
+            other.join()
+        region.clear_output(wait=True)
+        with region:
+            display("two")
+        region.clear_output()
+        display("below")
+    """
+    assert task.run(script, env=NOTEBOOK) == 0, task.stderr
+    shown, *told = frames(task)
+    assert (shown["kind"], shown["data"]) == ("display", {"text/plain": "Output()"})
+    inside = [f["data"] for f in told if f.get("id") == shown["id"]]
+    assert inside[0] == {"text/plain": "'one'"}
+    assert inside[-3] == {
+        "text/plain": "'one'\n<IPython.core.display.HTML object>\na <picture>",
+        "text/html": "<pre>'one'</pre>\n<i>new</i>\n<pre>a &lt;picture></pre>",
+    }
+    assert inside[-2:] == [{"text/plain": "'two'"}, {"text/plain": ""}]
+    rest = [(f["kind"], f["data"]["text/plain"]) for f in told if f.get("id") != shown["id"]]
+    assert rest == [("display", "'elsewhere'"), ("display", "'below'")]
+
+
+def test_rich_follows_a_loop_in_one_place_and_clears_nothing_else(task):
+    pytest.importorskip("ipywidgets")
+    script = """
+        from rich.progress import track
+        for step in track(range(3), description="steps"): pass
+    """
+    assert task.run(script, env=NOTEBOOK) == 0, task.stderr
+    found = frames(task)
+    assert "clear" not in {f["kind"] for f in found}
+    assert "100%" in [f for f in found if f["kind"] == "update"][-1]["data"]["text/html"]
