@@ -301,6 +301,8 @@ class _Watch:
         if self.notebook and (matplotlib := sys.modules.get("matplotlib")):
             _check_backend()
             matplotlib.rcParams["backend"] = os.environ["MPLBACKEND"]
+            # It looks for the shell once, as it is imported.
+            sys.modules.pop("matplotlib_inline.backend_inline", None)
         for name in list(self._then):
             if name in sys.modules:
                 self._then.pop(name)(sys.modules[name])

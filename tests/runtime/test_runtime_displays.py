@@ -232,7 +232,9 @@ def test_forks_write_frames_that_stay_whole(task):
 def test_a_module_that_is_there_already_is_seen_to(task):
     """As where imports were made ahead of the job."""
     ahead = task.workdir / "sitecustomize.py"
-    ahead.write_text("import IPython, matplotlib.pyplot")
+    ahead.write_text(
+        "import IPython, matplotlib.pyplot, matplotlib_inline.backend_inline, tqdm.notebook"
+    )
     script = """
         display(1)
         import matplotlib.pyplot as plt
