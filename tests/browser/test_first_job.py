@@ -41,6 +41,12 @@ def test_a_panel_without_jobs_offers_one(first):
 def test_the_job_that_the_launcher_offers_outlives_its_tab(first):
     first.click(".jp-LauncherCard:has-text('Run your first job')")
     first.wait_for_selector(f"{CELL} >> text=%%submarine --name longer")
+    first.wait_for_function(  # or running its cells asks for a kernel
+        """() => {
+            const { session } = window.jupyterapp.shell.currentWidget.sessionContext;
+            return session?.kernel?.connectionStatus === "connected";
+        }"""
+    )
     command(first, "notebook:run-all-cells")
     first.wait_for_selector(".submarine-card[data-state=succeeded]:has-text('first')")
     first.wait_for_selector(".submarine-card[data-state=running]:has-text('longer')")

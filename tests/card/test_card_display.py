@@ -210,7 +210,7 @@ def test_after_a_flood_the_last_state_is_sent_again(ran):
 def test_a_card_that_was_left_says_how_to_see_on(ran):
     card = ran["left"].card
     assert WIDGET not in card
-    assert re.search(r"as of [\d-]+ \d\d:\d\d\. Nobody follows it here", card["text/html"])
+    assert re.search(r"as of [\d-]+ \d\d:\d\d\. No longer followed here", card["text/html"])
     assert f"%submarine job attach {card[JOB]['job_id']}" in card["text/html"]
 
 

@@ -38,7 +38,7 @@ _LOOK_EVERY = 0.5
 _AGAIN_AFTER = 4.0
 """Seconds: a server that dropped messages takes them again once its window of 3 s is over."""
 
-_NO_WIDGET = "This card cannot tick or cancel: install anywidget for a live one."
+_NO_WIDGET = "For a live card, install anywidget"
 _told = threading.Event()
 
 
@@ -141,7 +141,7 @@ class JobCard:
         if self._widget is not None:
             self._widget.show(card, now.wall, blocking=False)
         self._widget = None
-        self._note = f"Nobody follows it here: %submarine job attach {card.job_id} does"
+        self._note = f"No longer followed here: %submarine job attach {card.job_id}"
         self._refresh(card)
 
     def follow(self) -> None:

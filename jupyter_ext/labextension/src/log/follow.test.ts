@@ -42,13 +42,13 @@ describe('followLogs', () => {
     feed.troubled.emit();
     expect(status()).toBe('the Jupyter server does not answer');
     feed.cardChanged.emit({ job_id: 'j', logs: [] } as unknown as Card);
-    expect(status()).toBe('the Jupyter server does not answer · Nothing written yet.');
+    expect(status()).toBe('the Jupyter server does not answer · Nothing written yet');
     feed.why = '';
     feed.troubled.emit();
-    expect(status()).toBe('Nothing written yet.');
+    expect(status()).toBe('Nothing written yet');
     feed.known = false;
     feed.gone.emit('j');
-    expect(status()).toBe('This server does not know the job · Nothing written yet.');
+    expect(status()).toBe('This server does not know the job · Nothing written yet');
     close();
     expect(feed.watched).toBe(0);
   });

@@ -69,7 +69,7 @@ export class LogView extends Widget {
       void this._refresh();
     }
     if (!log) {
-      this._tell('Nothing written yet.');
+      this._tell('Nothing written yet');
     }
   }
 
@@ -168,14 +168,14 @@ export class LogView extends Widget {
     try {
       if (selected && this._pane.node.contains(document.getSelection()!.anchorNode)) {
         await navigator.clipboard.writeText(selected);
-        this._tell('The selected text is copied.');
+        this._tell('Selection copied');
         return;
       }
       const whole = this._pane.pages.size <= MOST_COPIED && this._pane.pages.total <= COPIED;
       const told = await this._api.lines(name, COPIED);
       await navigator.clipboard.writeText(told.lines.map(plain).join('\n'));
       const much = count(told.lines.length, 'line');
-      this._tell(whole ? `${much} copied.` : `The last ${much} are copied; download has them all.`);
+      this._tell(whole ? `${much} copied` : `Last ${much} copied. Download has all.`);
     } catch (error) {
       this._tell(`Not copied: ${problem(error)}`);
     }

@@ -46,7 +46,7 @@ function cluster(view: ClusterView, open: Set<string>): HTMLElement {
     return node;
   }
   if (!view.total) {
-    const words = `${visible(view.name, 40)} has no GPU`;
+    const words = `${visible(view.name, 40)}: no GPU`;
     node.append(element('div', 'submarine-Quiet', {}, words));
     return node;
   }

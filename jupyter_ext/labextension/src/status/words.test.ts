@@ -30,7 +30,7 @@ describe('statusWords', () => {
       'local: 3 of 8 GPUs free',
       'big: 1 of 64 GPUs free',
       'yarn: no ResourceManager answers',
-      'Click for the jobs'
+      'Click for jobs'
     ]);
   });
 });

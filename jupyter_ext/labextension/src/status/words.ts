@@ -18,7 +18,7 @@ export function statusWords(overview: Overview | null): StatusWords {
   const [{ free, total, name }] = having;
   const where = having.length > 1 ? ` on ${visible(name, 20)}` : '';
   const text = `${free}/${total} ${total === 1 ? 'GPU' : 'GPUs'} free${where}`;
-  return { text, title: [...overview.clusters.map(line), 'Click for the jobs'].join('\n') };
+  return { text, title: [...overview.clusters.map(line), 'Click for jobs'].join('\n') };
 }
 
 function line(view: ClusterView): string {
