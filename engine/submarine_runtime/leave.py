@@ -17,6 +17,7 @@ from submarine_runtime.saving import forget_packed
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import NoReturn
 
 PATIENCE = 1.0
@@ -24,6 +25,8 @@ PATIENCE = 1.0
 
 _SIGKILL = 9
 _KILLING_TAKES = 1.0
+_REMOVES_TEMPORARY_FOLDER = -100
+"""The priority of that finalizer in ``multiprocessing.util.get_temp_dir``."""
 _WRITERS = {io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom}
 _FILE_TYPES = {0o100000, 0o010000, 0o140000}
 """Files, pipes and sockets, as ``st_mode & 0o170000`` tells them (inode(7))."""
@@ -39,14 +42,16 @@ def leave(code: int) -> NoReturn:
         # Temporary folders and log writers of the user's code are put in order here.
         atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to have them before os._exit
     _flush_streams()
-    tracker = getattr(
-        sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None
-    )
-    end_others(spared=getattr(tracker, "_pid", None))
-    with suppress(BaseException):
-        # It removes shared memory that nobody has unlinked, once its pipe is closed.
-        if tracker is not None:
-            tracker._stop()  # noqa: SLF001 - only the tracker knows what it tracks
+    trackers = [
+        module._resource_tracker  # noqa: SLF001 - only a tracker knows what it tracks
+        for name, module in list(sys.modules.items())
+        if name.endswith(".resource_tracker") and hasattr(module, "_resource_tracker")
+    ]
+    end_others({getattr(tracker, "_pid", None) for tracker in trackers})
+    for tracker in trackers:
+        with suppress(BaseException):
+            # It removes shared memory that nobody has unlinked, once its pipe is closed.
+            tracker._stop()  # noqa: SLF001 - as above
     os._exit(code)
 
 
@@ -116,8 +121,26 @@ def _flush_streams() -> None:
 
 
 def _end_children() -> None:
-    """End multiprocessing's children, whom its exit hook would wait for."""
+    """End multiprocessing's children, and put in order what its exit hook would.
+
+    That hook shuts pools and managers down with the help of their processes. Those are not there
+    any more, or died with a lock in their hands, and so it would wait for ever.
+    """
     multiprocessing = sys.modules.get("multiprocessing")
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        with suppress(BaseException):
+            atexit.unregister(util._exit_function)  # noqa: SLF001 - nobody else can take it away
+            for (priority, _), finalizer in list(util._finalizer_registry.items()):  # noqa: SLF001
+                module = getattr(finalizer._callback, "__module__", "")  # noqa: SLF001
+                if priority == _REMOVES_TEMPORARY_FOLDER or module.endswith(".synchronize"):
+                    finalizer()
+    pool = sys.modules.get("multiprocessing.pool")
+    if pool is not None:
+        with suppress(BaseException):
+            for thread in pool.threading.enumerate():
+                if getattr(thread, "_state", None) == pool.RUN:
+                    thread._state = pool.TERMINATE  # noqa: SLF001 - or it replaces who is killed
     if multiprocessing is not None:
         with suppress(BaseException):
             for child in multiprocessing.active_children():
@@ -126,7 +149,7 @@ def _end_children() -> None:
                 child.kill()
 
 
-def end_others(spared: int | None = None) -> None:
+def end_others(spared: Iterable[int | None] = ()) -> None:
     """Kill every process of this one's group; where it does not lead the group, its descendants."""
     me = os.getpid()
     leads = os.getpgrp() == me
@@ -137,7 +160,7 @@ def end_others(spared: int | None = None) -> None:
             others = {pid for pid, (_, group) in table.items() if group == me}
         else:
             others = _below(me, table)
-        others -= {me, spared or me}
+        others -= {me, *spared}
         if not others:
             return
         for pid in others:

@@ -59,6 +59,66 @@ def test_children_of_multiprocessing_do_not_outlive_it(task):
     assert task.stderr == ""
 
 
+POOLS = {
+    "spawn": """
+        import multiprocessing
+
+        if __name__ == "__main__":
+            pool = multiprocessing.get_context("spawn").Pool(2)
+            pool.map(abs, [-1, -2])
+            waits = pool.imap(time.sleep, [600, 600, 600])
+            [child.pid for child in multiprocessing.active_children()]
+    """,
+    "fork": """
+        import multiprocessing
+
+        pool = multiprocessing.get_context("fork").Pool(2)
+        pool.map(abs, [-1, -2])
+        [child.pid for child in multiprocessing.active_children()]
+    """,
+    "manager": """
+        import multiprocessing
+
+        if __name__ == "__main__":
+            manager = multiprocessing.get_context("spawn").Manager()
+            shared = manager.dict(a=1)
+            queue = multiprocessing.get_context("spawn").Queue()
+            queue.put(bytes(1_000_000))  # its thread waits for somebody who reads it
+            [child.pid for child in multiprocessing.active_children()]
+    """,
+    "futures": """
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        if __name__ == "__main__":
+            pool = ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
+            list(pool.map(abs, [-1, -2]))
+            waits = pool.submit(time.sleep, 600)
+            list(pool._processes)
+    """,
+    "loky": """
+        joblib = __import__("pytest").importorskip("joblib")
+
+        if __name__ == "__main__":
+            waits = joblib.Parallel(n_jobs=2, return_as="generator")(
+                joblib.delayed(time.sleep)(600) for _ in range(3)
+            )
+            [child.pid for child in __import__("multiprocessing").active_children()]
+    """,
+}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_pool_that_is_left_open_ends_without_a_word(task, pool):
+    script = textwrap.dedent(POOLS[pool])
+    task.run(unhurried(f"import time\n{script}"))
+    assert task.outcome["kind"] == "returned", task.stderr
+    assert task.value
+    for pid in task.value:
+        gone(pid)
+    assert task.stderr == ""
+
+
 def test_a_thread_does_not_hold_it(task):
     assert (
         task.run(
