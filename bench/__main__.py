@@ -24,11 +24,13 @@ from bench import (
     yarnrepeat,
     yarnstart,
     zeppelin,
+    zygote,
 )
 from bench.table import Figure, markdown
 
 FIGURES: dict[str, Callable[[Path], Figure]] = {
     "first-line": latency.first_lines,
+    "zygote": zygote.first_lines,
     "result": latency.results,
     "lease": latency.leases,
     "lease-loaded": latency.loaded_leases,

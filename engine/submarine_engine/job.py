@@ -20,6 +20,9 @@ SPEC_VERSION = 1
 MODES = ("auto", "warm", "cold")
 """Warm: through an application that is kept for the notebook. Cold: one application per job."""
 
+ISOLATIONS = ("fresh", "shared")
+"""Fresh: a process started for the job. Shared: one forked after its libraries were imported."""
+
 ROLE_NAMES = ("chief", "worker", "ps", "evaluator", "tensorboard")
 
 NO_OUTPUTS = ("none",)
@@ -216,6 +219,8 @@ class JobSpec:
         there too), ``pack`` (a copy of this one), or an archive's path; None for the default.
     node_label, priority
         Nodes to run on, and the place in the queue (higher comes first); None for the queue's own.
+    isolation
+        One of `ISOLATIONS`, on the local cluster; None leaves it to the configuration.
 
     Raises
     ------
@@ -238,8 +243,14 @@ class JobSpec:
     environment: str | None = None
     node_label: str | None = None
     priority: int | None = None
+    isolation: str | None = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self) -> None:  # noqa: C901 - one check after another
+        if self.isolation not in (None, *ISOLATIONS):
+            raise CommandError(
+                f"there is no isolation {self.isolation!r}",
+                fix=f"write --isolation {' or '.join(ISOLATIONS)}",
+            )
         if self.mode not in MODES:
             raise CommandError(
                 f"there is no mode {self.mode!r}", fix=f"write --mode {', '.join(MODES)}"
@@ -300,6 +311,7 @@ class JobSpec:
             "environment": self.environment,
             "node_label": self.node_label,
             "priority": self.priority,
+            "isolation": self.isolation,
         }
 
     @classmethod

@@ -61,6 +61,13 @@ def _read_way(value: object) -> str:
     return str(value)
 
 
+def _read_switch(value: object) -> bool:
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError("it must be true or false")
+    return text == "true"
+
+
 def _read_size(value: object) -> int:
     return read_size(_as_text(value))
 
@@ -128,6 +135,20 @@ KEYS = {
             example="5",
         ),
         Key(
+            name="imports_ahead",
+            help="Whether a process without a GPU imports ahead what a notebook's jobs import.",
+            default=lambda: True,
+            read=_read_switch,
+            example="false",
+        ),
+        Key(
+            name="imports_idle",
+            help="Seconds after the last job for which such a process goes on.",
+            default=lambda: 600.0,
+            read=_read_seconds,
+            example='"10m"',
+        ),
+        Key(
             name="local_gpus",
             help="GPUs of the local cluster, where they cannot be found; unset: NVML says.",
             default=lambda: None,
@@ -193,4 +214,6 @@ def format_value(name: str, value: object) -> str:
         return "unset"
     if name in ("capture_limit", "return_limit", "cell_output_limit"):
         return format_size(int(str(value)))
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)

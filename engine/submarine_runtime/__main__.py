@@ -14,7 +14,12 @@ def _main() -> None:
     del sys.path[0]
     if home not in sys.path:
         sys.path.append(home)  # last: nothing of the user's is hidden by what lies beside us
-    main(sys.argv[1])
+    folder = sys.argv[1]
+    if folder == "--ahead":
+        from submarine_runtime.zygote import serve  # noqa: PLC0415 - no task waits for it
+
+        folder = serve(sys.argv[2])  # comes back in the forks that are tasks
+    main(folder)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,12 @@ def main(folder: str) -> NoReturn:
         leave(CANNOT_RUN)
     command = plan["command"]
     ending = _run_entry(plan, folder) if command is None else _run_command(command)
-    leave(outcome.write(ending))
+    code = outcome.write(ending)
+    if plan.get("ahead"):
+        from submarine_runtime.imported import note  # noqa: PLC0415 - only where it is asked for
+
+        note(folder)
+    leave(code)
 
 
 def _run_entry(plan: dict[str, Any], folder: str) -> Ending:

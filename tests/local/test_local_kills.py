@@ -14,7 +14,7 @@ from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.clusters.local import settle as settling
 from submarine_engine.job import JobState
 
-from tests.jobs import until
+from tests.jobs import processes_of, until
 
 from .conftest import ids_of
 
@@ -139,6 +139,10 @@ def test_half_a_submission_is_swept_away(local):
     staged = local.home / "staging" / "jobs" / "20260101-000000-aaaaa"
     staged.mkdir(parents=True)
     (staged / "supervisor.lock").touch()
+    local.run("1")
+    until(lambda: not processes_of(local.home))
+    assert staged.exists()  # so young that its submitter may be about to take the lock
+    os.utime(staged, (0, 0))
     local.run("1")
     until(lambda: not staged.exists())
 

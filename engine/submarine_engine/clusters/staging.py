@@ -6,8 +6,9 @@ import os
 import pwd
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from submarine_engine.job import JobSpec
 
 PLAN_VERSION = 1
+_FRESH = 60.0
 
 
 def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
@@ -172,6 +174,9 @@ def sweep(home: Path) -> None:
     if not folder.is_dir():
         return
     for left in folder.iterdir():
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime < _FRESH:  # its lock may be about to be taken
+                continue
         lock = left / "supervisor.lock"
         if lock.exists() and locks.is_free(lock):
             shutil.rmtree(left, ignore_errors=True)

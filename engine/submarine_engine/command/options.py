@@ -161,6 +161,12 @@ RUN = (
         group=_HOW,
     ),
     Option(
+        name="isolation",
+        kind=values.NAME,
+        help="Locally: fresh (a process of its own) or shared (forked where imports are done).",
+        group=_HOW,
+    ),
+    Option(
         name="detach",
         help="Return at once; the job goes on by itself.",
         group=_HOW,

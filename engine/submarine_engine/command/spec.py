@@ -22,7 +22,7 @@ _PLACES = {
 }
 _PLAIN = (
     "queue", "docker_image", "input_path", "checkpoint_path", "tensorboard", "mode", "environment",
-    "node_label", "priority",
+    "node_label", "priority", "isolation",
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from submarine_engine.clusters.reader import read_batch
 from submarine_engine.clusters.saved import Saved
 from submarine_engine.clusters.saving import Asked
 from submarine_engine.clusters.warned import read_warnings
-from submarine_engine.config import load_config
+from submarine_engine.config import Config, load_config
 from submarine_engine.errors import (
     ClusterError,
     JobError,
@@ -85,8 +85,15 @@ class LocalCluster(Cluster):
         """
         found = self._inventory()
         spec = check_spec(spec, found)
-        grace = load_config({"grace": self._grace}).value("grace")
-        paths, lock = put_on_record(self.home, spec, bundle, workdir.absolute(), grace=grace)
+        config = load_config({"grace": self._grace})
+        paths, lock = put_on_record(
+            self.home,
+            spec,
+            bundle,
+            workdir.absolute(),
+            grace=config.value("grace"),
+            idle=config.value("imports_idle") if _is_shared(spec, config) else None,
+        )
         if spec.gpus:
             pool = tuple(device.id for device in found.devices)
             self._enqueue(paths, Ticket(paths.job_id, spec.name, spec.gpus, pool), lock)
@@ -242,3 +249,12 @@ class LocalCluster(Cluster):
                 job_id=job_id,
                 fix=f"see whether {paths.root} is yours and its disk has room",
             ) from error
+
+
+def _is_shared(spec: JobSpec, config: Config) -> bool:
+    """Return whether a job may be forked from a process that has imported its libraries."""
+    if spec.roles[0].command is not None:
+        return False
+    if spec.isolation is None:
+        return spec.notebook is not None and bool(config.value("imports_ahead"))
+    return spec.isolation == "shared"

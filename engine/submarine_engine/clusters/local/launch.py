@@ -92,19 +92,26 @@ def _start(
     ]
     try:
         held = list(leases.values())
+        program = [launch["python"], "-I", "-S", str(_SUPERVISOR)]
+        program += [str(paths.root.parents[1]), paths.job_id, task, str(launch["grace"])]
+        environment = {**launch["environment"], **gpu_environment(tuple(leases))}
+        ahead = None
+        if launch.get("ahead"):
+            from submarine_engine.clusters.local import zygotes  # noqa: PLC0415 - others need none
+
+            ahead = zygotes.place(paths, launch, record)
+            keep = [lock, *logs, *held]
+            if zygotes.fork(ahead, paths, task, program, environment, keep):
+                return
         # The order of `supervisor.main`.
         arguments = [
-            str(paths.root.parents[1]),
-            paths.job_id,
-            task,
-            str(launch["grace"]),
             *(str(descriptor) for descriptor in (lock, *logs)),
             ",".join(map(str, held)),
+            str(ahead or ""),
             *launch["command"],
         ]
-        environment = {**launch["environment"], **gpu_environment(tuple(leases))}
         spawn(
-            [launch["python"], "-I", "-S", str(_SUPERVISOR), *arguments],
+            [*program, *arguments],
             environment,
             log=paths.supervisor_log,
             keep=[lock, *logs, *held],

@@ -21,13 +21,24 @@ if TYPE_CHECKING:
     from submarine_engine.job import JobSpec
 
 # The runtime lies beside the engine, as the wheel puts it.
-_RUNTIME = Path(__file__).resolve().parents[3] / "submarine_runtime" / "__main__.py"
+RUNTIME = Path(__file__).resolve().parents[3] / "submarine_runtime" / "__main__.py"
 
 
-def put_on_record(
-    home: Path, spec: JobSpec, bundle: Bundle, workdir: Path, *, grace: float
+def put_on_record(  # noqa: PLR0913 - what a record is made of
+    home: Path,
+    spec: JobSpec,
+    bundle: Bundle,
+    workdir: Path,
+    *,
+    grace: float,
+    idle: float | None = None,
 ) -> tuple[JobPaths, int]:
     """Write a job's folder; as `submarine_engine.clusters.staging.put_on_record`.
+
+    Parameters
+    ----------
+    idle
+        Seconds that a zygote for jobs like this one waits for the next; None for no zygote.
 
     Raises
     ------
@@ -37,7 +48,7 @@ def put_on_record(
     sources = resolve_paths(spec, workdir, local_path)
 
     def finish(staged: JobPaths, paths: JobPaths) -> None:
-        _write_launch(staged, paths, spec, sources, grace)
+        _write_launch(staged, paths, spec, sources, grace=grace, ahead=idle is not None)
         plan = partial(
             staging.task_plan,
             spec,
@@ -49,24 +60,30 @@ def put_on_record(
         )
         for task in spec.tasks:
             make_private(staged.task(task).logdir)
-            write_json(staged.task(task).plan, plan(task))
+            written = dict(plan(task))
+            if idle is not None:
+                written["ahead"] = {"idle": idle}
+            write_json(staged.task(task).plan, written)
 
     return staging.put_on_record(home, "local", spec, bundle, workdir, finish)
 
 
-def _write_launch(
+def _write_launch(  # noqa: PLR0913 - likewise
     staged: JobPaths,
     paths: JobPaths,
     spec: JobSpec,
     sources: tuple[Path | None, Path | None],
+    *,
     grace: float,
+    ahead: bool,
 ) -> None:
     task = spec.tasks[0]
     launch = {
         "python": sys.executable,
-        "command": [sys.executable, "-u", str(_RUNTIME), str(paths.task(task).root)],
+        "command": [sys.executable, "-u", str(RUNTIME), str(paths.task(task).root)],
         "task": task,
         "grace": grace,
+        "ahead": ahead,
         "environment": job_environment(
             os.environ,
             spec.env,

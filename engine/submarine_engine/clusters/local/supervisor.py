@@ -25,14 +25,30 @@ _CANNOT_RUN = 127
 
 
 def main(arguments: list[str]) -> None:
-    """Run a supervisor; `launch` says the order of the arguments."""
+    """Run a supervisor; `launch` says the order of the arguments.
+
+    One whose task a zygote has forked is told so in place of a command, see `zygotes`.
+    """
     # A thread of a notebook may have blocked signals; neither we nor the task should inherit that.
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
-    home, job_id, task, grace, lock, out, error, leases, *command = arguments
-    logs = (int(out), int(error))
+    home, job_id, task, grace, lock, out, error, leases, ahead, *command = arguments
+    logs = tuple(int(descriptor) for descriptor in (out, error) if descriptor)
     held = [int(descriptor) for descriptor in leases.split(",") if descriptor]
     for descriptor in (int(lock), *logs, *held):
         os.set_inheritable(descriptor, False)  # the task alone gets what is its own
+    if command[0] == "--forked":  # this process has been the subreaper since before the fork
+        pid, started = int(command[1]), (float(command[2]), float(command[3]))
+    else:
+        pid, started = _start(command, logs, held)
+    sys.path.insert(0, __file__.rsplit("/", 4)[0])
+    from submarine_engine.clusters.local.watch import watch  # noqa: PLC0415 - late, see above
+
+    watch(home, job_id, task, pid, started=started, leases=held, grace=float(grace), ahead=ahead)
+
+
+def _start(
+    command: list[str], logs: tuple[int, ...], held: list[int]
+) -> tuple[int, tuple[float, float]]:
     # Whatever loses its parent becomes this process's child, so that nothing outlives the job.
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -43,15 +59,12 @@ def main(arguments: list[str]) -> None:
         _become_task(command, logs, held, prctl, supervisor)
     for descriptor in logs:
         os.close(descriptor)
-    sys.path.insert(0, __file__.rsplit("/", 4)[0])
-    from submarine_engine.clusters.local.watch import watch  # noqa: PLC0415 - late, see above
-
-    watch(home, job_id, task, pid, started=started, leases=held, grace=float(grace))
+    return pid, started
 
 
 def _become_task(
     command: list[str],
-    logs: tuple[int, int],
+    logs: tuple[int, ...],
     held: list[int],
     prctl: Callable[..., int],
     supervisor: int,

@@ -45,6 +45,7 @@ def watch(  # noqa: PLR0913 - all that the first half knows
     started: tuple[float, float],
     leases: list[int],
     grace: float,
+    ahead: str = "",
 ) -> None:
     """Watch a task to its end, and see to the next in the queue.
 
@@ -58,6 +59,8 @@ def watch(  # noqa: PLR0913 - all that the first half knows
         Descriptors of the GPU leases.
     grace
         Seconds between SIGTERM and SIGKILL.
+    ahead
+        The folder of the zygote for jobs like this one, see `zygotes`; empty for none.
     """
     paths = JobPaths(Path(home), job_id)
     wake = Wake(cancelling.bell(paths))
@@ -82,6 +85,11 @@ def watch(  # noqa: PLR0913 - all that the first half knows
 
     with suppress(OSError):
         sweep(Path(home))
+    if ahead:
+        from submarine_engine.clusters.local import zygotes  # noqa: PLC0415 - likewise
+
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            zygotes.prepare(Path(ahead), paths, task)
 
 
 class _Task:

@@ -1,0 +1,392 @@
+"""A process that imports ahead what a notebook's jobs import, and forks for each of them.
+
+``PYTHON -u …/submarine_runtime/__main__.py --ahead FOLDER``: it imports the modules that
+``FOLDER/wanted.json`` names, with no GPU to see, and listens at ``FOLDER/socket``. Who starts a job
+sends the supervisor's words and descriptors. The fork that answers forks the task, and then becomes
+the job's supervisor by ``execve``: so the task is its supervisor's child, and neither has anything
+to do with this process any more. It ends when nobody asks for long, when memory runs low, when a
+file changes that it has read, or when its folder goes.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import fcntl
+import gc
+import json
+import os
+import select
+import socket
+import struct
+import sys
+import time
+import warnings
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from submarine_runtime import fitness
+from submarine_runtime.forked import (
+    DRIVER,
+    LATE,
+    ROOM,
+    Shown,
+    become_subreaper,
+    die_with_parent,
+    refresh,
+    set_environment,
+)
+from submarine_runtime.imported import installed, leave_out
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+OPTION = "--ahead"
+WANTED = "wanted.json"
+LOCK = "lock"
+SOCKET = "socket"
+UNFIT = "unfit"
+
+_IMPORTS_TAKE = 900
+_LOOK = 5.0
+_PATIENCE = 2.0
+_LONGEST = 1 << 24
+_MOST_DESCRIPTORS = 250
+_PLACES = ("site-packages", "dist-packages")
+
+
+def serve(folder: str) -> str:
+    """Import, then fork for each job that asks; returns in a task alone, with the task's folder."""
+    os.environ.pop(DRIVER, None)
+    os.environ.pop(ROOM, None)
+    lock = os.open(f"{folder}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:  # another one has been quicker
+        os._exit(0)
+    zygote = _Zygote(folder, lock)
+    try:
+        zygote.prepare()
+    except _Unfit as why:
+        Path(folder, UNFIT).write_text(f"{why}\n", encoding="utf-8")
+        os._exit(0)
+    return zygote.wait()
+
+
+def available() -> tuple[int, int]:
+    """Return how many bytes of memory are free for use here, and how many there are."""
+    told = {}
+    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        name, _, value = line.partition(":")
+        told[name] = int(value.split()[0]) * 1024
+    free, total = told["MemAvailable"], told["MemTotal"]
+    with suppress(OSError, ValueError, KeyError):  # no such controller, or "max": no limit
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
+        lines = Path("/sys/fs/cgroup/memory.stat").read_text(encoding="ascii").splitlines()
+        caches = int(dict(line.split() for line in lines)["inactive_file"])
+        free, total = min(free, limit - used + caches), min(total, limit)
+    return free, total
+
+
+class _Unfit(Exception):  # noqa: N818 - a state, not an error
+    """Nothing may be forked from this process."""
+
+
+class _Watched(type(os.environ)):  # type: ignore[misc]
+    """The environment, as long as it is watched which of `LATE` an import reads."""
+
+    read: set[str] = set()  # noqa: RUF012 - one process, one environment
+
+    def __getitem__(self, key: str) -> str:
+        if key in LATE:
+            self.read.add(key)
+        value: str = super().__getitem__(key)
+        return value
+
+
+class _Zygote:
+    def __init__(self, folder: str, lock: int) -> None:
+        self._folder = folder
+        self._lock = lock
+        os.utime(lock)
+        self._began = os.fstat(lock).st_ctime_ns
+        wanted = json.loads(Path(folder, WANTED).read_bytes())
+        self._names = [str(name) for name in wanted["names"]]
+        self._workdir = str(wanted["workdir"])
+        self._idle = float(wanted["idle"])
+        self._room = int(wanted["room"])
+        self._shown = Shown()
+        self._for_gpus = True
+        self._paths: list[str] = []
+        self._folders: list[str] = []
+        self._score = Path("/proc/self/oom_score_adj").read_text(encoding="ascii")
+
+    def prepare(self) -> None:
+        """Import what is wanted, and see whether this process can be forked then."""
+        self._step_back()
+        os.chdir(self._workdir)  # libraries look for their settings there, as in the job
+        leave_out(sys.modules.keys() - set(self._names))
+        before = fitness.descriptors()
+        _signal.alarm(_IMPORTS_TAKE)  # its default ends the process
+        kind = type(os.environ)
+        os.environ.__class__ = _Watched
+        for name in self._names:
+            # SystemExit too: whatever it is, it is the job's to see.
+            with suppress(BaseException):
+                if name not in sys.modules:
+                    __import__(name)
+        os.environ.__class__ = kind
+        _signal.alarm(0)
+        if why := fitness.unfit(before):
+            raise _Unfit(why)
+        if read := _Watched.read - {"CUDA_VISIBLE_DEVICES"}:
+            raise _Unfit(f"a library has read {', '.join(sorted(read))} as it was imported")
+        self._for_gpus = not (_Watched.read or fitness.has_driver())
+        with _quiet():
+            if why := fitness.trial():
+                raise _Unfit(why)
+        os.chdir("/")
+        self._note_files()
+        if why := self._changed():
+            raise _Unfit(why)
+        gc.collect()
+        gc.freeze()  # a collection in a fork would copy all of it
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+
+    def wait(self) -> str:
+        """Answer until there is a reason to end; returns in a task alone."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        here = os.open(self._folder, os.O_PATH | os.O_CLOEXEC)
+        near = f"/proc/self/fd/{here}"  # the path itself may be longer than an address can be
+        with suppress(FileNotFoundError):
+            os.unlink(f"{near}/{SOCKET}")  # noqa: PTH108 - as above
+        listener.bind(f"{near}/.{SOCKET}")
+        os.chmod(f"{near}/.{SOCKET}", 0o600)  # noqa: PTH101 - as above
+        listener.listen()
+        os.rename(f"{near}/.{SOCKET}", f"{near}/{SOCKET}")  # noqa: PTH104 - as above
+        os.close(here)
+        until = time.monotonic() + self._idle
+        poll = select.poll()
+        poll.register(listener, select.POLLIN)
+        while True:
+            self._reap()
+            left = until - time.monotonic()
+            if left <= 0 or self._is_over():
+                self._end()
+            if not poll.poll(max(1, int(min(left, _LOOK) * 1000))):
+                continue
+            connection, _ = listener.accept()
+            task = self._answer(connection, (listener.close,))
+            if task is not None:
+                return task
+            connection.close()
+            until = time.monotonic() + self._idle
+
+    def _step_back(self) -> None:
+        """Let jobs come first: for the processor, and where memory runs out."""
+        with suppress(OSError):
+            Path("/proc/self/autogroup").write_text("5", encoding="ascii")
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("800", encoding="ascii")
+
+    def _note_files(self) -> None:
+        """Note what must not change: files that were read, and where modules are found."""
+        files = {path for _, path in installed()}
+        files.add(os.path.realpath(sys.executable))
+        files.add(f"{sys.prefix}/pyvenv.cfg")
+        library = os.path.dirname(os.__file__)  # noqa: PTH120 - as the others
+        for folder in filter(os.path.isdir, sys.path):
+            if folder == library or any(place in folder for place in _PLACES):
+                files.add(folder)
+            else:
+                self._folders.append(folder)
+        self._paths = [str(path) for path in files if os.path.exists(path)]  # noqa: PTH110
+
+    def _changed(self) -> str | None:
+        """Return what has changed since this process began."""
+        for path in self._paths:
+            try:
+                changed = os.stat(path).st_ctime_ns >= self._began  # noqa: PTH116 - thousands
+            except OSError:
+                changed = True
+            if changed:
+                return f"{path} has changed"
+        return None
+
+    def _hides(self, folder: str) -> bool:
+        """Return whether a folder has a module of the name of one that is loaded from elsewhere."""
+        try:
+            names = os.listdir(folder)  # noqa: PTH208 - names only
+        except OSError:
+            return False
+        for name in names:
+            stem, _, suffix = name.partition(".")
+            module = sys.modules.get(stem)
+            if module is None or not (
+                suffix.endswith(("py", "pyc", "so"))
+                or os.path.exists(f"{folder}/{name}/__init__.py")  # noqa: PTH110 - as above
+            ):
+                continue
+            if not (getattr(module, "__file__", None) or "").startswith(f"{folder}/"):
+                return True
+        return False
+
+    def _is_over(self) -> bool:
+        """Return whether this process should end though it is not idle."""
+        return (
+            available()[0] < self._room
+            or not os.path.exists(f"{self._folder}/{SOCKET}")  # noqa: PTH110 - as above
+            or self._changed() is not None
+        )
+
+    def _end(self) -> None:
+        with suppress(OSError):
+            os.unlink(f"{self._folder}/{SOCKET}")  # noqa: PTH108 - as above
+        os._exit(0)
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+    def _answer(
+        self, connection: socket.socket, closing: tuple[Callable[[], None], ...]
+    ) -> str | None:
+        """Answer one who asks; returns a task's folder in the task alone."""
+        connection.settimeout(_PATIENCE)
+        descriptors: list[int] = []
+        pid = -1
+        try:
+            if _peer(connection) != os.getuid():
+                return None
+            asked, descriptors = _receive(connection)
+            if asked.get("end") is True:
+                self._end()
+            if why := self._refusal(asked):
+                connection.sendall(f"no: {why}".encode())
+                return None
+            with _quiet():
+                pid = os.fork()
+        except (OSError, ValueError, KeyError, TypeError, struct.error):
+            return None
+        finally:
+            if pid:  # else this process would go on to hold the job's GPUs
+                for descriptor in descriptors:
+                    os.close(descriptor)
+        if pid:
+            return None
+        os.close(self._lock)
+        for close in closing:
+            close()
+        return self._become_supervisor(connection, asked, descriptors)
+
+    def _refusal(self, asked: dict[str, Any]) -> str | None:
+        if (why := self._changed()) is not None:
+            return why
+        if available()[0] < self._room:
+            return "memory is low"
+        if asked["gpus"] and not self._for_gpus:
+            return "a library has looked for GPUs"
+        if any(self._hides(folder) for folder in (asked["bundle"], *self._folders)):
+            return "a file of the job hides a module"
+        return None
+
+    def _become_supervisor(
+        self, connection: socket.socket, asked: dict[str, Any], descriptors: list[int]
+    ) -> str:
+        """Fork the task and become its supervisor; returns in the task, with its folder."""
+        try:
+            log, lock, *streams = descriptors[:4]
+            leases = descriptors[4:]
+            os.setsid()
+            with suppress(OSError):
+                Path("/proc/self/oom_score_adj").write_text(self._score, encoding="ascii")
+            for number in (1, 2):
+                os.dup2(log, number)
+            os.close(log)
+            become_subreaper()
+            connection.sendall(b"ready")
+            if connection.recv(2) != b"go":
+                os._exit(0)
+            connection.sendall(b"on")
+            connection.close()
+            told = [f"{time.time()!r}", f"{time.monotonic()!r}"]
+            supervisor = os.getpid()
+            pid = os.fork()
+            if pid == 0:
+                os.close(lock)
+                return self._become_task(asked, supervisor, streams, leases)
+            for descriptor in (lock, *leases):
+                os.set_inheritable(descriptor, True)
+            command = [
+                *asked["supervisor"], str(lock), "", "", ",".join(map(str, leases)),
+                asked["ahead"], "--forked", str(pid), *told,
+            ]  # fmt: skip
+            os.execve(command[0], command, asked["environment"])  # noqa: S606 - no shell on purpose
+        except BaseException:  # noqa: BLE001 - nothing may come back to the zygote's loop
+            os._exit(1)
+
+    def _become_task(
+        self, asked: dict[str, Any], supervisor: int, streams: list[int], leases: list[int]
+    ) -> str:
+        os.setsid()
+        if not die_with_parent(supervisor):
+            os._exit(1)
+        for number, descriptor in enumerate(streams, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        for descriptor in leases:
+            os.set_inheritable(descriptor, True)
+        task: str = asked["task"]
+        late = {name: value for name, value in asked["environment"].items() if name in LATE}
+        set_environment(late)
+        sys.argv = [sys.argv[0], task]
+        self._shown.become(late["SUBMARINE_JOB_ID"], [sys.executable, "-u", *sys.argv])
+        refresh()
+        return task
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide warnings of Python or a library that there are threads: `fitness` looks at them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _peer(connection: socket.socket) -> int:
+    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    uid: int = struct.unpack("3i", told)[1]
+    return uid
+
+
+def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Return what is asked and the descriptors that came with it: length, then JSON."""
+    head, descriptors, _, _ = socket.recv_fds(
+        connection, 4, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC | socket.MSG_WAITALL
+    )
+    try:
+        return _read(connection, head), descriptors
+    except BaseException:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+
+
+def _read(connection: socket.socket, head: bytes) -> dict[str, Any]:
+    (length,) = struct.unpack("!I", head)
+    if length > _LONGEST:
+        raise ValueError(length)
+    data = bytearray()
+    while len(data) < length:
+        piece = connection.recv(length - len(data))
+        if not piece:
+            raise ConnectionError("it went away")
+        data += piece
+    asked = json.loads(data)
+    if not isinstance(asked, dict):
+        raise TypeError(asked)
+    return asked

@@ -1,0 +1,517 @@
+"""Imports done ahead: the next job like the last is forked, and is as a fresh one in all else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from submarine_engine.clusters.local import zygotes
+from submarine_engine.clusters.local.staging import RUNTIME
+from submarine_engine.job import JobState
+
+from tests.jobs import bundle_of, processes_of, spec_of, until
+
+from .conftest import Local
+
+# Counts as heavy, whatever it imports.
+HEAVY = "import submarine_runtime.imported as imported; imported.HEAVY = 0\n"
+WARM = HEAVY + "import decimal\n"
+IS_FORKED = "import sys; print('decimal' in sys.modules, flush=True)\n"
+NOTEBOOK = "digits.ipynb"
+
+
+class Ahead:
+    """A local cluster, and what it has imported ahead."""
+
+    def __init__(self, local):
+        self.local = local
+
+    @property
+    def folders(self):
+        return sorted(self.local.home.glob("hosts/*/zygotes/*"))
+
+    def ready(self):
+        """Return the folders of the zygotes that answer."""
+        return [folder for folder in self.folders if (folder / "socket").exists()]
+
+    def warm(self, script=WARM, count=1, **options):
+        """Run a job, and wait until a zygote has its imports."""
+        story = self.run(script, **options)
+        assert story.state is JobState.SUCCEEDED, story
+        until(lambda: len(self.ready()) >= count)
+        return self.ready()[0]
+
+    def submit(self, script, **options):
+        return self.local.submit(script, **{"notebook": NOTEBOOK, **options})
+
+    def run(self, script, **options):
+        return self.local.follow(self.submit(script, **options))
+
+    def is_forked(self, **options):
+        story = self.run(IS_FORKED, **options)
+        assert story.state is JobState.SUCCEEDED, story
+        return story.out == "True\n"
+
+    def pids(self):
+        return [pid for pid, line in processes_of(self.local.home).items() if "--ahead" in line]
+
+
+@pytest.fixture
+def ahead(local, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_IMPORTS_AHEAD", "true")
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")
+    here = Ahead(local)
+    yield here
+    # The supervisor of the last job may be about to start one.
+    until(lambda: not [1 for line in processes_of(local.home).values() if "supervisor.py" in line])
+    for folder in here.folders:
+        zygotes.end(folder)
+    for pid in here.pids():  # one that still imports
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """Give a function that installs a module where the jobs find it."""
+    folder = tmp_path / "env" / "site-packages"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+    def install(source):
+        path = folder / "lately.py"
+        path.write_text(source)
+        return path
+
+    return install
+
+
+def test_the_next_job_of_a_notebook_finds_its_imports_done(ahead):
+    assert not ahead.is_forked()
+    fresh = ahead.run(WARM)
+    until(ahead.ready)
+    forked = ahead.run(IS_FORKED)
+    assert forked.out == "True\n"
+    assert forked.kinds == fresh.kinds
+
+
+def test_a_job_with_nothing_heavy_leaves_no_process(ahead):
+    ahead.run("import json")
+    assert not ahead.folders
+    assert not ahead.pids()
+
+
+LIKE = """
+import json, os, resource, signal, sys, threading
+import __main__
+stat = open("/proc/self/stat").read().rpartition(")")[2].split()
+told = {
+    "session": [os.getpid() == pid for pid in (os.getsid(0), os.getpgrp())],
+    "parent": open(f"/proc/{os.getppid()}/cmdline").read().split("\\0")[3].rpartition("/")[2],
+    "name": open("/proc/self/comm").read(),
+    "command": open("/proc/self/cmdline").read().rstrip("\\0").split("\\0"),
+    "mark": [f"SUBMARINE_JOB_ID={os.environ['SUBMARINE_JOB_ID']}" in shown
+             for shown in [open("/proc/self/environ").read().split("\\0")]],
+    "driver": "SUBMARINE_DRIVER=1" in open("/proc/self/environ").read().split("\\0"),
+    "environment": sorted(os.environ.items()),
+    "path": sys.path, "argv": sys.argv, "flags": repr(sys.flags), "main": __main__.__file__,
+    "cwd": os.getcwd(), "umask": os.umask(0), "nice": os.nice(0),
+    "score": open("/proc/self/oom_score_adj").read(),
+    "limits": [resource.getrlimit(n) for n in range(16)],
+    "descriptors": sorted(set(os.listdir("/proc/self/fd")) - {"3"}),
+    "streams": [os.readlink(f"/proc/self/fd/{n}") for n in range(3)],
+    "streams' ways": [repr(s) for s in (sys.stdin, sys.stdout, sys.stderr)],
+    "handlers": [repr(signal.getsignal(n)).partition(" at ")[0] for n in range(1, 32)],
+    "masked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+    "threads": [len(os.listdir("/proc/self/task")), threading.current_thread().name],
+    "waitable": os.system("exit 3") >> 8,
+}
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_a_forked_task_is_as_a_fresh_one(ahead, gpus):
+    ahead.warm(HEAVY + "import decimal, resource, signal, threading")
+    told = []
+    for isolation in ("fresh", "shared"):
+        job_id = ahead.submit(LIKE, isolation=isolation, gpus=gpus)
+        story = ahead.local.follow(job_id)
+        told.append(json.loads(story.out.replace(job_id, "JOB")))
+    fresh, forked = told
+    assert fresh["parent"] == "supervisor.py"
+    assert fresh["session"] == [True, True]
+    for name, value in fresh.items():
+        if name != "descriptors":
+            assert forked[name] == value, name
+    # Numbers of the leases differ, how many there are does not.
+    assert len(forked["descriptors"]) == len(fresh["descriptors"])
+
+
+@pytest.mark.parametrize(
+    ("script", "state", "code", "words"),
+    [
+        ("1 + 1", JobState.SUCCEEDED, 0, ""),
+        ("raise ValueError('no')", JobState.FAILED, 1, "ValueError: no"),
+        ("import sys; sys.exit(3)", JobState.FAILED, 3, "3"),
+        ("import os; os._exit(4)", JobState.FAILED, 4, "4"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", JobState.FAILED, -11, "SEGV"),
+        ("import os; os.fork(); print('both', flush=True)", JobState.SUCCEEDED, 0, ""),
+    ],
+)
+def test_a_forked_task_ends_as_a_fresh_one(ahead, script, state, code, words):
+    ahead.warm()
+    before = ahead.pids()
+    stories = [ahead.run(script, isolation=isolation) for isolation in ("fresh", "shared")]
+    for story in stories:
+        assert story.state is state, story
+        assert story.status.tasks[0].exit_code == code
+        assert words in story.status.reason
+    assert stories[0].kinds == stories[1].kinds
+    assert ahead.ready()  # nothing that ran on to its end was the zygote itself
+    assert ahead.pids() == before
+
+
+def test_a_forked_task_is_interrupted_when_it_is_cancelled(ahead, tmp_path):
+    ahead.warm()
+    flag = tmp_path / "flag"
+    job_id = ahead.submit(
+        IS_FORKED + "import time\n"
+        "try:\n"
+        f"    open({str(flag)!r}, 'w'); time.sleep(600)\n"
+        "except KeyboardInterrupt: print('interrupted', flush=True)\n"
+    )
+    ahead.local.until_running(job_id, flag)
+    ahead.local.cluster.cancel(job_id)
+    story = ahead.local.follow(job_id)
+    assert story.state is JobState.CANCELLED
+    assert story.out == "True\ninterrupted\n"
+
+
+SLEEP = IS_FORKED + "import os, time; open({flag!r}, 'w'); time.sleep(600)\n"
+
+
+def test_the_task_dies_with_its_supervisor(ahead, tmp_path):
+    ahead.warm()
+    flag = tmp_path / "flag"
+    # A child of a session of its own: only what the kernel shows of its environment tells of it.
+    script = "import os\nif os.fork() == 0: os.setsid()\n" + SLEEP.format(flag=str(flag))
+    job_id = ahead.submit(script, gpus=2)
+    ahead.local.until_running(job_id, flag)
+    os.kill(ahead.local.supervisor(job_id), signal.SIGKILL)
+    until(lambda: ahead.local.state(job_id) is JobState.LOST)
+    until(lambda: all(gpu.job_id is None for gpu in ahead.local.cluster.gpus()))
+    until(lambda: list(processes_of(ahead.local.home)) == ahead.pids())
+    assert ahead.is_forked()  # the zygote has nothing to do with it
+
+
+def test_a_job_survives_its_zygote(ahead, tmp_path):
+    ahead.warm()
+    gate = tmp_path / "gate"
+    job_id = ahead.submit(
+        IS_FORKED + f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)\n",
+        gpus=1,
+    )
+    ahead.local.until_running(job_id)
+    (pid,) = ahead.pids()
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not ahead.pids())
+    assert not ahead.is_forked()  # a socket where nobody listens
+    gate.touch()
+    story = ahead.local.follow(job_id)
+    assert story.state is JobState.SUCCEEDED
+    assert story.out == "True\n"
+
+
+def test_a_zygote_that_is_stopped_is_not_waited_for(ahead):
+    ahead.warm()
+    (pid,) = ahead.pids()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert not ahead.is_forked()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    # What it reads when it goes on is a question that was taken back.
+    assert ahead.is_forked()
+    jobs = list((ahead.local.home / "jobs").iterdir())
+    assert len(jobs) == 3
+
+
+def test_the_gpus_of_a_forked_job_fall_free(ahead):
+    ahead.warm()
+    script = IS_FORKED + "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
+    story = ahead.run(script, gpus=2)
+    assert story.out == "True\n0,1\n"
+    until(lambda: all(gpu.job_id is None for gpu in ahead.local.cluster.gpus()))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"isolation": "fresh"},
+        {"env": {"OMP_NUM_THREADS": "1"}},
+        {"vcores": 1},
+        {"notebook": "other.ipynb"},
+        {"notebook": None},
+        {"workdir": Path("/")},
+    ],
+)
+def test_a_job_that_differs_gets_a_fresh_process(ahead, options):
+    ahead.warm()
+    assert not ahead.is_forked(**options)
+    assert ahead.is_forked()
+
+
+def test_so_does_one_that_is_started_from_other_limits(ahead, monkeypatch):
+    ahead.warm()
+    mask = os.umask(0o027)
+    try:
+        assert not ahead.is_forked()
+    finally:
+        os.umask(mask)
+    assert ahead.is_forked()
+
+
+def test_so_does_a_job_of_another_home(ahead, tmp_path):
+    ahead.warm()
+    other = Ahead(Local(tmp_path / "other"))
+    other.local.folder.mkdir()
+    assert not other.is_forked(workdir=tmp_path)
+
+
+def test_so_does_a_job_whose_own_file_hides_a_module(ahead):
+    ahead.warm()
+    spec = spec_of(notebook=NOTEBOOK)
+    bundle = bundle_of("import decimal; print(decimal.MINE)", **{"decimal.py": "MINE = 1\n"})
+    job_id = ahead.local.cluster.submit(spec, bundle, workdir=ahead.local.folder)
+    assert ahead.local.follow(job_id).out == "1\n"
+
+
+def test_it_can_be_asked_for_and_turned_off(ahead, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_IMPORTS_AHEAD", "false")
+    ahead.run(WARM)
+    assert not ahead.folders
+    ahead.warm(isolation="shared", notebook=None)
+    assert ahead.is_forked(isolation="shared", notebook=None)
+
+
+def test_a_launch_command_has_nothing_imported_ahead(ahead):
+    story = ahead.run("", command="echo on", isolation="shared")
+    assert story.out == "on\n"
+    assert not ahead.folders
+
+
+@pytest.mark.parametrize("how", ["write", "remove", "install"])
+def test_it_ends_when_a_library_changes(ahead, library, how):
+    path = library("VERSION = 1\n")
+    ahead.warm(HEAVY + "import decimal, lately")
+    script = IS_FORKED + "import lately; print(lately.VERSION)"
+    assert ahead.run(script).out == "True\n1\n"
+    if how == "write":
+        path.write_text("VERSION = 2 \n")
+        assert ahead.run(script).out == "False\n2\n"
+    elif how == "remove":
+        path.unlink()
+        assert ahead.run(script).state is JobState.FAILED
+    else:
+        path.with_name("another-1.0.dist-info").mkdir()
+    until(lambda: not ahead.pids())
+
+
+def test_it_ends_when_it_is_idle(ahead, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_IMPORTS_IDLE", "1")
+    ahead.run(WARM)
+    until(lambda: ahead.folders and not ahead.pids())
+    assert not ahead.ready()
+    assert not (ahead.folders[0] / "unfit").exists()
+
+
+def test_it_ends_when_its_folder_goes(ahead):
+    folder = ahead.warm()
+    (folder / "socket").unlink()
+    until(lambda: not ahead.pids())
+
+
+def by_hand(folder, **wanted):
+    """Start a zygote as `zygotes.prepare` does."""
+    folder.mkdir(parents=True, mode=0o700)
+    head = {"names": ["decimal"], "workdir": "/", "idle": 600, "room": 0}
+    (folder / "wanted.json").write_text(json.dumps({**head, **wanted}))
+    environment = {**os.environ, "SUBMARINE_DRIVER": "1", "SUBMARINE_ZYGOTE": " " * 64}
+    command = [sys.executable, "-u", RUNTIME, "--ahead", folder, " " * 256]
+    return subprocess.Popen(command, env=environment, start_new_session=True)
+
+
+def test_it_ends_when_memory_is_low(tmp_path):
+    with by_hand(tmp_path / "zygote", room=1 << 60) as process:
+        assert process.wait(60) == 0
+    assert not (tmp_path / "zygote" / "socket").exists()
+
+
+def test_there_is_one_for_a_folder(tmp_path):
+    folder = tmp_path / "zygote"
+    first = by_hand(folder)
+    try:
+        until((folder / "socket").exists)
+        command = [sys.executable, "-u", RUNTIME, "--ahead", folder]
+        assert subprocess.call(command, timeout=60) == 0
+        assert first.poll() is None
+    finally:
+        assert zygotes.end(folder)
+        assert first.wait(60) == 0
+
+
+def test_there_are_two_at_most(ahead):
+    for number in range(4):
+        ahead.warm(notebook=f"{number}.ipynb", count=min(2, number + 1))
+        until(lambda: len(ahead.pids()) <= 2)
+    assert ahead.is_forked(notebook="3.ipynb")
+
+
+def test_more_imports_take_its_place(ahead):
+    ahead.warm()
+    before = ahead.pids()
+    script = IS_FORKED + "print('asyncio' in sys.modules)"
+    ahead.run(HEAVY + "import decimal, asyncio")
+    until(lambda: ahead.ready() and ahead.pids() not in (before, []))
+    assert ahead.run(script).out == "True\nTrue\n"
+    # One that needs less keeps it, and so does one that needs hardly more.
+    before = ahead.pids()
+    ahead.run(WARM)
+    ahead.run(HEAVY + "import wave")
+    assert ahead.run(script).out == "True\nTrue\n"
+    assert ahead.pids() == before
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("import threading\nt = threading.Timer(600, int); t.daemon = True; t.start()", "threads"),
+        ("import socket\nkept = socket.socket()", "holds socket"),
+        ("import subprocess, time\nkept = subprocess.Popen(['sleep', '9'])", "started processes"),
+        ("import mmap\nkept = mmap.mmap(-1, 4096)", "shares"),
+        ("import os\nos.environ.get('SUBMARINE_TASK')", "has read SUBMARINE_TASK"),
+        ("import tempfile\nkept = tempfile.TemporaryFile()", "open"),
+    ],
+)  # fmt: skip
+def test_a_library_that_no_fork_may_share_is_imported_by_each_job(ahead, library, source, words):
+    library(source)
+    story = ahead.run(HEAVY + "import decimal, lately")
+    assert story.state is JobState.SUCCEEDED
+    until(lambda: [f for f in ahead.folders if (f / "unfit").exists()])
+    assert words in (ahead.folders[0] / "unfit").read_text()
+    until(lambda: not ahead.pids())
+    assert not ahead.is_forked()
+    # It is not tried again after each job.
+    ahead.run(HEAVY + "import decimal, lately")
+    assert not ahead.pids()
+
+
+def test_what_has_looked_for_gpus_is_for_jobs_without(ahead, library):
+    library("import os\nSEEN = os.environ['CUDA_VISIBLE_DEVICES']")
+    ahead.warm(HEAVY + "import decimal, lately")
+    assert ahead.is_forked()
+    story = ahead.run(IS_FORKED + "import lately; print(lately.SEEN)", gpus=1)
+    assert story.out == "False\n0\n"
+
+
+def test_a_library_that_cannot_be_imported_alone_is_left_to_the_job(ahead, library):
+    path = library("")
+    library(f"import pathlib\nif pathlib.Path({str(path)!r} + '.no').exists(): raise SystemExit(1)")
+    path.with_name("lately.py.no").touch()
+    script = HEAVY + "import decimal, sys, types\n"
+    script += "try: import lately\nexcept SystemExit: pass\n"
+    ahead.warm(script)
+    assert ahead.is_forked()
+
+
+def test_who_talks_nonsense_is_not_answered(ahead):
+    folder = ahead.warm()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "socket").stat().st_mode & 0o777 == 0o600
+    for data in (b"", b"\0", b"\xff\xff\xff\xff", b"\0\0\0\2[]", b"\0\0\0\2{}", b"\0\0\0\4nope"):
+        with zygotes._connect(folder) as connection:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(16) == b""
+    assert ahead.is_forked()
+
+
+def test_a_folder_that_others_may_write_is_not_used(ahead):
+    folder = ahead.warm()
+    folder.chmod(0o770)
+    assert not ahead.is_forked()
+    folder.chmod(0o700)
+    assert ahead.is_forked()
+
+
+SEEDS = (
+    HEAVY
+    + """
+import multiprocessing, random, tempfile, uuid
+import numpy, sys
+kept = "decimal" in sys.modules
+import decimal
+print(random.random(), numpy.random.random(), uuid.uuid4(), uuid.uuid1(),
+      next(tempfile._get_candidate_names()), multiprocessing.current_process().authkey.hex())
+print(kept)
+"""
+)
+
+
+def test_forks_share_no_seeds(ahead):
+    ahead.warm(SEEDS)
+    first, second = (ahead.run(SEEDS).out.split() for _ in range(2))
+    assert first.pop() == second.pop() == "True"
+    assert len(first) == 6
+    assert not set(first) & set(second)
+
+
+TRAIN = """
+import sys
+print("sklearn" in sys.modules, "jax" in sys.modules, flush=True)
+import jax
+import numpy
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
+from sklearn.neural_network import MLPClassifier
+digits = load_digits()
+model = MLPClassifier((64,), random_state=0, max_iter=3).fit(digits.data, digits.target)
+centers = KMeans(3, n_init=1, random_state=0).fit(digits.data).inertia_
+large = numpy.ones((600, 600)) @ numpy.ones((600, 600))
+grown = jax.jit(lambda x: x @ x)(jax.numpy.ones((64, 64))).sum()
+print(model.loss_, centers, large.sum(), grown)
+"""
+
+
+def test_libraries_that_have_threads_compute_in_forks_as_in_fresh_processes(ahead):
+    fresh = ahead.run(TRAIN)
+    until(ahead.ready)
+    assert fresh.out.startswith("False False\n")
+    for _ in range(2):
+        forked = ahead.run(TRAIN)
+        assert forked.state is JobState.SUCCEEDED
+        assert forked.out == fresh.out.replace("False False", "True True")
+
+
+def test_what_it_takes_is_said_in_the_settings(monkeypatch):
+    from submarine_engine.config import load_config
+    from submarine_engine.errors import CommandError, ConfigError
+    from submarine_engine.settings import format_value
+
+    assert format_value("imports_ahead", load_config().value("imports_ahead")) == "false"
+    monkeypatch.setenv("SUBMARINE_IMPORTS_AHEAD", "perhaps")
+    with pytest.raises(ConfigError, match="true or false"):
+        load_config()
+    with pytest.raises(CommandError, match="no isolation 'none'"):
+        spec_of(isolation="none")
+
+
+def test_memory_is_told():
+    free, total = zygotes.available()
+    assert 0 < free < total
