@@ -119,7 +119,7 @@ class Home:
             return unpickler, unpickler.load()
 
     def _space(self, space: tuple[str, ...]) -> dict[str, Any]:
-        """Return the variables that a function without a name reads: the script's, or a module's."""
+        """Return the variables that a nameless function reads: the script's, or a module's."""
         return vars(_imported(space[1])) if space[1:] else self._namespace
 
     # When it has ended

@@ -1,5 +1,7 @@
 """What a job's cell changes in place is changed in the notebook's own objects."""
 
+from pathlib import Path
+
 import pytest
 
 
@@ -237,7 +239,7 @@ def test_random_states_come_home(notebook):
     notebook.run("import random\nimport numpy as np\nrandom.seed(1)\nnp.random.seed(2)")
     notebook.job("a = random.random(), np.random.rand()")
     notebook.run("b = random.random(), np.random.rand()")
-    plain = random.Random(1)
+    plain = random.Random(1)  # noqa: S311 - the numbers are to be the same
     assert [notebook["a"][0], notebook["b"][0]] == [plain.random(), plain.random()]
     import numpy as np
 
@@ -281,7 +283,7 @@ def test_the_process_is_set_as_the_cell_set_it(notebook, monkeypatch, tmp_path):
     )
     assert os.environ["PROOF_MODE"] == "after"
     assert "PROOF_GONE" not in os.environ
-    assert os.getcwd() == str(tmp_path / "notes" / "below")
+    assert Path.cwd() == tmp_path / "notes" / "below"
     assert sys.path[-1] == "below"
 
 

@@ -164,7 +164,10 @@ def _plan(  # noqa: PLR0913 - what a plan is made of
         head=tuple(head),
         paths=tuple(paths),
         states=(name, tuple(states)) if states else None,
-        held={dotted: value for dotted, value in needs.held.items() if dotted not in needs.kept},
+        held={
+            **needs.held,
+            **{name: kept.value for name, kept in needs.kept.items() if "." in name},
+        },
     )
 
 
@@ -224,7 +227,9 @@ def _bundle(  # noqa: PLR0913 - what a bundle is made of
         if index in used or cell is part.cell:
             dropped += [(cell.label, line) for line in cell.dropped]
     loads = found.captured.loads
-    written = {**written, **found.held}
+    loaded = {name for load in loads for name in load.names}
+    held = {name: value for name, value in found.held.items() if name not in loaded}
+    written = {**written, **held}
     seeded = {*(found.states[1] if found.states else ()), *settings.seeded(part.cell.source)}
     returns = part.cell.file is None
     manifest = Manifest(
