@@ -592,12 +592,11 @@ def _cloud_pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
     return CloudHomePickler(file, protocol=5)
 
 
-def _on_cpu(obj: object) -> Any:  # noqa: ANN401 - as pickle's reducers
+def _on_cpu(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
     """Reduce a tensor of a GPU as what it is on the CPU: the notebook may have no GPU."""
-    if _root(obj) != "torch" or not getattr(obj, "is_cuda", False):
-        return NotImplemented
-    torch: Any = sys.modules["torch"]
-    if not isinstance(obj, torch.Tensor):
+    torch: Any = sys.modules.get("torch")
+    tensor = getattr(torch, "Tensor", None)
+    if not isinstance(tensor, type) or not isinstance(obj, tensor) or not obj.is_cuda:
         return NotImplemented
     data = obj.detach().cpu()
     if isinstance(obj, torch.nn.Parameter):

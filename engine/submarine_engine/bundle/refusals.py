@@ -63,7 +63,8 @@ def gpu_of(value: object) -> str | None:
     try:
         if root == "cupy" and hasattr(value, "__cuda_array_interface__"):
             return "GPU"
-        if root == "torch" and hasattr(value, "is_cuda"):
+        # Typed storages warn when they are asked: they are on their way out of torch.
+        if root == "torch" and "Storage" not in type(value).__name__ and hasattr(value, "is_cuda"):
             kind = str(value.device.type)  # type: ignore[attr-defined]
             return None if kind in ("cpu", "meta") else kind
         if root in ("jaxlib", "jax") and hasattr(value, "devices"):
