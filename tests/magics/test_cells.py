@@ -241,6 +241,7 @@ def test_of_a_job_cell_the_log_keeps_only_what_came_back(run, magic, log):
     assert lines[2].startswith("loss = get_ipython()")
 
 
+@pytest.mark.service
 def test_a_kernel_tells_the_ids_of_its_cells():
     manager, client = start_new_kernel(kernel_name="python3")
     try:
