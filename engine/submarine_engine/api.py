@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from submarine_engine.bundle import Cell
 from submarine_engine.calls import prepare_call
 from submarine_engine.clusters import open_cluster
-from submarine_engine.config import load_config
+from submarine_engine.config import DEFAULT, Config, load_config
 from submarine_engine.console import Console, cancelling_on_interrupt
 from submarine_engine.errors import BundleError
 from submarine_engine.future import Job
@@ -132,6 +132,14 @@ def _notebook() -> Any:  # noqa: ANN401 - a module that an entry point names
     return next((entry.load() for entry in entry_points(group="submarine.notebooks")), None)
 
 
+def _limit(config: Config) -> int:
+    """Return how many bytes of values may travel."""
+    limit: int = config.value("capture_limit")
+    if config.origin("capture_limit") != DEFAULT:
+        return limit
+    return open_cluster(config.value("cluster")).room() or limit
+
+
 def _submit(
     function: Callable[..., Any],
     args: tuple[object, ...],
@@ -147,7 +155,7 @@ def _submit(
         cells=cells,
         namespace=vars(sys.modules["__main__"]),
         root=root,
-        limit=config.value("capture_limit"),
+        limit=_limit(config),
     )
     cluster = call.cluster or config.value("cluster")
     where = open_cluster(cluster) if isinstance(cluster, str) else cluster

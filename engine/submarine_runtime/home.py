@@ -28,6 +28,9 @@ NAME = "__submarine_home__"
 """What the `Home` is called in the script's namespace until the cell begins."""
 
 FILE = "home.pkl"
+BLOCK = 64 * 1024
+"""Bytes from which on a block lies beside its pickle."""
+
 NOTHING = "none"
 """The one output that stands for no output at all."""
 
@@ -113,13 +116,19 @@ class Home:
 
     def _unpickled(self, path: str) -> tuple[Any, Any]:
         with open(f"{self._bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
-            unpickler = standard("pickle", self._bundle).Unpickler(file)
+            blocks = self._blocks(path)
+            unpickler = standard("pickle", self._bundle).Unpickler(file, buffers=blocks)
             # A name on the unpickler itself is what pickle asks; a class would cost a class.
             unpickler.persistent_load = self._space
             return unpickler, unpickler.load()
 
+    def _blocks(self, path: str) -> Iterator[memoryview] | None:
+        """Return the large blocks of a file of values, as the script's own function maps them."""
+        blocks = f"{self._bundle}/{path[:-4]}.bin"
+        return mapped_blocks(blocks) if os.path.exists(blocks) else None  # noqa: PTH110 - as above
+
     def _space(self, space: tuple[str, ...]) -> dict[str, Any]:
-        """Return the variables that a nameless function reads: the script's, or a module's."""
+        """Return the variables that nameless functions read: the script's, or a module's."""
         return vars(_imported(space[1])) if space[1:] else self._namespace
 
     # When it has ended
@@ -320,12 +329,12 @@ class Home:
         """Return whether the values of a file, pickled again, say what they said as they came."""
         pickle = standard("pickle", self._bundle)
         with open(f"{self._bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
-            comparer = _Comparer(file)
+            comparer = _Comparer(file, self._blocks(path))
             try:
-                pickle.Pickler(comparer, 5).dump(root)
+                pickle.Pickler(comparer, 5, buffer_callback=comparer.block).dump(root)
             except Exception:  # noqa: BLE001 - a difference, or a foreign __reduce__
                 return False
-            return not file.read(1)
+            return not file.read(1) and comparer.is_at_end()
 
     def known(self, obj: object) -> tuple[Any, ...] | None:
         """Return what the notebook knows `obj` by; None where it does not."""
@@ -530,8 +539,26 @@ class _File:
 class _Comparer:
     """A file that is not written: it raises where what comes is not what the other file says."""
 
-    def __init__(self, file: Any) -> None:  # noqa: ANN401 - a file
+    def __init__(self, file: Any, blocks: Iterator[memoryview] | None) -> None:  # noqa: ANN401
         self._file = file
+        self._blocks = blocks
+
+    def block(self, buffer: Any) -> bool:  # noqa: ANN401 - a PickleBuffer
+        """Compare a large block with the one that came; a small one is in the stream."""
+        view = buffer.raw()
+        if self._blocks is None or view.nbytes < BLOCK:
+            return True
+        came = next(self._blocks)
+        if len(came) != view.nbytes:
+            raise ValueError("different")
+        for at in range(0, len(came), _PIECE):
+            if came[at : at + _PIECE].tobytes() != view[at : at + _PIECE].tobytes():
+                raise ValueError("different")
+        return False
+
+    def is_at_end(self) -> bool:
+        """Return whether nothing came that has not been compared."""
+        return self._blocks is None or next(self._blocks, None) is None
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
         view = memoryview(data).cast("B")
@@ -695,6 +722,22 @@ def _memory_of(obj: object) -> Iterator[object]:
         obj = obj.obj if isinstance(obj, memoryview) else obj.base
         if obj is not None:
             yield obj
+
+
+def mapped_blocks(path: str) -> Iterator[memoryview]:
+    """Yield the blocks of a file, mapped into memory: what is written to them stays here.
+
+    The file begins with a line of their sizes; each block begins at a multiple of 64 bytes.
+    """
+    from mmap import ACCESS_COPY, mmap  # noqa: PLC0415 - only where there are such blocks
+
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow
+        sizes = [int(size) for size in file.readline().split()]
+        at, data = file.tell(), memoryview(mmap(file.fileno(), 0, access=ACCESS_COPY))
+    for size in sizes:
+        at += -at % 64
+        yield data[at : at + size]
+        at += size
 
 
 def _imported(name: str) -> Any:  # noqa: ANN401 - a module

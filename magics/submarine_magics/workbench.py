@@ -13,7 +13,8 @@ from submarine_engine.bundle.model import Sent
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.base import Cluster
 from submarine_engine.command import Command, job_name
-from submarine_engine.config import load_config
+from submarine_engine.config import DEFAULT, load_config
+from submarine_engine.errors import SubmarineError
 from submarine_engine.future import Job
 from submarine_engine.job import JobSpec
 
@@ -66,8 +67,15 @@ class Workbench:
     def capture_limit(self, command: Command | None = None) -> int:
         """Return the most that captured values may take, in bytes."""
         wanted = command.values.get("capture_limit") if command else None
-        limit: int = load_config({"capture_limit": wanted}).value("capture_limit")
-        return limit
+        config = load_config({"capture_limit": wanted})
+        limit: int = config.value("capture_limit")
+        if config.origin("capture_limit") != DEFAULT:
+            return limit
+        try:
+            room = self.cluster(command.values.get("cluster") if command else None).room()
+        except SubmarineError:
+            return limit  # it is told where the cluster is asked for the job
+        return limit if room is None else room
 
     def this_cell(self, body: str) -> Cell:
         """Return the cell that runs now, of which `body` is what follows its magic.

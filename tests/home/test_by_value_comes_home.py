@@ -25,3 +25,24 @@ def test_lambdas_in_values_read_the_jobs_variables_and_their_owner_is_changed(no
     assert notebook["net"].weights == [1, 40]
     assert notebook["scale"] == 10
     assert notebook["net"].act(1) == 10
+
+
+def test_large_arrays_come_home_only_where_they_were_changed(notebook):
+    notebook.run(
+        """
+        import numpy as np
+        x, y = np.zeros(1_000_000), np.ones(1_000_000)
+        alias = x
+        """
+    )
+    notebook.job("total = y.sum()")
+    assert notebook["total"] == 1_000_000
+    notebook.job("x += y")
+    assert notebook["alias"] is notebook["x"]
+    assert notebook["x"].sum() == 1_000_000
+
+
+def test_more_than_the_configured_default_travels_locally(notebook):
+    notebook.run("import numpy as np\nbig = np.zeros(20 << 20)")
+    notebook.job("found = big.nbytes")
+    assert notebook["found"] == 160 << 20

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from submarine_engine.bundle.literals import literal
-from submarine_engine.bundle.model import CapturedValue, Cell
+from submarine_engine.bundle.model import Blocks, CapturedValue, Cell, Content
 from submarine_engine.bundle.pickling import Packed, Watch, pack, unpack
 from submarine_engine.bundle.refusals import refuse, said, type_name
 from submarine_engine.errors import CannotTravelError, CaptureTooLargeError
@@ -39,6 +39,8 @@ class Load:
         Whether it takes cloudpickle to load it.
     spaces
         Whether functions in it read the variables of the script, or of a module.
+    mapped
+        Whether it has large blocks, which lie in a file of their own.
     """
 
     path: str
@@ -46,6 +48,12 @@ class Load:
     definitions: frozenset[str]
     opaque: bool = False
     spaces: bool = False
+    mapped: bool = False
+
+    @property
+    def blocks(self) -> str:
+        """Path of the file with its large blocks."""
+        return f"{self.path.removesuffix('.pkl')}.bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,7 @@ class Captured:
         number in the pickle's memo.
     """
 
-    files: dict[str, bytes]
+    files: dict[str, Content]
     values: list[CapturedValue]
     literals: dict[str, str]
     loads: tuple[Load, ...] = ()
@@ -144,7 +152,7 @@ class Capture:
         CaptureTooLargeError
             It exceeds the limit; the error lists the values, largest first.
         """
-        files: dict[str, bytes] = {}
+        files: dict[str, Content] = {}
         literals: dict[str, str] = {}
         loads: list[Load] = []
         sent: dict[str, dict[int, object]] = {}
@@ -165,8 +173,11 @@ class Capture:
                 self._names(entry.group),
                 watch.opaque,
                 watch.spaces,
+                bool(packed.blocks),
             )
             files[load.path] = packed.data
+            if packed.blocks:
+                files[load.blocks] = Blocks(packed.blocks)
             sent[load.path] = watch.memo
             loads.append(load)
         used = {name for load in loads for name in load.names}
@@ -186,7 +197,7 @@ class Capture:
             refuse(name, value, cell, watch.last, error)
         if packed.data is not None:
             try:
-                unpack(packed.data)
+                unpack(packed)
             except Exception as error:
                 raise CannotTravelError(
                     f"`{name}` ({type_name(value)}) can be packed but not unpacked again: "

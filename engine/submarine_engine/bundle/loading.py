@@ -26,6 +26,30 @@ _SPACES = """
         return vars({find}(space[1])) if space[1:] else globals()
 """
 
+_BLOCKS = '''\
+def {blocks}(file):
+    """Yield the large blocks beside a file of values, mapped into memory."""
+    with file.with_suffix(".bin").open("rb") as blocks:
+        sizes = [int(size) for size in blocks.readline().split()]
+        at = blocks.tell()
+        data = memoryview({mmap}(blocks.fileno(), 0, access={copy}))
+    for size in sizes:
+        at += -at % 64
+        yield data[at : at + size]
+        at += size
+
+
+'''
+
+_LOAD_MAPPED = '''\
+def {load}(path):
+    """Load values of the notebook from a file beside this script."""
+    path = {path}(__file__).parent / path
+    blocks = {blocks}(path) if path.with_suffix(".bin").exists() else ()
+    with path.open("rb") as file:
+        return {call}
+'''
+
 _LOAD = '''\
 def {load}(path):
     """Load values of the notebook from a file beside this script."""
@@ -44,15 +68,21 @@ class Loading:
         Whether a value refers to functions or classes of the script.
     spaces
         Whether functions in the values read variables of the script, or of modules.
+    mapped
+        Whether values have large blocks, in files of their own.
     """
 
     refers: bool
     spaces: bool
+    mapped: bool
     pickle: str
     path: str
     load: str
     unpickler: str
     find: str
+    blocks: str
+    mmap: str
+    copy: str
 
     @classmethod
     def among(cls, loads: Collection[Load], taken: Collection[str]) -> Loading:
@@ -60,11 +90,15 @@ class Loading:
         return cls(
             refers=any(load.definitions or load.opaque for load in loads),
             spaces=any(load.spaces for load in loads),
+            mapped=any(load.mapped for load in loads),
             pickle=free_name("pickle", taken),
             path=free_name("Path", taken),
             load=free_name("load_values", taken),
             unpickler=free_name("NotebookUnpickler", taken),
             find=free_name("import_module", taken),
+            blocks=free_name("mapped_blocks", taken),
+            mmap=free_name("mmap", taken),
+            copy=free_name("ACCESS_COPY", taken),
         )
 
     def imports(self) -> tuple[Import, ...]:
@@ -76,12 +110,21 @@ class Loading:
         if self.spaces:
             renamed = self.find if self.find != "import_module" else None
             found.append(Import("importlib", "import_module", asname=renamed))
+        if self.mapped:
+            for name, called in (("mmap", self.mmap), ("ACCESS_COPY", self.copy)):
+                found.append(Import("mmap", name, asname=called if called != name else None))
         return tuple(found)
 
     def helper(self) -> list[str]:
         """Return the lines of the function that loads a file."""
-        call = f"{self.unpickler}(file).load()" if self.refers else f"{self.pickle}.load(file)"
-        source = _LOAD.format(load=self.load, path=self.path, call=call)
+        given = "file, buffers=blocks" if self.mapped else "file"
+        call = (
+            f"{self.unpickler}({given}).load()" if self.refers else f"{self.pickle}.load({given})"
+        )
+        names = {"load": self.load, "path": self.path, "call": call, "blocks": self.blocks}
+        source = (_LOAD_MAPPED if self.mapped else _LOAD).format(**names)
+        if self.mapped:
+            source = _BLOCKS.format(blocks=self.blocks, mmap=self.mmap, copy=self.copy) + source
         if self.refers:
             spaces = _SPACES.format(find=self.find) if self.spaces else ""
             names = {"unpickler": self.unpickler, "pickle": self.pickle, "spaces": spaces}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -307,6 +308,46 @@ class Sent:
     literals: Mapping[str, object] = field(default_factory=dict)
 
 
+class Blocks:
+    """The content of a file of large blocks: a line of their sizes, then each at a multiple of 64.
+
+    Parameters
+    ----------
+    buffers
+        The blocks; they stay where they are until they are written.
+    """
+
+    def __init__(self, buffers: Iterable[pickle.PickleBuffer]) -> None:
+        self._views = [buffer.raw() for buffer in buffers]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces()))
+
+    def pieces(self) -> Iterator[memoryview]:
+        """Yield the content piece by piece."""
+        head = (" ".join(str(view.nbytes) for view in self._views) + "\n").encode()
+        yield memoryview(head)
+        at = len(head)
+        for view in self._views:
+            yield memoryview(bytes(-at % _ALIGNED))
+            yield view
+            at += -at % _ALIGNED + view.nbytes
+
+
+_ALIGNED = 64
+
+Content = bytes | Blocks
+"""What a file of a bundle holds: large blocks are not copied into one piece."""
+
+
+def pieces_of(content: Content) -> Iterator[bytes | memoryview]:
+    """Yield a file's content piece by piece."""
+    if isinstance(content, Blocks):
+        yield from content.pieces()
+    else:
+        yield content
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
     """One training script with everything that travels with it.
@@ -319,7 +360,7 @@ class Bundle:
         What of this process the values are copies of; no part of what is written.
     """
 
-    files: Mapping[str, bytes]
+    files: Mapping[str, Content]
     manifest: Manifest
     sent: Sent = field(default_factory=Sent, repr=False, compare=False)
     _hash: list[str] = field(default_factory=list, repr=False, compare=False)
@@ -327,7 +368,11 @@ class Bundle:
     @property
     def script(self) -> str:
         """The entry script's text."""
-        return self.files[self.manifest.entry].decode()
+        return self.source(self.manifest.entry)
+
+    def source(self, path: str) -> str:
+        """Return a file's text."""
+        return b"".join(pieces_of(self.files[path])).decode(errors="replace")
 
     @property
     def hash(self) -> str:
@@ -337,7 +382,8 @@ class Bundle:
             for path in sorted(self.files):
                 content = self.files[path]
                 digest.update(f"{path}\0{len(content)}\0".encode())
-                digest.update(content)
+                for piece in pieces_of(content):
+                    digest.update(piece)
             digest.update(json.dumps(self.manifest.to_json(), sort_keys=True).encode())
             self._hash.append(digest.hexdigest())
         return self._hash[0]
@@ -364,6 +410,8 @@ class Bundle:
         _write_private(folder / "manifest.json", manifest.encode())
 
 
-def _write_private(path: Path, content: bytes) -> None:
+def _write_private(path: Path, content: Content) -> None:
     path.touch(mode=0o600)
-    path.write_bytes(content)
+    with path.open("wb") as file:
+        for piece in pieces_of(content):
+            file.write(piece)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NewType, TypeVar
 
 from submarine_runtime.byvalue import ByValue
+from submarine_runtime.home import BLOCK
 
 from submarine_engine.bundle.literals import in_order
 from submarine_engine.bundle.refusals import refusal
@@ -91,12 +92,14 @@ class Watch:
 class Packed:
     """A pickled value: its bytes (None where they would not fit), and its size.
 
-    `exact` is False where counting was given up: the value takes more than `size`.
+    `exact` is False where counting was given up: the value takes more than `size`. `blocks` are its
+    large ones, which are not in `data`: they are the value's own memory.
     """
 
     data: bytes | None
     size: int
     exact: bool
+    blocks: tuple[pickle.PickleBuffer, ...] = ()
 
 
 class _Sink:
@@ -108,6 +111,7 @@ class _Sink:
         self.small = 0
         self.chunks: list[bytes] = []
         self.kept = True
+        self.blocks: list[pickle.PickleBuffer] = []
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
         size = memoryview(data).nbytes  # large blocks come as a PickleBuffer, which has no len()
@@ -126,13 +130,16 @@ class _Sink:
         if self.size > self.room:
             self.kept = False
             self.chunks.clear()
+            self.blocks.clear()
 
     def buffer(self, buffer: pickle.PickleBuffer) -> bool:
-        """Take a large block into the pickle where it fits; else count it without a copy."""
+        """Leave a large block beside the pickle, without a copy; take a small one into it."""
         size = buffer.raw().nbytes
-        if self.kept and self.size + size <= self.room:
+        if size < BLOCK and self.kept and self.size + size <= self.room:
             return True
         self.count(size)
+        if self.kept:
+            self.blocks.append(buffer)
         return False
 
 
@@ -262,7 +269,7 @@ def _run(kind: Any, value: object, room: int, watch: Watch) -> tuple[Packed, boo
     }
     watch.memo = {number: obj for number, obj in seen if not isinstance(obj, _CHANGELESS)}
     data = b"".join(sink.chunks) if sink.kept else None
-    return Packed(data, sink.size, exact), pickler.has_sets
+    return Packed(data, sink.size, exact, tuple(sink.blocks)), pickler.has_sets
 
 
 def _has_identity(obj: object) -> bool:
@@ -285,9 +292,18 @@ def _copied(obj: object) -> int:
     return size if isinstance(size, int) else 0
 
 
-def unpack(data: bytes) -> object:
+def unpack(packed: Packed) -> object:
     """Load what was packed, to see whether it can be."""
-    return _Unpickler(io.BytesIO(data)).load()
+    data = packed.data or b""
+    try:
+        # The value's own memory is lent, and not to be written to.
+        views = [buffer.raw().toreadonly() for buffer in packed.blocks]
+        return _Unpickler(io.BytesIO(data), buffers=views).load()
+    except Exception:
+        if not packed.blocks:
+            raise
+    copies = [bytearray(buffer.raw()) for buffer in packed.blocks]
+    return _Unpickler(io.BytesIO(data), buffers=copies).load()
 
 
 class _Unpickler(pickle.Unpickler):

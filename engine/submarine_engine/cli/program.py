@@ -109,7 +109,7 @@ def _of_folder(folder: Path, label: str, spec: JobSpec) -> Program:
 
 def _check_entry(bundle: Bundle, label: str, spec: JobSpec) -> None:
     if any(role.command is None for role in spec.roles):  # else the command says what runs
-        check_names(bundle.files[bundle.manifest.entry], label)
+        check_names(bundle.source(bundle.manifest.entry).encode(), label)
 
 
 def _python_files(folder: Path) -> list[str]:

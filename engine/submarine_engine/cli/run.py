@@ -87,11 +87,11 @@ def _show_plan(spec: JobSpec, bundle: Bundle, script: str | None, output: Output
                 "spec": spec.to_json(),
                 "hash": bundle.hash,
                 "manifest": bundle.manifest.to_json(),
-                "script": bundle.files[bundle.manifest.entry].decode(errors="replace"),
+                "script": bundle.source(bundle.manifest.entry),
             }
         )
         return exits.OK
-    output.raw("stdout", bundle.files[bundle.manifest.entry])
+    output.raw("stdout", bundle.source(bundle.manifest.entry).encode())
     output.note(f"would run: submarine {to_command(spec, script)}")
     for name in sorted(bundle.files):
         output.note(f"  {name}  {len(bundle.files[name])} bytes")

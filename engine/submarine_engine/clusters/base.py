@@ -227,6 +227,13 @@ class Cluster(ABC):
         """Return what went wrong beside the job itself, in words, as far as it is known now."""
         return []
 
+    def room(self) -> int | None:
+        """Return how many bytes of values a job may take along where nobody has set a limit.
+
+        None where the configured default is to hold: they would go over a network.
+        """
+        return None
+
     @abstractmethod
     def gpus(self) -> list[Gpu]:
         """Return the cluster's GPUs and who holds each."""

@@ -182,6 +182,13 @@ class LocalCluster(Cluster):
         """Return what went wrong beside the job itself."""
         return read_warnings(JobPaths(self.home, job_id))
 
+    def room(self) -> int:
+        """Return what the disk of the jobs' folders has room for, with some left for logs."""
+        folder = self.home
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        return shutil.disk_usage(folder).free * 9 // 10
+
     def gpus(self) -> list[Gpu]:
         """Return this machine's GPUs and who holds each; `Gpu.memory` in mebibytes.
 
