@@ -622,8 +622,8 @@ def _cloud_pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
 def _on_cpu(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
     """Reduce a tensor of a GPU as what it is on the CPU: the notebook may have no GPU."""
     torch: Any = sys.modules.get("torch")
-    tensor = getattr(torch, "Tensor", None)
-    if not isinstance(tensor, type) or not isinstance(obj, tensor) or not obj.is_cuda:
+    tensor: Any = getattr(torch, "Tensor", None) or ()
+    if not isinstance(obj, tensor) or not obj.is_cuda:
         return NotImplemented
     data = obj.detach().cpu()
     if isinstance(obj, torch.nn.Parameter):
