@@ -21,7 +21,8 @@ from submarine_engine.events import Display
 from submarine_engine.logs import PlainDisplays, Renderer
 from submarine_engine.tail import Tail
 
-from submarine_magics import pace
+from submarine_magics import frontend, pace
+from submarine_magics.card.mime import JOB_TYPE, WIDGET_TYPE
 
 _UPDATE_EVERY = 0.2
 _LEAST_TAIL = 2_000
@@ -168,7 +169,10 @@ def _publish(item: Display) -> None:
     options: dict[str, Any] = {"update": True} if item.kind == "update" else {}
     if item.display_id:
         options["transient"] = {"display_id": item.display_id}
-    publish_display_data(dict(item.data), dict(item.metadata), **options)
+    # Front ends take these for our own word on a job, or for a widget of this kernel.
+    ours = (JOB_TYPE, WIDGET_TYPE, frontend.current.log_type)
+    shown = {kind: data for kind, data in item.data.items() if kind not in ours}
+    publish_display_data(shown, dict(item.metadata), **options)
 
 
 def in_notebook() -> bool:

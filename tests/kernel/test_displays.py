@@ -205,3 +205,12 @@ def test_a_function_that_is_launched_shows_what_it_displays(kernel):
     assert [o[1] for o in outputs(ran.messages)] == [
         {"text/plain": "'shown'"}, {"text/plain": "1"},
     ]  # fmt: skip
+
+
+def test_a_job_cannot_pass_what_it_shows_off_as_a_card_or_a_widget(kernel):
+    ran = kernel.run(
+        "%%submarine --gpus 0\nfrom IPython.display import display\n"
+        f"display({{'text/plain': 'mine', {CARD!r}: {{'job_id': 'other'}},"
+        " 'application/vnd.jupyter.widget-view+json': {'model_id': '1'}}, raw=True)"
+    )
+    assert [o[1] for o in outputs(ran.messages)] == [{"text/plain": "mine"}]

@@ -8,6 +8,7 @@ from nbclient import NotebookClient
 
 from tests.kernel.test_displays import CARD, CLEARED, FIGURE_LEFT_OPEN, RICH, RICH_OUTPUT
 
+pytestmark = pytest.mark.service
 CELLS = [RICH_OUTPUT, FIGURE_LEFT_OPEN, CLEARED, RICH]
 
 
