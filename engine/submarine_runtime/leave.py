@@ -48,6 +48,7 @@ def leave(code: int) -> NoReturn:
         if name.endswith(".resource_tracker") and hasattr(module, "_resource_tracker")
     ]
     end_others({getattr(tracker, "_pid", None) for tracker in trackers})
+    _finalize()
     for tracker in trackers:
         with suppress(BaseException):
             # It removes shared memory that nobody has unlinked, once its pipe is closed.
@@ -121,32 +122,37 @@ def _flush_streams() -> None:
 
 
 def _end_children() -> None:
-    """End multiprocessing's children, and put in order what its exit hook would.
+    """End multiprocessing's children, and take its exit hook away.
 
     That hook shuts pools and managers down with the help of their processes. Those are not there
     any more, or died with a lock in their hands, and so it would wait for ever.
     """
     multiprocessing = sys.modules.get("multiprocessing")
+    if multiprocessing is None:
+        return
+    with suppress(BaseException):
+        atexit.unregister(sys.modules["multiprocessing.util"]._exit_function)  # noqa: SLF001
+    with suppress(BaseException):
+        pool = sys.modules.get("multiprocessing.pool")
+        for thread in pool.threading.enumerate() if pool else ():
+            if getattr(thread, "_state", None) == pool.RUN:  # type: ignore[union-attr] # it has
+                thread._state = pool.TERMINATE  # type: ignore[union-attr] # noqa: SLF001 - or it replaces who is killed
+    with suppress(BaseException):
+        for child in multiprocessing.active_children():
+            # Threads of a library that wait for it: what they say of its end is noise.
+            sys.modules["threading"].excepthook = lambda _: None  # type: ignore[attr-defined]
+            child.kill()
+
+
+def _finalize() -> None:
+    """Remove multiprocessing's semaphores and temporary folder, which its exit hook would."""
     util = sys.modules.get("multiprocessing.util")
-    if util is not None:
+    finalizers = getattr(util, "_finalizer_registry", {})
+    for (priority, _), finalizer in list(finalizers.items()):
         with suppress(BaseException):
-            atexit.unregister(util._exit_function)  # noqa: SLF001 - nobody else can take it away
-            for (priority, _), finalizer in list(util._finalizer_registry.items()):  # noqa: SLF001
-                module = getattr(finalizer._callback, "__module__", "")  # noqa: SLF001
-                if priority == _REMOVES_TEMPORARY_FOLDER or module.endswith(".synchronize"):
-                    finalizer()
-    pool = sys.modules.get("multiprocessing.pool")
-    if pool is not None:
-        with suppress(BaseException):
-            for thread in pool.threading.enumerate():
-                if getattr(thread, "_state", None) == pool.RUN:
-                    thread._state = pool.TERMINATE  # noqa: SLF001 - or it replaces who is killed
-    if multiprocessing is not None:
-        with suppress(BaseException):
-            for child in multiprocessing.active_children():
-                # Threads of a library that wait for it: what they say of its end is noise.
-                sys.modules["threading"].excepthook = lambda _: None  # type: ignore[attr-defined]
-                child.kill()
+            module = finalizer._callback.__module__  # noqa: SLF001 - nothing else tells what it does
+            if priority == _REMOVES_TEMPORARY_FOLDER or module.endswith(".synchronize"):
+                finalizer()
 
 
 def end_others(spared: Iterable[int | None] = ()) -> None:

@@ -7,7 +7,7 @@ import sys
 import types
 
 import pytest
-from submarine_engine.errors import JobError, JobFailedError, ResultError
+from submarine_engine.errors import JobError, JobFailedError, ResultError, in_a_notebook
 
 TRAIN = "def train(rate):\n    # a remark\n    step = rate\n    return 1 / step"
 
@@ -61,7 +61,7 @@ def test_a_notebook_shows_it_in_ipythons_manner(ran):
         "----> 4     return 1 / step\n"
         "\n"
         "ZeroDivisionError: division by zero\n"
-        "→ its log: submarine job logs 20250101-000000-abcde"
+        f"→ its log: {in_a_notebook('submarine job logs 20250101-000000-abcde')}"
     )
 
 
