@@ -25,6 +25,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from submarine_runtime import fitness
+from submarine_runtime.displays import INLINE
 from submarine_runtime.forked import (
     DRIVER,
     LATE,
@@ -94,6 +95,36 @@ class _Unfit(Exception):  # noqa: N818 - a state, not an error
     """Nothing may be forked from this process."""
 
 
+class _Left(BaseException):
+    """A module is left to the job, with all that imports it; no ``except`` of theirs sees this."""
+
+
+class _Guard:
+    """Leaves to the job what asks at its import whether it is in a notebook, see `displays`."""
+
+    def __init__(self, wanted: set[str]) -> None:
+        self.asked = ""
+        self._left = {"IPython", "ipywidgets", "matplotlib_inline", "tqdm.notebook"}
+        if "IPython" in wanted:
+            self._left.add("tqdm.autonotebook")
+        if os.environ.get("MPLBACKEND") == INLINE:
+            self._left.add("matplotlib.pyplot")
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+        """Find nothing; raise where the module is one of those."""
+        if name in self._left:
+            self.asked = name
+            raise _Left(name)
+
+
+def _forget_orphans() -> None:
+    """Forget modules whose package could not be imported: the job's import makes them anew."""
+    for name in sorted(sys.modules):
+        parent = name.rpartition(".")[0]
+        if parent and parent not in sys.modules and name in sys.modules:
+            del sys.modules[name]
+
+
 class _Watched(type(os.environ)):  # type: ignore[misc]
     """The environment, as long as it is watched which of `LATE` an import reads."""
 
@@ -132,11 +163,7 @@ class _Zygote:
         _signal.alarm(_IMPORTS_TAKE)  # its default ends the process
         kind = type(os.environ)
         os.environ.__class__ = _Watched
-        for name in self._names:
-            # SystemExit too: whatever it is, it is the job's to see.
-            with suppress(BaseException):
-                if name not in sys.modules:
-                    __import__(name)
+        self._import()
         os.environ.__class__ = kind
         _signal.alarm(0)
         if why := fitness.unfit(before):
@@ -155,6 +182,25 @@ class _Zygote:
         gc.freeze()  # a collection in a fork would copy all of it
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
+
+    def _import(self) -> None:
+        guard = _Guard(set(self._names))
+        sys.meta_path.insert(0, guard)
+        left = ""
+        for name in self._names:
+            if name in sys.modules or (left and f"{name}.".startswith(left)):
+                continue
+            try:
+                __import__(name)
+            except BaseException:  # noqa: BLE001 - whatever it is, it is the job's to see
+                if guard.asked:  # what is below it would come to the same
+                    left = f"{name}."
+                _forget_orphans()
+            else:
+                if guard.asked:
+                    raise _Unfit(f"{name} does without {guard.asked} where it cannot be imported")
+            guard.asked = ""
+        sys.meta_path.remove(guard)
 
     def wait(self) -> str:
         """Answer until there is a reason to end; returns in a task alone."""

@@ -184,7 +184,9 @@ def test_a_forked_task_is_interrupted_when_it_is_cancelled(ahead, tmp_path):
         IS_FORKED + "import time\n"
         "try:\n"
         f"    open({str(flag)!r}, 'w'); time.sleep(600)\n"
-        "except KeyboardInterrupt: print('interrupted', flush=True)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+        "    raise\n"
     )
     ahead.local.until_running(job_id, flag)
     ahead.local.cluster.cancel(job_id)
@@ -428,6 +430,51 @@ def test_a_library_that_cannot_be_imported_alone_is_left_to_the_job(ahead, libra
     script += "try: import lately\nexcept SystemExit: pass\n"
     ahead.warm(script)
     assert ahead.is_forked()
+
+
+SHOWN = (
+    HEAVY
+    + """
+import sys
+print("decimal" in sys.modules, "matplotlib" in sys.modules, "matplotlib.pyplot" in sys.modules)
+import decimal
+import matplotlib.pyplot as plt
+from IPython.display import display
+display({"text/plain": "shown"}, raw=True)
+plt.plot([1, 2])
+"""
+)
+
+
+def test_a_forked_task_shows_what_a_fresh_one_shows(ahead):
+    inline = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    fresh = ahead.run(SHOWN, env=inline)
+    assert fresh.state is JobState.SUCCEEDED, fresh
+    until(ahead.ready)
+    forked = ahead.run(SHOWN, env=inline)
+    assert fresh.out.splitlines()[0] == "False False False"
+    assert forked.out.splitlines()[0] == "True True False"
+    shown = [
+        [sorted(getattr(frame, "data", None) or {}) for frame in story.displays]
+        for story in (fresh, forked)
+    ]
+    assert shown[0] == shown[1]
+    assert len(shown[0]) > 1
+
+
+def test_a_library_that_asks_whether_it_is_in_a_notebook_is_left_to_the_job(ahead, library):
+    library("import decimal\nimport IPython\nSEEN = IPython.get_ipython() is not None")
+    script = "import lately; print(lately.SEEN)\n"
+    seen = ahead.run(HEAVY + script).out
+    until(ahead.ready)
+    assert ahead.run(IS_FORKED + script).out == f"True\n{seen}"
+
+
+def test_one_that_takes_no_for_an_answer_is_not_forked(ahead, library):
+    library("try:\n    import IPython\nexcept:\n    IPython = None\n")
+    ahead.run(HEAVY + "import decimal, lately")
+    until(lambda: [f for f in ahead.folders if (f / "unfit").exists()])
+    assert "lately does without IPython" in (ahead.folders[0] / "unfit").read_text()
 
 
 def test_who_talks_nonsense_is_not_answered(ahead):
