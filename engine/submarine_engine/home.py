@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from submarine_runtime.home import FILE, containers_of, type_name
+from submarine_runtime.home import FILE, containers_of, mapped_blocks, type_name
 
 from submarine_engine.bundle.model import Manifest, Sent
 from submarine_engine.history import read_json
@@ -99,15 +99,18 @@ def bring(  # noqa: PLR0913 - what it takes, each by its name
     """
     if namespace is None:
         namespace = vars(sys.modules["__main__"])
-    originals = _Originals(bundle, sent)
+    originals = _Originals(bundle, sent, namespace)
     return _Bringing(originals, namespace, python).run(went, results, budget)
 
 
 class _Originals:
     """Finds the objects that a pickle names."""
 
-    def __init__(self, bundle: Path, sent: Sent | None) -> None:
+    def __init__(
+        self, bundle: Path, sent: Sent | None, namespace: MutableMapping[str, Any]
+    ) -> None:
         self._bundle = bundle
+        self._namespace = namespace
         self._objects: dict[str, Mapping[int, object]] = dict(sent.objects) if sent else {}
         self._literals: dict[str, list[object]] = {}
         self._written: Mapping[str, object] = sent.literals if sent else {}
@@ -160,11 +163,19 @@ class _Originals:
         if path not in self._objects:
             if path not in {load.path for load in self._manifest().loads}:
                 raise LookupError(f"{path!r} is no file of the bundle's values")
+            blocks = self._bundle / f"{path.removesuffix('.pkl')}.bin"
             with (self._bundle / path).open("rb") as file:
-                unpickler = pickle.Unpickler(file)  # noqa: S301 - the user's own job's
+                unpickler = pickle.Unpickler(  # noqa: S301 - the user's own job's
+                    file, buffers=mapped_blocks(str(blocks)) if blocks.exists() else None
+                )
+                unpickler.persistent_load = self._space  # type: ignore[method-assign]
                 self._roots[path] = unpickler.load()
                 self._objects[path] = unpickler.memo.copy()
         return self._objects[path]
+
+    def _space(self, space: Any) -> Any:  # noqa: ANN401 - as pickle has it
+        """Return the variables that nameless functions read: the notebook's, or a module's."""
+        return vars(importlib.import_module(space[1])) if space[1:] else self._namespace
 
     def _manifest(self) -> Manifest:
         return Manifest.from_json(read_json(self._bundle / "manifest.json") or {})
