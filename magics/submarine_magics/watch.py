@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 
 from IPython.display import display
@@ -21,6 +22,9 @@ from submarine_magics.interrupts import Interrupt, KernelEnds
 from submarine_magics.show import say
 from submarine_magics.stream import CellOutput, in_notebook
 
+_SOON = 1.5
+"""Seconds in which an interrupted job ends without that anybody has to be told to wait."""
+
 
 class CellView(Renderer):
     """Shows a job in the cell that runs now: its card, and its text below.
@@ -39,6 +43,7 @@ class CellView(Renderer):
         self._interrupt = interrupt
         self.cancelled = False
         """Whether the job was asked to end."""
+        self._tell_at = 0.0
         self._card = JobCard(job, origin=origin, blocking=interrupt is not None, text=True)
         self._output = cell_output(job)
         self._output.cleared = self._again
@@ -68,6 +73,9 @@ class CellView(Renderer):
         self._held.tick()
         self._output.tick()
         if self._interrupt and not self.cancelled and self._interrupt.meant() and self.cancel():
+            self._tell_at = time.monotonic() + _SOON
+        if self._tell_at and time.monotonic() > self._tell_at:
+            self._tell_at = 0.0
             say(f"cancelling job {self._job.id} … (interrupt again to leave at once)")
 
     def cancel(self) -> bool:
