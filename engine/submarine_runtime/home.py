@@ -72,6 +72,7 @@ class Home:
         self._written: dict[str, tuple[Any, list[Any], str]] = {}
         self._attributes: dict[str, tuple[Any, dict[str, Any]]] = {}
         self._known: dict[int, tuple[Any, ...]] = {}
+        self._memory: dict[int, tuple[Any, Any]] = {}
         self._around: tuple[dict[str, str], str, list[str]] = {}, "", []
 
     # While the script runs
@@ -112,7 +113,23 @@ class Home:
         self._objects[path] = objects = _kept(memo)
         for number, obj in objects.items():
             self._known[id(obj)] = ("file", path, number)
+            self._note_memory(obj)
         return value
+
+    def _note_memory(self, obj: object) -> None:
+        """Remember the largest array at a piece of memory: the others are views on it."""
+        root = root_of(obj)
+        if root is not None:
+            known = self._memory.get(id(root))
+            if known is None or known[1].nbytes < obj.nbytes:  # type: ignore[attr-defined]
+                self._memory[id(root)] = root, obj
+
+    def view(self, obj: object) -> Any:  # noqa: ANN401 - as pickle's reducers
+        """Reduce an array that shares its memory with one that goes home, or is there."""
+        root = root_of(obj)
+        if root is None or id(root) not in self._memory:
+            return None
+        return view_on(obj, self._memory[id(root)][1])
 
     def _unpickled(self, path: str) -> tuple[Any, Any]:
         with open(f"{self._bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
@@ -146,6 +163,8 @@ class Home:
             The disk is full.
         """
         names = self._names(ending)
+        for value in names.values():
+            self._note_memory(value)
         frames = _Frames(self, results)
         try:
             self._write_changes(frames)
@@ -314,8 +333,8 @@ class Home:
         objects = self._objects[path]
         owned = {id(owner) for obj in objects.values() for owner in _memory_of(obj)}
         for number, obj in objects.items():
-            if id(obj) in owned:
-                continue  # it goes home with the array whose memory it is
+            if id(obj) in owned or self._is_view(obj):
+                continue  # it goes home with the array whose memory it is, or that it looks at
             try:
                 kind, content = _state(obj)
             except Exception:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
@@ -324,6 +343,11 @@ class Home:
                 found = ("file", path, number), kind, content
                 (anew if kind in ("array", "tensor", "whole") else states).append(found)
         return anew, states
+
+    def _is_view(self, obj: object) -> bool:
+        root = root_of(obj)
+        whole = self._memory[id(root)][1] if root is not None and id(root) in self._memory else obj
+        return whole is not obj and id(whole) in self._known and view_on(obj, whole) is not None
 
     def _same(self, path: str, root: object) -> bool:
         """Return whether the values of a file, pickled again, say what they said as they came."""
@@ -582,7 +606,7 @@ def _pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
                 if _own(obj) and not home.at_home(obj):
                     raise pickle.PicklingError("it has no name that the notebook knows")
                 return NotImplemented
-            return _on_cpu(obj)
+            return home.view(obj) or _on_cpu(obj)
 
     return HomePickler(file, 5)
 
@@ -604,7 +628,7 @@ def _cloud_pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
                 if _own(obj) and home.at_home(obj):
                     return NotImplemented
                 return super().reducer_override(obj)
-            return _on_cpu(obj)
+            return home.view(obj) or _on_cpu(obj)
 
         def _dynamic_function_reduce(self, func: Any) -> Any:  # noqa: ANN401 - as cloudpickle has it
             newargs = self._function_getnewargs(func)
@@ -660,6 +684,16 @@ def closed_file(name: str | bytes | int, mode: str) -> Any:  # noqa: ANN401 - an
     return file
 
 
+class _Content:
+    """Stands for what an array holds: not for itself, which the notebook has."""
+
+    def __init__(self, array: Any) -> None:  # noqa: ANN401 - an array of numpy
+        self._array = array
+
+    def __reduce_ex__(self, protocol: Any) -> Any:  # noqa: ANN401 - as pickle has it
+        return self._array.__reduce_ex__(protocol)
+
+
 class _Again:
     """Stands for what a call gives where it is loaded."""
 
@@ -682,7 +716,7 @@ def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of
         return "list", bytes(obj)
     root = _root(obj)
     if root == "numpy" and isinstance(obj, sys.modules["numpy"].ndarray):
-        return "array", obj.view()
+        return "array", _Content(obj)
     if root == "torch" or (_root_in_bases(kind, "torch") and hasattr(obj, "requires_grad")):
         torch: Any = sys.modules["torch"]
         if isinstance(obj, torch.Tensor):
@@ -722,6 +756,26 @@ def _memory_of(obj: object) -> Iterator[object]:
         obj = obj.obj if isinstance(obj, memoryview) else obj.base
         if obj is not None:
             yield obj
+
+
+def root_of(obj: Any) -> Any:  # noqa: ANN401 - an array of numpy
+    """Return the array whose memory `obj` looks at; None for what is no plain array."""
+    kind = getattr(sys.modules.get("numpy"), "ndarray", None)
+    if kind is None or type(obj) is not kind:
+        return None
+    while type(obj.base) is kind:
+        obj = obj.base
+    return obj
+
+
+def view_on(obj: Any, whole: Any) -> Any:  # noqa: ANN401 - arrays of numpy
+    """Return how to make `obj` from `whole`, whose memory it shares; None where that cannot be."""
+    if obj is whole or whole.dtype.hasobject or not whole.flags.forc:
+        return None
+    offset = obj.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    if not 0 <= offset <= whole.nbytes:
+        return None
+    return type(obj), (obj.shape, obj.dtype, whole, offset, obj.strides)
 
 
 def mapped_blocks(path: str) -> Iterator[memoryview]:

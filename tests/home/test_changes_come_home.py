@@ -292,3 +292,25 @@ def test_a_closed_file_is_no_news(notebook, capsys):
     assert notebook["out"].closed
     assert notebook["out"].name == "notes.txt"
     assert capsys.readouterr().err == ""
+
+
+def test_views_share_memory_there_and_here(notebook):
+    notebook.run(
+        """
+        import numpy as np
+        grid = np.zeros((3, 3))
+        row, column = grid[1], grid[:, 2]
+        whole = np.arange(200_000.0)
+        train, test = whole[:150_000], whole[150_000:]
+        """
+    )
+    notebook.job(
+        "grid[:] = 7\nrow[0] = -1\nnew = grid[2]\ntest[:] = 1\nown = np.zeros(4)\npart = own[2:]"
+    )
+    assert notebook["grid"].tolist() == [[7, 7, 7], [-1, 7, 7], [7, 7, 7]]
+    assert notebook["row"].tolist() == [-1, 7, 7]
+    assert notebook["whole"][-1] == 1
+    notebook.run("new[0] = 5\npart[:] = 3\nrow[1] = 2")
+    assert notebook["grid"].tolist() == [[7, 7, 7], [-1, 2, 7], [5, 7, 7]]
+    assert notebook["own"].tolist() == [0, 0, 3, 3]
+    assert notebook["column"].tolist() == [7, 7, 7]

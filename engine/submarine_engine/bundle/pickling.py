@@ -11,12 +11,12 @@ import io
 import pickle
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NewType, TypeVar
 
 from submarine_runtime.byvalue import ByValue
-from submarine_runtime.home import BLOCK
+from submarine_runtime.home import BLOCK, root_of, view_on
 
 from submarine_engine.bundle.literals import in_order
 from submarine_engine.bundle.refusals import refusal
@@ -73,6 +73,8 @@ class Watch:
         Whether cloudpickle is needed to load it.
     spaces
         Whether it refers to namespaces, which who loads it has to give.
+    shared
+        Arrays whose memory others of the value look at, by id: those travel as views on them.
     by_value
         Names of functions and classes of the notebook that no statement makes: they go by value.
     """
@@ -85,6 +87,7 @@ class Watch:
     memo: dict[int, object] = field(default_factory=dict)
     opaque: bool = False
     spaces: bool = False
+    shared: dict[int, object] = field(default_factory=dict)
     by_value: frozenset[str] = frozenset()
 
 
@@ -172,10 +175,16 @@ class _Watching(ByValue):
             self.watch.modules.add(obj.__name__)
         elif refusal(obj):
             raise RefusedError(obj)
+        elif (view := self._view(obj)) is not None:
+            return view
         elif (size := _copied(obj)) > self.sink.room:
             self.sink.count(size)
             raise _EnoughError
         return self.by_value(obj)
+
+    def _view(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
+        root = root_of(obj) if self.watch.shared else None
+        return view_on(obj, root) if id(root) in self.watch.shared else None
 
     def by_name(self, obj: Any) -> bool:  # noqa: ANN401 - a function or a class
         if getattr(obj, "__module__", None) == "__main__" and self.watch.by_value:
@@ -245,9 +254,32 @@ def pack(value: object, room: int, watch: Watch) -> Packed:
         Whatever pickling it raises; ``watch.last`` is the object that it was at.
     """
     packed, has_sets = _run(_Pickler, value, room, watch)
+    if packed.data is not None and (shared := _shared_memory(watch.memo)):
+        watch.shared = shared
+        packed, has_sets = _run(_Pickler, value, room, watch)
     if has_sets and packed.data is not None:
         packed, _ = _run(_SortingPickler, value, room, watch)
     return packed
+
+
+def _shared_memory(memo: Mapping[int, object]) -> dict[int, object]:
+    """Return the arrays, by id, that others look at: where one travels, or most of it does."""
+    looking: dict[int, list[Any]] = {}
+    roots: dict[int, Any] = {}
+    for obj in memo.values():
+        root = root_of(obj)
+        if root is not None:
+            roots[id(root)] = root
+            looking.setdefault(id(root), []).append(obj)
+    return {
+        key: roots[key]
+        for key, arrays in looking.items()
+        if len(arrays) > 1
+        and (
+            any(obj is roots[key] for obj in arrays)
+            or sum(obj.nbytes for obj in arrays) >= roots[key].nbytes
+        )
+    }
 
 
 def _run(kind: Any, value: object, room: int, watch: Watch) -> tuple[Packed, bool]:  # noqa: ANN401
@@ -266,6 +298,9 @@ def _run(kind: Any, value: object, room: int, watch: Watch) -> tuple[Packed, boo
         id(obj): obj
         for _, obj in seen
         if _has_identity(obj) or (isinstance(obj, types.FunctionType) and not pickler.by_name(obj))
+    }
+    watch.objects |= {
+        id(root): root for _, obj in seen if (root := root_of(obj)) is not None and root is not obj
     }
     watch.memo = {number: obj for number, obj in seen if not isinstance(obj, _CHANGELESS)}
     data = b"".join(sink.chunks) if sink.kept else None
