@@ -18,7 +18,7 @@ from submarine_engine.errors import BundleError, CommandError
 from submarine_magics.homecoming import bring_home
 from submarine_magics.interrupts import held_interrupts
 from submarine_magics.notebook import cell_order
-from submarine_magics.show import show_help
+from submarine_magics.show import say, show_help
 from submarine_magics.watch import watch
 from submarine_magics.workbench import Workbench
 
@@ -58,6 +58,7 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
         outputs=command.spec.outputs,
         limit=bench.capture_limit(command),
         root=Path.cwd(),
+        tell=say,
     )
     return run_bundle(bench, command, bundle, main=main, shown=gives_value(main.source, body))
 

@@ -7,10 +7,12 @@ import sqlite3
 import sys
 import threading
 import types
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from submarine_engine.bundle import capture as capture_module
 from submarine_engine.bundle.capture import Capture
 from submarine_engine.errors import CannotTravelError
 
@@ -157,3 +159,47 @@ def test_endless_nesting_is_refused():
     for _ in range(100_000):
         nested = [nested]
     assert "nested too deeply" in str(refusal(nested=nested))
+
+
+class Warner:
+    def __reduce__(self):
+        warnings.warn("our own look", stacklevel=1)
+        return int, ()
+
+
+def test_our_own_look_at_a_value_warns_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        captured(value=[Warner()])
+
+
+class Loud:
+    @property
+    def is_cuda(self):
+        raise AssertionError("a property was called")
+
+
+def test_no_property_is_called():
+    captured(value=[Loud()])
+
+
+def test_what_hangs_is_named_and_can_be_interrupted(notebook, monkeypatch):
+    monkeypatch.setattr(capture_module, "PATIENCE", 0.01)
+    notebook.run(
+        "import threading\n"
+        "told = threading.Event()\n"
+        "class Hanging:\n"
+        "    def __reduce__(self):\n"
+        "        assert told.wait(60)\n"
+        "        raise KeyboardInterrupt\n"
+        "data = [Hanging()]"
+    )
+    said = []
+
+    def tell(text):
+        said.append(text)
+        notebook.namespace["told"].set()
+
+    with pytest.raises(KeyboardInterrupt):
+        notebook.bundle("print(data)", tell=tell)
+    assert said == ["still capturing `data` (list); interrupt to stop"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ from pathlib import Path
 from submarine_runtime.home import containers_of
 
 from submarine_engine.bundle import settings
-from submarine_engine.bundle.capture import LIMIT, Capture
+from submarine_engine.bundle.capture import LIMIT, Capture, Notice
 from submarine_engine.bundle.compose import compose
 from submarine_engine.bundle.definitions import definitions
 from submarine_engine.bundle.executed import Executed
@@ -52,6 +52,7 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     outputs: Sequence[str] = (),
     limit: int = LIMIT,
     root: Path | None = None,
+    tell: Callable[[str], object] | None = None,
 ) -> Bundle:
     """Make one training script of the cell `main` and what it needs from the others.
 
@@ -69,6 +70,8 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
         Bytes that all captured values together may take.
     root
         The notebook's folder; Python files there that the code imports travel along.
+    tell
+        Is told, from another thread, which value takes long.
 
     Returns
     -------
@@ -100,9 +103,10 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     while True:
         origins = Origins(executed, namespace, len(cells), as_source)
         try:
-            found = _plan(
-                part, executed, origins, Capture(limit, by_value), outputs=outputs, root=root
-            )
+            notice = Notice(tell)
+            with notice:
+                capture = Capture(limit, by_value, notice)
+                found = _plan(part, executed, origins, capture, outputs=outputs, root=root)
             written = _written(found, namespace)
         except NeedsSourceError as need:
             as_source[need.name] = need.refers

@@ -6,7 +6,8 @@ name. Only what has no such name goes by value: lambdas, and what a function has
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import threading
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -18,6 +19,9 @@ from submarine_engine.errors import CannotTravelError, CaptureTooLargeError
 
 LIMIT = 64 * 1024 * 1024
 """Bytes that all values of a job together may take, unless configured otherwise."""
+
+PATIENCE = 5.0
+"""Seconds of capturing after which people are told what it is at."""
 
 _LISTED = 10
 
@@ -96,6 +100,33 @@ class _Entry:
     group: list[str] = field(default_factory=list)
 
 
+class Notice:
+    """Says what is being captured where that takes long: a foreign ``__reduce__`` may hang.
+
+    Parameters
+    ----------
+    tell
+        Is called with one line, from another thread; None says nothing.
+    """
+
+    def __init__(self, tell: Callable[[str], object] | None) -> None:
+        self.now = ""
+        self._tell = tell
+        self._timer = threading.Timer(PATIENCE, self._say)
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        if self._tell:
+            self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def _say(self) -> None:
+        if self.now and self._tell:
+            self._tell(f"still capturing {self.now}; interrupt to stop")
+
+
 class Capture:
     """Collects the values of one job.
 
@@ -105,9 +136,17 @@ class Capture:
         Bytes that all values together may take in the bundle.
     by_value
         Names of functions and classes that go by value, since no statement makes them.
+    notice
+        Says what takes long.
     """
 
-    def __init__(self, limit: int = LIMIT, by_value: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        limit: int = LIMIT,
+        by_value: Collection[str] = (),
+        notice: Notice | None = None,
+    ) -> None:
+        self._notice = notice
         self._by_value = frozenset(by_value)
         self._limit = limit
         self._room = limit
@@ -128,6 +167,8 @@ class Capture:
             It cannot leave this process; the error says where in the value, and the way out.
         """
         if name not in self._entries:
+            if self._notice:
+                self._notice.now = f"`{name}` ({type_name(value)})"
             label = cell.label if isinstance(cell, Cell) else cell
             packed, watch = self._pack(name, value, label)
             source = literal(value, f"{name} = ")

@@ -8,10 +8,13 @@ from __future__ import annotations
 import array
 import functools
 import io
+import operator
 import pickle
 import sys
 import types
-from collections.abc import Iterable, Mapping
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NewType, TypeVar
 
@@ -173,6 +176,8 @@ class _Watching(ByValue):
                 self.watch.modules.add(obj.__module__)
         elif isinstance(obj, types.ModuleType):
             self.watch.modules.add(obj.__name__)
+        elif (moved := from_gpu(obj)) is not None:
+            return moved
         elif refusal(obj):
             raise RefusedError(obj)
         elif (view := self._view(obj)) is not None:
@@ -198,6 +203,34 @@ class _Watching(ByValue):
 def _top(obj: object) -> str:
     name = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", "")
     return str(name).partition(".")[0]
+
+
+class _Made:
+    """Stands for what a call gives where it is loaded."""
+
+    def __init__(self, function: Callable[..., object], *args: object) -> None:
+        self._call = function, args
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return self._call
+
+
+def from_gpu(obj: Any) -> tuple[Callable[..., object], tuple[object, ...]] | None:  # noqa: ANN401
+    """Return how to make a tensor of torch that is on a GPU: by the CPU, on the job's GPU if any.
+
+    None for all else.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(obj, torch.Tensor) or not obj.is_cuda:
+        return None
+    on_cpu = obj.detach().cpu()
+    there = _Made(operator.getitem, ("cpu", "cuda"), _Made(torch.cuda.is_available))
+    if isinstance(obj, torch.nn.Parameter):
+        data = _Made(torch.Tensor.to, on_cpu, there)
+        return torch._utils._rebuild_parameter, (data, obj.requires_grad, OrderedDict())  # noqa: SLF001 - as its own __reduce_ex__ has it
+    if obj.requires_grad:
+        return torch.Tensor.requires_grad_, (_Made(torch.Tensor.to, on_cpu, there),)
+    return torch.Tensor.to, (on_cpu, there)
 
 
 class _Pickler(_Watching, pickle.Pickler):
@@ -253,12 +286,15 @@ def pack(value: object, room: int, watch: Watch) -> Packed:
     Exception
         Whatever pickling it raises; ``watch.last`` is the object that it was at.
     """
-    packed, has_sets = _run(_Pickler, value, room, watch)
-    if packed.data is not None and (shared := _shared_memory(watch.memo)):
-        watch.shared = shared
+    with warnings.catch_warnings():
+        # It is our own look at the value that a library would warn of.
+        warnings.simplefilter("ignore")
         packed, has_sets = _run(_Pickler, value, room, watch)
-    if has_sets and packed.data is not None:
-        packed, _ = _run(_SortingPickler, value, room, watch)
+        if packed.data is not None and (shared := _shared_memory(watch.memo)):
+            watch.shared = shared
+            packed, has_sets = _run(_Pickler, value, room, watch)
+        if has_sets and packed.data is not None:
+            packed, _ = _run(_SortingPickler, value, room, watch)
     return packed
 
 
@@ -311,7 +347,7 @@ def _has_identity(obj: object) -> bool:
     """Return whether it matters that two values hold this very object and not an equal one."""
     if isinstance(obj, (*_NAMED, str, tuple)):
         return False
-    return type(obj).__hash__ in (None, object.__hash__) or hasattr(obj, "is_cuda")
+    return type(obj).__hash__ in (None, object.__hash__) or hasattr(type(obj), "is_cuda")
 
 
 def _copied(obj: object) -> int:
@@ -329,7 +365,12 @@ def _copied(obj: object) -> int:
 
 def unpack(packed: Packed) -> object:
     """Load what was packed, to see whether it can be."""
-    data = packed.data or b""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as in `pack`
+        return _unpack(packed, packed.data or b"")
+
+
+def _unpack(packed: Packed, data: bytes) -> object:
     try:
         # The value's own memory is lent, and not to be written to.
         views = [buffer.raw().toreadonly() for buffer in packed.blocks]
