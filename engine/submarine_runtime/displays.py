@@ -55,7 +55,7 @@ class Frames:
     """
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
+        self.folder = folder
         self._file = -1
         self._broken = False
         self._full = False
@@ -132,7 +132,7 @@ class Frames:
     def _write(self, frame: dict[str, Any], *, thin: bool = False) -> None:
         if self._file < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._file = os.open(f"{self._folder}/{FILE}", flags, mode_in(self._folder))
+            self._file = os.open(f"{self.folder}/{FILE}", flags, mode_in(self.folder))
             self._began = time.monotonic()
         line = self._line(frame)
         if len(line) > LARGEST:

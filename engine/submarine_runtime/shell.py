@@ -55,6 +55,18 @@ def offer(module: ModuleType, frames: Frames, *, notebook: bool) -> None:
     base.instance, base.initialized = classmethod(first_instance), classmethod(first_initialized)
 
 
+class _Profile:
+    """A folder for what releases before IPython 9 keep beside a shell; made where one asks."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    @property
+    def location(self) -> str:
+        os.makedirs(self._folder, 0o700, exist_ok=True)  # noqa: PTH103 - pathlib takes long
+        return self._folder
+
+
 def _publisher_class(base: Any, frames: Frames) -> Any:  # noqa: ANN401 - IPython's
     class Publisher(base):  # type: ignore[misc]
         def publish(
@@ -83,6 +95,7 @@ def _shell_class(module: Any, frames: Frames, *, notebook: bool) -> Any:  # noqa
     class Shell(module.InteractiveShell):  # type: ignore[misc]
         user_ns: dict[str, Any]
         display_pub_class = module.Type(publisher)
+        profile_dir = _Profile(f"{frames.folder}/.ipython")
 
         def __init__(self, **options: Any) -> None:  # noqa: ANN401 - IPython's
             config = sys.modules["traitlets.config"].Config()

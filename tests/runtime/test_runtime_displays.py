@@ -308,3 +308,11 @@ def test_rich_follows_a_loop_in_one_place_and_clears_nothing_else(task):
     found = frames(task)
     assert "clear" not in {f["kind"] for f in found}
     assert "100%" in [f for f in found if f["kind"] == "update"][-1]["data"]["text/html"]
+
+
+def test_a_release_that_keeps_things_beside_its_shell_has_a_folder_in_the_task(task):
+    """IPython 7 and 8 ask for it as they begin."""
+    assert task.run("get_ipython().profile_dir.location", env=NOTEBOOK) == 0
+    folder = task.folder / ".ipython"
+    assert task.value == str(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
