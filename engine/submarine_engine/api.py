@@ -173,7 +173,8 @@ def _program(function: Callable[..., Any]) -> tuple[list[Cell], Path]:
             raise BundleError(
                 "the function was typed at a prompt, its source is in no file",
                 where=getattr(function, "__name__", ""),
-                fix="put it into a file, or run it in a notebook",
+                fix="put it into a file; in a notebook, use "
+                "`from submarine_magics import launch, submit`",
             )
         return [], Path.cwd()
     try:

@@ -14,6 +14,7 @@ from submarine_engine.bundle import Bundle, build, build_parts
 from submarine_engine.bundle.model import Cell
 from submarine_engine.command import Command, parse_cell
 from submarine_engine.errors import BundleError, CommandError
+from submarine_engine.job import NO_OUTPUTS
 
 from submarine_magics.homecoming import bring_home
 from submarine_magics.interrupts import held_interrupts
@@ -55,7 +56,7 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
         main,
         bench.cells.cells(),
         bench.namespace,
-        outputs=command.spec.outputs,
+        outputs=() if command.spec.outputs == NO_OUTPUTS else command.spec.outputs,
         limit=bench.capture_limit(command),
         root=Path.cwd(),
         tell=say,

@@ -167,7 +167,7 @@ def test_a_function_typed_at_a_prompt_is_refused_with_the_way_out():
     code = "from submarine_engine import launch\ndef f(): pass\nlaunch(f)"
     ran = run([sys.executable, "-c", code], code=1)
     assert "the function was typed at a prompt, its source is in no file" in ran.stderr
-    assert "put it into a file, or run it in a notebook" in ran.stderr
+    assert "put it into a file; in a notebook, use `from submarine_magics" in ran.stderr
 
 
 def test_a_program_run_as_a_module(program, tmp_path, monkeypatch):
