@@ -58,7 +58,7 @@ def test_what_went_wrong_comes_back_to_the_button(server, job, tmp_path):
     (tmp_path / "broken").unlink()
     assert server.post(f"/api/jobs/{job}/save", json={"path": "model"}).ok
     again = server.post(f"/api/jobs/{job}/save", json={"path": "model"})
-    assert (again.status_code, "already" in again.json()["what"]) == (409, True)
+    assert (again.status_code, "exists" in again.json()["what"]) == (409, True)
 
 
 @pytest.mark.parametrize(
