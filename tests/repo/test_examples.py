@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+JOB_TYPE = "application/vnd.submarine.job+json"
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.ipynb"))
 # The other one runs in tests/yarn.
@@ -85,6 +87,21 @@ def test_it_tells_nothing_of_the_machine_it_ran_on(example):
     assert not re.search(r"/(?:tmp|home|root|work|Users|var)/\w", text)
     hosts = re.findall(r"worker-0 on ([^:]+):|declared GPU +(\S+)", text)
     assert {"".join(host) for host in hosts} <= {"localhost"}
+
+
+@pytest.mark.parametrize("example", WITHOUT_A_CLUSTER, ids=lambda path: path.stem)
+def test_its_cards_are_whole_and_hold_no_address_of_the_machine(example):
+    outputs = [
+        out
+        for cell in nbformat.read(example, as_version=4).cells
+        for out in cell.get("outputs", ())
+    ]
+    data = [output.data for output in outputs if JOB_TYPE in output.get("data", {})]
+    assert data or example.stem == "sweep"
+    for card in data:
+        assert json.loads(card[JOB_TYPE]["card"])["final"] is True
+        assert "127.0.0.1" not in str(card)
+    assert sum("<style>" in card["text/html"] for card in data) <= 1
 
 
 @each_example
