@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import dis
 import enum
 import fractions
 import functools
@@ -61,6 +62,8 @@ _SHOWN_BY_REPR = (
 _OF_IPYTHON = re.compile(
     r"_i?\d+|_+|_i+|_[iod]h|_exit_code|_dh|In|Out|exit|quit|get_ipython|open|__\w+__"
 )
+_OF_CALLS = {"CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "PUSH_NULL", "RESUME"}
+_TO_A_PLACE = {"FOR_ITER", "SEND", "SETUP_FINALLY", "SETUP_WITH"}
 _NO_STATE_OF_A_CLASS = {
     "__annotate_func__",
     "__annotations_cache__",
@@ -324,7 +327,7 @@ class _Walk:
             owner = owner.base
         numpy = sys.modules["numpy"]
         others = self._memory.setdefault(id(owner), [])
-        shared = [name for name, other in others if numpy.may_share_memory(value, other)]
+        shared = [name for name, other in others if _overlap(numpy, value, other)]
         others.append((path, value))
         if shared:
             self.facts[f"{path}.memory"] = f"shared with {', '.join(shared)}"
@@ -526,7 +529,18 @@ def _code(code: types.CodeType) -> tuple[Any, ...]:
     """Return what code does, without where it was written."""
     constants = [_code(c) if isinstance(c, types.CodeType) else c for c in code.co_consts]
     constants = [sorted(map(repr, c)) if isinstance(c, frozenset) else c for c in constants]
-    return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars, code.co_flags
+    names = code.co_varnames, code.co_freevars, code.co_cellvars
+    return [*_instructions(code)], constants, names, code.co_flags
+
+
+def _instructions(code: types.CodeType) -> Iterator[tuple[str, str]]:
+    """Yield instructions; the compiler calls `np.f()` otherwise where it sees `np` imported."""
+    for one in dis.get_instructions(code):
+        if one.opname not in _OF_CALLS:
+            argument = "" if "JUMP" in one.opname or one.opname in _TO_A_PLACE else one.argrepr
+            argument = "" if isinstance(one.argval, types.CodeType) else argument
+            name = one.opname.replace("METHOD", "ATTR").replace("CALL_ATTR", "CALL_FUNCTION")
+            yield name, argument.removeprefix("NULL + ").removesuffix(" + NULL|self")
 
 
 def _attributes(value: object) -> Mapping[str, Any] | None:
@@ -559,6 +573,14 @@ def _numbers(array: Any) -> str:
     numpy = sys.modules["numpy"]
     first = array.ravel()[:6].tolist()
     return f"{first} {_digest(numpy.ascontiguousarray(array).tobytes())}"
+
+
+def _overlap(numpy: Any, one: Any, other: Any) -> bool:
+    """Return whether two arrays have an element in common; where that is hard, their bounds say."""
+    try:
+        return bool(numpy.shares_memory(one, other, max_work=10_000))
+    except numpy.exceptions.TooHardError:
+        return bool(numpy.may_share_memory(one, other))
 
 
 def _plain(value: Any) -> Any:

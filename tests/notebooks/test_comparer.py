@@ -199,6 +199,15 @@ def test_what_a_later_cell_could_tell_apart_is_a_difference(one, other):
     assert state(one) != state(other)
 
 
+def test_how_the_compiler_calls_a_module_is_no_difference():
+    function = "f = lambda x: 1 / np.exp([i for i in x])"
+    cells, script = {"__name__": "__main__"}, {"__name__": "__main__"}
+    for source in ("import numpy as np", function):
+        exec(source, cells)  # noqa: S102 - as a kernel does
+    exec(f"import numpy as np\n{function}", script)  # noqa: S102 - as a job does
+    assert state_of(cells) == state_of(script)
+
+
 def test_looking_calls_nothing_of_the_users_and_changes_nothing():
     source = """
         calls = []

@@ -27,3 +27,7 @@ def test_the_notebook_is_as_if_its_cells_had_run_right_there(path, tmp_path):
     submarine = run(notebook, tmp_path / "submarine", jobs=True, beside=GALLERY)
     found = differences(notebook, plain, submarine)
     assert not found, "\n".join(map(str, found))
+
+
+def test_there_are_thirty_of_them():
+    assert len(NOTEBOOKS) >= 30

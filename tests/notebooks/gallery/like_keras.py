@@ -21,7 +21,7 @@ class Dense(Layer):
         return self.units
 
     def forward(self, x):
-        self._x = x
+        self._x = np.array(x)
         out = x @ self.kernel + self.bias
         self._mask = out > 0 if self.activation == "relu" else np.ones_like(out)
         return out * self._mask
