@@ -73,6 +73,7 @@ class Home:
         self._attributes: dict[str, tuple[Any, dict[str, Any]]] = {}
         self._known: dict[int, tuple[Any, ...]] = {}
         self._memory: dict[int, tuple[Any, Any]] = {}
+        self._came: dict[str, list[memoryview]] = {}
         self._around: tuple[dict[str, str], str, list[str]] = {}, "", []
 
     # While the script runs
@@ -133,7 +134,7 @@ class Home:
 
     def _unpickled(self, path: str) -> tuple[Any, Any]:
         with open(f"{self._bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
-            blocks = self._blocks(path)
+            blocks = self._came[path] = list(self._blocks(path) or ())
             unpickler = standard("pickle", self._bundle).Unpickler(file, buffers=blocks)
             # A name on the unpickler itself is what pickle asks; a class would cost a class.
             unpickler.persistent_load = self._space
@@ -332,6 +333,7 @@ class Home:
         states: list[Any] = []
         objects = self._objects[path]
         owned = {id(owner) for obj in objects.values() for owner in _memory_of(obj)}
+        owned |= self._untouched(path)
         for number, obj in objects.items():
             if id(obj) in owned or self._is_view(obj):
                 continue  # it goes home with the array whose memory it is, or that it looks at
@@ -343,6 +345,25 @@ class Home:
                 found = ("file", path, number), kind, content
                 (anew if kind in ("array", "tensor", "whole") else states).append(found)
         return anew, states
+
+    def _untouched(self, path: str) -> set[int]:
+        """Return the large arrays, by id, that hold what they held as they came."""
+        numpy: Any = sys.modules.get("numpy")
+        came = self._came.get(path)
+        if not came or numpy is None:
+            return set()
+        numbers = {_address(numpy.frombuffer(block, "u1")): at for at, block in enumerate(came)}
+        first = list(self._blocks(path) or ())
+        found = set()
+        for obj in self._objects[path].values():
+            if type(obj) is not numpy.ndarray or not obj.flags.forc or obj.dtype.hasobject:
+                continue
+            number = numbers.get(_address(obj))
+            if number is not None and len(first[number]) == obj.nbytes:
+                held = obj.reshape(-1, order="A").view("u1")
+                if _say_the_same(first[number], memoryview(held)):
+                    found.add(id(obj))
+        return found
 
     def _is_view(self, obj: object) -> bool:
         root = root_of(obj)
@@ -572,12 +593,8 @@ class _Comparer:
         view = buffer.raw()
         if self._blocks is None or view.nbytes < BLOCK:
             return True
-        came = next(self._blocks)
-        if len(came) != view.nbytes:
+        if not _say_the_same(next(self._blocks), view):
             raise ValueError("different")
-        for at in range(0, len(came), _PIECE):
-            if came[at : at + _PIECE].tobytes() != view[at : at + _PIECE].tobytes():
-                raise ValueError("different")
         return False
 
     def is_at_end(self) -> bool:
@@ -747,6 +764,17 @@ def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of
         None if pairs is None else dict(pairs),
         setter,
     )
+
+
+def _say_the_same(left: memoryview, right: memoryview) -> bool:
+    return len(left) == right.nbytes and all(
+        left[at : at + _PIECE].tobytes() == right[at : at + _PIECE].tobytes()
+        for at in range(0, len(left), _PIECE)
+    )
+
+
+def _address(array: Any) -> int:  # noqa: ANN401 - an array of numpy
+    return int(array.__array_interface__["data"][0])
 
 
 def _memory_of(obj: object) -> Iterator[object]:

@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from submarine_engine import list_jobs, open_job
 from submarine_magics.workbench import bench_of
 from traitlets.config import Config
 
@@ -46,6 +47,9 @@ def notebook(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # put back afterwards
     made = Notebook()
     yield made
+    for job in list_jobs():
+        if not job.state.final:
+            open_job(job.id).kill()
     bench_of(made.shell).cells.close()
     made.shell.restore_sys_module_state()
     gc.collect()

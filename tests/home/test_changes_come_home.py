@@ -314,3 +314,23 @@ def test_views_share_memory_there_and_here(notebook):
     assert notebook["grid"].tolist() == [[7, 7, 7], [-1, 2, 7], [5, 7, 7]]
     assert notebook["own"].tolist() == [0, 0, 3, 3]
     assert notebook["column"].tolist() == [7, 7, 7]
+
+
+def test_of_large_arrays_those_that_changed_come_home(notebook, tmp_path):
+    notebook.run(
+        """
+        import numpy as np
+        class Trainer:
+            pass
+        trainer = Trainer()
+        trainer.data = np.ones((300, 1000))
+        trainer.weights = np.zeros(20_000)
+        weights = trainer.weights
+        """
+    )
+    notebook.job("trainer.weights += 1\ntrainer.step = 1")
+    assert notebook["weights"].sum() == 20_000
+    assert notebook["trainer"].step == 1
+    assert notebook["trainer"].data.sum() == 300_000
+    [home] = tmp_path.glob("home/jobs/*/tasks/*/results/home.pkl")
+    assert home.stat().st_size < 200_000
