@@ -631,8 +631,9 @@ def _pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
 def _cloud_pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
     """Return one that takes functions and classes by value; None where cloudpickle is missing."""
     try:
-        cloudpickle = standard("cloudpickle", home.bundle)
-        inner = sys.modules["cloudpickle.cloudpickle"]
+        # The bundle's own copy, where values came by it: two of them do not go together.
+        cloudpickle = _imported("cloudpickle")
+        inner = _imported("cloudpickle.cloudpickle")
     except ImportError:
         return None
 
