@@ -215,7 +215,7 @@ def _persistent(pid: Any, originals: _Originals, namespace: MutableMapping[str, 
     if pid[0] == "module":
         return importlib.import_module(pid[1])
     if pid[0] == "globals":
-        return namespace
+        return vars(importlib.import_module(pid[1])) if pid[1:] else namespace
     return originals.find(pid)
 
 

@@ -518,19 +518,11 @@ class _Frames:
             self._open()
         before = self._pickler.memo.copy()
         at = self._file.tell()
-        for cloud in (False, True):
-            if cloud:
-                pickler = _cloud_pickler(self._home, self._file)
-                if pickler is None:
-                    break
-                pickler.memo = before
-                self._pickler = pickler
-            error = self._attempt(self._pickler, value)
-            if error is None:
-                return None
+        error = self._attempt(self._pickler, value)
+        if error is not None:
             self._file.back_to(at)
-        self._pickler = _pickler(self._home, self._file)
-        self._pickler.memo = before
+            self._pickler = _pickler(self._home, self._file)
+            self._pickler.memo = before
         return error
 
     def _attempt(self, pickler: Any, value: object) -> str | None:  # noqa: ANN401 - a pickler
@@ -546,14 +538,7 @@ class _Frames:
         """Return why a value cannot be pickled; None where it can."""
         nothing = _File(open(os.devnull, "wb"))  # noqa: PTH123, SIM115 - closed below
         try:
-            error: str | None = "it cannot be pickled"
-            for make in (_pickler, _cloud_pickler):
-                pickler = make(self._home, nothing)
-                if pickler is not None:
-                    error = self._attempt(pickler, value)
-                if error is None:
-                    break
-            return error
+            return self._attempt(_pickler(self._home, nothing), value)
         finally:
             nothing.close()
 
@@ -611,54 +596,27 @@ class _Comparer:
 
 
 def _pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
-    """Return a pickler that refers to what the notebook has, and refuses what needs cloudpickle."""
+    """Return a pickler that refers to what the notebook has; what has no name goes by value."""
     pickle = standard("pickle", home.bundle)
+    from submarine_runtime.byvalue import ByValue  # noqa: PLC0415 - only where something goes home
 
-    class HomePickler(pickle.Pickler):  # type: ignore[misc, name-defined]
+    class HomePickler(ByValue, pickle.Pickler):  # type: ignore[misc, name-defined]
+        namespace = home.namespace
+
         def persistent_id(self, obj: object) -> tuple[Any, ...] | None:
-            return home.known(obj)
+            return home.known(obj) or (self.globals_of(obj) if type(obj) is dict else None)
 
         def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
-            if _is_definition(obj):
-                if _own(obj) and not home.at_home(obj):
-                    raise pickle.PicklingError("it has no name that the notebook knows")
-                return NotImplemented
-            return home.view(obj) or _on_cpu(obj)
+            if not _is_definition(obj):
+                found = home.view(obj) or _on_cpu(obj)
+                if found is not NotImplemented:
+                    return found
+            return self.by_value(obj)
+
+        def by_name(self, obj: Any) -> bool:  # noqa: ANN401 - a function or a class
+            return home.at_home(obj) if _own(obj) else super().by_name(obj)
 
     return HomePickler(file, 5)
-
-
-def _cloud_pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
-    """Return one that takes functions and classes by value; None where cloudpickle is missing."""
-    try:
-        # The bundle's own copy, where values came by it: two of them do not go together.
-        cloudpickle = _imported("cloudpickle")
-        inner = _imported("cloudpickle.cloudpickle")
-    except ImportError:
-        return None
-
-    class CloudHomePickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
-        def persistent_id(self, obj: object) -> tuple[Any, ...] | None:
-            return home.known(obj)
-
-        def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
-            if _is_definition(obj):
-                if _own(obj) and home.at_home(obj):
-                    return NotImplemented
-                return super().reducer_override(obj)
-            return home.view(obj) or _on_cpu(obj)
-
-        def _dynamic_function_reduce(self, func: Any) -> Any:  # noqa: ANN401 - as cloudpickle has it
-            newargs = self._function_getnewargs(func)
-            state = inner._function_getstate(func)  # noqa: SLF001 - cloudpickle's own hook
-            if func.__globals__ is home.namespace:
-                # At home its globals are the notebook's, not a copy of what it reads of them.
-                newargs = (newargs[0], func.__globals__, *newargs[2:])
-                state[1]["__globals__"] = {}
-            setter = inner._function_setstate  # noqa: SLF001 - likewise
-            return (inner._make_function, newargs, state, None, None, setter)  # noqa: SLF001
-
-    return CloudHomePickler(file, protocol=5)
 
 
 def _on_cpu(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
