@@ -16,14 +16,14 @@ def used():
 
 
 def test_arrays_travel_by_a_file_that_is_mapped(notebook, formatted):
-    notebook.run("import numpy as np\nx = np.arange(100_000.0)\nsmall = np.arange(300)")
-    notebook.run("frozen = np.ones(20_000)\nfrozen.flags.writeable = False\nboth = [x, frozen, x]")
+    notebook.run("import numpy as np\nx = np.arange(200_000.0)\nsmall = np.arange(300)")
+    notebook.run("frozen = np.ones(150_000)\nfrozen.flags.writeable = False\nboth = [x, frozen, x]")
     bundle = notebook.bundle(
         "x += 1\nsmall[0] = 9\n"
         "print(x[-1], both[0] is x, small[0], frozen.flags.writeable, x.ctypes.data % 64)"
     )
-    assert notebook.result(bundle) == "100000.0 True 9 False 0\n"
-    assert notebook.namespace["x"][-1] == 99_999
+    assert notebook.result(bundle) == "200000.0 True 9 False 0\n"
+    assert notebook.namespace["x"][-1] == 199_999
     assert {path for path in bundle.files if path.startswith("values/")} == {
         "values/x.pkl",
         "values/x.bin",
@@ -41,7 +41,7 @@ def test_values_without_large_blocks_have_the_loader_that_they_had(notebook):
 
 
 def test_the_file_is_the_arrays_own_in_the_job(notebook):
-    notebook.run("import numpy as np\nx = np.zeros(100_000)")
+    notebook.run("import numpy as np\nx = np.zeros(200_000)")
     bundle = notebook.bundle("x[:] = 1\nprint(x.sum())")
     folder = notebook.folder / "twice"
     bundle.write(folder)
@@ -49,7 +49,7 @@ def test_the_file_is_the_arrays_own_in_the_job(notebook):
         done = subprocess.run(
             [sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, check=True
         )
-        assert done.stdout == "100000.0\n"
+        assert done.stdout == "200000.0\n"
     assert not any((folder / "values" / "x.bin").read_bytes()[64:])
 
 
@@ -68,7 +68,7 @@ def test_a_gigabyte_is_captured_and_hashed_without_a_copy_of_it(notebook):
 def test_equal_arrays_give_the_same_hash(notebook):
     hashes = set()
     for value in (1.0, 1.0, 2.0):
-        notebook.namespace["x"] = np.full(100_000, value)
+        notebook.namespace["x"] = np.full(200_000, value)
         hashes.add(notebook.bundle("print(x)").hash)
     assert len(hashes) == 2
 
@@ -82,7 +82,7 @@ def test_objects_that_write_to_their_array_as_they_are_loaded_do_not_touch_the_n
 
 class Greedy:
     def __init__(self):
-        self.array = np.zeros(100_000)
+        self.array = np.zeros(200_000)
 
     def __setstate__(self, state):
         self.__dict__.update(state)

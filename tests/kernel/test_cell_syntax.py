@@ -130,10 +130,3 @@ def test_names_to_bring_home_are_what_they_look_like(kernel):
     ok(kernel, "%%submarine --gpus 0 -o none\nnobody = 4\nprint('ran')")
     assert kernel.run("nobody").reply["ename"] == "NameError"
     assert kernel.run("%submarine job show lr=0.3").reply["status"] == "ok"
-
-
-def test_a_notebooks_launch_is_printed_where_it_is_needed(kernel):
-    kernel.run("def plus(x):\n    return x + 1\nfrom submarine_engine import launch")
-    ran = kernel.run("launch(plus, 3, gpus=0)")
-    [code] = re.findall("`(from submarine_magics import .*)`", ran.error)
-    assert ok(kernel, f"{code}\nlaunch(plus, 3, gpus=0)").value == "4"

@@ -64,6 +64,8 @@ class ForkedKernel:
             "IPYTHONDIR": str(home / "ipython"),
         }
         arguments = (file, str(folder), environment, hook)
+        # A shell of another test that was this process's `__main__` has been emptied with it.
+        vars(sys.modules["__main__"]).setdefault("__spec__", None)
         self.process: ForkServerProcess = context.Process(target=_serve, args=arguments)
         self.process.start()
         self.client = BlockingKernelClient(connection_file=file)

@@ -1,5 +1,5 @@
 # What cannot leave the job stays there and is named; the rest comes home.
-# stays: stream, lock, worker
+# stays: stream, worker
 
 # %%
 import threading
