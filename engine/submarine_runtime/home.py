@@ -69,7 +69,7 @@ class Home:
         self._before: dict[str, Any] | None = None
         self._roots: dict[str, Any] = {}
         self._objects: dict[str, dict[int, Any]] = {}
-        self._written: dict[str, tuple[Any, list[Any], str]] = {}
+        self._written: dict[str, tuple[list[Any], list[list[Any]]]] = {}
         self._attributes: dict[str, tuple[Any, dict[str, Any]]] = {}
         self._known: dict[int, tuple[Any, ...]] = {}
         self._memory: dict[int, tuple[Any, Any]] = {}
@@ -91,8 +91,7 @@ class Home:
         for name in self._literals:
             value = _resolved(namespace, name)
             containers = list(containers_of(value))
-            if containers:
-                self._written[name] = value, containers, repr(value)
+            self._written[name] = containers, list(map(_items, containers))
             for number, obj in enumerate(containers):
                 named = ("literal", name, number, type(obj).__name__)
                 self._known.setdefault(id(obj), named)
@@ -261,8 +260,8 @@ class Home:
         for kind, groups in (("made", made), ("states", states)):
             for path, items in groups:
                 frames.add_all(kind, path, items)
-        for name, (value, containers, text) in self._written.items():
-            if text != _shown(value):
+        for name, (containers, before) in self._written.items():
+            if not all(map(_alike, map(_items, containers), before)):
                 items = [(self._known[id(obj)], *_state(obj)) for obj in containers]
                 frames.add_all("states", name, items)
         attributes = [*self._changed_attributes(), *self._own_attributes()]
@@ -799,12 +798,19 @@ def containers_of(value: object) -> Iterator[Any]:
             yield from containers_of(item)
 
 
-def _shown(value: object) -> str:
-    """Return what a written value says now; it may hold what is not plain any more."""
-    try:
-        return repr(value)
-    except BaseException:  # noqa: BLE001 - a foreign __repr__ raises what it likes
-        return "?"
+def _items(container: Any) -> list[Any]:  # noqa: ANN401 - a list, a dict or a set
+    """Return what a container holds, flat."""
+    if isinstance(container, dict):
+        return [item for pair in container.items() for item in pair]
+    return list(container)
+
+
+def _alike(left: list[Any], right: list[Any]) -> bool:
+    """Return whether two containers hold the same objects, or equal plain values."""
+    return len(left) == len(right) and all(
+        one is other or (type(one) is type(other) and type(one) in _PLAIN and one == other)
+        for one, other in zip(left, right)  # noqa: B905 - of one length, see above
+    )
 
 
 def type_name(value: object) -> str:
@@ -884,6 +890,7 @@ _FUNCTION = type(lambda: 0)
 _CHANGELESS = (
     str, bytes, int, float, complex, tuple, frozenset, type, _FUNCTION, type(len), type(sys),
 )  # fmt: skip
+_PLAIN = (str, bytes, int, float, complex, bool, type(None))
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "pandas", "tensorflow")
 
 
