@@ -86,7 +86,7 @@ def test_a_tagged_cell_that_ran_here_is_said_to_have(one_cell, page):
     cells.open()
     state = page.locator(f"{STATE}[data-state=tagged]")
     state.wait_for()
-    assert state.get_attribute("title") == "Runs on the cluster with --gpus=1: tag submarine"
+    assert state.get_attribute("title") == "Runs as a job with --gpus=1: tag submarine"
     run_active(cells)
     page.wait_for_selector(".jp-toast-message >> text=That cell ran here")
 

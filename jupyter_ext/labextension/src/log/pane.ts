@@ -90,6 +90,7 @@ export class Pane extends Widget {
     this._filler.style.height = `${scroll.barHeight}px`;
     if (Math.abs(this.node.scrollTop - scroll.top) >= 1) {
       this.node.scrollTop = scroll.top;
+      scroll.shown = this.node.scrollTop;
     }
     const [first, last] = scroll.range(SPARE);
     this.rows.draw(first, last, scroll.position - first * LINE, at => pages.line(at));

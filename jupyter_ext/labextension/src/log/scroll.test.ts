@@ -45,6 +45,18 @@ describe('Scroll', () => {
     expect(log.takeTop(Math.round(log.top))).toBe(false); // what it set itself moves nothing
   });
 
+  it('does not go back to what was drawn when the page tells of it after a further move', () => {
+    const log = scroll(1000);
+    log.takeTop(9000);
+    log.move(0); // Home
+    log.shown = log.top; // drawn; the page's event is still to come
+    log.move(342); // page down
+    expect(log.takeTop(0)).toBe(false);
+    expect(log.position).toBe(342);
+    expect(log.takeTop(20)).toBe(true);
+    expect(log.position).toBe(20);
+  });
+
   it('brings a line into the middle, and leaves one alone that is in sight', () => {
     const log = scroll(1000);
     log.reveal(5);

@@ -15,6 +15,8 @@ export class Scroll {
   constructor(readonly lineHeight: number) {}
 
   height = 0;
+  /** The `scrollTop` that is known: what was drawn, or what the reader made, last. */
+  shown = 0;
 
   get textHeight(): number {
     return this.total * this.lineHeight;
@@ -48,11 +50,15 @@ export class Scroll {
     return this.position / this._factor;
   }
 
-  /** Take a `scrollTop` that the reader made; one that is ours already changes nothing. */
+  /**
+   * Take a `scrollTop` that the reader made; one that is ours changes nothing, nor does one that we
+   * set before the last move: the page tells of it late, and would undo that move.
+   */
   takeTop(top: number): boolean {
-    if (Math.abs(top - this.top) < 1) {
+    if (Math.abs(top - this.top) < 1 || Math.abs(top - this.shown) < 1) {
       return false;
     }
+    this.shown = top;
     this.move(top * this._factor);
     return true;
   }

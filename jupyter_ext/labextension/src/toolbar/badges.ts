@@ -1,4 +1,4 @@
-/** The state of a cell's job beside the cell, and a mark on cells that run on the cluster. */
+/** The state of a cell's job beside the cell, and a mark on cells that run as jobs. */
 
 import type { Cell } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';

@@ -22,7 +22,7 @@ const CAPTION =
 
 export const toolbarPlugin: JupyterFrontEndPlugin<void> = {
   id: PLUGIN_ID,
-  description: 'Makes cells run on the cluster, and shows how their jobs stand.',
+  description: 'Makes cells run as jobs, and shows how they stand.',
   autoStart: true,
   requires: [ISubmarine, INotebookTracker],
   optional: [ICommandPalette, ISettingRegistry],
