@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bench import (
+    home,
     jupyter,
     latency,
     scale,
@@ -31,6 +32,8 @@ from bench.table import Figure, markdown
 FIGURES: dict[str, Callable[[Path], Figure]] = {
     "first-line": latency.first_lines,
     "zygote": zygote.first_lines,
+    "cell-overhead": home.overhead,
+    "results-journey": home.journey,
     "result": latency.results,
     "lease": latency.leases,
     "lease-loaded": latency.loaded_leases,

@@ -88,7 +88,7 @@ def bring(  # noqa: PLR0913 - what it takes, each by its name
     namespace
         The notebook's variables: what functions that come home read as their globals.
     budget
-        Bytes of variables to load.
+        Bytes of variables to load, where they come unasked.
     python
         The version of Python that the job ran.
 
@@ -252,6 +252,8 @@ class _Bringing:
         self._home.gone = went.gone
         for one in went.stayed:
             self._home.stayed[one.name] = f"{one.type}: {one.why}" if one.why else one.type
+        if went.asked:
+            budget = sys.maxsize
         if went.frames:
             with (results / FILE).open("rb") as file:
                 self._frames(file, went.frames, budget)

@@ -122,6 +122,8 @@ class WentHome:
         Names of the manifest's definitions that the script came to.
     gone
         Names that the cell deleted.
+    asked
+        Whether the variables were asked for by their names: then no budget holds them back.
     size
         Bytes of ``home.pkl``.
     seconds
@@ -132,6 +134,7 @@ class WentHome:
     stayed: tuple[Stayed, ...] = ()
     defined: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
+    asked: bool = False
     size: int = 0
     seconds: float = 0.0
 
@@ -224,6 +227,7 @@ def _home(data: Mapping[str, Any]) -> WentHome:
         stayed=stayed,
         defined=_identifiers(data["defined"]),
         gone=_identifiers(data["gone"]),
+        asked=data.get("asked") is True,
         size=_number(data["size"]),
         seconds=float(data["seconds"]),
     )

@@ -180,6 +180,7 @@ class Home:
             **frames.finish(),
             "defined": sorted(name for name in self._defines if name in self._namespace),
             "gone": sorted(self._gone()),
+            "asked": bool(self._outputs),
             "seconds": max(0.0, time.monotonic() - ending.at[1]),
         }
 

@@ -92,6 +92,13 @@ def test_over_the_budget_the_smallest_come_first(notebook, monkeypatch, capsys):
         notebook.run(said[said.index("%submarine") :].splitlines()[0] + " none_such")
 
 
+def test_names_asked_for_know_no_budget(notebook, monkeypatch, capsys):
+    monkeypatch.setenv("SUBMARINE_RETURN_LIMIT", "100K")
+    notebook.job("big = bytes(200_000)", "-o big")
+    assert notebook["big"] == bytes(200_000)
+    assert capsys.readouterr().err == ""
+
+
 def test_names_asked_for_narrow_what_comes(notebook):
     notebook.job("a = 1\nb = 2", "-o b")
     assert "a" not in notebook
