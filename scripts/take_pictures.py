@@ -1,6 +1,7 @@
 """Take the pictures of the docs in a real JupyterLab; run it by hand after a change of the card.
 
-``docs/images/cell.png``: a finished ``%%submarine`` cell that trains on scikit-learn's digits;
+``docs/images/cell.png``: a finished ``%%submarine`` cell that trains a model of the notebook in
+place and draws its losses, and the cell that uses the model;
 ``yarn-*.png``: one on YARN while it runs and after, and its application at the ResourceManager;
 ``zeppelin.png``: a note in Zeppelin; ``reopen.gif``: a cell whose page was closed and whose kernel
 was restarted while it trained.
@@ -24,36 +25,38 @@ IMAGES = Path(__file__).parents[1] / "docs/images"
 CELLS = [
     """
     %load_ext submarine_magics
+    import matplotlib.pyplot as plt
+    from IPython.display import clear_output
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
     from sklearn.neural_network import MLPClassifier
 
     digits = load_digits()
     train_x, test_x, train_y, test_y = train_test_split(digits.data / 16, digits.target)
+    model = MLPClassifier((64,), learning_rate_init=0.01, random_state=0)
+    losses = []
     """,
     """
-    def train(epochs):
-        model = MLPClassifier((64,), learning_rate_init=0.01, random_state=0)
-        history = []
-        for epoch in range(1, epochs + 1):
-            model.partial_fit(train_x, train_y, classes=range(10))
-            history.append(model.score(test_x, test_y))
-            print(f"Epoch {epoch}/{epochs} - loss: {model.loss_:.2f} - accuracy: {history[-1]:.0%}")
-        return model, history
+    %%submarine --name digits
+    for epoch in range(1, 21):
+        model.partial_fit(train_x, train_y, classes=range(10))
+        losses.append(model.loss_)
+        clear_output(wait=True)
+        print(f"Epoch {epoch}/20 - loss: {losses[-1]:.3f}")
+        plt.figure(figsize=(7, 2.4))
+        plt.plot(losses, "o-")
+        plt.show()
     """,
     """
-    %%submarine --gpus 2 --name digits
-    model, history = train(epochs=6)
-    """,
-    """
-    f"{history[-1]:.0%} of {len(test_x)} pictures read right, and no GPU is held any more"
+    print(f"{model.score(test_x, test_y):.0%} of {len(test_x)} pictures read right")
+    print(f"loss {losses[0]:.2f} → {losses[-1]:.2f}, and no GPU is held any more")
     """,
 ]
 
 
 def take_cell(browser: Browser, lab: Lab, target: Path, theme: str) -> None:
-    """Run the cells, and take a picture of the last three of them."""
-    context = browser.new_context(viewport={"width": 960, "height": 1400}, device_scale_factor=2)
+    """Run the cells, and take a picture of them."""
+    context = browser.new_context(viewport={"width": 960, "height": 1700}, device_scale_factor=2)
     page = context.new_page()
     page.set_default_timeout(LIMIT)
     notebook = Notebook(lab, page, "digits", CELLS)
@@ -62,8 +65,9 @@ def take_cell(browser: Browser, lab: Lab, target: Path, theme: str) -> None:
     page.wait_for_selector(".submarine-card[data-state=succeeded]")
     notebook.wait_idle()
     page.wait_for_selector(".jp-OutputArea >> text=no GPU is held any more")
+    page.wait_for_selector(".jp-OutputArea img")
     page.add_style_tag(content=QUIET)
-    first = page.locator(".jp-CodeCell").nth(1).bounding_box()
+    first = page.locator(".jp-CodeCell").first.bounding_box()
     last = page.locator(".jp-CodeCell").last.bounding_box()
     if first is None or last is None:
         raise RuntimeError("the notebook's cells are out of sight")

@@ -10,7 +10,7 @@ const asked = new WeakSet<object>();
  * Return whether the cell around `widget` still runs and writes here.
  *
  * It does not after a reload, after a kernel's restart or death (which dispose of the execution's
- * future), and once the cell has ended; `ended` is called at that end.
+ * future), and once the cell has ended; `ended` is called at that end, if `widget` is still there.
  */
 export function isWritten(widget: Widget, ended: () => void): boolean {
   let area: Widget | null = widget.parent;
@@ -27,7 +27,9 @@ export function isWritten(widget: Widget, ended: () => void): boolean {
       .catch(() => undefined)
       .then(() => {
         over.add(future);
-        ended();
+        if (!widget.isDisposed) {
+          ended();
+        }
       });
   }
   return true;
