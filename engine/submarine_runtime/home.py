@@ -241,7 +241,7 @@ class Home:
 
     def _write_name(self, frames: _Frames, name: str, value: object) -> None:
         size = self._size(value)
-        if getattr(value, "closed", None) is True and _root(value) in ("_io", "io"):
+        if _root(value) == "_io" and getattr(value, "closed", None) is True:
             value = _ClosedFile(value)
         if size > _LARGEST and name not in self._outputs:
             frames.stay(name, value, "it is larger than what is written without being asked for")
@@ -459,12 +459,13 @@ class _Frames:
         if not items or self.add(kind, name, items):
             return
         good = []
+        called = name.rpartition("/")[2].removesuffix(".pkl")  # of a file, what it is the value of
         for item in items:
             error = self._try(item)
             if error is None:
                 good.append(item)
             else:
-                good += self._parts(item, name)
+                good += self._parts(item, called)
         self.add(kind, name, good)
 
     def _parts(self, item: Any, name: str) -> list[Any]:  # noqa: ANN401 - as `_states` makes them
