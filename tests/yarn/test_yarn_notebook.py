@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
+from submarine_engine.history import JobPaths
 from submarine_engine.job import JobState
 from submarine_engine.records import list_jobs
 
@@ -19,6 +20,8 @@ from tests.kernels import TRAIN, Driven, start
 
 PATIENCE = 200
 """Seconds: a busy machine starts an application slowly."""
+
+PNG = "image/png"
 
 
 class OnYarn(Driven):
@@ -74,9 +77,15 @@ def last_card(ran):
     return next(card["data"] for card in reversed(cards) if "text/html" in card["data"])
 
 
-def links(data):
-    found = re.findall(r'<a [^>]*href="([^"]+)"[^>]*>([^<]+)</a>', data["text/html"])
-    return {label: url for url, label in found}
+def pages(kernel, name):
+    """Return the web pages of a job, as another process of the user gets them."""
+    conf = load_hadoop(kernel.environment)
+    return YarnCluster(Path(kernel.home), conf).links(kernel.job(name).id)
+
+
+def application(pages):
+    [found] = [name for name in pages if name.startswith("application_")]
+    return found
 
 
 def fetch(url):
@@ -105,10 +114,52 @@ def test_the_value_the_log_and_the_ledger_are_in_the_cell(kernel):
 
 def test_the_next_cell_goes_through_the_same_warm_master(kernel):
     cell = "%%submarine --gpus 1 --name {}\nhistory = train(1)"
-    cards = [last_card(kernel.run(cell.format(name))) for name in ("one", "two")]
-    applications = {re.search(r"application_\w+", card["text/plain"])[0] for card in cards}
-    assert len(applications) == 1
+    for name in ("one", "two"):
+        kernel.run(cell.format(name))
+    first, second = (pages(kernel, name) for name in ("one", "two"))
+    assert application(first) == application(second)
     assert kernel.value("history") == "{'epochs': 1}"
+
+
+LEFT_BEHIND = """
+%%submarine --gpus 1 --name left
+import matplotlib.pyplot as plt
+class Scale:
+    by = 3
+def scaled(values):
+    return [value * Scale.by for value in values]
+losses.append(0.5)
+model["weights"] *= 2
+model["steps"] = len(losses)
+large = np.arange(500_000)
+small = scaled(losses)
+plt.plot(losses)
+plt.show()
+print("done")
+"""
+
+
+def test_what_the_cell_leaves_behind_is_there(kernel):
+    kernel.run(
+        "import numpy as np\nlosses, model = [1.0], {'weights': np.ones(3)}\n"
+        "model['losses'] = losses\nweights, kept = model['weights'], losses"
+    )
+    ran = kernel.run(LEFT_BEHIND.lstrip())
+    assert ran.reply["status"] == "ok", ran.text
+    assert ran.stream("stdout") == "done\n"
+    [figure] = [shown["data"] for shown in ran.of_type("display_data") if PNG in shown["data"]]
+    assert figure[PNG].startswith("iVBOR")
+    assert kernel.value("losses") == "[1.0, 0.5]"
+    assert kernel.value("kept is losses is model['losses'], weights is model['weights']") == (
+        "(True, True)"
+    )
+    assert kernel.value("weights.tolist(), model['steps']") == "([2.0, 2.0, 2.0], 2)"
+    assert kernel.value("small, scaled([1]), int(large.sum()) == 499_999 * 250_000") == (
+        "([3.0, 1.5], [3], True)"
+    )
+    [home] = JobPaths(Path(kernel.home), kernel.job("left").id).root.rglob("home.pkl")
+    assert home.stat().st_size > 4_000_000
+    assert home.stat().st_mode & 0o777 == 0o600
 
 
 def test_an_error_is_raised_at_the_line_of_the_cell(kernel):
@@ -121,22 +172,20 @@ def test_an_error_is_raised_at_the_line_of_the_cell(kernel):
 
 def test_while_it_runs_the_log_is_the_containers_page(kernel, held):
     sent, come, gate = held("linked")
-    # The kernel is busy with the cell: another process of the user asks the same.
-    conf = load_hadoop(kernel.environment)
-    pages = YarnCluster(Path(kernel.home), conf).links(kernel.job("linked").id)
-    [application] = [name for name in pages if name.startswith("application_")]
-    assert "/node/containerlogs/container_" in pages["log"]
-    assert "stdout" in fetch(pages["log"])
-    assert application in fetch(pages[application])
-    assert "cluster" in fetch(pages["ResourceManager"])
-    assert fetch(pages["tracking"])
+    # The kernel is busy with the cell: another process asks.
+    linked = pages(kernel, "linked")
+    assert "/node/containerlogs/container_" in linked["log"]
+    assert "stdout" in fetch(linked["log"])
+    assert application(linked) in fetch(linked[application(linked)])
+    assert "cluster" in fetch(linked["ResourceManager"])
+    assert fetch(linked["tracking"])
     gate.touch()
     ran = kernel.collect(sent, PATIENCE)
     ran.messages[:0] = come
     assert ran.stream("stdout") == "before\nafter\n"
     assert "127.0.0.1" not in str(last_card(ran))  # what is saved holds no such address
-    after = YarnCluster(Path(kernel.home), conf).links(kernel.job("linked").id)
-    assert after["log"] == after[application] == pages[application]
+    after = pages(kernel, "linked")
+    assert after["log"] == after[application(after)] == linked[application(linked)]
     assert "tracking" not in after
 
 

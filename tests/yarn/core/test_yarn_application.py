@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
-from submarine_engine.clusters.yarn.application import heartbeat_jar
+from submarine_engine.clusters.yarn.application import application, heartbeat_jar
 from submarine_engine.clusters.yarn.hadoop import HadoopConf
+
+from tests.jobs import spec_of, until
+
+TASK = f"""\
+#!{sys.executable}
+import signal, time
+from pathlib import Path
+def handle(*_):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGTERM, handle)
+try:
+    Path("begun").touch()
+    time.sleep(600)
+except KeyboardInterrupt:
+    Path("asked").touch()
+    while not Path("go").exists():
+        time.sleep(0.02)
+"""
 
 
 def test_applications_that_start_at_once_share_one_jar(tmp_path):
@@ -24,3 +46,29 @@ def test_applications_that_start_at_once_share_one_jar(tmp_path):
             ours = packed.read("yarn-site.xml").decode()
         assert ours.startswith("<configuration><property><name>a</name>")
         assert "yarn.am.liveness-monitor.expiry-interval-ms" in ours
+
+
+def test_a_container_is_not_over_before_its_task(tmp_path):
+    (tmp_path / "yarn-site.xml").write_text("<configuration></configuration>")
+    task = tmp_path / "task"
+    task.write_text(TASK)
+    task.chmod(0o700)
+    folder = SimpleNamespace(root=tmp_path, conf=HadoopConf(tmp_path, {}, "f"))
+    launch = {"python": str(task), "archives": {}, "probed": False}
+    made = application(spec_of(), folder, launch, job_id="job", environments={})
+    service = made.services["worker"]
+    (tmp_path / ".skein.sh").write_text(service.script)
+    command = ["/bin/bash", "-c", "bash .skein.sh >skein.log 2>&1"]  # as skein and YARN do
+    environment = {**os.environ, **service.env, "LOG_DIRS": str(tmp_path)}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, start_new_session=True
+    ) as container:
+        try:
+            until((tmp_path / "begun").exists)
+            os.killpg(container.pid, signal.SIGTERM)
+            until((tmp_path / "asked").exists)
+            assert container.poll() is None
+        finally:
+            (tmp_path / "go").touch()
+        assert container.wait(60) == 0
+    assert (tmp_path / "exit").read_text() == "0\n"

@@ -34,7 +34,16 @@ PROBED = "SUBMARINE-PROBED"
 _HEARTBEAT = 0.2
 _EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
 _TAG = 100
+_FILE = ".skein.sh"
+"""What skein calls a container's script.
+
+YARN starts ``/bin/bash -c "bash .skein.sh >…"``, and when that outer shell ends, the container is
+over for it: the folder is removed, and what still runs is killed. SIGTERM goes to all of them. So
+the script is the outer shell's ``BASH_ENV``: that shell runs it itself, with the trap of it.
+"""
+
 _SCRIPT = """\
+unset BASH_ENV
 umask 027
 GATE=%s
 BEGIN=%s
@@ -183,7 +192,7 @@ def _service(
         resources=skein.Resources(
             memory=f"{asked.memory or 2048} MiB", vcores=asked.vcores or 1, gpus=asked.gpus or 0
         ),
-        env={GPUS: str(asked.gpus or 0), **image, **environment},
+        env={GPUS: str(asked.gpus or 0), "BASH_ENV": _FILE, **image, **environment},
         files=dict(files),
         script=_SCRIPT % tuple(map(shlex.quote, (_GATE, payload.BEGIN, _EVENTS))),
         allow_failures=not cold,
