@@ -6,6 +6,7 @@ import re
 import secrets
 import shutil
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,16 +39,33 @@ class OnYarn(Driven):
         return job
 
 
+@contextmanager
+def driven(yarn, home, **settings):
+    kernel = OnYarn(str(home), env={**yarn.environment, "SUBMARINE_GRACE": "5", **settings})
+    kernel.run(f"%submarine use yarn\n{TRAIN}")
+    yield kernel
+    kernel.stop()
+    shutil.rmtree(home, ignore_errors=True)
+    end_processes_of(home, patience=3)  # the keeper goes, skein's driver waits for another
+
+
 @pytest.fixture(scope="module")
 def kernel(yarn, tmp_path_factory):
     """One kernel for all tests of this file, so that one warm master serves them."""
-    home = tmp_path_factory.mktemp("yarn-notebook")
-    driven = OnYarn(str(home), env={**yarn.environment, "SUBMARINE_GRACE": "5"})
-    driven.run(f"%submarine use yarn\n{TRAIN}")
-    yield driven
-    driven.stop()
-    shutil.rmtree(home, ignore_errors=True)
-    end_processes_of(home, patience=3)  # the keeper goes, skein's driver waits for another
+    with driven(yarn, tmp_path_factory.mktemp("yarn-notebook")) as kernel:
+        yield kernel
+
+
+@pytest.fixture(params=["auto", "hdfs", "after"])
+def any_way(request, yarn, tmp_path):
+    """A kernel for each way on which logs and results of containers come."""
+    if request.param == "auto":
+        yield request.getfixturevalue("kernel")
+        return
+    home = tmp_path / "home"
+    home.mkdir()
+    with driven(yarn, home, SUBMARINE_YARN_LOGS=request.param) as kernel:
+        yield kernel
 
 
 @pytest.fixture
@@ -139,25 +157,25 @@ print("done")
 """
 
 
-def test_what_the_cell_leaves_behind_is_there(kernel):
-    kernel.run(
+def test_what_the_cell_leaves_behind_is_there(any_way):
+    any_way.run(
         "import numpy as np\nlosses, model = [1.0], {'weights': np.ones(3)}\n"
         "model['losses'] = losses\nweights, kept = model['weights'], losses"
     )
-    ran = kernel.run(LEFT_BEHIND.lstrip())
+    ran = any_way.run(LEFT_BEHIND.lstrip())
     assert ran.reply["status"] == "ok", ran.text
     assert ran.stream("stdout") == "done\n"
     [figure] = [shown["data"] for shown in ran.of_type("display_data") if PNG in shown["data"]]
     assert figure[PNG].startswith("iVBOR")
-    assert kernel.value("losses") == "[1.0, 0.5]"
-    assert kernel.value("kept is losses is model['losses'], weights is model['weights']") == (
+    assert any_way.value("losses") == "[1.0, 0.5]"
+    assert any_way.value("kept is losses is model['losses'], weights is model['weights']") == (
         "(True, True)"
     )
-    assert kernel.value("weights.tolist(), model['steps']") == "([2.0, 2.0, 2.0], 2)"
-    assert kernel.value("small, scaled([1]), int(large.sum()) == 499_999 * 250_000") == (
+    assert any_way.value("weights.tolist(), model['steps']") == "([2.0, 2.0, 2.0], 2)"
+    assert any_way.value("small, scaled([1]), int(large.sum()) == 499_999 * 250_000") == (
         "([3.0, 1.5], [3], True)"
     )
-    [home] = JobPaths(Path(kernel.home), kernel.job("left").id).root.rglob("home.pkl")
+    [home] = JobPaths(Path(any_way.home), any_way.job("left").id).root.rglob("home.pkl")
     assert home.stat().st_size > 4_000_000
     assert home.stat().st_mode & 0o777 == 0o600
 
