@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import quote, urljoin, urlsplit
 
 from submarine_runtime.lean import suppress
 
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from io import BufferedReader
+
 _TIMEOUT = 20
 _FOUND = range(300, 400)
 _DONE = (200, 201)
 _LONGEST = 400
+_BLOCK = 1 << 20
 
 
 class WebFolder:
@@ -33,8 +39,13 @@ class WebFolder:
             folder = f"{address.rstrip('/')}/{quote(below)}".rstrip("/")
             self._folders.append((folder, "&".join(who)))
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes | BufferedReader) -> None:
         """Write a file; what was there of that name is replaced.
+
+        Parameters
+        ----------
+        data
+            Its content; or an open file that does not change, which is not read into memory.
 
         Raises
         ------
@@ -53,8 +64,8 @@ class WebFolder:
         """
         self._write("POST", name, "op=APPEND", data)
 
-    def replace(self, name: str, data: bytes) -> None:
-        """Write a file so that readers see all of it, or what was there before.
+    def replace(self, name: str, data: bytes | BufferedReader) -> None:
+        """Write a file as `create`, so that readers see all of it, or what was there before.
 
         Raises
         ------
@@ -67,7 +78,7 @@ class WebFolder:
         there = f"{folder}/{quote(name)}"
         self._ask("PUT", aside, f"op=RENAME&destination={there}&renameoptions=OVERWRITE")
 
-    def _write(self, method: str, name: str, query: str, data: bytes) -> None:
+    def _write(self, method: str, name: str, query: str, data: bytes | BufferedReader) -> None:
         there = self._ask(method, name, query, expected=_FOUND)
         # The NameNode says which DataNode takes the bytes.
         _exchange(method, there, data, _DONE)
@@ -84,13 +95,14 @@ class WebFolder:
         return _exchange(method, f"{folder}/{quote(name)}?{query}&{who}", b"", expected)
 
 
-def _exchange(method: str, url: str, data: bytes, expected: object) -> str:
+def _exchange(method: str, url: str, data: bytes | BufferedReader, expected: object) -> str:
     """Send `data`; return where the answer leads to, empty where it leads nowhere."""
     where = urlsplit(url)
     kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
-    connection = kind(where.netloc, timeout=_TIMEOUT)
+    connection = kind(where.netloc, timeout=_TIMEOUT, blocksize=_BLOCK)
+    size = len(data) if isinstance(data, bytes) else os.fstat(data.fileno()).st_size
     try:
-        headers = {"Content-Type": "application/octet-stream"}
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         connection.request(method, f"{where.path}?{where.query}", data, headers)
         answer = connection.getresponse()
         words = answer.read(_LONGEST).decode("utf-8", "replace")

@@ -258,3 +258,18 @@ def test_displays_come_as_they_grow_and_before_the_outcome(
     assert "outcome.json" in source.sizes()
     LogMirror(task, source).step()
     assert task.displays.read_bytes() == b"123456\n"
+
+
+def test_a_result_comes_whatever_its_size(hdfs, tmp_path, monkeypatch):
+    monkeypatch.setattr(ship, "_LARGEST", 1 << 20)
+    content = os.urandom(5 << 20)
+    for name in ("home.pkl", "var-model.pkl", "core"):
+        (tmp_path / name).write_bytes(content)
+    hdfs.faults = ["before", "half"]
+    shipper = Shipper(str(tmp_path), WebFolder(hdfs.url))
+    for _ in range(2):
+        with pytest.raises(OSError, match="127"):
+            shipper.step()
+    assert shipper.step()
+    arrived = {path.rpartition("/")[2]: data for path, data in hdfs.files.items()}
+    assert arrived == {"home.pkl": content, "var-model.pkl": content}
