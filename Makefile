@@ -11,8 +11,7 @@ REQUIREMENTS := pyproject.toml constraints.txt scripts/install
 LAB := $(wildcard $(addprefix jupyter_ext/labextension/,*.json yarn.lock src/*.ts src/*/*.ts style/* schema/*))
 JLPM = cd jupyter_ext/labextension && PATH=$(abspath $(BIN)):$$PATH jlpm
 PYTEST = $(BIN)/python -m pytest --dist loadgroup --durations 20
-# Tests on a cluster mostly wait for it: with two processes a core, the others go on meanwhile.
-BUSY = --numprocesses auto
+# Tests mostly wait, for jobs and clusters: with two processes a core, the others go on meanwhile.
 WAITING = --numprocesses $$((2 * $$(nproc)))
 TOGETHER = $(MAKE) --no-print-directory --jobs --keep-going
 
@@ -46,7 +45,7 @@ typescript: $(VENV)/.lab
 	$(JLPM) test
 
 pytest-check: $(VENV)/.dev
-	$(PYTEST) $(BUSY) -m "not service and not long" $(ARGS)
+	$(PYTEST) $(WAITING) -m "not service and not long" $(ARGS)
 
 pytest-test: services
 	$(PYTEST) $(WAITING) -m "not long" $(ARGS)
