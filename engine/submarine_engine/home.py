@@ -174,15 +174,18 @@ class _Originals:
         return self._objects[path]
 
     def _space(self, space: Any) -> Any:  # noqa: ANN401 - as pickle has it
-        """Return the variables that nameless functions read: the notebook's, or a module's."""
-        return vars(importlib.import_module(space[1])) if space[1:] else self._namespace
+        """Find the variables that nameless functions read, which is all that a value may name."""
+        return _persistent(space, self, self._namespace)
 
     def _manifest(self) -> Manifest:
         return Manifest.from_json(read_json(self._bundle / "manifest.json") or {})
 
 
-class _Unpickler(pickle.Unpickler):
-    """Finds what the notebook has; remembers which class or function it was looking for."""
+class _AtHome:
+    """The part of the unpicklers below that finds what the notebook has.
+
+    It remembers which class or function was looked for.
+    """
 
     wanted = ("", "")
     originals: _Originals
@@ -193,22 +196,15 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as pickle has it
         self.wanted = module, name
-        return _found(module, name, self.namespace) or super().find_class(module, name)
+        return _found(module, name, self.namespace) or super().find_class(module, name)  # type: ignore[misc]
 
 
-class _CarefulUnpickler(pickle._Unpickler):  # noqa: SLF001 - C's numbering cannot be set
+class _Unpickler(_AtHome, pickle.Unpickler):
+    """The fast one."""
+
+
+class _CarefulUnpickler(_AtHome, pickle._Unpickler):  # noqa: SLF001 - C's numbering cannot be set
     """The slow one, which can begin behind a frame that could not be loaded."""
-
-    wanted = ("", "")
-    originals: _Originals
-    namespace: MutableMapping[str, Any]
-
-    def persistent_load(self, pid: Any) -> Any:  # noqa: ANN401 - as pickle has it
-        return _persistent(pid, self.originals, self.namespace)
-
-    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as pickle has it
-        self.wanted = module, name
-        return _found(module, name, self.namespace) or super().find_class(module, name)
 
 
 def _persistent(pid: Any, originals: _Originals, namespace: MutableMapping[str, Any]) -> Any:  # noqa: ANN401

@@ -289,14 +289,14 @@ class Home:
             if not (_is_definition(value) and self.at_home(value)):
                 continue
             for key, held in list(vars(value).items()):
-                if key != "__wrapped__" and _is_data(key, held):
+                if key != "__wrapped__" and is_data(key, held):
                     yield name, key, False, held
             cells = getattr(value, "__closure__", None) or ()
             contents = {number: _content(cell) for number, cell in enumerate(cells)}
             kept = {
                 number: held
                 for number, held in contents.items()
-                if held is not _MISSING and _is_data("", held)
+                if held is not _MISSING and is_data("", held)
             }
             if kept:
                 yield name, "__closure__", False, kept
@@ -871,7 +871,7 @@ def _content(cell: Any) -> Any:  # noqa: ANN401 - a closure's cell
         return _MISSING
 
 
-def _is_data(name: str, value: object) -> bool:
+def is_data(name: str, value: object) -> bool:
     """Return whether an attribute is data, neither code nor Python's own business."""
     if name.startswith(("__", "_abc_")):
         return False

@@ -8,6 +8,8 @@ from abc import ABCMeta
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
+from submarine_runtime.home import is_data
+
 from submarine_engine.bundle.bindings import FUNCTIONS
 from submarine_engine.bundle.constants import NotConstantError, assigned_names, constant, same
 
@@ -40,7 +42,7 @@ def _of_class(kind: type, node: ast.ClassDef) -> Iterator[tuple[str, object, boo
         for name in assigned_names(statement) or ():
             said[name] = statement
     for name, value in list(vars(kind).items()):
-        if not _is_data(name, value):
+        if not is_data(name, value):
             continue
         if name not in said:
             yield name, value, False
@@ -63,7 +65,7 @@ def _of_function(
     if function.__closure__ or node.decorator_list:
         return  # what a decorator made of it is not what its source says
     for name, value in list(vars(function).items()):
-        if _is_data(name, value):
+        if is_data(name, value):
             yield name, value, False
     said = node.args
     given: Mapping[str, object] = dict(_defaults(said.defaults))
@@ -88,10 +90,3 @@ def _defaults(nodes: list[ast.expr]) -> Iterator[tuple[str, object]]:
     with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         for number, node in enumerate(nodes):
             yield str(number), ast.literal_eval(node)
-
-
-def _is_data(name: str, value: object) -> bool:
-    """Return whether an attribute is data, neither code nor Python's own business."""
-    if name.startswith(("__", "_abc_")):
-        return False
-    return not (isinstance(value, type) or hasattr(type(value), "__get__"))
