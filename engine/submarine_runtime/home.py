@@ -438,6 +438,7 @@ class _Frames:
         self._path = f"{results}/{FILE}"
         self._file: Any = None
         self._pickler: Any = None
+        self._memo: dict[int, Any] = {}  # the pickler's, as of the last frame that was written
         self._frames: list[dict[str, Any]] = []
         self._stayed: list[dict[str, Any]] = []
 
@@ -447,7 +448,7 @@ class _Frames:
         if error is None:
             self._frames.append(
                 {"kind": kind, "name": name, "type": type_name(value), "end": self._file.tell(),
-                 "memo": len(self._pickler.memo.copy())}
+                 "memo": len(self._memo)}
             )  # fmt: skip
             return True
         if kind in ("name", "value"):
@@ -517,13 +518,14 @@ class _Frames:
         """Write a pickle; return why it cannot be written, with nothing of it left."""
         if self._file is None:
             self._open()
-        before = self._pickler.memo.copy()
         at = self._file.tell()
         error = self._attempt(self._pickler, value)
-        if error is not None:
+        if error is None:
+            self._memo = self._pickler.memo.copy()
+        else:
             self._file.back_to(at)
             self._pickler = _pickler(self._home, self._file)
-            self._pickler.memo = before
+            self._pickler.memo = self._memo
         return error
 
     def _attempt(self, pickler: Any, value: object) -> str | None:  # noqa: ANN401 - a pickler
