@@ -16,7 +16,7 @@ WAITING = --numprocesses $$((2 * $$(nproc)))
 TOGETHER = $(MAKE) --no-print-directory --jobs --keep-going
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long lint typescript format bench examples pictures constraints clean
+.PHONY: help demo check test test-long lint typescript docs format bench examples pictures constraints clean
 .PHONY: pytest-check pytest-test pytest-long services
 
 help: ## list what can be made
@@ -27,13 +27,13 @@ demo: $(VENV)/.demo ## set up, then run examples/quickstart.ipynb as a notebook 
 	@echo 'In JupyterLab: $(BIN)/jupyter lab examples/quickstart.ipynb'
 
 check: $(VENV)/.dev $(VENV)/.lab ## two minutes: lint, types, and every test that needs no service
-	$(TOGETHER) lint typescript pytest-check
+	$(TOGETHER) lint typescript docs pytest-check
 
 test: $(VENV)/.dev $(VENV)/.lab ## set up, then check every promise once (chromium and Maven are installed where they are missing)
-	$(TOGETHER) lint typescript pytest-test
+	$(TOGETHER) lint typescript docs pytest-test
 
 test-long: $(VENV)/.dev $(VENV)/.lab ## all of that, and kills of every daemon, every Python, packaging, examples of every framework
-	$(TOGETHER) lint typescript pytest-long
+	$(TOGETHER) lint typescript docs pytest-long
 
 lint: $(VENV)/.dev $(VENV)/.lab ## format, style and strict types; changes nothing
 	$(BIN)/ruff format --check
@@ -43,6 +43,9 @@ lint: $(VENV)/.dev $(VENV)/.lab ## format, style and strict types; changes nothi
 
 typescript: $(VENV)/.lab
 	$(JLPM) test
+
+docs: $(VENV)/.dev ## the docs and the API as pages, in dist/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 pytest-check: $(VENV)/.dev
 	$(PYTEST) $(WAITING) -m "not service and not long" $(ARGS)
@@ -90,5 +93,5 @@ $(VENV)/.lab: $(VENV)/.dev $(LAB)
 	touch $@
 
 $(VENV)/.dev: $(REQUIREMENTS)
-	scripts/install $(VENV) $(PYTHON) demo test lint bench
+	scripts/install $(VENV) $(PYTHON) demo test lint docs bench
 	touch $@

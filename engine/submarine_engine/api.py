@@ -49,16 +49,24 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
 
     Parameters
     ----------
+    function
+        What runs in the job, with what it needs of the program or the notebook.
+    args, kwargs
+        The function's own; they travel with the job.
     gpus, cpus
         How many; None leaves it to the cluster (one GPU where there is one).
     memory
         ``"8G"``, or a number of mebibytes.
     name
         For people; the function's name unless given.
+    queue
+        Of the cluster's queues; the cluster's own choice unless given.
     cluster
         Where to run; the configured one unless given.
     env
         Environment variables of the job.
+    docker_image
+        Run in a container of that image, where the cluster can.
     input_path, checkpoint_path
         The job reads them from ``SUBMARINE_INPUT_PATH`` and ``SUBMARINE_CHECKPOINT_PATH``.
     mode, environment, node_label, priority
@@ -93,6 +101,8 @@ def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
 
     Parameters
     ----------
+    function, args
+        As `submit` has them.
     keywords
         The function's own, and the options that `submit` has: ``gpus=2, memory="8G"``.
 

@@ -37,7 +37,13 @@ class Moment:
         return cls(time.time(), time.monotonic())
 
     def until(self, later: Moment) -> float:
-        """Return the seconds from this moment to `later`, never negative."""
+        """Return the seconds from this moment to `later`, never negative.
+
+        Parameters
+        ----------
+        later
+            A moment of the same boot of the same machine.
+        """
         return max(0.0, later.mono - self.mono)
 
 
@@ -164,7 +170,13 @@ class LogChunk:
     data: bytes
 
     def after(self, offset: int) -> LogChunk:
-        """Return what lies at `offset` of the log and after it; its data may be empty."""
+        """Return what lies at `offset` of the log and after it; its data may be empty.
+
+        Parameters
+        ----------
+        offset
+            Bytes from the log's beginning.
+        """
         skipped = min(len(self.data), max(0, offset - self.offset))
         return replace(self, offset=self.offset + skipped, data=self.data[skipped:])
 

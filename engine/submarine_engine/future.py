@@ -60,7 +60,13 @@ class Job:
         return self.status().state is JobState.CANCELLED
 
     def cancel(self, reason: str = "") -> bool:
-        """Ask the job to end (SIGTERM, grace, SIGKILL); False where it was over already."""
+        """Ask the job to end (SIGTERM, grace, SIGKILL); False where it was over already.
+
+        Parameters
+        ----------
+        reason
+            Shown with the job's state.
+        """
         if self.done():
             return False
         self.cluster.cancel(self.id, reason)
@@ -132,6 +138,11 @@ class Job:
     def wait(self, timeout: float | None = None) -> JobStatus:
         """Block until the job is over.
 
+        Parameters
+        ----------
+        timeout
+            Seconds to wait at most; None waits for ever.
+
         Raises
         ------
         TimeoutError
@@ -151,6 +162,11 @@ class Job:
     def results(self, timeout: float | None = None) -> Results:
         """Wait, and return the result with the variables that were brought back.
 
+        Parameters
+        ----------
+        timeout
+            Seconds to wait at most; None waits for ever.
+
         Raises
         ------
         JobFailedError, JobCancelledError, JobLostError
@@ -169,6 +185,11 @@ class Job:
         """Wait, and return what the training function returned; raises as `results` does.
 
         Warns where a value could not come back as itself.
+
+        Parameters
+        ----------
+        timeout
+            Seconds to wait at most; None waits for ever.
         """
         results = self.results(timeout)
         for warning in results.warnings:
@@ -177,6 +198,11 @@ class Job:
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait, and return the error that `result` would raise; None where it would not.
+
+        Parameters
+        ----------
+        timeout
+            Seconds to wait at most; None waits for ever.
 
         Raises
         ------

@@ -113,7 +113,13 @@ class Resources:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Resources:
-        """Build from what `to_json` returned."""
+        """Build from what `to_json` returned.
+
+        Parameters
+        ----------
+        data
+            What `to_json` returned.
+        """
         return cls(gpus=data["gpus"], memory=data["memory"], vcores=data["vcores"])
 
 
@@ -177,7 +183,13 @@ class Role:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Role:
-        """Build from what `to_json` returned."""
+        """Build from what `to_json` returned.
+
+        Parameters
+        ----------
+        data
+            What `to_json` returned.
+        """
         return cls(
             name=data["name"],
             count=data["count"],
@@ -317,6 +329,11 @@ class JobSpec:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobSpec:
         """Build from what `to_json` returned.
+
+        Parameters
+        ----------
+        data
+            What `to_json` returned.
 
         Raises
         ------

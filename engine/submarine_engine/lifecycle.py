@@ -101,7 +101,13 @@ class JobStatus:
     tasks: tuple[TaskStatus, ...] = ()
 
     def task(self, task_id: str) -> TaskStatus | None:
-        """Return the task of that id, None where the job has none such."""
+        """Return the task of that id, None where the job has none such.
+
+        Parameters
+        ----------
+        task_id
+            ``worker-0``: the role and the task's number in it.
+        """
         return next((task for task in self.tasks if task.task == task_id), None)
 
     @property
@@ -141,6 +147,11 @@ class Ledger:
         """Return seconds spent ``queued``, ``held`` (granted, code not yet running) and ``busy``.
 
         Each is the longest of any task, so that the three add up to the job's own elapsed time.
+
+        Parameters
+        ----------
+        now
+            Until when to count for a job that is not over.
         """
         status = self._status
         end = status.finished or now

@@ -50,7 +50,13 @@ class JobSummary:
     finished: Moment | None = None
 
     def elapsed(self, now: Moment) -> float | None:
-        """Return seconds from submission to the job's end, or to `now`."""
+        """Return seconds from submission to the job's end, or to `now`.
+
+        Parameters
+        ----------
+        now
+            Until when to count for a job that is not over.
+        """
         return self.created.until(self.finished or now) if self.created else None
 
     def to_json(self) -> dict[str, Any]:
@@ -152,6 +158,11 @@ def job_words(limit: int = 50) -> list[str]:
 
 def open_job(wanted: str) -> Job:
     """Open a job by id, by the end of its id, or by name (the newest of that name).
+
+    Parameters
+    ----------
+    wanted
+        An id, the end of one, or a job's name.
 
     Raises
     ------

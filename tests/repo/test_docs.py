@@ -151,3 +151,10 @@ def test_every_page_is_reachable_from_the_readme():
             if linked.suffix == ".md" and linked.is_file():
                 to_do.append(linked)
     assert {page.name for page in PAGES} <= {page.name for page in seen}
+
+
+def test_the_readmes_table_names_each_page_once():
+    table = [line for line in (ROOT / "README.md").read_text().splitlines() if line[:1] == "|"]
+    linked = [target.partition("#")[0] for line in table for target in LINK.findall(line)]
+    pages = sorted(f"docs/{page.name}" for page in PAGES if page.parent != ROOT)
+    assert sorted(target for target in linked if target.startswith("docs/")) == pages

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import griffe
 import pytest
 import submarine_engine
 
@@ -30,6 +33,44 @@ def test_every_public_name_is_there_and_documented(name):
     assert name in dir(submarine_engine)
 
 
+def public_functions(
+    owner: griffe.Object | griffe.Alias, path: str
+) -> Iterator[tuple[str, griffe.Function]]:
+    """Yield a name's function, or the methods of its class, with what people write for them."""
+    if owner.is_alias:
+        owner = owner.final_target
+    if owner.is_function:
+        yield path, owner
+    elif owner.is_class:
+        for name, member in owner.members.items():
+            if not name.startswith("_") and not member.is_alias:
+                yield from public_functions(member, f"{path}.{name}")
+
+
+def test_every_parameter_is_documented():
+    engine = griffe.load(
+        "submarine_engine", search_paths=[Path(submarine_engine.__file__).parents[1]],
+        docstring_parser="numpy",
+    )  # fmt: skip
+    missing = []
+    for public in PUBLIC:
+        for path, function in public_functions(engine[public], public):
+            assert function.docstring, path
+            told = {
+                name.strip(" *")
+                for section in function.docstring.parsed
+                if section.kind is griffe.DocstringSectionKind.parameters
+                for parameter in section.value
+                for name in parameter.name.split(",")
+            }
+            missing += [
+                f"{path}({parameter.name})"
+                for parameter in function.parameters
+                if parameter.name not in {"self", "cls", *told}
+            ]
+    assert missing == []
+
+
 def test_type_checkers_see_the_same_names():
     tree = ast.parse(Path(submarine_engine.__file__).read_text())
     (typed,) = [node for node in tree.body if isinstance(node, ast.If)]
@@ -50,3 +91,8 @@ def test_importing_the_engine_loads_nothing_else():
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     loaded = {name for name in run.stdout.split() if not name.startswith("__")}
     assert loaded == {"submarine_engine"}
+
+
+def test_the_page_has_the_version_of_the_engine():
+    package = Path(__file__).parents[2] / "jupyter_ext/labextension/package.json"
+    assert json.loads(package.read_text())["version"] == submarine_engine.__version__

@@ -67,6 +67,7 @@ def test_make_help_lists_what_people_use():
         "test",
         "test-long",
         "lint",
+        "docs",
         "bench",
         "examples",
         "constraints",

@@ -243,6 +243,11 @@ class Manifest:
     def from_json(cls, data: Mapping[str, Any]) -> Manifest:
         """Build from what `to_json` returned.
 
+        Parameters
+        ----------
+        data
+            What `to_json` returned.
+
         Raises
         ------
         ValueError
@@ -281,7 +286,15 @@ class Manifest:
         )
 
     def origin(self, file: str, line: int) -> tuple[LineSpan, int] | None:
-        """Return the span that holds `line` of `file`, and the line in its cell; None if ours."""
+        """Return the span that holds `line` of `file`, and the line in its cell; None if ours.
+
+        Parameters
+        ----------
+        file
+            A file of the bundle, relative to it.
+        line
+            Counted from 1.
+        """
         for span in self.lines:
             if span.file == file and span.line <= line < span.line + span.count:
                 return span, span.cell_line + line - span.line
@@ -371,7 +384,13 @@ class Bundle:
         return self.source(self.manifest.entry)
 
     def source(self, path: str) -> str:
-        """Return a file's text."""
+        """Return a file's text.
+
+        Parameters
+        ----------
+        path
+            One of `files`.
+        """
         return b"".join(pieces_of(self.files[path])).decode(errors="replace")
 
     @property
@@ -390,6 +409,11 @@ class Bundle:
 
     def write(self, folder: Path) -> None:
         """Write all files and ``manifest.json`` into `folder`, for the owner alone.
+
+        Parameters
+        ----------
+        folder
+            Made where it is missing, with mode 0700.
 
         Raises
         ------

@@ -46,6 +46,11 @@ class Cursor:
     def from_json(cls, text: str) -> Cursor:
         """Build from what `to_json` returned.
 
+        Parameters
+        ----------
+        text
+            What `to_json` returned.
+
         Raises
         ------
         ValueError
@@ -152,6 +157,11 @@ class Cluster(ABC):
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what this cluster cannot do, and fill in what was left to it.
 
+        Parameters
+        ----------
+        spec
+            What the user asked for; ``resources.gpus`` may be None.
+
         Returns
         -------
         JobSpec
@@ -165,9 +175,16 @@ class Cluster(ABC):
 
     @abstractmethod
     def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:
-        """Put the job on record and in the queue; return its id.
+        """Check the job, put it on record and in the queue; return its id.
 
-        `workdir` is where the user's relative paths begin (the notebook's folder). Calls `check`.
+        Parameters
+        ----------
+        spec
+            What to run, with which resources.
+        bundle
+            The script, and all that travels with it.
+        workdir
+            Where the user's relative paths begin: the notebook's folder.
         """
 
     @abstractmethod
@@ -175,19 +192,48 @@ class Cluster(ABC):
         """Return at once what is new after `cursor`: at most `limit` bytes of logs.
 
         Of displays, too; but one that is larger comes as a whole.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        cursor
+            Where to begin; that of the last batch to go on.
+        limit
+            Bytes of logs at most.
         """
 
     @abstractmethod
     def status(self, job_id: str) -> JobStatus:
-        """Return the job as it stands."""
+        """Return the job as it stands.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
 
     @abstractmethod
     def cancel(self, job_id: str, reason: str = "") -> None:
-        """Ask the job to end: SIGTERM, grace, SIGKILL. Returns at once; no-op when it is over."""
+        """Ask the job to end: SIGTERM, grace, SIGKILL. Returns at once; no-op when it is over.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        reason
+            Shown with the job's state.
+        """
 
     @abstractmethod
     def kill(self, job_id: str) -> None:
-        """End the job's processes at once (SIGKILL)."""
+        """End the job's processes at once (SIGKILL).
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
 
     def save(
         self,
@@ -200,6 +246,8 @@ class Cluster(ABC):
 
         Parameters
         ----------
+        job_id
+            The job's id.
         path
             A folder of this machine, absolute, or an address of a storage of the cluster's.
         patience
@@ -221,10 +269,22 @@ class Cluster(ABC):
 
     @abstractmethod
     def results(self, job_id: str) -> Path:
-        """Return a local folder with the first task's ``outcome.json`` and ``results/``."""
+        """Return a local folder with the first task's ``outcome.json`` and ``results/``.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
 
     def warnings(self, job_id: str) -> list[str]:  # noqa: ARG002 - of clusters that have any
-        """Return what went wrong beside the job itself, in words, as far as it is known now."""
+        """Return what went wrong beside the job itself, in words, as far as it is known now.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
         return []
 
     def room(self) -> int | None:
@@ -244,12 +304,23 @@ class Cluster(ABC):
 
     @abstractmethod
     def log_url(self, job_id: str) -> str | None:
-        """Return the web address of the job's log; None where the cluster has no such page."""
+        """Return the web address of the job's log; None where the cluster has no such page.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
 
     def links(self, job_id: str) -> dict[str, str]:  # noqa: ARG002 - of clusters that have pages
         """Return the cluster's web pages of a job as it stands, by what people call them.
 
         ``log`` is what `log_url` returns, a task's id leads to that task's log; front ends show any
         other one under its name. Asks nobody: it is called often.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
         """
         return {}
