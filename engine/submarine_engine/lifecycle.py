@@ -13,7 +13,7 @@ streams are read again from old cursors, and clusters repeat themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 
@@ -307,6 +307,62 @@ def _(event: Finished, status: JobStatus) -> JobStatus:
         waiting_reason="",
         tasks=tasks,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEnd:
+    """How a task ended by itself: what its driver saw, without what anybody wanted.
+
+    Parameters
+    ----------
+    state
+        ``SUCCEEDED``, ``FAILED``, or ``LOST`` where nobody knows.
+    at
+        When its last process was gone.
+    returned
+        When its function returned or raised; None where it never did.
+    to_its_end
+        Its script ran to its end. It may have been asked to end meanwhile and have handled that,
+        as a notebook's cell handles an interrupt (``except KeyboardInterrupt``).
+    """
+
+    state: JobState
+    reason: str = ""
+    at: Moment | None = None
+    returned: Moment | None = None
+    to_its_end: bool = False
+
+
+def final_state(
+    ends: Sequence[TaskEnd], *, cancelled: CancelRequested | None = None, cause: str = ""
+) -> tuple[JobState, str]:
+    """Return a job's final state and why, once all its tasks are over.
+
+    What each cluster promises: a job that had returned when it was cancelled keeps its result, and
+    so does one that handled the cancel; any other is cancelled. A job that was ended for a cause
+    has failed of that, unless a function of it had returned. Else the first task to fail speaks.
+
+    Parameters
+    ----------
+    ends
+        Of all tasks, in the order of the spec: one at least. One that never began is lost, or has
+        failed.
+    cancelled
+        The first request to end the job.
+    cause
+        Why the driver itself ended the job: a limit, a folder that was deleted.
+    """
+    returned = [end.returned for end in ends if end.returned]
+    kept = any(cancelled and at.mono < cancelled.at.mono for at in returned)
+    if cancelled and not kept and not all(end.to_its_end for end in ends):
+        return JobState.CANCELLED, cancelled.reason
+    if cause and not returned:
+        return JobState.FAILED, cause
+    wrong = [end for end in ends if end.state is not JobState.SUCCEEDED]
+    if not wrong:
+        return JobState.SUCCEEDED, next((end.reason for end in ends if end.reason), "")
+    first = min(wrong, key=lambda end: end.at.mono if end.at else float("inf"))
+    return first.state, first.reason
 
 
 def _with(status: JobStatus, changed: TaskStatus) -> JobStatus:

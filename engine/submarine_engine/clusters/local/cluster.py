@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from submarine_engine.clusters import cancelling, locks, machine
-from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu
-from submarine_engine.clusters.folded import Folded
+from submarine_engine.clusters import locks, machine
+from submarine_engine.clusters.base import Gpu
+from submarine_engine.clusters.driver import RecordedCluster
 from submarine_engine.clusters.local import launch
 from submarine_engine.clusters.local.checks import check_spec
 from submarine_engine.clusters.local.gpus import Inventory, inventory
@@ -19,21 +19,16 @@ from submarine_engine.clusters.local.saving import save_local
 from submarine_engine.clusters.local.settle import settle
 from submarine_engine.clusters.local.staging import put_on_record
 from submarine_engine.clusters.local.tickets import Queue
-from submarine_engine.clusters.local.waiting import seen_waiting, tell_waiting
-from submarine_engine.clusters.processes import reap
-from submarine_engine.clusters.reader import read_batch
+from submarine_engine.clusters.local.waiting import tell_waiting
 from submarine_engine.clusters.saved import Saved
 from submarine_engine.clusters.saving import Asked
-from submarine_engine.clusters.warned import read_warnings
 from submarine_engine.config import Config, load_config
 from submarine_engine.errors import (
     ClusterError,
-    JobError,
-    JobNotFoundError,
     SubmarineError,
     SubmissionError,
 )
-from submarine_engine.history import JobPaths, default_home
+from submarine_engine.history import JobPaths
 from submarine_engine.lifecycle import JobStatus
 
 if TYPE_CHECKING:
@@ -41,7 +36,7 @@ if TYPE_CHECKING:
     from submarine_engine.job import JobSpec
 
 
-class LocalCluster(Cluster):
+class LocalCluster(RecordedCluster):
     """Jobs on this machine, one queue for all notebooks of the user, no daemon.
 
     Parameters
@@ -63,11 +58,10 @@ class LocalCluster(Cluster):
         grace: float | None = None,
         log_page: Callable[[str], str | None] | None = None,
     ) -> None:
-        self.home = home or default_home()
+        super().__init__(home)
         self._grace = grace
         self._log_page = log_page
         self._queue = Queue(self.home)
-        self._folded = Folded()
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what this machine cannot do, and choose the number of GPUs where it is open."""
@@ -129,58 +123,10 @@ class LocalCluster(Cluster):
                 self.cancel(paths.job_id, "interrupted while it was submitted")
             raise
 
-    def read(self, job_id: str, cursor: Cursor, *, limit: int = 1 << 20) -> Batch:
-        """Return at once what is new after `cursor`: at most `limit` bytes of logs.
-
-        Raises
-        ------
-        JobNotFoundError
-            There is no such job, or its folder was deleted.
-        JobError
-            `cursor` is no place in this job's stream.
-        """
-        with self._job(job_id) as paths:
-            tasks = [task.task for task in self._folded.status(paths).tasks]
-            batch = read_batch(paths, tasks, cursor, limit)
-            if not batch.items and not batch.ended and self._attend(paths):
-                batch = read_batch(paths, tasks, cursor, limit)
-            return batch
-
-    def status(self, job_id: str) -> JobStatus:
-        """Return the job as it stands; raises as `read` does."""
-        with self._job(job_id) as paths:
-            status = self._folded.status(paths)
-            if status.state.final or not locks.is_free(paths.lock):
-                return status
-            if paths.job_id not in self._queue:
-                settle(paths, self._queue)
-                return self._folded.status(paths)
-            with suppress(OSError, ClusterError):  # a queue that is locked hides only the place
-                self._queue.care()
-                status = seen_waiting(self._queue, paths.job_id, self._folded.status(paths))
-            return status
-
-    def cancel(self, job_id: str, reason: str = "") -> None:
-        """Ask the job to end: SIGTERM, grace, SIGKILL. Returns at once; no-op when it is over."""
-        self._ask_to_end(job_id, reason, kill=False)
-
-    def kill(self, job_id: str) -> None:
-        """End the job's processes at once (SIGKILL)."""
-        self._ask_to_end(job_id, "killed", kill=True)
-
     def save(self, job_id: str, path: str, *, patience: float | None = None) -> Saved:
         """Bring the model of a running job to the new folder `path`, while training goes on."""
-        with self._job(job_id) as paths:
+        with self.on_record(job_id) as paths:
             return save_local(Asked(paths, lambda: self.status(job_id), patience), path)
-
-    def results(self, job_id: str) -> Path:
-        """Return the folder of the job's first task."""
-        with self._job(job_id) as paths:
-            return paths.task(self._folded.status(paths).tasks[0].task).root
-
-    def warnings(self, job_id: str) -> list[str]:
-        """Return what went wrong beside the job itself."""
-        return read_warnings(JobPaths(self.home, job_id))
 
     def room(self) -> int:
         """Return what the disk of the jobs' folders has room for, with some left for logs."""
@@ -214,48 +160,25 @@ class LocalCluster(Cluster):
         """Return the web address of the job's log; None where no front end serves one."""
         return self._log_page(job_id) if self._log_page else None
 
-    def _ask_to_end(self, job_id: str, reason: str, *, kill: bool) -> None:
-        with self._job(job_id) as paths:
-            if self._folded.status(paths).state.final:
-                return
-            cancelling.ask(paths, reason, kill=kill)
-            self._queue.cancel(job_id, reason)
-            if locks.is_free(paths.lock):
-                settle(paths, self._queue)
-
-    def _attend(self, paths: JobPaths) -> bool:
-        """See to a job that tells nothing new; whether it does now."""
+    def attend(self, paths: JobPaths, status: JobStatus) -> bool:
+        """Settle a job that lost its supervisor; let one in the queue go on, and tell its place."""
         if not locks.is_free(paths.lock):
             return False
         if paths.job_id not in self._queue:
             return settle(paths, self._queue)
         with suppress(OSError, ClusterError):
             self._queue.care()
-            return tell_waiting(paths, self._queue, self._folded.status(paths))
+            return tell_waiting(paths, self._queue, status)
         return False
+
+    def ring(self, paths: JobPaths, reason: str) -> None:
+        """Take the job out of the queue, or settle it where nobody runs it; `ask` rang the bell."""
+        self._queue.cancel(paths.job_id, reason)
+        if locks.is_free(paths.lock):
+            settle(paths, self._queue)
 
     def _inventory(self) -> Inventory:
         return inventory(load_config().value("local_gpus"))
-
-    @contextmanager
-    def _job(self, job_id: str) -> Iterator[JobPaths]:
-        """Give a job's files; turn what goes wrong with them into our words."""
-        paths = JobPaths(self.home, job_id)
-        reap()
-        try:
-            yield paths
-        except OSError as error:
-            if not paths.root.exists():
-                raise JobNotFoundError(
-                    f"the job is not on record: there is no folder {paths.root} (deleted?)",
-                    job_id=job_id,
-                    fix="see `submarine job list`",
-                ) from error
-            raise JobError(
-                f"the job's folder cannot be used: {error}",
-                job_id=job_id,
-                fix=f"see whether {paths.root} is yours and its disk has room",
-            ) from error
 
 
 def _is_shared(spec: JobSpec, config: Config) -> bool:

@@ -13,10 +13,10 @@ from submarine_engine.clusters.journal import Journal, read_events
 from submarine_engine.clusters.local.launch import launch_file
 from submarine_engine.clusters.local.tickets import Queue
 from submarine_engine.clusters.processes import end_leftovers
-from submarine_engine.events import Event, Exited, Finished, Moment, Released
+from submarine_engine.events import CancelRequested, Event, Exited, Finished, Moment, Released
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
-from submarine_engine.lifecycle import JobStatus, TaskStatus, fold
+from submarine_engine.lifecycle import JobStatus, TaskEnd, TaskStatus, final_state, fold
 
 _LOST = "its supervisor vanished without a last word (killed, or out of memory)"
 _REBOOT = "the machine was started anew while the job was on"
@@ -92,16 +92,22 @@ def _last_events(paths: JobPaths, status: JobStatus, *, rebooted: bool) -> list[
     reason = _REBOOT if rebooted else _LOST
     if not any(task.held for task in status.tasks):
         reason = _REBOOT if rebooted else _NEVER_BEGUN
-    state = JobState.CANCELLED if status.cancelling else JobState.LOST
+    ends = []
     events: list[Event] = []
     for task in status.tasks:
-        if task.held is None:
-            continue
         ending = Ending(0, read_outcome(paths.task(task.task)))
-        if ending.kind == "returned":
-            state, reason = JobState.SUCCEEDED, f"returned, but {_LOST}"
-        events += _last_of_task(task, ending, reason)
-    return [*events, Finished(state=state, reason=reason)]
+        has_result = task.held is not None and ending.kind == "returned"
+        end = TaskEnd(
+            state=JobState.SUCCEEDED if has_result else JobState.LOST,
+            reason=f"returned, but {_LOST}" if has_result else reason,
+            to_its_end=has_result,
+        )
+        ends.append(end)
+        if task.held is not None:
+            events += _last_of_task(task, ending, end.reason)
+    wanted = CancelRequested(reason=status.reason) if status.cancelling else None
+    state, why = final_state(ends, cancelled=wanted)
+    return [*events, Finished(state=state, reason=why)]
 
 
 def _last_of_task(task: TaskStatus, ending: Ending, reason: str) -> list[Event]:

@@ -30,6 +30,7 @@ from submarine_engine.events import (
 )
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
+from submarine_engine.lifecycle import TaskEnd, final_state
 
 _TURN = 0.5
 _LAST_WORD_TRIES = 60
@@ -103,7 +104,7 @@ class _Task:
         self._exit_code = 0
         self._turn_at = 0.0
         self._kill_at: float | None = None
-        self._cancelled: tuple[str, Moment] | None = None
+        self._cancelled: CancelRequested | None = None
         self._cause = ""  # why we ended it ourselves, where nobody cancelled it
         self._unwritten: list[Event] = []
         self._last: tuple[Event, ...] = ()
@@ -177,8 +178,8 @@ class _Task:
 
     def _cancel(self, reason: str, *, kill: bool) -> None:
         if self._cancelled is None:
-            self._cancelled = reason, Moment.now()
-            self._write(CancelRequested(reason=reason))
+            self._cancelled = CancelRequested(reason=reason)
+            self._write(self._cancelled)
             self._kill_at = time.monotonic() + self._grace
             end_group(self._pid, signal.SIGTERM)
             end_group(self._pid, signal.SIGCONT)  # a stopped process ends only when it goes on
@@ -202,12 +203,14 @@ class _Task:
         returned = ending.returned_at(self._started, exited)
         oom_killed = machine.oom_kills() > self._oom_kills
         state, reason = judge(ending, self._paths.root, oom_killed=oom_killed)
-        if self._cancelled and not (
-            ending.came_to_its_end or (returned and returned.mono < self._cancelled[1].mono)
-        ):
-            state, reason = JobState.CANCELLED, self._cancelled[0]
-        elif self._cause and not returned:
-            state, reason = JobState.FAILED, self._cause
+        end = TaskEnd(
+            state=state,
+            reason=reason,
+            at=exited,
+            returned=returned,
+            to_its_end=ending.came_to_its_end,
+        )
+        state, reason = final_state([end], cancelled=self._cancelled, cause=self._cause)
         events: list[Event] = []
         if state is not JobState.SUCCEEDED and (progressed := self._progress.look(last=True)):
             events.append(progressed)  # how far it came, not how far it was when last looked at

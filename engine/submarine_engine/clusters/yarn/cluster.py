@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from submarine_engine.clusters import cancelling, locks
-from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuShare
+from submarine_engine.clusters import locks
+from submarine_engine.clusters.base import Gpu, GpuShare
 from submarine_engine.clusters.datapaths import file_address, resolve_paths
-from submarine_engine.clusters.folded import Folded
-from submarine_engine.clusters.processes import reap
-from submarine_engine.clusters.reader import read_batch
+from submarine_engine.clusters.driver import RecordedCluster
 from submarine_engine.clusters.saved import Saved
 from submarine_engine.clusters.saving import Asked
 from submarine_engine.clusters.staging import put_on_record
-from submarine_engine.clusters.warned import read_warnings
 from submarine_engine.clusters.yarn.folder import KeeperFolder
 from submarine_engine.clusters.yarn.gpus import cluster_gpus, gpu_shares
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, is_named, load_hadoop
@@ -27,10 +23,9 @@ from submarine_engine.clusters.yarn.links import job_links
 from submarine_engine.clusters.yarn.preflight import check_spec
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.saving import save_yarn
-from submarine_engine.errors import JobError, JobNotFoundError, SubmissionError
+from submarine_engine.errors import JobNotFoundError, SubmissionError
 from submarine_engine.history import (
     JobPaths,
-    default_home,
     make_private,
     read_json,
     write_json,
@@ -45,7 +40,7 @@ if TYPE_CHECKING:
 _BETWEEN_KEEPERS = 2.0
 
 
-class YarnCluster(Cluster):
+class YarnCluster(RecordedCluster):
     """Jobs as containers of Hadoop YARN.
 
     Parameters
@@ -69,11 +64,10 @@ class YarnCluster(Cluster):
         return is_named()
 
     def __init__(self, home: Path | None = None, conf: HadoopConf | None = None) -> None:
-        self.home = home or default_home()
+        super().__init__(home)
         self.conf = conf or load_hadoop()
         self._rm = ResourceManager(self.conf)
         self._folder = KeeperFolder(self.home, self.conf)
-        self._folded = Folded()
         self._tried_at = 0.0
 
     def check(self, spec: JobSpec) -> JobSpec:
@@ -119,53 +113,11 @@ class YarnCluster(Cluster):
             start_beside(self.home, paths)
         return paths.job_id
 
-    def read(self, job_id: str, cursor: Cursor, *, limit: int = 1 << 20) -> Batch:
-        """Return at once what is new after `cursor`: at most `limit` bytes of logs.
-
-        Raises
-        ------
-        JobNotFoundError
-            There is no such job, or its folder was deleted.
-        JobError
-            `cursor` is no place in this job's stream.
-        """
-        with self._job(job_id) as paths:
-            tasks = [task.task for task in self._folded.status(paths).tasks]
-            batch = read_batch(paths, tasks, cursor, limit)
-            if not batch.items and not batch.ended:
-                self._attend(job_id)
-            return batch
-
-    def status(self, job_id: str) -> JobStatus:
-        """Return the job as it stands; raises as `read` does."""
-        with self._job(job_id) as paths:
-            status = self._folded.status(paths)
-            if not status.state.final:
-                self._attend(job_id)
-            return status
-
-    def cancel(self, job_id: str, reason: str = "") -> None:
-        """Ask the job to end: SIGTERM, grace, SIGKILL. Returns at once; no-op when it is over."""
-        self._ask_to_end(job_id, reason, kill=False)
-
-    def kill(self, job_id: str) -> None:
-        """End the job's processes at once (SIGKILL)."""
-        self._ask_to_end(job_id, "killed", kill=True)
-
     def save(self, job_id: str, path: str, *, patience: float | None = None) -> Saved:
         """Bring the model of a running job to the new folder `path`, while training goes on."""
-        with self._job(job_id) as paths:
+        with self.on_record(job_id) as paths:
             asked = Asked(paths, lambda: self.status(job_id), patience)
             return save_yarn(asked, path, self.conf, self._rm)
-
-    def results(self, job_id: str) -> Path:
-        """Return the folder of the job's first task."""
-        with self._job(job_id) as paths:
-            return paths.task(self._folded.status(paths).tasks[0].task).root
-
-    def warnings(self, job_id: str) -> list[str]:
-        """Return what went wrong beside the job itself, as far as it is known now."""
-        return read_warnings(JobPaths(self.home, job_id))
 
     def gpus(self) -> list[Gpu]:
         """Return the cluster's GPUs and who holds each.
@@ -187,54 +139,31 @@ class YarnCluster(Cluster):
 
     def links(self, job_id: str) -> dict[str, str]:
         """Return the web pages of a job: its log's, its application's, the cluster's."""
-        with self._job(job_id) as paths:
+        with self.on_record(job_id) as paths:
             noted = read_json(paths.root / "yarn.json") or {}
-            return job_links(self.conf, noted, self._folded.status(paths))
+            return job_links(self.conf, noted, self.statuses.status(paths))
 
-    def _attend(self, job_id: str) -> None:
-        """See to it that a keeper lives while a job is not over."""
-        if not (self._folder.open / job_id).exists() or not locks.is_free(self._folder.lock):
-            return
-        now = time.monotonic()
-        if now - self._tried_at > _BETWEEN_KEEPERS:
-            self._tried_at = now
-            with suppress(OSError):
-                self._folder.ensure_keeper()
+    def attend(self, paths: JobPaths, status: JobStatus) -> bool:  # noqa: ARG002 - the keeper knows
+        """See to it that a keeper lives while a job is not over; it is the keeper that tells."""
+        if (self._folder.open / paths.job_id).exists() and locks.is_free(self._folder.lock):
+            now = time.monotonic()
+            if now - self._tried_at > _BETWEEN_KEEPERS:
+                self._tried_at = now
+                with suppress(OSError):
+                    self._folder.ensure_keeper()
+        return False
 
-    def _ask_to_end(self, job_id: str, reason: str, *, kill: bool) -> None:
-        with self._job(job_id) as paths:
-            if self._folded.status(paths).state.final:
-                return
-            cancelling.ask(paths, reason, kill=kill)
-            self._attend(job_id)
-            self._folder.ring()
+    def ring(self, paths: JobPaths, reason: str) -> None:  # noqa: ARG002 - the folder says it
+        """Wake the keeper; start one where there is none."""
+        self.attend(paths, JobStatus())
+        self._folder.ring()
 
     def _held_here(self) -> dict[str, str]:
         """Return the jobs of this home by the containers that they hold."""
         held = {}
         for job_id in self._folder.open_jobs():
             with suppress(OSError, JobNotFoundError):
-                for task in self._folded.status(JobPaths(self.home, job_id)).tasks:
+                for task in self.statuses.status(JobPaths(self.home, job_id)).tasks:
                     if task.container and not task.released:
                         held[task.container] = job_id
         return held
-
-    @contextmanager
-    def _job(self, job_id: str) -> Iterator[JobPaths]:
-        """Give a job's files; turn what goes wrong with them into our words."""
-        paths = JobPaths(self.home, job_id)
-        reap()
-        try:
-            yield paths
-        except OSError as error:
-            if not paths.root.exists():
-                raise JobNotFoundError(
-                    f"the job is not on record: there is no folder {paths.root} (deleted?)",
-                    job_id=job_id,
-                    fix="see `submarine job list`",
-                ) from error
-            raise JobError(
-                f"the job's folder cannot be used: {error}",
-                job_id=job_id,
-                fix=f"see whether {paths.root} is yours and its disk has room",
-            ) from error

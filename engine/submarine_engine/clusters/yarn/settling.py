@@ -15,10 +15,10 @@ from submarine_engine.clusters.yarn.master import FINAL, over_words
 from submarine_engine.clusters.yarn.rescue import rescue
 from submarine_engine.clusters.yarn.uploads import keep_results
 from submarine_engine.errors import ClusterError, SubmarineError
-from submarine_engine.events import Event, Exited, Moment, Released
+from submarine_engine.events import CancelRequested, Event, Exited, Moment, Released
 from submarine_engine.history import JobPaths
 from submarine_engine.job import JobState
-from submarine_engine.lifecycle import JobStatus
+from submarine_engine.lifecycle import JobStatus, TaskEnd, TaskStatus
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.keeper import Services
@@ -41,8 +41,8 @@ class Settling:
         self._services = services
         self._paths = paths
         self._way = way
-        self.cancelled: Moment | None = None
-        """Since when somebody wants the job to end."""
+        self.cancelled: CancelRequested | None = None
+        """The first request to end the job."""
         self.report: dict[str, Any] = {}
         """The last that the ResourceManager said of the application."""
 
@@ -65,35 +65,33 @@ class Settling:
         _, reason = self._judge(container, ending)
         return last_events(container, ending, reason, released) if container.id else []
 
-    def verdict(
-        self, containers: Sequence[Container], status: JobStatus, reason: str
-    ) -> tuple[JobState, str]:
-        """Return the job's final state and why, once all its containers are settled.
+    def ends(self, containers: Sequence[Container], status: JobStatus) -> list[TaskEnd]:
+        """Return how each task ended, once all containers are settled.
 
         Parameters
         ----------
         status
             The job as its events tell.
-        reason
-            Why it was cancelled, if it was.
         """
-        since = self.cancelled
-        if since and not (
-            any(t.returned and t.returned.mono < since.mono for t in status.tasks)
-            or (containers and all(_came_to_its_end(container) for container in containers))
-        ):
-            return JobState.CANCELLED, reason
-        for container in containers:
-            if not container.id:
-                return JobState.FAILED, container.said or "its container never came"
-            ending = Ending(container.exit_status or 0, read_outcome(container.files))
-            task = status.task(container.task)
-            if not ending.kind and task is not None and task.exit_code:
-                ending = Ending(task.exit_code, {})
-            state, why = self._judge(container, ending)
-            if state is not JobState.SUCCEEDED:
-                return state, why
-        return JobState.SUCCEEDED, ""
+        return [self._end(container, status.task(container.task)) for container in containers]
+
+    def _end(self, container: Container, task: TaskStatus | None) -> TaskEnd:
+        if not container.id:
+            return TaskEnd(
+                state=JobState.FAILED, reason=container.said or "its container never came"
+            )
+        ending = Ending(container.exit_status or 0, read_outcome(container.files))
+        to_its_end = ending.came_to_its_end
+        if not ending.kind and task is not None and task.exit_code:
+            ending = Ending(task.exit_code, {})
+        state, reason = self._judge(container, ending)
+        return TaskEnd(
+            state=state,
+            reason=reason,
+            at=task.exited if task else None,
+            returned=task.returned if task else None,
+            to_its_end=to_its_end,
+        )
 
     def keep_results(self, container: Container) -> None:
         """Copy the results to HDFS, where they outlive this machine; nobody waits for that."""
@@ -137,10 +135,6 @@ class Settling:
         if state is not JobState.SUCCEEDED and unsaid and container.said:
             reason = f"{reason}; YARN says: {container.said}" if container.id else container.said
         return state, reason
-
-
-def _came_to_its_end(container: Container) -> bool:
-    return Ending(container.exit_status or 0, read_outcome(container.files)).came_to_its_end
 
 
 def last_events(container: Container, ending: Ending, reason: str, released: Moment) -> list[Event]:

@@ -19,7 +19,7 @@ from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.events import CancelRequested, Event, Finished, Moment, Waiting
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobSpec, JobState
-from submarine_engine.lifecycle import fold
+from submarine_engine.lifecycle import final_state, fold
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.keeper import Services
@@ -59,7 +59,11 @@ class Watch:
         self._way = open_way(services, paths, self._spec, launch)
         self._settling = Settling(services, paths, self._way)
         self._journal = Journal(paths, record)
-        self._status = fold(event for event, _ in read_events(paths.events)[0])
+        told = [event for event, _ in read_events(paths.events)[0]]
+        self._status = fold(told)
+        # Of the keeper before this one: what returned after it has not returned before the cancel.
+        asked_to_end = (event for event in told if isinstance(event, CancelRequested))
+        self._settling.cancelled = next(asked_to_end, None)
         self._containers = [
             Container(paths, task, role.resources.gpus or 0)
             for role in self._spec.roles
@@ -164,8 +168,8 @@ class Watch:
             self._write(*self._settling.settle(container, now))
         if not all(container.released for container in self._containers):
             return False
-        reason = self._cancel.reason if self._cancel else ""
-        self._finish(*self._settling.verdict(self._containers, self._status, reason))
+        ends = self._settling.ends(self._containers, self._status)
+        self._finish(*final_state(ends, cancelled=self._settling.cancelled))
         self._settling.keep_results(self._containers[0])
         return True
 
@@ -189,8 +193,9 @@ class Watch:
         running = [c for c in self._containers if c.id and not c.released]
         if self._cancel is None:
             self._cancel = wanted
-            self._settling.cancelled = Moment.now()
-            self._write(CancelRequested(reason=wanted.reason))
+            if self._settling.cancelled is None:
+                self._settling.cancelled = CancelRequested(reason=wanted.reason)
+                self._write(self._settling.cancelled)
             self._kill_at = time.monotonic() + float(self._launch["grace"])
             for container in running:
                 with suppress(ClusterError):
