@@ -9,10 +9,13 @@ is gone, they are loaded once more from the job's bundle.
 from __future__ import annotations
 
 import importlib
+import itertools
+import operator
 import os
 import pickle
 import platform
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -114,6 +117,7 @@ class _Originals:
         self._objects: dict[str, Mapping[int, object]] = dict(sent.objects) if sent else {}
         self._literals: dict[str, list[object]] = {}
         self._written: Mapping[str, object] = sent.literals if sent else {}
+        self._again: Mapping[str, object] = sent.again if sent else namespace
         self._anew: dict[Named, object] = {}
         self._roots: dict[str, object] = {}
         self._made: dict[str, object] = {}
@@ -128,9 +132,11 @@ class _Originals:
         """
         if named in self._anew:
             return self._anew[named]
-        kind, where, number = named[:3]
+        kind, where, number = (*named, 0)[:3]
         if kind == "file":
             return self._of_file(where)[number]
+        if kind == "again":
+            return self._again[where]
         if kind != "literal":
             raise LookupError(f"{named!r} names nothing")
         if where in self._written:
@@ -390,12 +396,9 @@ def take_in(original: Any, kind: str, state: Any) -> Any:  # noqa: ANN401 - a li
         return original  # the memory of an array, which is changed with it
     if kind == "list":
         original[:] = state
-    elif kind == "dict":
+    elif kind in ("dict", "set"):
         original.clear()
         original.update(state)
-    elif kind == "set":
-        original.clear()
-        original |= state
     elif kind == "cell":
         original.cell_contents = state
     elif kind == "array":
@@ -404,11 +407,20 @@ def take_in(original: Any, kind: str, state: Any) -> Any:  # noqa: ANN401 - a li
         return _tensor(original, state)
     elif kind == "whole":
         return _whole(original, state)
+    elif kind == "place":
+        _move(original, *state)
     elif kind in ("state", "some"):
         _state(original, state, whole=kind == "state")
     else:
         raise ValueError(f"no kind of change: {kind!r}")
     return original
+
+
+def _move(original: Any, where: str, at: int = 0) -> None:  # noqa: ANN401 - a file, a generator
+    if where == "at":
+        original.seek(at)
+    else:
+        original.close()
 
 
 def _array(original: Any, new: Any) -> Any:  # noqa: ANN401 - arrays of numpy
@@ -438,19 +450,41 @@ def _tensor(original: Any, state: Any) -> Any:  # noqa: ANN401 - tensors of torc
 
 def _whole(original: Any, new: Any) -> Any:  # noqa: ANN401 - the user's own values
     """Take in an object that was made anew: its class says no other way."""
-    if type(new) is not type(original) or _equal(original, new):
-        return original if type(new) is type(original) else new
-    if isinstance(original, dict):
-        return take_in(original, "dict", new)
-    if isinstance(original, list) or type(original).__module__ == "array":
-        return take_in(original, "list", new)
-    if isinstance(original, set):
-        return take_in(original, "set", new)
-    if _is_plain_object(original):
-        vars(original).clear()
-        vars(original).update(vars(new))
+    if type(new) is type(original) and _equal(original, new):
         return original
+    if isinstance(original, Iterator) and (taken := _taken(original, new)) is not None:
+        _take(original, taken)
+        return original
+    if type(new) is type(original):
+        for kind in (dict, list, set):
+            if isinstance(original, kind):
+                return take_in(original, kind.__name__, new)
+        if type(original).__module__ == "array":
+            return take_in(original, "list", new)
+        if _is_plain_object(original):
+            vars(original).clear()
+            vars(original).update(vars(new))
+            return original
     return new
+
+
+def _taken(original: Any, new: Any) -> int | None:  # noqa: ANN401 - iterators
+    """Return how many items fewer `new` has; None where only taking them would tell."""
+    kind = type(original)
+    if kind.__module__ not in ("builtins", "itertools"):
+        return None
+    if kind is type(new) and kind in (enumerate, itertools.count):
+        start, end = (iterator.__reduce__()[1] for iterator in (original, new))
+        if kind is enumerate:
+            # What it numbers may be the user's own code, which is not to run here.
+            return end[1] - start[1] if operator.length_hint(start[0], -1) >= 0 else None
+        return int(end[0] - start[0]) if len(start) == 1 else None
+    left = operator.length_hint(new, -1)
+    return operator.length_hint(original, -1) - left if left >= 0 else None
+
+
+def _take(iterator: Iterator[object], count: int) -> None:
+    deque(itertools.islice(iterator, max(0, count)), maxlen=0)
 
 
 def _is_plain_object(value: object) -> bool:
@@ -476,6 +510,8 @@ def _state(original: Any, content: Any, *, whole: bool) -> None:  # noqa: ANN401
     elif hasattr(original, "__setstate__"):
         if state is not None:
             original.__setstate__(state)
+    elif isinstance(original, Iterator) and isinstance(state, int):
+        _take(original, state)  # of a dict or a set: it travelled as one of a list
     else:
         _attributes(original, state, whole=whole)
     if items is not None:

@@ -63,6 +63,9 @@ class Home:
         self._defines = set(told["defines"])
         self._binds = set(told["binds"])
         self._random: list[list[str]] = told["random"]
+        self._again: dict[str, tuple[Any, tuple[Any, ...]]] = dict.fromkeys(
+            told.get("again", ()), (None, ())
+        )
         self._outputs = [] if outputs == [NOTHING] else outputs
         self._nothing = outputs == [NOTHING]
         self._namespace: dict[str, Any] = {}
@@ -95,6 +98,10 @@ class Home:
             for number, obj in enumerate(containers):
                 named = ("literal", name, number, type(obj).__name__)
                 self._known.setdefault(id(obj), named)
+        for name in self._again:
+            value = namespace.get(name)
+            self._again[name] = value, place_of(value)
+            self._known[id(value)] = ("again", name)
         for name, value in self._before.items():
             if _is_definition(value) and _own(value) and value.__qualname__ == name:
                 self._attributes[name] = value, dict(vars(value))
@@ -258,6 +265,7 @@ class Home:
                 anew, changed = self._states(path)
                 made.append((path, anew))
                 states.append((path, changed))
+        states.append(("", list(self._moved(frames))))
         for kind, groups in (("made", made), ("states", states)):
             for path, items in groups:
                 frames.add_all(kind, path, items)
@@ -271,6 +279,17 @@ class Home:
         around = self._changed_surroundings()
         if around:
             frames.add("settings", "", around)
+
+    def _moved(self, frames: _Frames) -> Iterator[tuple[Any, ...]]:
+        """Yield where what was made again stands now: the notebook's own is to stand there."""
+        for name, (value, before) in self._again.items():
+            place = place_of(value)
+            if place == before:
+                continue
+            if place[0] in ("over", "closed", "at"):
+                yield ("again", name), "place", place
+            else:
+                frames.stay(name, value, "the job took from it; the one here is as it was")
 
     def _changed_attributes(self) -> Iterator[tuple[str, str, bool, Any]]:
         for name, (owner, before) in self._attributes.items():
@@ -726,6 +745,21 @@ def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of
         None if pairs is None else dict(pairs),
         setter,
     )
+
+
+def place_of(obj: Any) -> tuple[Any, ...]:  # noqa: ANN401 - the user's own
+    """Return how far an iterator, or a file, has been read."""
+    if type(obj).__name__ == "generator":
+        frame = obj.gi_frame
+        return ("over",) if frame is None else ("begun", frame.f_lasti)
+    if _root(obj) in ("_io", "io"):
+        if obj.closed:
+            return ("closed",)
+        try:
+            return "at", obj.tell()
+        except (OSError, ValueError):
+            return ("somewhere",)
+    return "taken", getattr(obj, "line_num", None), getattr(obj, "_num_yielded", None)
 
 
 def _say_the_same(left: memoryview, right: memoryview) -> bool:

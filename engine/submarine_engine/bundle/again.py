@@ -6,6 +6,7 @@ nobody would see it.
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import socket
@@ -32,6 +33,9 @@ _ALIVE = (
     type(threading.RLock()),
 )
 _ALIVE_MODULES = ("multiprocessing.process", "asyncio", "tempfile", "IPython")
+_COUNTERS = ("line_num", "_num_yielded")
+"""Attributes of iterators (of `csv`, of torch) that count what was taken."""
+
 _LEARNS = ("state_dict", "get_weights", "fit", "partial_fit", "load_state_dict")
 """What the class of a value has where the value is what it has learnt."""
 
@@ -55,11 +59,11 @@ def can_be_made_again(value: object, *, touched: bool) -> bool:  # noqa: PLR0911
         put into it.
     """
     if isinstance(value, (types.GeneratorType, Executor)):
-        return True
+        return not has_begun(value, touched=touched)
     if isinstance(value, (*_CONTAINERS, *_ALIVE)) or _is_module(value, _ALIVE_MODULES):
         return False
     if isinstance(value, io.IOBase):
-        return _only_reads(value)
+        return _only_reads(value) and not has_begun(value, touched=touched)
     if isinstance(value, sqlite3.Connection):
         return _has_file(value)
     if _is_module(value, ("h5py",)) and getattr(value, "mode", "r") != "r":
@@ -69,9 +73,45 @@ def can_be_made_again(value: object, *, touched: bool) -> bool:  # noqa: PLR0911
     kind = type(value)
     if kind.__module__ == "__main__" or any(hasattr(kind, name) for name in _LEARNS):
         return False
-    if isinstance(value, Iterator) or _is_module(value, _HANDLES):
+    if isinstance(value, Iterator):
+        return not has_begun(value, touched=touched)
+    if _is_module(value, _HANDLES):
         return True
     return not touched and not callable(value)
+
+
+def has_begun(value: object, *, touched: bool) -> bool:
+    """Return whether something was taken from an iterator: a fresh one would give it again.
+
+    A file that was read from has not begun where its place is known: the job's reads on from there.
+
+    Parameters
+    ----------
+    touched
+        Whether other statements have used it, or are in a function that does.
+    """
+    if isinstance(value, types.GeneratorType):
+        if inspect.getgeneratorstate(value) != inspect.GEN_CREATED:
+            return True
+        held = inspect.getgeneratorlocals(value).values()
+        inner = [one for one in held if isinstance(one, types.GeneratorType)]
+        return any(has_begun(one, touched=False) for one in inner)
+    if isinstance(value, io.IOBase):
+        return place_of(value) is None
+    if not isinstance(value, Iterator):
+        return False
+    taken = next((getattr(value, name, None) for name in _COUNTERS if hasattr(value, name)), None)
+    return taken != 0 if isinstance(taken, int) else touched
+
+
+def place_of(value: object) -> int | None:
+    """Return where a file is to be read on from; 0 for all that has no place, None if unknown."""
+    if not isinstance(value, io.IOBase) or value in (sys.stdout, sys.stderr, sys.stdin):
+        return 0
+    try:
+        return value.tell() if value.seekable() else 0
+    except (OSError, ValueError):  # a loop over its lines is under way
+        return None
 
 
 def function_like_call(value: object) -> bool:

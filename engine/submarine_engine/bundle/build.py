@@ -17,7 +17,7 @@ from submarine_engine.bundle import settings
 from submarine_engine.bundle.capture import LIMIT, Capture, Notice
 from submarine_engine.bundle.compose import compose
 from submarine_engine.bundle.definitions import definitions
-from submarine_engine.bundle.executed import Executed
+from submarine_engine.bundle.executed import Executed, Position
 from submarine_engine.bundle.loading import Loading, free_name
 from submarine_engine.bundle.maincell import MainCell, take_apart, too_deep
 from submarine_engine.bundle.model import (
@@ -31,7 +31,7 @@ from submarine_engine.bundle.model import (
 )
 from submarine_engine.bundle.modules import travelling_modules
 from submarine_engine.bundle.needs import Needs, NeedsSourceError, NeedsValueError
-from submarine_engine.bundle.origins import Origins
+from submarine_engine.bundle.origins import Defined, Origins
 from submarine_engine.bundle.plan import Plan, plan
 from submarine_engine.bundle.questions import refuse_questions
 from submarine_engine.bundle.refusals import together
@@ -107,6 +107,7 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
             with notice:
                 capture = Capture(limit, by_value, notice)
                 found = _plan(part, executed, origins, capture, outputs=outputs, root=root)
+            found = replace(found, seeks=_seeks(again, origins))
             written = _written(found, namespace)
         except NeedsSourceError as need:
             as_source[need.name] = need.refers
@@ -116,7 +117,19 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
         except RecursionError:
             raise too_deep(main) from None
         else:
-            return _bundle(found, executed, part, root, written=written, again=again)
+            bundle = _bundle(found, executed, part, root, written=written, again=again)
+            made = {one.name: namespace[one.name] for one in again}
+            return replace(bundle, sent=replace(bundle.sent, again=made))
+
+
+def _seeks(again: Sequence[MadeAgain], origins: Origins) -> dict[Position, str]:
+    """Return what moves files that are opened again to where the notebook has them."""
+    found = {}
+    for made in again:
+        origin = origins.of(made.name)
+        if made.place and isinstance(origin, Defined):
+            found[origin.position] = f"{made.name}.seek({made.place})"
+    return found
 
 
 def _written(found: Plan, namespace: Mapping[str, object]) -> dict[str, object]:

@@ -116,6 +116,8 @@ class _Composer:
         if not self.script.section(title(cell)) and self.before:
             self.script.space(self.gap(self.before, position, lines))
         self.script.take(cell, lines)
+        if position in self.plan.seeks:
+            self.script.own([self.plan.seeks[position]])
         self.before = position
 
     def gap(self, above: Position, position: Position, lines: Lines) -> int:

@@ -128,10 +128,14 @@ class Executed:
                     if after < position < until and _adds_to(statement.node, name):
                         yield position
 
-    def used_after(self, name: str, position: Position) -> bool:
-        """Return whether a statement after `position` used `name` as it ran."""
+    def used_after(self, name: str, position: Position, *, later: bool = False) -> bool:
+        """Return whether a statement after `position` used `name` as it ran.
+
+        With `later`, also where it defined a function that uses it.
+        """
         return any(
             name in statement.reads(lazy=False).now
+            or (later and any(name in uses for uses in statement.reads(lazy=False).later.values()))
             for index in self._cells_with(name)
             if index >= position[0]
             for place, statement in self.effective(index)

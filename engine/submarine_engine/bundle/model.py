@@ -117,11 +117,14 @@ class MadeAgain:
         Label of the cell with the statement.
     type
         The type's qualified name.
+    place
+        Of a file that was read from: where the job reads on.
     """
 
     name: str
     cell: str
     type: str
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +220,7 @@ class Manifest:
             "defines": defined,
             "binds": list(self.binds),
             "random": [list(source) for source in self.random],
+            "again": [made.name for made in self.again],
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -315,10 +319,13 @@ class Sent:
         By the path of the file that they travel in, then by their number in its pickle's memo.
     literals
         Values that are written into the script, by name.
+    again
+        What the job makes again, by name.
     """
 
     objects: Mapping[str, Mapping[int, object]] = field(default_factory=dict)
     literals: Mapping[str, object] = field(default_factory=dict)
+    again: Mapping[str, object] = field(default_factory=dict)
 
 
 class Blocks:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from submarine_runtime.home import containers_of
 
 from submarine_engine.bundle import settings
-from submarine_engine.bundle.again import can_be_made_again
+from submarine_engine.bundle.again import can_be_made_again, has_begun, place_of
 from submarine_engine.bundle.attributes import attributes
 from submarine_engine.bundle.capture import Capture
 from submarine_engine.bundle.executed import Position
@@ -341,10 +341,23 @@ class Needs:
         try:
             refers = self.capture.add(name, kept.value, kept.cell)
         except CannotTravelError as error:
-            touched = bool(kept.bound and self.origins.executed.used_after(name, kept.bound))
+            used = self.origins.executed.used_after
+            lazily = isinstance(kept.value, Iterator)
+            touched = bool(kept.bound and used(name, kept.bound, later=lazily))
             if kept.source and can_be_made_again(kept.value, touched=touched):
-                made = MadeAgain(name=name, cell=kept.cell, type=type_name(kept.value))
+                made = MadeAgain(
+                    name=name,
+                    cell=kept.cell,
+                    type=type_name(kept.value),
+                    place=place_of(kept.value) or 0,
+                )
                 raise NeedsSourceError(name, again=made) from error
+            if has_begun(kept.value, touched=touched):
+                error.what = (
+                    f"`{name}` ({type_name(kept.value)}) has been read from, and the job can only "
+                    "make a fresh one"
+                )
+                error.fix = f"make it in this cell, or run {kept.cell} again before this cell"
             if want.hard:
                 if kept.bound:
                     line = self.origins.executed.statement(kept.bound).first

@@ -46,6 +46,8 @@ class Plan:
         The variable that holds the random states of the notebook, and whose they are.
     held
         As of `Needs`.
+    seeks
+        Lines that stand below statements: each moves a file to where the notebook has it.
     """
 
     imports: tuple[Import, ...]
@@ -56,6 +58,7 @@ class Plan:
     paths: tuple[str, ...] = ()
     states: tuple[str, tuple[str, ...]] | None = None
     held: Mapping[str, object] = field(default_factory=dict)
+    seeks: Mapping[Position, str] = field(default_factory=dict)
 
 
 class _Graph:
