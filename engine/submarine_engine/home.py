@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from submarine_runtime import settings
 from submarine_runtime.home import FILE, containers_of, mapped_blocks, type_name
 
 from submarine_engine.bundle.model import Manifest, Sent
@@ -368,20 +369,22 @@ class _Bringing:
 _EMPTY: dict[str, Callable[[], Any]] = {"list": list, "dict": dict, "set": set}
 
 
-def _set(settings: Mapping[str, Any]) -> None:
+def _set(told: Mapping[str, Any]) -> None:
     """Set for this process what the cell set for the job's."""
-    for name, value in settings.get("environ", {}).items():
+    for library, changes in told.get("options", {}).items():
+        settings.put(library, changes)
+    for name, value in told.get("environ", {}).items():
         if value is None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-    for path in settings.get("path", ()):
+    for path in told.get("path", ()):
         if path not in sys.path:
             sys.path.append(path)
-    if folder := settings.get("folder"):
+    if folder := told.get("folder"):
         with suppress(OSError):
             os.chdir(folder)
-    for module, put, state in settings.get("random", ()):
+    for module, put, state in told.get("random", ()):
         if module in _RANDOM:
             with suppress(Exception):
                 getattr(importlib.import_module(module), put)(state)

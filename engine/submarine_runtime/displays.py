@@ -308,13 +308,19 @@ class _Watch:
                 self._then.pop(name)(sys.modules[name])
         sys.meta_path.insert(0, self)
 
+    def add(self, name: str, then: Callable[[ModuleType], None]) -> None:
+        """Call `then` with one more module as soon as it is imported."""
+        if self._then.get(name, _nothing) is _nothing:
+            self._then[name] = then
+
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ANN401
         """Let the others find a module, and have it loaded with what comes after."""
         if name not in self._then:
             return None
         then = self._then.pop(name)
-        if name == "matplotlib":
+        if name == "matplotlib" and self.notebook:
             _check_backend()
+        if then is _nothing:
             return None
         for finder in list(sys.meta_path):
             find = None if finder is self else getattr(finder, "find_spec", None)
@@ -376,6 +382,12 @@ def begin(folder: str) -> None:
         # Libraries ask so whether they are in a notebook, rich for one.
         _get_ipython.__name__ = _get_ipython.__qualname__ = "get_ipython"
         vars(builtins)["get_ipython"] = _get_ipython
+
+
+def after_import(name: str, then: Callable[[ModuleType], None]) -> None:
+    """Call `then` with the module `name` as soon as it is imported."""
+    for watch in _watches:
+        watch.add(name, then)
 
 
 def finish() -> bool:

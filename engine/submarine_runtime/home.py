@@ -14,6 +14,7 @@ import os
 import sys
 import time
 
+from submarine_runtime import displays
 from submarine_runtime.lean import standard, suppress
 from submarine_runtime.openness import mode_in
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from submarine_runtime.outcome import Ending
+    from submarine_runtime.settings import Settings
 
 NAME = "__submarine_home__"
 """What the `Home` is called in the script's namespace until the cell begins."""
@@ -77,6 +79,7 @@ class Home:
         self._known: dict[int, tuple[Any, ...]] = {}
         self._memory: dict[int, tuple[Any, Any]] = {}
         self._came: dict[str, list[memoryview]] = {}
+        self._settings: Settings | None = None
         self._around: tuple[dict[str, str], str, list[str]] = {}, "", []
 
     # While the script runs
@@ -91,6 +94,9 @@ class Home:
         namespace.pop(NAME, None)
         self._before = dict(namespace)
         self._around = _surroundings()
+        from submarine_runtime.settings import Settings  # noqa: PLC0415 - only for a notebook
+
+        self._settings = Settings(displays.after_import)
         for name in self._literals:
             value = _resolved(namespace, name)
             containers = list(containers_of(value))
@@ -276,6 +282,12 @@ class Home:
         attributes = [*self._changed_attributes(), *self._own_attributes()]
         if attributes:
             frames.add_all("attributes", "", attributes)
+        self._write_surroundings(frames)
+
+    def _write_surroundings(self, frames: _Frames) -> None:
+        for library, changes in self._settings.changed() if self._settings else ():
+            if not frames.add("settings", library, {"options": {library: changes}}):
+                frames.stay(f"options of {library}", changes, "they cannot be pickled")
         around = self._changed_surroundings()
         if around:
             frames.add("settings", "", around)
