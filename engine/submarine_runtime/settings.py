@@ -203,23 +203,28 @@ def _warnings(warnings: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _filters_added(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """Return the filters that were put before the others, and whether those are gone."""
+    """Return the filters that were put before the others, and whether those are gone.
+
+    With each whether it was there before. One that was not may be a library's, which the job has
+    imported and the notebook long ago: there it keeps its place.
+    """
     old, new = before.get("filters", []), now.get("filters", [])
     if old == new:
         return {}
     for count in range(len(new) + 1):
         if new[count:] == [rule for rule in old if rule not in new[:count]]:
-            return {"added": new[:count], "reset": False}
-    return {"added": new, "reset": True}
+            return {"added": [(rule, rule in old) for rule in new[:count]], "reset": False}
+    return {"added": [(rule, True) for rule in new], "reset": True}
 
 
 def _put_warnings(warnings: Any, changes: dict[str, Any]) -> None:  # noqa: ANN401
     if changes["reset"]:
         warnings.resetwarnings()
-    for rule in reversed(changes["added"]):
-        while rule in warnings.filters:
-            warnings.filters.remove(rule)
-        warnings.filters.insert(0, rule)
+    for rule, moved in reversed(changes["added"]):
+        if moved or rule not in warnings.filters:
+            while rule in warnings.filters:
+                warnings.filters.remove(rule)
+            warnings.filters.insert(0, rule)
     # Python remembers which warnings it has shown until it is told that the filters are others.
     for name in ("_filters_mutated", "_filters_mutated_lock_held"):
         with suppress(Exception):
