@@ -73,7 +73,7 @@ def test_html_is_whole_and_its_text_reads_well_without_style(card, name):
     assert elements.open == []
     assert elements.elements[0][0] == "style"
     assert elements.words().startswith(f"{card(name).glyph} {card(name).state}")
-    assert f"mnist {card(name).elapsed_text} YARN LOG" in elements.words()
+    assert f"mnist {card(name).elapsed_text} Log" in elements.words()
     assert "GPU ledger" in elements.words()
     assert f"log: submarine job logs {card(name).job_id}" in elements.words()
 
@@ -160,7 +160,7 @@ def test_the_bundle_is_plain_data_and_says_whose_it_is(card, stage):
     assert drawn["script"] is None
     assert bundle[JOB_TYPE] == {
         "version": 2, "text": False, "job_id": stage.job_id, "cluster": "local", "name": "mnist",
-        "state": "running", "progress": 0.72, "log_url": None,
+        "state": "running", "progress": 0.72, "log_url": None, "log_label": "Log",
     }  # fmt: skip
     assert "a note" in bundle["text/html"]
 

@@ -26,15 +26,16 @@ def test_the_cluster_s_pages_are_the_same_in_all_cards_of_a_job(submit, monkeypa
     until(lambda: submit.cluster.status(job_id).state.final)
     monkeypatch.setattr(LocalCluster, "links", lambda *_: dict(LINKS))
     monkeypatch.setattr(LocalCluster, "log_url", lambda *_: LINKS["log"])
+    monkeypatch.setattr(LocalCluster, "log_label", "THEIR LOG")
     in_kernel = json.loads(mimebundle(open_job(job_id))[JOB_TYPE]["card"])
     for card in (in_kernel, served_card(job_id)):
         assert card["links"] == [["application_1", LINKS["application_1"]]]
         assert card["tasks"][0]["log_url"] == LINKS["worker-0"]
-        assert card["log_url"] == LINKS["log"]
+        assert (card["log_url"], card["log_label"]) == (LINKS["log"], "THEIR LOG")
     found = re.findall(r'<a [^>]*href="(http://[^"]*)"[^>]*>([^<]*)</a>', page(job_id))
     assert sorted(found) == sorted(
         [
-            (LINKS["log"], "YARN LOG"),
+            (LINKS["log"], "THEIR LOG"),
             (LINKS["worker-0"], "worker-0"),
             (LINKS["application_1"], "application_1"),
         ]

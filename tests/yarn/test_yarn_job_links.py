@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from submarine_engine.clusters.local import LocalCluster
+from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.clusters.yarn.hadoop import HadoopConf
 from submarine_engine.clusters.yarn.links import job_links
 from submarine_engine.events import Exited, Finished, Granted, Released, Started, Submitted
@@ -83,3 +85,7 @@ def test_what_is_no_address_is_no_link(node):
     bad = {"app_id": APP, "containers": {"worker-0": [container(2), node, 1.0]}}
     found = job_links(conf(), bad, fold(running("worker-0")))
     assert found["log"] == f"{RM}/cluster/app/{APP}"
+
+
+def test_the_page_of_a_log_is_called_yarn_s_on_yarn_alone():
+    assert (YarnCluster.log_label, LocalCluster.log_label) == ("YARN LOG", "Log")

@@ -215,7 +215,8 @@ class Run:
         link = str(told.get("log_url") or "")
         if link.startswith(("http://", "https://")) and link != self._link:
             self._link = link
-            self._events.link(self._shown, "YARN LOG", f"the log of job {job_id}", link)
+            label = str(told.get("log_label") or "Log")
+            self._events.link(self._shown, label, f"the log of job {job_id}", link)
 
     def _fail(self, text: str) -> None:
         self.state = State.ERROR

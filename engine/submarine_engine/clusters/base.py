@@ -146,6 +146,8 @@ class Cluster(ABC):
     """
 
     name: ClassVar[str]
+    log_label: ClassVar[str] = "Log"
+    """What people call the page of `log_url`: front ends write it on their links."""
     tell: Callable[[str], object] = staticmethod(_keep_quiet)
 
     @classmethod

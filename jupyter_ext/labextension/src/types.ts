@@ -77,6 +77,8 @@ export interface Card {
   tasks_left_out: number;
   ledger: LedgerView;
   log_url: string | null;
+  /** What its link is called; notebooks of older releases do not have it. */
+  log_label?: string;
   log_path: string;
   log_command: string;
   script: ScriptView | null;

@@ -57,6 +57,7 @@ def static_bundle(
             "state": card.state,
             "progress": card.progress,
             "log_url": card.log_url,
+            "log_label": card.log_label,
             "text": text,
             # All that is drawn at once, as one line of a notebook's file; the script is in the
             # HTML, and the server has it.

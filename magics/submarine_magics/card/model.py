@@ -96,6 +96,8 @@ class CardView:
         Whether `sentence` tells of a failure.
     progress, message
         From 0 to 1, None where unknown; what the task says about it.
+    log_url, log_label
+        The page of the job's log, and what its link is called.
     log_path, log_command
         Where the log is, and how to see it from a terminal, when its page is gone.
     links
@@ -122,6 +124,7 @@ class CardView:
     tasks_left_out: int
     ledger: LedgerView
     log_url: str | None
+    log_label: str
     log_path: str
     log_command: str
     script: ScriptView | None
@@ -158,6 +161,7 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         tasks_left_out=max(0, len(status.tasks) - _TASKS_SHOWN),
         ledger=view_ledger(record, status, now),
         log_url=web_address(record.log_url),
+        log_label=visible(record.log_label, 40),
         log_path=visible(f"{record.folder}/tasks", 400) if record.folder else "",
         log_command=f"submarine job logs {visible(record.job_id, 64)}",
         script=_script(record),

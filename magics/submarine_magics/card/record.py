@@ -34,6 +34,8 @@ class Record:
         The job's folder on this machine, ``~`` for the user's own; empty where it is not here.
     log_url
         The page of the job's log.
+    log_label
+        What its link is called, in the cluster's words.
     links
         The cluster's other pages of the job, ``(label, url)``.
     task_links
@@ -51,6 +53,7 @@ class Record:
     machine_gpus: int | None = None
     folder: str = ""
     log_url: str | None = None
+    log_label: str = "Log"
     links: tuple[tuple[str, str], ...] = ()
     task_links: Mapping[str, str] = field(default_factory=dict)
     bundle_hash: str = ""
@@ -84,6 +87,7 @@ def read_record(
         host=str(data.get("host", "")),
         machine_gpus=_machine_gpus(job) if machine and spec.gpus == 0 else None,
         folder=_folder(paths.root) if paths else "",
+        log_label=job.cluster.log_label,
         bundle_hash=str(data.get("bundle_hash", "")),
         script=script,
         script_name=name,

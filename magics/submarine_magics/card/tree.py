@@ -93,7 +93,9 @@ def _head(card: CardView, *, live: bool) -> Node:
     glyph = node("span", "glyph", card.glyph, aria_hidden="true")
     state = node("strong", "state", glyph, word, role="status")
     elapsed = node("span", "elapsed", card.elapsed_text, title="since submission", **_ticks(card))
-    links = [_link("log", "YARN LOG", card.log_url, card.log_command)] if card.log_url else []
+    links = []
+    if card.log_url:
+        links.append(_link("log", card.log_label, card.log_url, card.log_command))
     links += [_link("link", label, url, url) for label, url in card.quicklinks]
     spaced = [part for link in links for part in (link, " ")]
     actions = node("span", "actions", *spaced, _cancel(card) if live else None)

@@ -57,6 +57,7 @@ class YarnCluster(RecordedCluster):
     """
 
     name: ClassVar[str] = "yarn"
+    log_label: ClassVar[str] = "YARN LOG"
 
     @classmethod
     def configured(cls) -> bool:

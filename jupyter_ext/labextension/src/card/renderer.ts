@@ -115,8 +115,8 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     if (!served || served.final || !saved.final) {
       return served ?? saved;
     }
-    const { script, logs, log_url } = served; // the notebook keeps these otherwise, or not at all
-    return { ...served, ...saved, script, logs, log_url };
+    const { script, logs, log_url, log_label } = served; // the notebook keeps these otherwise, or not at all
+    return { ...served, ...saved, script, logs, log_url, log_label };
   }
 
   private _draw(): void {

@@ -76,7 +76,9 @@ function head(card: Card, ui: Ui): Element {
   const time = { title: 'since submission', ...ticks(card.ticking, card.elapsed) };
   const page = card.log_url ?? ui.page;
   const links = [
-    ...(page ? [link('log', card.log_url ? 'YARN LOG' : 'Job page', page, card.log_command)] : []),
+    ...(page
+      ? [link('log', card.log_url ? (card.log_label ?? 'Log') : 'Job page', page, card.log_command)]
+      : []),
     ...card.quicklinks.map(([label, url]) => link('link', label, url, url))
   ];
   const spaced = links.flatMap(each => [each, ' ']);
