@@ -95,6 +95,7 @@ class TaskPaths:
         self.stdout = root / "stdout"
         self.stderr = root / "stderr"
         self.displays = root / "displays"
+        self.moments = root / "moments"
         self.origins = root / ".origins.json"
         self.progress = root / "progress.json"
         self.outcome = root / "outcome.json"

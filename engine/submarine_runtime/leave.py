@@ -102,6 +102,11 @@ def note_files() -> None:
     _inherited.update(_descriptors())
 
 
+def note_file(descriptor: int) -> None:
+    """Note that an open file is the runtime's, and none of the user's code."""
+    _inherited.add(str(descriptor))
+
+
 def _holds_files() -> bool:
     """Return whether this process has opened anything for writing that it has not closed."""
     for name in _descriptors() - _inherited:

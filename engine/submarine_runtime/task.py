@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from submarine_runtime import displays, plainjson
+from submarine_runtime import displays, moments, plainjson
 from submarine_runtime.home import Home
 from submarine_runtime.leave import die_by, leave, note_files
 from submarine_runtime.outcome import Ending, Outcome
@@ -53,6 +53,8 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
     told = plan.get("home")
     home = Home(plan["bundle"], told, plan["outputs"]) if told else None
     displays.begin(folder)
+    if plan.get("moments"):
+        moments.begin(folder)
     ending = run_script(plan["bundle"], plan["entry"], plan["outputs"], plan.get("args", ()), home)
     if displays.finish():
         ending.at = [time.time(), time.monotonic()]

@@ -56,12 +56,12 @@ class JobLook:
 
         status = self._job.status()
         record = with_links(self._record, self._job)
-        logs = self._logs(status)
+        logs, outputs = self._logs(status), self._outputs(status)
         parts = {key: value for part in self._parts for key, value in part(status).items()}
-        seen = (status, record, logs, parts)
+        seen = (status, record, logs, outputs, parts)
         if seen == self._seen:
             return None, status.state.final
-        card = self._card(status, record) | {"logs": logs} | parts
+        card = self._card(status, record) | {"logs": logs, "outputs": outputs} | parts
         self._seen = seen  # not earlier: who failed to draw it has not shown it
         return json.dumps(card), status.state.final
 
@@ -83,6 +83,17 @@ class JobLook:
             {"task": task.task, "stream": stream, "size": self._size(task.task, stream)}
             for task in status.tasks[:_TASKS]
             for stream in _STREAMS
+        ]
+
+    def _outputs(self, status: JobStatus) -> list[dict[str, Any]]:
+        """Return of each task how many bytes of displays it has, and when its code began."""
+        return [
+            {
+                "task": task.task,
+                "shown": self._size(task.task, "displays"),
+                "began": task.busy.wall if task.busy else None,
+            }
+            for task in status.tasks[:_TASKS]
         ]
 
     def _size(self, task: str, stream: str) -> int:

@@ -12,7 +12,7 @@ from tornado import web
 
 from submarine_jupyter import jobs
 from submarine_jupyter.document import openapi
-from submarine_jupyter.indexes import Indexes
+from submarine_jupyter.indexes import Indexes, Outputs
 from submarine_jupyter.parts import Extra
 from submarine_jupyter.refusals import status_of, told
 from submarine_jupyter.routes import BASE, Route, read_numbers
@@ -25,18 +25,21 @@ _MOST_BODY = 1 << 20
 class Api(APIHandler):
     """What all of them share: errors as ``what``, ``where`` and ``fix``."""
 
-    def initialize(
+    def initialize(  # noqa: PLR0913 - what is shared, each by its name
         self,
         work: Work,
+        *,
         watchers: Watchers | None = None,
         routes: dict[str, Route] | None = None,
         indexes: Indexes | None = None,
+        outputs: Outputs | None = None,
         extras: tuple[Extra, ...] = (),
     ) -> None:
         """Take what the server's handlers share, and this path's routes by method."""
         self.work, self.routes, self.extras = work, routes or {}, extras
         self.watchers = watchers or Watchers()
         self.indexes = indexes or Indexes(work)
+        self.outputs = outputs or Outputs(work)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:  # noqa: ANN401 - tornado's
         """Send an error as JSON, whoever raised it."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +140,16 @@ def open_plain(path: Path) -> int:
         os.close(descriptor)
         raise FileNotFoundError(str(path))
     return descriptor
+
+
+@contextmanager
+def opened_log(path: Path) -> Iterator[int]:
+    """Open a log for reading; no link leads elsewhere."""
+    descriptor = open_plain(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def ended(job_id: str, *, kill: bool) -> dict[str, Any]:

@@ -19,6 +19,8 @@ class LineIndex:
     """Newlines of one log; used by one thread at a time, with the log's descriptor."""
 
     def __init__(self) -> None:
+        self.generation = 0
+        """How often it began anew: what was learnt of the log before is void then."""
         self._clear(0)
 
     def _clear(self, inode: int) -> None:
@@ -27,6 +29,8 @@ class LineIndex:
         self.size = 0
         self._newlines = 0
         self._marks = b""  # the bytes before `size`: a log that was cut and grew has others
+        self._near = (0, 0)  # newlines before a byte, the one that was asked for last
+        self.generation += 1
 
     def grow(self, log: int, most: int) -> bool:
         """Read at most `most` bytes more, and return whether everything is known now."""
@@ -52,6 +56,19 @@ class LineIndex:
         """Return the number of lines, one that has no end yet among them."""
         ended = not self.size or os.pread(log, 1, self.size - 1) == b"\n"
         return self._newlines + (not ended)
+
+    def lines_before(self, log: int, end: int) -> int:
+        """Return how many lines begin before byte `end`; cheap where one end follows another."""
+        if end <= 0:
+            return 0
+        end = min(end, self.size) - 1  # a line begins behind a newline, so the last byte is none
+        at, known = self._near
+        chunk = end // CHUNK
+        if not chunk * CHUNK <= at <= end:
+            at, known = chunk * CHUNK, self._before[chunk]
+        known += os.pread(log, end - at, at).count(b"\n")
+        self._near = (end, known)
+        return known + 1
 
     def begins(self, log: int, first: int, count: int) -> list[int]:
         """Return where `count` lines from `first` on begin, and where the last one ends.

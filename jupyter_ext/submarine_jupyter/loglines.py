@@ -13,7 +13,7 @@ LONGEST = 10_000
 """Characters of a line that are sent."""
 _PIECE = 4 * LONGEST + 16
 """Bytes of a line's beginning, and of its end, that are read: `LONGEST` characters at least."""
-_MOST = 4 << 20
+MOST = 4 << 20
 """Characters of all lines of an answer: where lines are long, each is cut shorter."""
 _SCANNED = 64 << 20
 _BLOCK = 1 << 20
@@ -41,7 +41,7 @@ def read_lines(index: LineIndex, log: int, start: int | None, count: int) -> dic
     begins = index.begins(log, first, min(count, total - first))
     spans = list(pairwise(begins))
     whole = sum(min(end - begin, LONGEST) for begin, end in spans)
-    most = LONGEST if whole <= _MOST else min(LONGEST, _MOST // max(1, len(spans)))
+    most = LONGEST if whole <= MOST else min(LONGEST, MOST // max(1, len(spans)))
     lines = [shown_line(log, begin, end, most) for begin, end in spans]
     return {"total": total, "size": index.size, "start": first, "lines": lines}
 

@@ -51,14 +51,26 @@ class Search(LogHandler):
     async def respond(self, **names: str) -> None:
         """Send the numbers of the lines that hold a text."""
         numbers = self.numbers()
-        text = self.get_query_argument("text", "", strip=False)
-        if not 1 <= len(text) <= _LONGEST_TEXT or "\n" in text:
-            raise CommandError(
-                f"the text is not one line of 1 to {_LONGEST_TEXT} characters",
-                where="?text=",
-                fix="send what the line is to hold",
-            )
+        text = wanted_text(self)
         await self.ask(names, lambda index, log: search(index, log, text, **numbers))
+
+
+def wanted_text(handler: Api) -> str:
+    """Return the text that a request searches for.
+
+    Raises
+    ------
+    CommandError
+        It is not one line, or too long.
+    """
+    text = handler.get_query_argument("text", "", strip=False)
+    if not 1 <= len(text) <= _LONGEST_TEXT or "\n" in text:
+        raise CommandError(
+            f"the text is not one line of 1 to {_LONGEST_TEXT} characters",
+            where="?text=",
+            fix="send what the line is to hold",
+        )
+    return text
 
 
 class File(LogHandler):

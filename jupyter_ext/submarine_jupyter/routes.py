@@ -102,6 +102,7 @@ def _kill(job_id: str) -> dict[str, Any]:
 _TEXT = "text/plain"
 _STREAM = "text/event-stream"
 _LOG = "/jobs/{job_id}/logs/{task}/{stream}"
+_OUTPUT = "/jobs/{job_id}/output/{task}"
 _LINES = {"start": Number(0, 0, 1 << 62), "count": Number(200, 1, 2000)}
 _FOUND = {"start": Number(0, 0, 1 << 62), "count": Number(1000, 1, 10_000)}
 _STRING = {"type": "string"}
@@ -129,6 +130,15 @@ ROUTES = (
           numbers=_FOUND, texts={"text": _ONE_LINE},
           reply=_ref("Found")),
     Route("get", f"{_LOG}/file", "The whole log as a file", kind=_TEXT),
+    Route("get", f"{_OUTPUT}/lines", "Lines of both logs in their order, as those of one log",
+          numbers=_LINES, reply=_ref("OutputLines")),
+    Route("get", f"{_OUTPUT}/search", "Numbers of the lines of both logs that hold a text",
+          numbers=_FOUND, texts={"text": _ONE_LINE}, reply=_ref("Found")),
+    Route("get", f"{_OUTPUT}/file", "Both logs in their order, as a file", kind=_TEXT),
+    Route("get", f"{_OUTPUT}/displays", "What the task shows now, and behind which line",
+          reply=_ref("Shown")),
+    Route("get", f"{_OUTPUT}/display", "The MIME bundle of one thing that is shown",
+          numbers={"offset": Number(0, 0, 1 << 62)}, reply=_ref("Display")),
     Route("get", "/jobs/{job_id}/events", "Events and log bytes (base64) from a cursor on",
           kind=_STREAM, texts={"cursor": _STRING}),
     Route("post", "/jobs/{job_id}/cancel", "Ask the job to end: SIGTERM, grace, SIGKILL", _cancel),

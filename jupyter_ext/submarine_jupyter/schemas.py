@@ -22,6 +22,21 @@ def schemas() -> dict[str, Any]:
         "Card": _card(of_type(CardView)),
         "Overview": _overview(of_type(Gpu), of_type(GpuShare)),
         "Lines": _object({"total": _COUNT, "size": _COUNT, "start": _COUNT, "lines": _list(_TEXT)}),
+        "OutputLines": _object(
+            {
+                **dict.fromkeys(("total", "size", "start"), _COUNT),
+                "lines": _list(_TEXT),
+                "streams": _list({"enum": [0, 1]}),
+                "times": _list(_or_null(_NUMBER)),
+            }
+        ),
+        "Shown": _object(
+            {
+                "displays": _list(_object({"offset": _COUNT, "line": _COUNT})),
+                "left_out": _COUNT,
+            }
+        ),
+        "Display": _object({"data": {"type": "object"}, "metadata": {"type": "object"}}),
         "Found": _object({"lines": _list(_COUNT), "next": _or_null(_COUNT)}),
     }
 
@@ -57,11 +72,13 @@ def _card(view: dict[str, Any]) -> dict[str, Any]:
     )
     failure = _object({"type": _TEXT, "message": _TEXT, "frames": _list(frame)})
     log = _object({"task": _TEXT, "stream": {"enum": ["stdout", "stderr"]}, "size": _COUNT})
+    output = _object({"task": _TEXT, "shown": _COUNT, "began": _or_null(_NUMBER)})
     more = {
         "now": _NUMBER,
         "running": {"type": "boolean"},
         "failure": _or_null(failure),
         "logs": _list(log),
+        "outputs": _list(output),
     }
     return _object({**view["properties"], **more})
 

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_jupyter.glance import CardNow, OverviewNow
 from submarine_jupyter.handlers import Call, Document, Missing
-from submarine_jupyter.indexes import Indexes
+from submarine_jupyter.indexes import Indexes, Outputs
 from submarine_jupyter.logs import File, Lines, Search
+from submarine_jupyter.outputs import (
+    Display,
+    OutputFile,
+    OutputLines,
+    OutputSearch,
+    Shown,
+)
 from submarine_jupyter.page import JobPage
 from submarine_jupyter.parts import Extra
 from submarine_jupyter.routes import BASE, all_routes
@@ -17,6 +24,7 @@ if TYPE_CHECKING:
     from submarine_jupyter.extension import SubmarineApp
 
 _LOG = "/jobs/{job_id}/logs/{task}/{stream}"
+_OUTPUT = "/jobs/{job_id}/output/{task}"
 _OWN: dict[str, Any] = {
     "/openapi.json": Document,
     "/overview": OverviewNow,
@@ -26,6 +34,11 @@ _OWN: dict[str, Any] = {
     f"{_LOG}/lines": Lines,
     f"{_LOG}/search": Search,
     f"{_LOG}/file": File,
+    f"{_OUTPUT}/lines": OutputLines,
+    f"{_OUTPUT}/search": OutputSearch,
+    f"{_OUTPUT}/file": OutputFile,
+    f"{_OUTPUT}/displays": Shown,
+    f"{_OUTPUT}/display": Display,
 }
 
 
@@ -33,6 +46,7 @@ def handlers(app: SubmarineApp, extras: tuple[Extra, ...]) -> list[tuple[Any, ..
     """Return every route with its handler; the modules in `extras` add theirs."""
     shared: dict[str, Any] = {"work": app.work, "watchers": app.watchers, "extras": extras}
     shared["indexes"] = Indexes(app.work)
+    shared["outputs"] = Outputs(app.work)
     paths: dict[str, dict[str, Any]] = {}
     for route in all_routes(extras):
         paths.setdefault(route.path, {})[route.method] = route

@@ -114,6 +114,22 @@ def last_displays(paths: JobPaths, task: str, limit: int) -> list[Display]:
     return list(shown.values())
 
 
+def displays_from(paths: JobPaths, task: str, offset: int, limit: int) -> tuple[list[Display], int]:
+    """Return what a task has shown from byte `offset` of its displays on, and where to go on.
+
+    At most `limit` bytes of them, but one if there is any.
+
+    Raises
+    ------
+    JobError
+        There is no such byte.
+    OSError
+        They cannot be read.
+    """
+    frames = _read_frames(paths, task, offset, limit, over=False)
+    return [display for display, _ in frames.found], frames.end
+
+
 def _in_order(
     paths: JobPaths, shares: Mapping[_Log, int], frames: _Frames, position: int, *, over: bool
 ) -> tuple[list[LogChunk | Display], dict[_Log, int], int]:

@@ -60,7 +60,7 @@ def put_on_record(  # noqa: PLR0913 - what a record is made of
         )
         for task in spec.tasks:
             make_private(staged.task(task).logdir)
-            written = dict(plan(task))
+            written = {**plan(task), "moments": True}
             if idle is not None:
                 written["ahead"] = {"idle": idle}
             write_json(staged.task(task).plan, written)

@@ -1,0 +1,99 @@
+"""When the task's text was written, and in which order stdout and stderr.
+
+The logs are files of their own, and neither time nor the other's text stands in them. So whenever
+the code turns to the other stream, and a few times a second besides, a line in the file `FILE` says
+how long both logs were then: ``[wall, stdout, stderr]``. What programs beside this process write
+has no line of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from io import FileIO, TextIOWrapper
+from time import monotonic
+
+from submarine_runtime.lean import suppress
+from submarine_runtime.leave import note_file
+from submarine_runtime.openness import mode_in
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from typing import Any
+
+FILE = "moments"
+MOST = 4 << 20
+"""Bytes of the file: what is written later has the last moment of it."""
+
+write = FileIO.write
+
+_EVERY = 0.05
+_SHARE = 2000
+"""The longer a job runs the rarer: its age by this apart, so that a week is a few MB."""
+
+_old: list[Any] = []
+"""Libraries that were imported ahead may hold these."""
+
+
+class Moments:
+    """Writes how long the logs were, as text is about to be added."""
+
+    def __init__(self, folder: str) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._file = os.open(f"{folder}/{FILE}", flags, mode_in(folder))
+        note_file(self._file)
+        self._owner = os.getpid()
+        self._began = monotonic()
+        self._left = MOST
+        self.last = 0
+        """The stream that was written to last."""
+        self.due = 0.0
+        """When more text of the same stream has a moment of its own."""
+
+    def note(self, descriptor: int) -> None:
+        """Note how long the logs are, before more comes to the stream `descriptor`."""
+        now = monotonic()
+        self.last = descriptor
+        self.due = now + max(_EVERY, (now - self._began) / _SHARE)
+        if self._left <= 0 or self._owner != os.getpid():  # a fork's text is its parent's, too
+            return
+        with suppress(OSError):  # a full disk, or a file that the code has closed
+            sizes = os.fstat(1).st_size, os.fstat(2).st_size
+            line = b"[%.3f, %d, %d]\n" % (time.time(), *sizes)
+            self._left -= os.write(self._file, line)
+
+
+class _Stream(FileIO):
+    """stdout or stderr, unbuffered as ``python -u`` has them, that takes notice of what comes."""
+
+    def __init__(self, descriptor: int, moments: Moments) -> None:
+        super().__init__(descriptor, "wb", closefd=False)
+        self._descriptor = descriptor
+        self._moments = moments
+
+    def write(self, data: Any) -> Any:  # noqa: ANN401 - bytes-like, as FileIO has it
+        """Write `data`, as FileIO does."""
+        moments = self._moments  # each print comes here: no more than must be
+        if moments.last != self._descriptor or moments.due <= monotonic():
+            moments.note(self._descriptor)
+        return write(self, data)
+
+
+def begin(folder: str) -> None:
+    """Note from now on in the task's `folder` when its text is written."""
+    with suppress(OSError):
+        moments = Moments(folder)
+        for descriptor, name in ((1, "stdout"), (2, "stderr")):
+            old = getattr(sys, name)
+            if type(getattr(old, "buffer", None)) is not FileIO:
+                continue  # buffered: what is written here is not what comes into the log
+            raw = _Stream(descriptor, moments)
+            raw.name = f"<{name}>"
+            new: Any = TextIOWrapper(
+                raw, old.encoding, old.errors, "\n", old.line_buffering, write_through=True
+            )
+            new.mode = "w"
+            _old.append(old)
+            for place in (name, f"__{name}__"):
+                setattr(sys, place, new)
