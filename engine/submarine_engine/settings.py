@@ -45,7 +45,7 @@ def _default_home() -> Path:
     return Path(data).expanduser().absolute() / "submarine"
 
 
-def _read_home(value: object) -> Path:
+def _read_path(value: object) -> Path:
     return Path(_read_name(value)).expanduser().absolute()
 
 
@@ -103,7 +103,7 @@ KEYS = {
             name="home",
             help="The folder that jobs are kept in.",
             default=_default_home,
-            read=_read_home,
+            read=_read_path,
             example='"~/.local/share/submarine"',
         ),
         Key(
@@ -133,6 +133,13 @@ KEYS = {
             default=lambda: 5.0,
             read=_read_seconds,
             example="5",
+        ),
+        Key(
+            name="hadoop_conf_dir",
+            help="The folder of YARN's configuration, unless HADOOP_CONF_DIR names one.",
+            default=lambda: None,
+            read=_read_path,
+            example='"/etc/hadoop/conf"',
         ),
         Key(
             name="imports_ahead",

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output
+from submarine_engine.clusters.yarn.hadoop import find_conf
 from submarine_engine.command.model import Command
-from submarine_engine.errors import ClusterError, CommandError
+from submarine_engine.errors import ClusterError, CommandError, SubmarineError
 from submarine_engine.installer import DaemonStatus, HadoopCluster, Plan, Wanted
 from submarine_engine.installer.layout import DEFAULT_NAME
 
@@ -32,11 +33,28 @@ def up(command: Command, output: Output) -> int:
     output.line(f"  ResourceManager  {plan.rm_web}")
     if plan.hdfs:
         output.line(f"  HDFS             {plan.default_fs}  {plan.namenode_web}")
-    output.line("\nSet in each terminal, before Jupyter or a job is started there:\n")
-    output.line(_exports(cluster))
-    output.line(f'\nor: eval "$(submarine cluster env{_name_option(cluster)})"')
-    output.line("Jobs go there by --cluster yarn, %submarine use yarn, or SUBMARINE_CLUSTER=yarn.")
+    output.line(
+        "\nJobs go there by --cluster yarn, %submarine use yarn, or SUBMARINE_CLUSTER=yarn."
+    )
+    programs = f'eval "$(submarine cluster env{_name_option(cluster)})"'
+    if other := _other(cluster):
+        output.note(
+            f"jobs go elsewhere ({other}); in a terminal where they shall go here: {programs}"
+        )
+    else:
+        output.line(f"For the commands yarn and hdfs: {programs}")
     return exits.OK
+
+
+def _other(cluster: HadoopCluster) -> str:
+    """Return why jobs do not go to a cluster that runs; empty where they do."""
+    try:
+        used = find_conf()
+    except SubmarineError as error:
+        return error.what
+    if used is None or used.path == cluster.layout.conf:
+        return ""
+    return f"{used.path}, from {used.origin}"
 
 
 def env(command: Command, output: Output) -> int:

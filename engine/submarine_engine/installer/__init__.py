@@ -9,8 +9,8 @@
     cluster.down()                        # leaves nothing behind
 """
 
-from submarine_engine.installer.cluster import DaemonStatus, HadoopCluster
+from submarine_engine.installer.cluster import DaemonStatus, HadoopCluster, running_clusters
 from submarine_engine.installer.daemons import Daemon
 from submarine_engine.installer.plan import Plan, Wanted
 
-__all__ = ["Daemon", "DaemonStatus", "HadoopCluster", "Plan", "Wanted"]
+__all__ = ["Daemon", "DaemonStatus", "HadoopCluster", "Plan", "Wanted", "running_clusters"]

@@ -61,6 +61,15 @@ class HadoopCluster:
         return f"<HadoopCluster {self.name} in {self.layout.root}>"
 
     @property
+    def runs(self) -> bool:
+        """Whether it is this user's, and its ResourceManager is a process of this machine."""
+        try:
+            mine = self.layout.plan.stat().st_uid == os.geteuid()
+        except OSError:
+            return False
+        return mine and "resourcemanager" in find_daemons(self.layout)
+
+    @property
     def plan(self) -> Plan:
         """What it is made of.
 
@@ -210,3 +219,12 @@ class HadoopCluster:
             end_daemon(self.layout, name)
         end_containers(self.layout)
         remove_files(self.layout)
+
+
+def running_clusters(home: Path) -> list[HadoopCluster]:
+    """Return the clusters of a home that run, by name; none of another user's."""
+    clusters = []
+    for plan in sorted(home.glob("clusters/*/cluster.json")):
+        with suppress(CommandError):  # a folder that is none of ours
+            clusters.append(HadoopCluster(home, plan.parent.name))
+    return [cluster for cluster in clusters if cluster.runs]

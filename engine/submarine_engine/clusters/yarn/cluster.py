@@ -48,7 +48,7 @@ class YarnCluster(RecordedCluster):
     home
         Where jobs are kept, see `default_home`.
     conf
-        The cluster's configuration; what ``HADOOP_CONF_DIR`` names unless given.
+        The cluster's configuration; the one that `find_conf` finds unless given.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class YarnCluster(RecordedCluster):
 
     @classmethod
     def configured(cls) -> bool:
-        """Return whether a Hadoop configuration is named."""
+        """Return whether there is a Hadoop configuration to use."""
         return is_named()
 
     def __init__(self, home: Path | None = None, conf: HadoopConf | None = None) -> None:

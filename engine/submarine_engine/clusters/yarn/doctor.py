@@ -13,9 +13,10 @@ from pathlib import Path
 from submarine_engine.clusters.yarn import doctor_cluster, doctor_machine, doctor_queue
 from submarine_engine.clusters.yarn.doctor_cluster import Asked
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
-from submarine_engine.doctor import BAD, OK, Check
+from submarine_engine.doctor import BAD, NOTE, OK, Check
 from submarine_engine.errors import SubmarineError
 from submarine_engine.history import default_home
+from submarine_engine.installer import running_clusters
 
 _PATIENCE = 20.0
 
@@ -45,14 +46,23 @@ def yarn_checks(
     except SubmarineError as error:
         what = f"{error.where}: {error.what}" if error.where else error.what
         return [Check("Hadoop configuration", BAD, what, error.fix), *_machine(environ, patience)]
-    found = [
-        Check("Hadoop configuration", OK, f"{conf.folder}, its file system is {conf.default_fs}")
-    ]
+    environ = {**environ, **conf.environment}
+    what = f"{conf.folder}, from {conf.origin}; its file system is {conf.default_fs}"
+    found = [Check("Hadoop configuration", OK, what), *_passed_over(conf, home or default_home())]
     return (
         found
         + _on_cluster(conf, queue, patience)
         + _machine(environ, patience, conf, home or default_home())
     )
+
+
+def _passed_over(conf: HadoopConf, home: Path) -> Iterator[Check]:
+    """Find clusters of the user's own that run, and that jobs do not go to."""
+    for cluster in running_clusters(home):
+        if cluster.layout.conf != conf.folder:
+            what = f"{cluster.name!r} runs, and jobs do not go there: {conf.origin} comes before it"
+            fix = f'in a terminal: eval "$(submarine cluster env --name {cluster.name})"'
+            yield Check("cluster of your own", NOTE, what, fix)
 
 
 def _on_cluster(conf: HadoopConf, queue: str | None, patience: float) -> list[Check]:

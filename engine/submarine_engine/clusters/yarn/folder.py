@@ -113,6 +113,7 @@ def keeper_environment(outer: Mapping[str, str], folder: KeeperFolder) -> dict[s
     Without proxies: gRPC would look for this machine's own driver behind them.
     """
     environment = {key: value for key, value in outer.items() if key.lower() not in _PROXIES}
+    environment.update(folder.conf.environment)
     environment["HADOOP_CONF_DIR"] = str(folder.conf.folder)
     environment["SKEIN_CONFIG"] = str(folder.skein)
     return environment

@@ -1,4 +1,11 @@
-"""Hadoop's own configuration: the files of ``$HADOOP_CONF_DIR``, as Hadoop's clients read them."""
+"""Hadoop's own configuration: which folder it is, and its files as Hadoop's clients read them.
+
+The folder is, in this order:
+
+1. what ``SUBMARINE_HADOOP_CONF_DIR``, ``HADOOP_CONF_DIR`` or ``YARN_CONF_DIR`` names;
+2. ``hadoop_conf_dir`` of the configuration;
+3. that of the cluster which ``submarine cluster up`` has started in the same home, and which runs.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +13,44 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from submarine_engine.clusters.staging import user_name
-from submarine_engine.errors import ConfigError
+from submarine_engine.config import DEFAULT, load_config
+from submarine_engine.errors import ConfigError, SubmarineError
+
+if TYPE_CHECKING:
+    from submarine_engine.installer import HadoopCluster
 
 _FILES = ("core-site.xml", "hdfs-site.xml", "resource-types.xml", "yarn-site.xml")
 _VARIABLE = re.compile(r"\$\{([^${}]+)\}")
 _ANYWHERE = "0.0.0.0"  # noqa: S104 - what Hadoop's default says: on this machine
 _DEPTH = 20  # as Hadoop's own `Configuration` substitutes
+
+
+_SETTING = "hadoop_conf_dir"
+_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfFolder:
+    """Where the configuration is.
+
+    Parameters
+    ----------
+    origin
+        Who says so, in words.
+    environment
+        What programs of Hadoop need beside it: ``PATH`` and ``JAVA_HOME`` of a cluster that
+        ``submarine cluster up`` has started. Empty where whoever named the folder has set them.
+    """
+
+    path: Path
+    origin: str
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class HadoopConf:
@@ -24,15 +59,27 @@ class HadoopConf:
     Parameters
     ----------
     folder
-        What ``HADOOP_CONF_DIR`` names.
+        Where it is.
     values
         The properties of its files, later files winning.
     fingerprint
         Hex digits that are new whenever one of the files is.
+    origin, environment
+        As `ConfFolder` has them.
     """
 
-    def __init__(self, folder: Path, values: Mapping[str, str], fingerprint: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        values: Mapping[str, str],
+        fingerprint: str,
+        *,
+        origin: str = _VARIABLES[0],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
+        self.origin = origin
+        self.environment = environment or {}
         self.fingerprint = fingerprint
         self._values = values
 
@@ -98,31 +145,87 @@ class HadoopConf:
 
 
 def is_named(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the environment names a configuration, whatever it is worth."""
-    return bool(_named(environ))
+    """Return whether there is a configuration to use, whatever it is worth."""
+    try:
+        return find_conf(environ) is not None
+    except SubmarineError:  # it is told where the cluster is used
+        return False
 
 
-def _named(environ: Mapping[str, str]) -> str | None:
-    return environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")
-
-
-def load_hadoop(environ: Mapping[str, str] = os.environ) -> HadoopConf:
-    """Read the configuration that ``HADOOP_CONF_DIR`` (or ``YARN_CONF_DIR``) names.
+def find_conf(environ: Mapping[str, str] = os.environ) -> ConfFolder | None:
+    """Return the folder to use and why; None where there is none.
 
     Raises
     ------
     ConfigError
-        Neither variable is set, or what it names is no configuration of YARN.
+        The configuration's file cannot be used, or it is open which cluster is meant.
+    ClusterError
+        The cluster that runs is of another release.
     """
-    named = _named(environ)
-    if not named:
+    config = load_config()
+    value, origin = config.value(_SETTING), config.origin(_SETTING)
+    if value and origin != str(config.path):
+        return ConfFolder(value, origin)
+    for name in _VARIABLES:
+        if named := environ.get(name):
+            return ConfFolder(Path(named).expanduser().absolute(), name)
+    if origin != DEFAULT:
+        return ConfFolder(value, f"{_SETTING} of {origin}")
+    from submarine_engine.installer import running_clusters  # noqa: PLC0415 - most name a folder
+
+    cluster = _one_of(running_clusters(config.value("home")))
+    if cluster is None:
+        return None
+    return ConfFolder(
+        cluster.layout.conf,
+        f"`submarine cluster up`: the cluster {cluster.name!r} runs",
+        cluster.environment(environ),
+    )
+
+
+def _one_of(running: list[HadoopCluster]) -> HadoopCluster | None:
+    """Return the one that jobs go to unless another is named."""
+    from submarine_engine.installer.layout import DEFAULT_NAME  # noqa: PLC0415 - likewise
+
+    usual = [cluster for cluster in running if cluster.name == DEFAULT_NAME]
+    if usual or len(running) < 2:  # noqa: PLR2004 - more than one
+        return next(iter(usual or running), None)
+    names = [cluster.name for cluster in running]
+    raise ConfigError(
+        f"several clusters run, and none of them is named {DEFAULT_NAME!r}: {', '.join(names)}",
+        where="HADOOP_CONF_DIR",
+        fix=f'choose one in this shell: eval "$(submarine cluster env --name {names[0]})"',
+    )
+
+
+def load_hadoop(environ: Mapping[str, str] = os.environ) -> HadoopConf:
+    """Read the configuration that `find_conf` finds.
+
+    Raises
+    ------
+    ConfigError
+        There is none, or what is named is no configuration of YARN.
+    """
+    found = find_conf(environ)
+    if found is None:
         raise ConfigError(
-            "no Hadoop configuration is named",
+            "no Hadoop configuration is named, and no cluster of `submarine cluster up` runs",
             where="HADOOP_CONF_DIR",
-            fix="set HADOOP_CONF_DIR to the cluster's configuration folder, or start a cluster on "
-            "this machine: submarine cluster up",
+            fix="start a cluster on this machine: submarine cluster up; or let HADOOP_CONF_DIR, or "
+            f"{_SETTING} in config.toml, name the configuration folder of the one that you have",
         )
-    folder = Path(named).expanduser().absolute()
+    return read_conf(found)
+
+
+def read_conf(found: ConfFolder) -> HadoopConf:
+    """Read the configuration in a folder.
+
+    Raises
+    ------
+    ConfigError
+        It is no configuration of YARN.
+    """
+    folder = found.path
     values: dict[str, str] = {}
     digest = hashlib.sha256(str(folder).encode())
     for name in _FILES:
@@ -134,7 +237,7 @@ def load_hadoop(environ: Mapping[str, str] = os.environ) -> HadoopConf:
             raise ConfigError(
                 f"it cannot be read: {error.strerror}",
                 where=str(folder / name),
-                fix="see whether HADOOP_CONF_DIR names the right folder",
+                fix=f"see whether this is the right folder ({found.origin})",
             ) from error
         digest.update(data)
         values.update(_properties(data, folder / name))
@@ -142,9 +245,15 @@ def load_hadoop(environ: Mapping[str, str] = os.environ) -> HadoopConf:
         raise ConfigError(
             "there is no yarn-site.xml",
             where=str(folder),
-            fix="let HADOOP_CONF_DIR name the folder that holds it",
+            fix=f"name the folder that holds it ({found.origin})",
         )
-    return HadoopConf(folder, values, digest.hexdigest()[:16])
+    return HadoopConf(
+        folder,
+        values,
+        digest.hexdigest()[:16],
+        origin=found.origin,
+        environment=found.environment,
+    )
 
 
 def _properties(data: bytes, path: Path) -> dict[str, str]:

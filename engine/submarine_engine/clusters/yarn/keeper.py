@@ -24,7 +24,7 @@ from submarine_engine.clusters.yarn.channel import LogChannel
 from submarine_engine.clusters.yarn.driver import Driver
 from submarine_engine.clusters.yarn.folder import KeeperFolder
 from submarine_engine.clusters.yarn.giveway import give_way
-from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
+from submarine_engine.clusters.yarn.hadoop import ConfFolder, HadoopConf, read_conf
 from submarine_engine.clusters.yarn.hdfs import Hdfs, open_hdfs
 from submarine_engine.clusters.yarn.lifeline import keep_lifelines
 from submarine_engine.clusters.yarn.line import Line
@@ -200,7 +200,7 @@ def clean_up(services: Services) -> None:
 def main(arguments: list[str]) -> None:
     """Run a keeper: home, Hadoop's configuration, its fingerprint, the descriptor of the lock."""
     home, hadoop, fingerprint, _ = arguments
-    conf = load_hadoop({"HADOOP_CONF_DIR": hadoop})
+    conf = read_conf(ConfFolder(Path(hadoop), "HADOOP_CONF_DIR"))
     conf.fingerprint = fingerprint  # as who started it knows it: the files may be new meanwhile
     config = load_config()
     idle = config.value("yarn_idle")
