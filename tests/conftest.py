@@ -101,5 +101,6 @@ def own_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    # Its processes outlive their jobs; the tests of it turn it on.
+    # Their processes outlive jobs; the tests of them turn them on.
     monkeypatch.setenv("SUBMARINE_IMPORTS_AHEAD", "false")
+    monkeypatch.setenv("SUBMARINE_YARN_AHEAD", "false")

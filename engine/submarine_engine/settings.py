@@ -184,6 +184,13 @@ KEYS = {
             example='"ada"',
         ),
         Key(
+            name="yarn_ahead",
+            help="Whether a notebook's application on YARN starts ahead of its first job.",
+            default=lambda: True,
+            read=_read_switch,
+            example="false",
+        ),
+        Key(
             name="yarn_idle",
             help="Seconds after which a notebook's warm application on YARN ends, once idle.",
             default=lambda: 900.0,

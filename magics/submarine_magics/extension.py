@@ -44,6 +44,7 @@ def load(shell: InteractiveShell) -> None:
     honour_tags(shell)
     _formatter(shell).for_type(Job, show_job)
     table.register(shell)
+    bench.get_ready(chosen=False)
     if in_notebook() and frontend.current.widgets:
         preload()
 

@@ -143,6 +143,7 @@ def _script(bench: Workbench, _: Command) -> Code:
 def _use(bench: Workbench, command: Command) -> None:
     bench.cluster(command.values["cluster"])
     bench.cluster_in_use = command.values["cluster"]
+    bench.get_ready()
     say(f"this notebook's jobs go to {bench.cluster_in_use}")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,20 +100,46 @@ class Workbench:
         name = path.stem if path else frontend.current.title.rpartition("/")[2]
         return self.from_here(command.named(job_name(name)))
 
+    def get_ready(self, *, chosen: bool = True) -> None:
+        """Let the cluster begin with what the first job will wait for, in a thread of its own.
+
+        Parameters
+        ----------
+        chosen
+            Whether somebody has just chosen it; else it has to be in the configuration.
+        """
+        try:
+            config = load_config({"cluster": self.cluster_in_use})
+        except SubmarineError:  # the first job tells it
+            return
+        if chosen or config.origin("cluster") != DEFAULT:
+            arguments = (config.value("cluster"), self._notebook)
+            threading.Thread(
+                target=_get_ready, args=arguments, name="submarine: get ready", daemon=True
+            ).start()
+
     def from_here(self, spec: JobSpec) -> JobSpec:
         """Say in `spec` which notebook it comes from, and how that one shows things.
 
         One whose file nobody tells is one, too.
         """
-        path = notebook_path(self.namespace)
-        named = frontend.current.notebook or "notebook"
         env = {**display_settings(), **spec.env}
-        return replace(spec, notebook=str(path) if path else named, env=env)
+        return replace(spec, notebook=self._notebook, env=env)
+
+    @property
+    def _notebook(self) -> str:
+        path = notebook_path(self.namespace)
+        return str(path) if path else frontend.current.notebook or "notebook"
 
     def submit(self, cluster: Cluster, spec: JobSpec, bundle: Bundle) -> Job:
         """Submit; relative paths mean in the job what they mean in the kernel now."""
         cluster.tell = say
         return Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
+
+
+def _get_ready(cluster: str, notebook: str) -> None:
+    with suppress(Exception):  # the first job tells what is wrong
+        open_cluster(cluster).get_ready(notebook)
 
 
 def _without_first_line(cell: Cell) -> Cell:

@@ -35,6 +35,7 @@ def told(config, key):
 def test_defaults_need_no_file(monkeypatch, tmp_path):
     monkeypatch.delenv("SUBMARINE_HOME")
     monkeypatch.delenv("SUBMARINE_IMPORTS_AHEAD")
+    monkeypatch.delenv("SUBMARINE_YARN_AHEAD")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     config = load_config()
     assert list(config) == list(KEYS)

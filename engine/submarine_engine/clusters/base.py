@@ -189,6 +189,18 @@ class Cluster(ABC):
             Where the user's relative paths begin: the notebook's folder.
         """
 
+    def get_ready(self, notebook: str) -> None:  # noqa: B027 - of clusters that can
+        """Begin with what the first job of this process will wait for.
+
+        A front end calls it in a thread as soon as a notebook names the cluster, and shows nothing
+        of it, errors neither. Jobs that come meanwhile or never are none the worse for it.
+
+        Parameters
+        ----------
+        notebook
+            As `JobSpec.notebook` will have it.
+        """
+
     @abstractmethod
     def read(self, job_id: str, cursor: Cursor, *, limit: int = 1 << 20) -> Batch:
         """Return at once what is new after `cursor`: at most `limit` bytes of logs.

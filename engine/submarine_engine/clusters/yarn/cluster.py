@@ -15,6 +15,7 @@ from submarine_engine.clusters.driver import RecordedCluster
 from submarine_engine.clusters.saved import Saved
 from submarine_engine.clusters.saving import Asked
 from submarine_engine.clusters.staging import put_on_record
+from submarine_engine.clusters.yarn.ahead import wish
 from submarine_engine.clusters.yarn.folder import KeeperFolder
 from submarine_engine.clusters.yarn.gpus import cluster_gpus, gpu_shares
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, is_named, load_hadoop
@@ -23,6 +24,7 @@ from submarine_engine.clusters.yarn.links import job_links
 from submarine_engine.clusters.yarn.preflight import check_spec
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.saving import save_yarn
+from submarine_engine.config import load_config
 from submarine_engine.errors import JobNotFoundError, SubmissionError
 from submarine_engine.history import (
     JobPaths,
@@ -113,6 +115,17 @@ class YarnCluster(RecordedCluster):
         if spec.tensorboard:
             start_beside(self.home, paths)
         return paths.job_id
+
+    def get_ready(self, notebook: str) -> None:
+        """Have the keeper, skein's driver and a master without GPUs started for this process.
+
+        Raises
+        ------
+        SubmarineError, OSError
+            It cannot be: a job would say the same.
+        """
+        if load_config().value("yarn_ahead"):
+            wish(self, self._folder, notebook)
 
     def save(self, job_id: str, path: str, *, patience: float | None = None) -> Saved:
         """Bring the model of a running job to the new folder `path`, while training goes on."""

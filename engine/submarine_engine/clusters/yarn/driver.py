@@ -40,6 +40,10 @@ class Driver:
         self._pid: int | None = None
         self._lock = threading.Lock()
 
+    def start(self) -> None:
+        """Start it where it does not run; raises as `submit`."""
+        self._call(lambda _client: None)
+
     def submit(self, application: skein.ApplicationSpec) -> str:
         """Submit an application; return its id.
 

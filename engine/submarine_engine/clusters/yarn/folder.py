@@ -30,6 +30,7 @@ class KeeperFolder:
             keeper.log      its own stderr
             bell            named pipe: who submits or cancels rings here
             open/<job id>   an empty file for each job that is not over
+            wishes/         what notebooks would have ready for their first job, see `ahead`
             masters.json    applications that are kept warm
             skein/          skein's certificates, and the address of its driver
 
@@ -49,6 +50,7 @@ class KeeperFolder:
         self.log = self.root / "keeper.log"
         self.bell = self.root / "bell"
         self.open = self.root / "open"
+        self.wishes = self.root / "wishes"
         self.masters = self.root / "masters.json"
         self.skein = self.root / "skein"
 
@@ -60,7 +62,7 @@ class KeeperFolder:
         OSError
             It cannot be made.
         """
-        for folder in (self.root, self.open, self.skein):
+        for folder in (self.root, self.open, self.wishes, self.skein):
             make_private(folder)
 
     def open_jobs(self) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Any
 from submarine_engine.clusters.journal import Journal
 from submarine_engine.clusters.processes import reap
 from submarine_engine.clusters.yarn import uploads
+from submarine_engine.clusters.yarn.ahead import heed_wishes
 from submarine_engine.clusters.yarn.channel import LogChannel
 from submarine_engine.clusters.yarn.driver import Driver
 from submarine_engine.clusters.yarn.folder import KeeperFolder
@@ -136,6 +137,7 @@ class Keeper:
         self._stop.set()
 
     def _take_up(self) -> None:
+        heed_wishes(self._services)
         for job_id, thread in list(self._watches.items()):
             if not thread.is_alive():
                 del self._watches[job_id]

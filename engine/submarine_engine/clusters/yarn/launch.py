@@ -33,15 +33,24 @@ def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle, tell: Tell) -> 
     SubmissionError
         There is no such environment, HDFS refuses it, or its Python is another one.
     """
-    config = load_config()
-    environment = _prepare(conf, spec, config.value("yarn_python") or sys.executable, tell)
-    here = local_versions(())["python"]
+    environment = _prepare(conf, spec, tell)
+    launch = _common(spec, environment)
     needed = needed_versions(bundle.manifest.values)
     if not environment.probed:
-        there = environment.versions
+        here, there = launch["here"], environment.versions
         check_versions(here, there.get("python", here), needed=needed, found=there)
     for note in environment.notes:
         warnings.warn(note, stacklevel=2)
+    entry, home = bundle.manifest.entry, bundle.manifest.home()
+    return {**launch, "needed": needed, "entry": entry, "home": home}
+
+
+def environment_launch(conf: HadoopConf, spec: JobSpec) -> dict[str, Any]:
+    """Return what an application of such jobs has to know, before there is one; raises likewise."""
+    return _common(spec, _prepare(conf, spec, lambda _text: None))
+
+
+def _common(spec: JobSpec, environment: Environment) -> dict[str, Any]:
     me = stat(os.getpid())
     return {
         "version": 1,
@@ -49,16 +58,14 @@ def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle, tell: Tell) -> 
         "archives": dict(environment.archives),
         "environment": environment.key,
         "probed": environment.probed and environment.kind != "image",
-        "here": here,
-        "needed": needed,
-        "entry": bundle.manifest.entry,
-        "home": bundle.manifest.home(),
-        "grace": config.value("grace"),
+        "here": local_versions(())["python"],
+        "grace": load_config().value("grace"),
         "session": [os.getpid(), me.start] if spec.notebook and me else None,
     }
 
 
-def _prepare(conf: HadoopConf, spec: JobSpec, python: str, tell: Tell) -> Environment:
+def _prepare(conf: HadoopConf, spec: JobSpec, tell: Tell) -> Environment:
+    python = load_config().value("yarn_python") or sys.executable
     hdfs = None if spec.environment in _ON_THE_NODES else open_hdfs(conf)
     with closing(hdfs) if hdfs is not None else nullcontext():
         image = spec.docker_image

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.yarn.application import application, shape_key
 from submarine_engine.clusters.yarn.master import FINAL, Master
@@ -14,7 +15,31 @@ from submarine_engine.errors import ClusterError
 if TYPE_CHECKING:
     import skein
 
+    from submarine_engine.clusters.yarn.keeper import Services
+    from submarine_engine.job import JobSpec
+
 _OUTSTANDING = ("WAITING", "REQUESTED")
+
+
+def master_key(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> str:
+    """Return what tells masters apart: whose they are, and the shape of their containers."""
+    return f"{services.session(launch)}:{shape_key(spec, launch['environment'])}"
+
+
+def has_master(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> bool:
+    """Whether a master that would do for such a job is kept already."""
+    return services.masters.keeps(master_key(services, spec, launch))
+
+
+def take_master(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> Master:
+    """Return the master of such jobs, for one job more; it may still be starting."""
+
+    def make() -> skein.ApplicationSpec:
+        return application(spec, services.folder, launch, job_id=None, environments={})
+
+    key, session = master_key(services, spec, launch), services.session(launch)
+    probed = bool(launch["probed"])
+    return services.masters.take(key, session, spec.queue, make, probed=probed)
 
 
 class Warm(Way):
@@ -34,14 +59,14 @@ class Warm(Way):
     @property
     def has_master(self) -> bool:
         """Whether a master that would do is kept already."""
-        return self._services.masters.keeps(self._key)
+        return has_master(self._services, self._spec, self._launch)
 
     def ask(self) -> Asked | None:
         """Ask the master, as soon as it runs."""
         if self._app is None:
             if self._master is None:
                 self._services.line.name(self._paths.job_id, self._key)
-                self._master = self._take()
+                self._master = take_master(self._services, self._spec, self._launch)
             if not self._master.ready.wait(0.02):
                 if not self._known:
                     self.app_id = self._master.app_id
@@ -96,21 +121,7 @@ class Warm(Way):
 
     @property
     def _key(self) -> str:
-        session = self._services.session(self._launch)
-        return f"{session}:{shape_key(self._spec, self._launch['environment'])}"
-
-    def _take(self) -> Master:
-        session = self._services.session(self._launch)
-
-        def make() -> skein.ApplicationSpec:
-            return application(
-                self._spec, self._services.folder, self._launch, job_id=None, environments={}
-            )
-
-        probed = bool(self._launch["probed"])
-        return self._services.masters.take(
-            self._key, session, self._spec.queue, make, probed=probed
-        )
+        return master_key(self._services, self._spec, self._launch)
 
     def _check_probe(self, master: Master) -> None:
         """Refuse, before a GPU is asked for, what the interpreter there cannot run."""
