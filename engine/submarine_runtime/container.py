@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 CHUNK = "SUBMARINE_PAYLOAD_"
 URL = "SUBMARINE_PAYLOAD_URL"
+LARGE = "SUBMARINE_PAYLOAD_LARGE"
+"""Where the large files of a bundle are: addresses as `URL` has them, `DIGEST` for their name."""
+
+DIGEST = "DIGEST"
 GPUS = "SUBMARINE_GPUS"
 """How many GPUs the container was asked for with."""
 
@@ -51,6 +55,7 @@ def begin() -> NoReturn:
     logs = os.environ.get("SUBMARINE_TASK_DIR") or os.environ["LOG_DIRS"].split(",")[0]
     with open(f"{job}/task.json") as file:
         plan = plainjson.loads(file.read())
+    _fetch_large(plan.pop("large"), f"{job}/bundle")
     environment = {**os.environ, **plan.pop("environment")}
     environment["SUBMARINE_TASK_DIR"] = logs
     environment[PLACE] = os.getcwd()
@@ -109,6 +114,17 @@ def _payload() -> bytes:
     while (chunk := os.environ.pop(f"{CHUNK}{len(chunks)}", None)) is not None:
         chunks.append(chunk)
     return binascii.a2b_base64("".join(chunks))
+
+
+def _fetch_large(files: dict[str, str], folder: str) -> None:
+    """Get the files of the bundle that lie in HDFS by themselves."""
+    urls = os.environ.pop(LARGE, "")
+    for name, digest in files.items():
+        from submarine_runtime.webhdfs import fetch  # noqa: PLC0415 - of large values alone
+
+        path = f"{folder}/{name}"
+        os.makedirs(path.rpartition("/")[0], 0o700, exist_ok=True)
+        fetch(urls.replace(DIGEST, digest), path, digest)
 
 
 def _unpack(content: bytes, folder: str) -> None:

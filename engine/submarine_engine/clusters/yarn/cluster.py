@@ -19,7 +19,7 @@ from submarine_engine.clusters.yarn.ahead import wish
 from submarine_engine.clusters.yarn.folder import KeeperFolder
 from submarine_engine.clusters.yarn.gpus import cluster_gpus, gpu_shares
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, is_named, load_hadoop
-from submarine_engine.clusters.yarn.launch import make_launch
+from submarine_engine.clusters.yarn.launch import make_launch, send_values
 from submarine_engine.clusters.yarn.links import job_links
 from submarine_engine.clusters.yarn.preflight import check_spec
 from submarine_engine.clusters.yarn.rest import ResourceManager
@@ -95,7 +95,8 @@ class YarnCluster(RecordedCluster):
         def finish(staged: JobPaths, _: JobPaths) -> None:
             for task in spec.tasks:
                 make_private(staged.task(task).root)
-            write_json(staged.root / "launch.json", launch)
+            large = send_values(self.conf, staged.bundle, self.tell)
+            write_json(staged.root / "launch.json", {**launch, "large": large})
 
         paths, lock = put_on_record(self.home, "yarn", spec, bundle, workdir, finish)
         locks.drop(lock)

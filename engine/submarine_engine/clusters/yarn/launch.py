@@ -6,12 +6,14 @@ import os
 import sys
 import warnings
 from contextlib import closing, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.processes import stat
+from submarine_engine.clusters.yarn import uploads
 from submarine_engine.clusters.yarn.environments import Environment, prepare
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
-from submarine_engine.clusters.yarn.sending import Tell
+from submarine_engine.clusters.yarn.sending import Tell, send_large
 from submarine_engine.clusters.yarn.versions import check_versions, local_versions, needed_versions
 from submarine_engine.config import load_config
 
@@ -43,6 +45,36 @@ def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle, tell: Tell) -> 
         warnings.warn(note, stacklevel=2)
     entry, home = bundle.manifest.entry, bundle.manifest.home()
     return {**launch, "needed": needed, "entry": entry, "home": home}
+
+
+def send_values(conf: HadoopConf, bundle: Path, tell: Tell) -> dict[str, str]:
+    """Bring what is large in a job's bundle to HDFS, once for all jobs that have the same.
+
+    Without HDFS all of a bundle has to travel with the request, and the keeper says where that is
+    too much.
+
+    Parameters
+    ----------
+    bundle
+        Its folder, written.
+
+    Returns
+    -------
+    dict
+        The SHA-256 of each such file, by its path in the bundle.
+
+    Raises
+    ------
+    SubmissionError
+        HDFS refuses.
+    """
+    files = sorted(path for path in bundle.rglob("*") if path.is_file())
+    large = [path for path in files if path.stat().st_size >= uploads.LARGE]
+    hdfs = open_hdfs(conf) if large else None
+    if hdfs is None:
+        return {}
+    with closing(hdfs):
+        return send_large(hdfs, bundle, large, tell)
 
 
 def environment_launch(conf: HadoopConf, spec: JobSpec) -> dict[str, Any]:

@@ -62,7 +62,7 @@ _PLUGIN = {
 }
 
 
-def pack(paths: JobPaths, plan: Mapping[str, Any]) -> bytes:
+def pack(paths: JobPaths, plan: Mapping[str, Any], large: Mapping[str, str] | None = None) -> bytes:
     """Return the archive of one task: the same bytes for the same content.
 
     File after file, each a line of two numbers (the lengths of its name and of its content), then
@@ -73,12 +73,15 @@ def pack(paths: JobPaths, plan: Mapping[str, Any]) -> bytes:
     plan
         ``task.json``, with the task's ``environment``, and in ``anew`` whether the interpreter is
         to start with that.
+    large
+        Files of the bundle that come by themselves: the SHA-256 of each, by its name there.
     """
     files = {}
     for path in sorted(paths.bundle.rglob("*")):
-        if path.is_file():
-            files[f"bundle/{path.relative_to(paths.bundle).as_posix()}"] = path.read_bytes()
-    files["task.json"] = json.dumps(plan).encode()
+        name = path.relative_to(paths.bundle).as_posix()
+        if path.is_file() and name not in (large or {}):
+            files[f"bundle/{name}"] = path.read_bytes()
+    files["task.json"] = json.dumps({**plan, "large": dict(large or {})}).encode()
     return zlib.compress(b"".join(_entry(name.encode(), data) for name, data in files.items()), 6)
 
 

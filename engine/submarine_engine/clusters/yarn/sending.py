@@ -68,6 +68,29 @@ def send_archive(hdfs: Hdfs, file: Path, suffix: str, tell: Tell) -> Sent:
     return sent
 
 
+def send_large(hdfs: Hdfs, bundle: Path, files: Sequence[Path], tell: Tell) -> dict[str, str]:
+    """Bring the large files of a job's bundle there unless they are; raises as `send_layers`.
+
+    Parameters
+    ----------
+    bundle
+        The bundle's folder, in which `files` lie.
+
+    Returns
+    -------
+    dict
+        The SHA-256 of each, by its path in the bundle.
+    """
+    sent = {}
+    for file in files:
+        name = file.relative_to(bundle).as_posix()
+        uploading = Uploading(file.stem if name.startswith("values/") else name, tell)
+        uploading.begin(file.stat().st_size)
+        uploads.send_once(hdfs, file, uploads.LARGE_SUFFIX, uploading.went)
+        sent[name] = uploads.digest_of(file)
+    return sent
+
+
 class Uploading:
     """Says that a file goes, and every two seconds how much of it went."""
 

@@ -3,7 +3,7 @@
 ::
 
     <home in HDFS>/.submarine/          0700
-        cache/<sha256><suffix>          0600: payloads and layers of environments
+        cache/<sha256><suffix>          0600: payloads, large values, layers of environments
         jobs/<job id>/                  outcome.json and results/
         logs/<job id>/                  what its containers bring, see `channel`; gone with its end
         events/<job id>/                what the TensorBoard beside it reads; likewise
@@ -22,6 +22,10 @@ from submarine_engine.history import JobPaths
 
 Went = Callable[[int], object] | None
 
+LARGE = 1 << 20
+"""Bytes from which on a file of a bundle is sent by itself: the next job may have it, too."""
+
+LARGE_SUFFIX = ".file"
 _FOLDER = ".submarine"
 _PIECE = 1 << 20
 # Written to this rarely, "touched when used" costs a job nothing.

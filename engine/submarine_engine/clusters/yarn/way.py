@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from submarine_runtime.container import URL
+from submarine_runtime.container import DIGEST, LARGE, URL
 from submarine_runtime.displays import INLINE
 
 from submarine_engine.clusters.datapaths import file_address
@@ -178,7 +178,8 @@ class Way(ABC):
                 **job_variables(self._paths.job_id, self._spec, role, task),
             },
         }  # fmt: skip
-        archive = payload.pack(self._paths, plan)
+        large: Mapping[str, str] = self._launch.get("large", {})
+        archive = payload.pack(self._paths, plan, large)
         own = {
             payload.PYTHON: self._launch["here"],
             **self._services.logs.variables(self._paths.job_id),
@@ -188,6 +189,15 @@ class Way(ABC):
         )
         if self.gang.is_one:
             own[GANG] = "1"
+        if large:
+            if (there := self._services.hdfs) is None:
+                raise ClusterError(
+                    "HDFS, where the job's values are, does not answer",
+                    where=self._paths.job_id,
+                    fix="see `submarine doctor --cluster yarn`",
+                )
+            address = uploads.cache_path(there, DIGEST, uploads.LARGE_SUFFIX)
+            own[LARGE] = there.url_for_container(address)
         if hdfs is not None:
             url = hdfs.url_for_container(uploads.upload_once(hdfs, archive, ".z"))
             return {URL: url, **own}
