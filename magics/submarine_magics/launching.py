@@ -14,7 +14,7 @@ from submarine_engine import api
 from submarine_engine.calls import PreparedCall, prepare_call
 
 from submarine_magics.card import table
-from submarine_magics.interrupts import held_interrupts
+from submarine_magics.interrupts import Interrupt, held_interrupts
 from submarine_magics.show import say
 from submarine_magics.watch import watch
 from submarine_magics.workbench import Workbench, bench_of
@@ -74,7 +74,7 @@ def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
     bench = bench_of(shell)
     call = _prepare(bench, function, args, keywords)
     with held_interrupts() as interrupt:
-        job = _submit(bench, call)
+        job = _submit(bench, call, interrupt)
         watch(job, interrupt, origin=bench.origin())
     results = job.results()
     for warning in results.warnings:
@@ -88,20 +88,23 @@ def _prepare(
     args: tuple[object, ...],
     keywords: Mapping[str, Any],
 ) -> PreparedCall:
-    call = prepare_call(
-        function,
-        args,
-        keywords,
-        cells=bench.cells.cells_so_far(),
-        namespace=bench.namespace,
-        root=Path.cwd(),
-        limit=bench.capture_limit(),
-    )
+    def prepare(limit: int) -> PreparedCall:
+        return prepare_call(
+            function,
+            args,
+            keywords,
+            cells=bench.cells.cells_so_far(),
+            namespace=bench.namespace,
+            root=Path.cwd(),
+            limit=limit,
+        )
+
+    call = bench.within_limit(prepare)
     bench.bundle = call.bundle
     return call
 
 
-def _submit(bench: Workbench, call: PreparedCall) -> Job:
+def _submit(bench: Workbench, call: PreparedCall, interrupt: Interrupt | None = None) -> Job:
     cluster = call.cluster
     where = bench.cluster(cluster) if cluster is None or isinstance(cluster, str) else cluster
-    return bench.submit(where, bench.from_here(call.spec), call.bundle)
+    return bench.submit(where, bench.from_here(call.spec), call.bundle, interrupt)

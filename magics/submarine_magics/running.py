@@ -52,15 +52,15 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
         inner = f"%%submarine {line}\n{empty}{body[below.end() :]}"
         return bench.shell.run_cell_magic("capture", below[2], inner)
     main = bench.this_cell(body)
-    bundle = build(
-        main,
-        bench.cells.cells(),
-        bench.namespace,
-        outputs=() if command.spec.outputs == NO_OUTPUTS else command.spec.outputs,
-        limit=bench.capture_limit(command),
-        root=Path.cwd(),
-        tell=say,
-    )
+    outputs = () if command.spec.outputs == NO_OUTPUTS else command.spec.outputs
+
+    def make(limit: int) -> Bundle:
+        cells, root = bench.cells.cells(), Path.cwd()
+        return build(
+            main, cells, bench.namespace, outputs=outputs, limit=limit, root=root, tell=say
+        )
+
+    bundle = bench.within_limit(make, command)
     return run_bundle(bench, command, bundle, main=main, shown=gives_value(main.source, body))
 
 
@@ -117,7 +117,7 @@ def run_bundle(
         bench.sent[job.id] = bundle.sent, main
         return job
     with held_interrupts() as interrupt:
-        job = bench.submit(cluster, spec, bundle)
+        job = bench.submit(cluster, spec, bundle, interrupt)
         bench.sent[job.id] = bundle.sent, main
         watch(job, interrupt, origin=bench.origin())
     value = bring_home(bench, job)

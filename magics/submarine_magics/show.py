@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TypeVar
 
+from IPython.core.error import StdinNotImplementedError
+from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 from submarine_engine.command import NOTEBOOK, Command, help_text
 
@@ -60,6 +62,16 @@ def show(text: str) -> None:
 def show_help(command: Command) -> None:
     """Show the help that a command asks for."""
     show(help_text(command.values.get("about", ()), surface=NOTEBOOK))
+
+
+def ask(shell: InteractiveShell, question: str) -> str | None:
+    """Return what the user answers; None where nobody can."""
+    if not hasattr(shell, "kernel") and not sys.stdin.isatty():
+        return None
+    try:
+        return input(question)
+    except (StdinNotImplementedError, EOFError):  # the front end takes no questions
+        return None
 
 
 def say(text: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -16,15 +18,20 @@ from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.base import Cluster
 from submarine_engine.command import Command, job_name
 from submarine_engine.config import DEFAULT, load_config
-from submarine_engine.errors import SubmarineError
+from submarine_engine.errors import CaptureTooLargeError, SubmarineError
 from submarine_engine.future import Job
 from submarine_engine.job import JobSpec
 
 from submarine_magics import frontend
+from submarine_magics.card.words import visible_lines
 from submarine_magics.cells import CellLog
+from submarine_magics.interrupts import Interrupt
 from submarine_magics.notebook import notebook_path
-from submarine_magics.show import say
+from submarine_magics.show import ask, say
 from submarine_magics.showing import display_settings
+
+_T = TypeVar("_T")
+_QUESTION = 4000
 
 
 class Workbench:
@@ -54,6 +61,7 @@ class Workbench:
         self.bundle: Bundle | None = None
         self.sent: dict[str, tuple[Sent, Cell | None]] = {}
         self.tagged = ""
+        self._agreed = 0
 
     @property
     def namespace(self) -> dict[str, Any]:
@@ -66,18 +74,40 @@ class Workbench:
         config = load_config({"cluster": wanted or self.cluster_in_use})
         return open_cluster(config.value("cluster"))
 
-    def capture_limit(self, command: Command | None = None) -> int:
-        """Return the most that captured values may take, in bytes."""
-        wanted = command.values.get("capture_limit") if command else None
-        config = load_config({"capture_limit": wanted})
+    def _capture_limit(self, command: Command | None) -> tuple[int, bool]:
+        """Return the most that captured values may take, and whether somebody has chosen that."""
+        config = load_config()
         limit: int = config.value("capture_limit")
         if config.origin("capture_limit") != DEFAULT:
-            return limit
+            return limit, True
         try:
             room = self.cluster(command.values.get("cluster") if command else None).room()
         except SubmarineError:
-            return limit  # it is told where the cluster is asked for the job
-        return limit if room is None else room
+            return limit, True  # it is told where the cluster is asked for the job
+        return (limit, True) if room is None else (room, False)
+
+    def within_limit(self, make: Callable[[int], _T], command: Command | None = None) -> _T:
+        """Return what `make` gives for the limit of captured values, asking where it is too low.
+
+        Who has agreed to so much is not asked for as much again.
+
+        Raises
+        ------
+        CaptureTooLargeError
+            The values are larger, and the answer is no, or nobody can answer.
+        """
+        limit, chosen = self._capture_limit(command)
+        try:
+            return make(max(limit, self._agreed) if chosen else limit)
+        except CaptureTooLargeError as error:
+            if not chosen:  # more has no room
+                raise
+            question = f"{visible_lines(error.what, _QUESTION)}\nSend them all the same? [y/N] "
+            if (ask(self.shell, question) or "").strip().lower() not in ("y", "yes"):
+                raise
+            # What was not counted to its end may be twice that.
+            self._agreed = 2 * sum(value.size for value in error.values)
+        return make(sys.maxsize)
 
     def this_cell(self, body: str) -> Cell:
         """Return the cell that runs now, of which `body` is what follows its magic.
@@ -131,9 +161,20 @@ class Workbench:
         path = notebook_path(self.namespace)
         return str(path) if path else frontend.current.notebook or "notebook"
 
-    def submit(self, cluster: Cluster, spec: JobSpec, bundle: Bundle) -> Job:
-        """Submit; relative paths mean in the job what they mean in the kernel now."""
-        cluster.tell = say
+    def submit(
+        self, cluster: Cluster, spec: JobSpec, bundle: Bundle, interrupt: Interrupt | None = None
+    ) -> Job:
+        """Submit; relative paths mean in the job what they mean in the kernel now.
+
+        An interrupt that is held meanwhile is heeded where a step takes long.
+        """
+
+        def tell(text: str) -> None:
+            say(text)
+            if interrupt is not None and interrupt.pending:
+                raise KeyboardInterrupt
+
+        cluster.tell = tell
         return Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
 
 
