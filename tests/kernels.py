@@ -96,7 +96,14 @@ class Driven:
         self.client.start_channels()
         self.client.wait_for_ready(timeout=PATIENCE)
 
-    def send(self, code: str, metadata: dict | None = None, subshell: str | None = None) -> str:
+    def send(
+        self,
+        code: str,
+        metadata: dict | None = None,
+        subshell: str | None = None,
+        *,
+        allow_stdin: bool = False,
+    ) -> str:
         message = self.client.session.msg(
             "execute_request",
             {
@@ -104,7 +111,7 @@ class Driven:
                 "silent": False,
                 "store_history": True,
                 "user_expressions": {},
-                "allow_stdin": False,
+                "allow_stdin": allow_stdin,
                 "stop_on_error": True,
             },
         )

@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,7 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     namespace: Mapping[str, object],
     root: Path | None,
     limit: int,
+    answered: bool = False,
 ) -> PreparedCall:
     """Make spec and bundle of ``function(*args, **keywords)``; nothing is asked of a cluster.
 
@@ -57,7 +58,7 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     ----------
     keywords
         The function's, and the job's (`OPTIONS`), as they were given.
-    cells, namespace, root, limit
+    cells, namespace, root, limit, answered
         As for `submarine_engine.bundle.build`.
 
     Raises
@@ -75,7 +76,10 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     _refuse_ambiguous(function, options)
     kwargs = {name: value for name, value in keywords.items() if name not in OPTIONS}
     spec = _spec(function, options)
-    bundle = build_call(function, args, kwargs, cells, namespace, limit=limit, root=root)
+    bundle = build_call(
+        function, args, kwargs, cells, namespace, limit=limit, root=root, answered=answered
+    )
+    spec = replace(spec, asks=answered)
     return PreparedCall(spec=spec, bundle=bundle, cluster=options.get("cluster"))
 
 

@@ -233,6 +233,39 @@ class Display:
 DISPLAY_KINDS = ("display", "update", "clear")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(Display):
+    """A task asks a person, by ``input()`` or ``getpass()``: kind ``question``, then ``asked``.
+
+    The log has the question as text, too: the prompt is what comes in stdout right after the first
+    of the two, what was typed right after the second.
+
+    Parameters
+    ----------
+    number
+        Of the task's questions, from 1.
+    prompt
+        What is asked, as the job wrote it.
+    password
+        Whether what is typed must not be shown.
+    """
+
+    number: int
+    prompt: str = ""
+    password: bool = False
+
+
+QUESTION_KINDS = ("question", "asked")
+
+
+def _question_from_json(data: Mapping[str, Any], places: Mapping[str, Any]) -> Question:
+    number, prompt = data.get("number"), data.get("prompt", "")
+    if type(number) is not int or number < 1 or not isinstance(prompt, str):
+        raise ValueError("no question")
+    password = data.get("password") is True
+    return Question(kind=data["kind"], number=number, prompt=prompt, password=password, **places)
+
+
 def display_from_json(data: object, *, task: str, offset: int) -> Display:
     """Build from a frame that the runtime wrote.
 
@@ -241,14 +274,17 @@ def display_from_json(data: object, *, task: str, offset: int) -> Display:
     ValueError
         `data` is no such frame.
     """
-    if not isinstance(data, dict) or data.get("kind") not in DISPLAY_KINDS:
+    if not isinstance(data, dict) or data.get("kind") not in DISPLAY_KINDS + QUESTION_KINDS:
         raise ValueError("no display")
     places = {name: data.get(name) or 0 for name in ("stdout", "stderr")}
+    if not all(type(place) is int and place >= 0 for place in places.values()):
+        raise ValueError("no display")
+    if data["kind"] in QUESTION_KINDS:
+        return _question_from_json(data, {"task": task, "offset": offset, **places})
     told = {name: data.get(name, {}) for name in ("data", "metadata")}
     display_id = data.get("id")
     if (
-        not all(type(place) is int and place >= 0 for place in places.values())
-        or not all(isinstance(value, dict) for value in told.values())
+        not all(isinstance(value, dict) for value in told.values())
         or not (display_id is None or isinstance(display_id, str))
         or (data["kind"] == "update" and not display_id)
     ):

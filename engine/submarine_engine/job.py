@@ -233,6 +233,8 @@ class JobSpec:
         Nodes to run on, and the place in the queue (higher comes first); None for the queue's own.
     isolation
         One of `ISOLATIONS`, on the local cluster; None leaves it to the configuration.
+    asks
+        Whether whoever submits the job waits for it and answers what its code asks.
 
     Raises
     ------
@@ -256,6 +258,7 @@ class JobSpec:
     node_label: str | None = None
     priority: int | None = None
     isolation: str | None = None
+    asks: bool = False
 
     def __post_init__(self) -> None:  # noqa: C901 - one check after another
         if self.isolation not in (None, *ISOLATIONS):
@@ -324,6 +327,7 @@ class JobSpec:
             "node_label": self.node_label,
             "priority": self.priority,
             "isolation": self.isolation,
+            "asks": self.asks,
         }
 
     @classmethod

@@ -10,9 +10,10 @@ import codecs
 import time
 from typing import TYPE_CHECKING
 
+from submarine_engine.asking import Shown
 from submarine_engine.clusters.base import Cursor
 from submarine_engine.errors import SubmarineError
-from submarine_engine.events import Display, Event, LogChunk
+from submarine_engine.events import Display, Event, LogChunk, Question
 from submarine_engine.lifecycle import JobStatus, apply
 
 if TYPE_CHECKING:
@@ -79,6 +80,10 @@ class Renderer:
 
     def display(self, item: Display) -> None:
         """Take what a task showed; the text before it has been given."""
+
+    def question(self, item: Question) -> str | None:  # noqa: ARG002 - of those that ask
+        """Take a task's question, see `submarine_engine.asking.Asker.take`; here it is text."""
+        return None
 
     def tick(self) -> None:
         """Take a chance to do what is due; comes at least about every 0.1 s."""
@@ -185,6 +190,7 @@ class _Show:
         self._logs: dict[tuple[str, str], _Log] = {}
         self._fresh: dict[tuple[str, str], None] = {}  # a set that keeps the order of arrival
         self._displays: list[Display] = []  # what came after all that is fresh
+        self._asked = Shown()
         self._size = 0
         self._due = 0.0  # the first text goes on at once
 
@@ -192,7 +198,11 @@ class _Show:
         if isinstance(item, LogChunk):
             if self._displays:
                 self.deliver()
-            self._gather((item.task, item.stream), item.after(self._offset).data)
+            shown = self._asked.without(item.after(self._offset))
+            self._gather((item.task, item.stream), shown.data)
+        elif isinstance(item, Question):
+            self.deliver()
+            self._asked.hide(item, self._renderer.question(item) or "")
         elif isinstance(item, Display):
             # A job of one task clears what it shows itself; several share one place.
             alone = len(self.status.tasks) <= 1

@@ -1,6 +1,7 @@
 r"""What the user's code shows, as frames in a file beside the logs.
 
-A frame is a line of JSON: its kind (``display``, ``update``, ``clear``), a MIME bundle, and how
+A frame is a line of JSON: its kind (``display``, ``update``, ``clear``; ``question`` and ``asked``
+of `submarine_runtime.asking`), a MIME bundle, and how
 many bytes stdout and stderr had at that moment, so that a reader puts it where it belongs between
 their text. Nothing of it is imported before the code imports IPython or matplotlib itself.
 """
@@ -40,6 +41,9 @@ TABLES = "SUBMARINE_TABLES"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _REGULAR = 0o100000
 """A file, as ``st_mode & 0o170000`` tells it (inode(7))."""
+
+_ALWAYS = ("question", "asked")
+"""Kinds of frames that are written however many there are: somebody waits."""
 
 _PLENTY = MOST // 2
 _SHORT = 1 << 16
@@ -94,6 +98,15 @@ class Frames:
         elif not region.clear(wait=wait):
             told = {"id": region.display_id, "data": region.data(), "metadata": {}}
             self._add({"kind": "update", **told})
+
+    def ask(self, number: int, prompt: str, *, password: bool) -> None:
+        """Write that a question is asked; its prompt is what the log has next."""
+        told = {"number": number, "prompt": prompt, "password": password}
+        self._add({"kind": "question", **told})
+
+    def asked(self, number: int) -> None:
+        """Write that a question is over; what was typed is what the log has next."""
+        self._add({"kind": "asked", "number": number})
 
     def enter(self, region: Region) -> None:
         """Let what this thread shows from now on be shown in `region`."""
@@ -150,7 +163,7 @@ class Frames:
             if now < self._written.get(frame["id"], 0.0) + wait:
                 self._held[frame["id"]] = frame
                 return
-        if size + len(line) > MOST:
+        if size + len(line) > MOST and frame["kind"] not in _ALWAYS:
             if not self._full:
                 _say(f"its displays have {MOST >> 20} MB: no more of them are shown")
             self._full = True
@@ -296,6 +309,10 @@ class _Watch:
             self._then["ipywidgets.widgets.widget_output"] = self._outputs
             self._then["matplotlib"] = _nothing
 
+    def then(self, name: str, do: Callable[[ModuleType], None]) -> None:
+        """Have `do` called with the module `name` once it is imported."""
+        self._then[name] = do
+
     def begin(self) -> None:
         """Watch from now on; what is imported already is seen to at once."""
         if self.notebook and (matplotlib := sys.modules.get("matplotlib")):
@@ -371,9 +388,19 @@ def _get_ipython() -> Any:  # noqa: ANN401 - IPython's
 _watches: list[_Watch] = []
 
 
-def begin(folder: str) -> None:
-    """Take what the user's code shows from now on into the task's `folder`."""
+def begin(folder: str, *, asks: bool = False) -> None:
+    """Take what the user's code shows from now on into the task's `folder`.
+
+    Parameters
+    ----------
+    asks
+        Whether somebody waits for the task who may be asked.
+    """
     watch = _Watch(Frames(folder), notebook=os.environ.get("MPLBACKEND") == INLINE)
+    if asks:
+        from submarine_runtime import asking  # noqa: PLC0415 - only where it is allowed
+
+        watch.then("getpass", asking.begin(watch.frames).replace_getpass)
     watch.begin()
     _watches[:] = [watch]
     if watch.notebook:

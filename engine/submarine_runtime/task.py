@@ -52,7 +52,7 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
     os.register_at_fork(before=_hold, after_in_child=_forget, after_in_parent=_let_go)
     told = plan.get("home")
     home = Home(plan["bundle"], told, plan["outputs"]) if told else None
-    displays.begin(folder)
+    displays.begin(folder, asks=bool(plan.get("asks")))
     if plan.get("moments"):
         moments.begin(folder)
     ending = run_script(plan["bundle"], plan["entry"], plan["outputs"], plan.get("args", ()), home)

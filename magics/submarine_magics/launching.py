@@ -72,7 +72,7 @@ def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
     if shell is None:
         return api.launch(function, *args, **keywords)
     bench = bench_of(shell)
-    call = _prepare(bench, function, args, keywords)
+    call = _prepare(bench, function, args, keywords, waits=True)
     with held_interrupts() as interrupt:
         job = _submit(bench, call, interrupt)
         watch(job, interrupt, origin=bench.origin())
@@ -87,7 +87,11 @@ def _prepare(
     function: Callable[..., Any],
     args: tuple[object, ...],
     keywords: Mapping[str, Any],
+    *,
+    waits: bool = False,
 ) -> PreparedCall:
+    answered = waits and not keywords.get("cluster") and bench.answers()
+
     def prepare(limit: int) -> PreparedCall:
         return prepare_call(
             function,
@@ -97,6 +101,7 @@ def _prepare(
             namespace=bench.namespace,
             root=Path.cwd(),
             limit=limit,
+            answered=answered,
         )
 
     call = bench.within_limit(prepare)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,11 +54,19 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
         return bench.shell.run_cell_magic("capture", below[2], inner)
     main = bench.this_cell(body)
     outputs = () if command.spec.outputs == NO_OUTPUTS else command.spec.outputs
+    answered = "detach" not in command.values and bench.answers(command)
 
     def make(limit: int) -> Bundle:
         cells, root = bench.cells.cells(), Path.cwd()
         return build(
-            main, cells, bench.namespace, outputs=outputs, limit=limit, root=root, tell=say
+            main,
+            cells,
+            bench.namespace,
+            outputs=outputs,
+            limit=limit,
+            root=root,
+            tell=say,
+            answered=answered,
         )
 
     bundle = bench.within_limit(make, command)
@@ -116,6 +125,7 @@ def run_bundle(
         job = bench.submit(cluster, spec, bundle)
         bench.sent[job.id] = bundle.sent, main
         return job
+    spec = replace(spec, asks=bench.answers(command))
     with held_interrupts() as interrupt:
         job = bench.submit(cluster, spec, bundle, interrupt)
         bench.sent[job.id] = bundle.sent, main

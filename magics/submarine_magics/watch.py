@@ -6,9 +6,10 @@ import time
 from collections.abc import Collection
 
 from IPython.display import display
+from submarine_engine.asking import Asker
 from submarine_engine.config import load_config
 from submarine_engine.errors import JobCancelledError, SubmarineError
-from submarine_engine.events import Display
+from submarine_engine.events import Display, Question
 from submarine_engine.future import Job
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
@@ -19,6 +20,7 @@ from submarine_magics.card import JobCard
 from submarine_magics.card.pages import log_page
 from submarine_magics.held import HeldTraceback
 from submarine_magics.interrupts import Interrupt, KernelEnds
+from submarine_magics.reading import read
 from submarine_magics.show import say
 from submarine_magics.stream import CellOutput, in_notebook
 
@@ -49,6 +51,7 @@ class CellView(Renderer):
         self._output.cleared = self._again
         self._output.below_value = interrupt is not None
         self._held = HeldTraceback(self._output)
+        self._asker = Asker(job, read) if interrupt is not None else None
         self._card.display()
 
     def _again(self) -> None:
@@ -66,6 +69,19 @@ class CellView(Renderer):
     def display(self, item: Display) -> None:
         """Show what the job shows below the card."""
         self._held.display(item)
+
+    def question(self, item: Question) -> str | None:
+        """Ask the person at this cell."""
+        if self._asker is None:
+            return None
+        self._held.release()
+        self._output.flush()
+        return self._asker.take(item)
+
+    def close(self) -> None:
+        """Let no question of the job's wait for this cell."""
+        if self._asker is not None:
+            self._asker.close()
 
     def tick(self) -> None:
         """Do what is due, and cancel the job once the cell was interrupted."""
@@ -180,6 +196,8 @@ def watch(job: Job, interrupt: Interrupt, origin: str = "") -> None:
             where=f"job {job.id}",
             fix=f"%submarine job attach {job.id} follows it again",
         ) from None
+    finally:
+        view.close()
     if left:
         view.leave()
         raise JobCancelledError(

@@ -27,6 +27,7 @@ from submarine_magics.card.words import visible_lines
 from submarine_magics.cells import CellLog
 from submarine_magics.interrupts import Interrupt
 from submarine_magics.notebook import notebook_path
+from submarine_magics.reading import can_read
 from submarine_magics.show import ask, say
 from submarine_magics.showing import display_settings
 
@@ -108,6 +109,14 @@ class Workbench:
             # What was not counted to its end may be twice that.
             self._agreed = 2 * sum(value.size for value in error.values)
         return make(sys.maxsize)
+
+    def answers(self, command: Command | None = None) -> bool:
+        """Return whether a job that the running cell waits for can ask the person there."""
+        try:
+            cluster = self.cluster(command.values.get("cluster") if command else None)
+        except SubmarineError:
+            return False  # as above
+        return cluster.asks and can_read(self.shell)
 
     def this_cell(self, body: str) -> Cell:
         """Return the cell that runs now, of which `body` is what follows its magic.

@@ -77,6 +77,56 @@ def train(folder):
     return write
 
 
+ASKING = """
+import getpass
+name = input("Name: ")
+secret = getpass.getpass("Secret: ")
+print("hello", name, len(secret))
+"""
+
+
+def test_a_job_asks_at_the_terminal_that_waits_for_it(start, train):
+    train(ASKING)
+    terminal = Terminal(start, "job", "run", "--name", "asks", "train.py")
+    terminal.read_until("Name: ")
+    os.write(terminal.master, b"Ann\n")
+    terminal.read_until("Secret: ")
+    os.write(terminal.master, b"s3cret\n")
+    text = terminal.read_all()
+    assert terminal.process.wait(60) == 0
+    assert "hello Ann 6" in text
+    assert (text.count("Name: "), text.count("Ann\r\n")) == (1, 1)
+    assert "s3cret" not in text
+    [job] = list_jobs()
+    log = subprocess.run(
+        [sys.executable, "-m", "submarine_engine.cli", "job", "logs", job.id],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert log.stdout == "Name: Ann\nSecret: \nhello Ann 6\n"
+
+
+def test_an_interrupt_at_a_question_cancels_the_job(start, train):
+    train(ASKING)
+    terminal = Terminal(start, "job", "run", "train.py")
+    terminal.read_until("Name: ")
+    terminal.interrupt()
+    assert "cancelled" in terminal.read_all()
+    assert terminal.process.wait(60) == 130
+    [job] = list_jobs()
+    assert job.state is JobState.CANCELLED
+
+
+def test_nobody_is_asked_without_a_terminal(start, train):
+    train(ASKING)
+    process = start(
+        "job", "run", "train.py", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    out, err = process.communicate(b"Ann\n", 60)
+    assert process.returncode == 1
+    assert (out, b"EOFError" in err) == (b"Name: ", True)
+
+
 def test_an_interrupt_cancels_the_job(start, train):
     train(SLOW)
     terminal = Terminal(start, "job", "run", "train.py")

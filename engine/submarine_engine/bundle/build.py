@@ -53,6 +53,7 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     limit: int = LIMIT,
     root: Path | None = None,
     tell: Callable[[str], object] | None = None,
+    answered: bool = False,
 ) -> Bundle:
     """Make one training script of the cell `main` and what it needs from the others.
 
@@ -72,6 +73,8 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
         The notebook's folder; Python files there that the code imports travel along.
     tell
         Is told, from another thread, which value takes long.
+    answered
+        Whether somebody waits for the job and answers what its code asks.
 
     Returns
     -------
@@ -106,7 +109,9 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
             notice = Notice(tell)
             with notice:
                 capture = Capture(limit, by_value, notice)
-                found = _plan(part, executed, origins, capture, outputs=outputs, root=root)
+                found = _plan(
+                    part, executed, origins, capture, outputs=outputs, root=root, answered=answered
+                )
             found = replace(found, seeks=_seeks(again, origins))
             written = _written(found, namespace)
         except NeedsSourceError as need:
@@ -157,13 +162,14 @@ def _plan(  # noqa: PLR0913 - what a plan is made of
     *,
     outputs: Sequence[str],
     root: Path | None,
+    answered: bool,
 ) -> Plan:
     lazy = "annotations" in executed.futures() or sys.version_info >= (3, 14)
     needs = Needs(origins, capture, part.reads(lazy=lazy), part.cell, lazy=lazy)
     index = len(executed.cells) - 1
     needs.follow([(index, number) for number in range(part.leading)], outputs)
     _refuse_missing(needs, executed)
-    refuse_questions(needs, part.rest)
+    refuse_questions(needs, part.rest, answered=answered)
     if needs.refused:
         raise together(needs.refused)
     needs.follow_settings()

@@ -36,6 +36,7 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
     *,
     limit: int = LIMIT,
     root: Path | None = None,
+    answered: bool = False,
 ) -> Bundle:
     """Make one training script that ends in ``function(*args, **kwargs)``.
 
@@ -46,7 +47,7 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
         callable value, or a lambda that uses no variables of a function around it.
     args, kwargs
         Small ones are written out, what has a name goes by that name, others travel as values.
-    cells, namespace, limit, root
+    cells, namespace, limit, root, answered
         As for `build`.
 
     Raises
@@ -60,7 +61,8 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
     source = call.source(function, args, kwargs)
     main = Cell(number=None, source=source, file=THE_CALL)
     try:
-        return build(main, cells, {**namespace, **call.values}, limit=limit, root=root)
+        known = {**namespace, **call.values}
+        return build(main, cells, known, limit=limit, root=root, answered=answered)
     except CannotTravelError as error:
         error.where = error.where or THE_CALL
         raise

@@ -1,4 +1,4 @@
-"""Calls that ask a person: a job has no keyboard, so they are refused before it is submitted."""
+"""Calls that ask a person: refused before the job is submitted where nobody could answer them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ _ASKS = {
 }
 
 
-def refuse_questions(needs: Needs, rest: Sequence[Statement]) -> None:
+def refuse_questions(needs: Needs, rest: Sequence[Statement], *, answered: bool) -> None:
     """Raise for calls that ask a person, in the main cell and in the definitions that it needs.
 
     Parameters
     ----------
     rest
         The statements that the main cell runs.
+    answered
+        Whether somebody waits for the job and is asked there: a debugger is refused all the same.
 
     Raises
     ------
@@ -48,6 +50,7 @@ def refuse_questions(needs: Needs, rest: Sequence[Statement]) -> None:
         (typed, fix, f"{cell.label}, line {line}")
         for cell, statement in statements
         for typed, fix, line in _questions(needs, statement, own)
+        if not (answered and fix == _ANSWER)
     )
     if not found:
         return

@@ -10,7 +10,7 @@ from submarine_engine.cli.watch import JsonView, View
 from submarine_engine.clusters.base import Cursor
 from submarine_engine.command.model import Command
 from submarine_engine.errors import CommandError
-from submarine_engine.events import Display, LogChunk
+from submarine_engine.events import Display, LogChunk, Question
 from submarine_engine.future import Job
 from submarine_engine.records import open_job
 
@@ -30,6 +30,8 @@ def logs(command: Command, output: Output) -> int:
     offset = values.get("offset", 0)
     for chunk in _chunks(job, follow=bool(values.get("follow"))):
         if wanted not in (None, chunk.task):
+            continue
+        if isinstance(chunk, Question):  # it is text of the log
             continue
         if isinstance(chunk, Display):
             # One that asks for the bytes of a stream gets these alone.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
+from submarine_engine.asking import Asker, read_at_terminal
 from submarine_engine.bundle.model import Bundle
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output
@@ -26,7 +29,8 @@ def run(command: Command, output: Output) -> int:
     program = read_program(values.get("script"), command.spec, Path.cwd())
     cluster = open_cluster(str(config.value("cluster")))
     cluster.tell = output.note
-    spec = command.named(program.name)
+    asks = cluster.asks and not values.get("detach") and not output.json and sys.stdin.isatty()
+    spec = replace(command.named(program.name), asks=asks)
     if values.get("dry_run"):
         return _show_plan(cluster.check(spec), program.bundle, values.get("script"), output)
     with counted_interrupts() as interrupts:  # from here on there is a job to cancel
@@ -53,7 +57,7 @@ def _watch(job: Job, name: str, output: Output, interrupts: Interrupts) -> int:
         return True
 
     try:
-        status = follow(job, view, interrupts, cancel)
+        status = follow(job, view, interrupts, cancel, asker=Asker(job, read_at_terminal))
     except KeyboardInterrupt:
         output.note(f"left; the job ends by itself: submarine job attach {job.id}")
         return exits.INTERRUPTED

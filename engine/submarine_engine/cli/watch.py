@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from submarine_engine.asking import Asker, Shown
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output, clipped, duration, visible
-from submarine_engine.events import Display, Event, LogChunk, Moment
+from submarine_engine.events import Display, Event, LogChunk, Moment, Question
 from submarine_engine.future import Job
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus, apply
@@ -169,12 +170,14 @@ def view_of(job: Job, name: str, output: Output) -> View:
     return JsonView(output, name)
 
 
-def follow(
+def follow(  # noqa: PLR0913 - how to follow, each by its name
     job: Job,
     view: View,
     interrupts: Interrupts,
     on_interrupt: Callable[[], bool],
     offset: int = 0,
+    *,
+    asker: Asker | None = None,
 ) -> JobStatus | None:
     """Show a job until it is over.
 
@@ -184,13 +187,15 @@ def follow(
         Called at the first Ctrl-C; returns whether to go on.
     offset
         The first byte of each log to show; a log that is shorter shows nothing.
+    asker
+        Puts the job's questions to the person; None where they are text alone.
 
     Returns
     -------
     JobStatus or None
         As the job ended; None where `on_interrupt` said to leave.
     """
-    status, asked = JobStatus(), False
+    status, asked, shown = JobStatus(), False, Shown()
     try:
         for item, _ in job.stream(idle=_TICK):
             if interrupts.pending and not asked:
@@ -198,7 +203,10 @@ def follow(
                 if not on_interrupt():
                     return None
             if isinstance(item, LogChunk):
-                view.log(item.after(offset))
+                view.log(shown.without(item.after(offset)))
+            elif isinstance(item, Question):
+                view.erase()
+                shown.hide(item, (asker.take(item) if asker else None) or "")
             elif isinstance(item, Display):
                 if max(item.stdout, item.stderr) >= offset:
                     view.display(item)
@@ -208,6 +216,8 @@ def follow(
             view.tick(status)
     finally:
         view.erase()
+        if asker:
+            asker.close()
     status = status if status.state.final else job.status()
     view.end(job.id, status)
     return status

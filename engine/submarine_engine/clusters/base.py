@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 from submarine_engine.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from submarine_engine.asking import Line
     from submarine_engine.bundle import Bundle
     from submarine_engine.clusters.saved import Saved
     from submarine_engine.events import Display, Event, LogChunk
@@ -143,12 +144,15 @@ class Cluster(ABC):
     ----------
     tell
         Called with a sentence whenever a step of `submit` takes long; a front end sets it.
+    asks
+        Whether a job can ask who waits for it, see `JobSpec.asks`.
     """
 
     name: ClassVar[str]
     log_label: ClassVar[str] = "Log"
     """What people call the page of `log_url`: front ends write it on their links."""
     tell: Callable[[str], object] = staticmethod(_keep_quiet)
+    asks: ClassVar[bool] = False
 
     @classmethod
     def configured(cls) -> bool:
@@ -280,6 +284,10 @@ class Cluster(ABC):
             where=f"job {job_id}",
             fix="let the job write its checkpoints to --checkpoint_path",
         )
+
+    def take_question(self, job_id: str, task: str, number: int) -> Line | None:  # noqa: ARG002 - of clusters that `asks`
+        """Take a question of a task to answer it; None where it is over, or somebody else's."""
+        return None
 
     @abstractmethod
     def results(self, job_id: str) -> Path:

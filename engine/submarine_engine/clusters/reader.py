@@ -13,7 +13,14 @@ from typing import NamedTuple
 from submarine_engine.clusters.base import Batch, Cursor
 from submarine_engine.clusters.journal import read_events
 from submarine_engine.errors import JobError
-from submarine_engine.events import Display, Event, Finished, LogChunk, display_from_json
+from submarine_engine.events import (
+    Display,
+    Event,
+    Finished,
+    LogChunk,
+    Question,
+    display_from_json,
+)
 from submarine_engine.history import JobPaths
 
 DISPLAYS = "displays"
@@ -105,6 +112,8 @@ def last_displays(paths: JobPaths, task: str, limit: int) -> list[Display]:
     begin = max(0, _size(paths.task(task).displays) - limit)
     shown: dict[object, Display] = {}
     for display, _ in _read_frames(paths, task, begin, limit, over=False).found:
+        if isinstance(display, Question):
+            continue  # it is text of the log
         if display.kind == "clear":
             shown = {}
         elif display.display_id is None:

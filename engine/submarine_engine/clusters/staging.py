@@ -159,6 +159,7 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
         "outputs": list(spec.outputs),
         "env": dict(spec.env),
         "home": home,
+        "asks": spec.asks,
     }
 
 

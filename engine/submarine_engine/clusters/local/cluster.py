@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from submarine_engine.asking import Line
 from submarine_engine.clusters import locks, machine
 from submarine_engine.clusters.base import Gpu
 from submarine_engine.clusters.driver import RecordedCluster
@@ -50,6 +51,7 @@ class LocalCluster(RecordedCluster):
     """
 
     name: ClassVar[str] = "local"
+    asks: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -127,6 +129,11 @@ class LocalCluster(RecordedCluster):
         """Bring the model of a running job to the new folder `path`, while training goes on."""
         with self.on_record(job_id) as paths:
             return save_local(Asked(paths, lambda: self.status(job_id), patience), path)
+
+    def take_question(self, job_id: str, task: str, number: int) -> Line | None:
+        """Take a question of a task to answer it; None where it is over."""
+        with self.on_record(job_id) as paths:
+            return Line.take(paths.task(task).root / f"answer-{number}")
 
     def room(self) -> int:
         """Return what the disk of the jobs' folders has room for, with some left for logs."""

@@ -1,0 +1,126 @@
+"""``input()`` and ``getpass()`` in a job that somebody waits for: they ask where this one sits.
+
+A question is a frame beside the logs, and a named pipe ``answer-NUMBER`` in the task's folder. Who
+takes the question opens the pipe, writes a line at once and the answer, a line of JSON, when it is
+given. So an answer never lies on a disk, and the end of whoever took the question is the end of the
+pipe. The log gets what a terminal would show: the prompt, and what was typed unless it is secret.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import time
+from _thread import allocate_lock
+
+from submarine_runtime import plainjson
+from submarine_runtime.lean import suppress
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+    from submarine_runtime.displays import Frames
+
+PATIENCE = 60.0
+"""Seconds that a question waits to be taken. Once it is, the person may take any time."""
+
+_LONGEST_PROMPT = 10_000  # characters shown in a front end; the log has all of it
+_NOBODY = "the job asks, and nobody is there to answer: the cell that waited for it is gone"
+
+
+class Questions:
+    """Asks; one a task.
+
+    Parameters
+    ----------
+    frames
+        Where the task's questions are written for those who follow it.
+    """
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self._owner = os.getpid()
+        self._lock = allocate_lock()
+        self._number = 0
+
+    def input(self, prompt: object = "", /) -> str:
+        """Do what the builtin of that name does, where the person is.
+
+        Raises
+        ------
+        EOFError
+            Nobody is there to answer, or the answer was the end of the input.
+        """
+        return self._ask(str(prompt), password=False)
+
+    def getpass(self, prompt: str = "Password: ", stream: Any = None, **_options: Any) -> str:  # noqa: ANN401, ARG002 - as getpass has them
+        """Do what the function of that name does; raises as `input` does."""
+        return self._ask(str(prompt), password=True)
+
+    def replace_getpass(self, module: ModuleType) -> None:
+        """Let the module `getpass` ask so."""
+        vars(module)["getpass"] = self.getpass
+
+    def _ask(self, prompt: str, *, password: bool) -> str:
+        if os.getpid() != self._owner:
+            raise EOFError("only the job's own process can ask, not a process that it has forked")
+        with self._lock:  # threads ask one after another
+            self._number += 1
+            path = f"{self._frames.folder}/answer-{self._number}"
+            typed = "\n"
+            os.mkfifo(path, 0o600)
+            try:
+                # Not waiting for who writes: the question has to be there first.
+                pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                try:
+                    self._frames.ask(self._number, prompt[:_LONGEST_PROMPT], password=password)
+                    _write(prompt)
+                    answer = _answer(pipe)
+                finally:
+                    os.close(pipe)
+                typed = "\n" if password else f"{answer}\n"
+                return answer
+            finally:
+                os.unlink(path)  # noqa: PTH108 - pathlib takes long to import
+                self._frames.asked(self._number)
+                _write(typed)
+
+
+def begin(frames: Frames) -> Questions:
+    """Let the code of this process ask."""
+    questions = Questions(frames)
+    vars(builtins)["input"] = questions.input
+    return questions
+
+
+def _answer(pipe: int) -> str:
+    from select import POLLIN, poll  # noqa: PLC0415 - only where somebody is asked
+
+    poller = poll()
+    poller.register(pipe, POLLIN)
+    until = time.monotonic() + PATIENCE
+    come = b""
+    while True:
+        left = None if come else max(0.0, until - time.monotonic()) * 1000
+        data = os.read(pipe, 1 << 16) if poller.poll(left) else b""
+        if not data:
+            raise EOFError(_NOBODY)
+        come += data
+        _taken, _, answer = come.partition(b"\n")
+        if answer.endswith(b"\n"):
+            told = plainjson.loads(answer.decode())
+            if not isinstance(told, str):
+                raise EOFError("the input was ended")
+            return told
+
+
+def _write(text: str) -> None:
+    """Write to the log itself: the script may have given `sys.stdout` another meaning."""
+    with suppress(Exception):  # a stream of the user's own raises what it likes
+        sys.stdout.flush()
+    data = text.encode("utf-8", "replace")
+    while data:
+        data = data[os.write(1, data) :]
