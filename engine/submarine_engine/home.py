@@ -120,6 +120,7 @@ class _Originals:
         self._written: Mapping[str, object] = sent.literals if sent else {}
         self._again: Mapping[str, object] = sent.again if sent else namespace
         self._anew: dict[Named, object] = {}
+        self._replaced: dict[int, tuple[object, object]] = {}
         self._roots: dict[str, object] = {}
         self._made: dict[str, object] = {}
 
@@ -135,7 +136,7 @@ class _Originals:
             return self._anew[named]
         kind, where, number = (*named, 0)[:3]
         if kind == "file":
-            return self._of_file(where)[number]
+            return self._renewed(self._of_file(where)[number])
         if kind == "again":
             return self._again[where]
         if kind != "literal":
@@ -143,15 +144,39 @@ class _Originals:
         if where in self._written:
             if where not in self._literals:
                 self._literals[where] = list(containers_of(self._written[where]))
-            return self._literals[where][number]
+            return self._renewed(self._literals[where][number])
+        if named[3] == "tuple":
+            raise LookupError(f"{where} is not in this notebook")
         made = self._anew[named] = _EMPTY[named[3]]()
         if not number and where.isidentifier():
             self._made[where] = made
         return made
 
-    def replace(self, named: Named, new: object) -> None:
+    def replace(self, named: Named, old: object, new: object) -> None:
         """Let an object be found as `new` from here on."""
         self._anew[named] = new
+        self._replaced[id(old)] = old, new
+
+    def _renewed(self, held: object) -> object:
+        """Return a tuple or a frozenset with what was replaced in it; all else as it is."""
+        if not self._replaced or type(held) not in (tuple, frozenset):
+            return held
+        if id(held) in self._replaced:
+            return self._replaced[id(held)][1]
+        self._replaced[id(held)] = held, held  # it may hold itself
+        items = [self._replaced.get(id(item), (item, item))[1] for item in held]  # type: ignore[attr-defined]
+        items = list(map(self._renewed, items))
+        if any(new is not old for new, old in zip(items, held, strict=True)):  # type: ignore[call-overload]
+            self._replaced[id(held)] = held, type(held)(items)  # type: ignore[call-arg]
+        return self._replaced[id(held)][1]
+
+    def renewed(self) -> Iterator[tuple[object, object]]:
+        """Yield the tuples that hold what was replaced, each with the one in its place."""
+        if self._replaced:
+            for held in [obj for objects in self._objects.values() for obj in objects.values()]:
+                new = self._renewed(held)
+                if new is not held and type(held) in (tuple, frozenset):
+                    yield held, new
 
     def names(self) -> Iterator[tuple[str, object]]:
         """Yield the variables whose values had to be loaded from the bundle, or made anew."""
@@ -260,6 +285,7 @@ class _Bringing:
         if went.frames:
             with (results / FILE).open("rb") as file:
                 self._frames(file, went.frames, budget)
+        self._home.replaced += self._originals.renewed()
         for name, value in self._originals.names():
             self._home.names.setdefault(name, value)
         return self._home
@@ -362,7 +388,7 @@ class _Bringing:
             self._home.stayed[called] = f"{type(error).__name__}: {error}"
             return
         if new is not original:
-            self._originals.replace(named, new)
+            self._originals.replace(named, original, new)
             self._home.replaced.append((original, new))
 
 

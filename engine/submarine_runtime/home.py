@@ -37,6 +37,9 @@ NOTHING = "none"
 """The one output that stands for no output at all."""
 
 _PIECE = 1 << 20
+_COPIED = 16 << 20
+"""Bytes of a file of values that is loaded once more, to see whether anything has changed."""
+
 _LARGEST = 4 << 30
 """Bytes of one variable that are written without being asked for: it costs time of the GPU."""
 
@@ -64,6 +67,7 @@ class Home:
         self._literals: list[str] = told["literals"]
         self._defines = set(told["defines"])
         self._binds = set(told["binds"])
+        self._shadows: list[str] = told.get("shadows", [])
         self._random: list[list[str]] = told["random"]
         self._again: dict[str, tuple[Any, tuple[Any, ...]]] = dict.fromkeys(
             told.get("again", ()), (None, ())
@@ -93,6 +97,9 @@ class Home:
         namespace = self._namespace
         namespace.pop(NAME, None)
         self._before = dict(namespace)
+        # What the cell binds, and then deletes, is gone from the notebook too.
+        self._shadows = [name for name in self._shadows if name not in namespace]
+        namespace.update(dict.fromkeys(self._shadows, _MISSING))
         self._around = _surroundings()
         from submarine_runtime.settings import Settings  # noqa: PLC0415 - only for a notebook
 
@@ -146,7 +153,8 @@ class Home:
 
     def _unpickled(self, path: str) -> tuple[Any, Any]:
         with open(f"{self._bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
-            blocks = self._came[path] = list(self._blocks(path) or ())
+            blocks = list(self._blocks(path) or ())
+            self._came.setdefault(path, blocks)
             unpickler = standard("pickle", self._bundle).Unpickler(file, buffers=blocks)
             # A name on the unpickler itself is what pickle asks; a class would cost a class.
             unpickler.persistent_load = self._space
@@ -175,6 +183,11 @@ class Home:
         OSError
             The disk is full.
         """
+        for name in list(self._shadows):
+            if self._namespace.get(name) is _MISSING:
+                del self._namespace[name]
+                self._shadows.remove(name)
+                self._binds.discard(name)
         names = self._names(ending)
         for value in names.values():
             self._note_memory(value)
@@ -241,7 +254,7 @@ class Home:
         """Yield the names that the cell has deleted."""
         if self._before is None or self._nothing or self._outputs:
             return
-        for name in self._before:
+        for name in (*self._before, *self._shadows):
             if name not in self._namespace and not name.startswith("__"):
                 yield name
 
@@ -277,7 +290,11 @@ class Home:
                 frames.add_all(kind, path, items)
         for name, (containers, before) in self._written.items():
             if not all(map(_alike, map(_items, containers), before)):
-                items = [(self._known[id(obj)], *_state(obj)) for obj in containers]
+                items = [
+                    (self._known[id(obj)], *_state(obj))
+                    for obj in containers
+                    if type(obj) is not tuple
+                ]
                 frames.add_all("states", name, items)
         attributes = [*self._changed_attributes(), *self._own_attributes()]
         if attributes:
@@ -366,7 +383,7 @@ class Home:
         owned = {id(owner) for obj in objects.values() for owner in _memory_of(obj)}
         owned |= self._untouched(path)
         for number, obj in objects.items():
-            if id(obj) in owned or self._is_view(obj):
+            if id(obj) in owned or self._is_view(obj) or isinstance(obj, (tuple, frozenset)):
                 continue  # it goes home with the array whose memory it is, or that it looks at
             try:
                 kind, content = _state(obj)
@@ -405,12 +422,42 @@ class Home:
         """Return whether the values of a file, pickled again, say what they said as they came."""
         pickle = standard("pickle", self._bundle)
         with open(f"{self._bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
-            comparer = _Comparer(file, self._blocks(path))
-            try:
-                pickle.Pickler(comparer, 5, buffer_callback=comparer.block).dump(root)
-            except Exception:  # noqa: BLE001 - a difference, or a foreign __reduce__
+            if self._says(file, path, root, pickle.Pickler):
+                return True
+            if os.fstat(file.fileno()).st_size > _COPIED:
                 return False
-            return not file.read(1) and comparer.is_at_end()
+        # Sets and functions without a name are not written alike in two processes. What is loaded
+        # once more is, unless the cell has changed it. Equal strings count as one: which of them
+        # are, Python decides anew with each loading.
+        strings: dict[str, str] = {}
+        from submarine_runtime.byvalue import ByValue  # noqa: PLC0415 - only where it comes to it
+
+        class Pickler(ByValue, pickle.Pickler):  # type: ignore[misc, name-defined]
+            namespace = self._namespace
+
+            def persistent_id(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
+                if type(obj) is str:
+                    return strings.setdefault(obj, obj)
+                return self.globals_of(obj) if type(obj) is dict else None
+
+            def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
+                return self.by_value(obj)
+
+        file = standard("io", self._bundle).BytesIO()
+        try:
+            Pickler(file, 5, buffer_callback=_is_small).dump(self._unpickled(path)[1])
+        except Exception:  # noqa: BLE001 - a foreign __reduce__
+            return False
+        file.seek(0)
+        return self._says(file, path, root, Pickler)
+
+    def _says(self, file: Any, path: str, root: object, pickler: Any) -> bool:  # noqa: ANN401
+        comparer = _Comparer(file, self._blocks(path))
+        try:
+            pickler(comparer, 5, buffer_callback=comparer.block).dump(root)
+        except Exception:  # noqa: BLE001 - a difference, or a foreign __reduce__
+            return False
+        return not file.read(1) and comparer.is_at_end()
 
     def known(self, obj: object) -> tuple[Any, ...] | None:
         """Return what the notebook knows `obj` by; None where it does not."""
@@ -598,6 +645,10 @@ class _File:
         self._file.flush()
         self._file.seek(position)
         self._file.truncate()
+
+
+def _is_small(buffer: Any) -> bool:  # noqa: ANN401 - a PickleBuffer
+    return bool(buffer.raw().nbytes < BLOCK)
 
 
 class _Comparer:
@@ -836,13 +887,18 @@ def _imported(name: str) -> Any:  # noqa: ANN401 - a module
 
 
 def containers_of(value: object) -> Iterator[Any]:
-    """Yield the lists, dicts and sets of a plain value, the outer ones first, in a fixed order."""
+    """Yield the lists, dicts and sets of a plain value, and the tuples that hold some.
+
+    The outer ones first, in a fixed order.
+    """
     kind = type(value)
     if kind in (list, dict, set):
         yield value
     if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from containers_of(item)
+        inner = [found for item in value for found in containers_of(item)]
+        if kind is tuple and inner:
+            yield value
+        yield from inner
     elif isinstance(value, dict):
         for item in value.values():
             yield from containers_of(item)
@@ -886,9 +942,14 @@ def _kept(memo: dict[int, Any]) -> dict[int, Any]:
     found = {}
     for number in list(memo):
         obj, references = _references(memo, number)
-        if references > alone and not isinstance(obj, _CHANGELESS):
+        if references > alone and (_holds(obj) or not isinstance(obj, _CHANGELESS)):
             found[number] = obj
     return found
+
+
+def _holds(obj: object) -> bool:
+    """Return whether a tuple or a frozenset holds more than plain values: it may hold changes."""
+    return isinstance(obj, (tuple, frozenset)) and any(type(one) not in _PLAIN for one in obj)
 
 
 def _references(memo: dict[int, Any], number: int) -> tuple[Any, int]:

@@ -334,3 +334,93 @@ def test_of_large_arrays_those_that_changed_come_home(notebook, tmp_path):
     assert notebook["trainer"].data.sum() == 300_000
     [home] = tmp_path.glob("home/jobs/*/tasks/*/results/home.pkl")
     assert home.stat().st_size < 200_000
+
+
+def test_tuples_that_hold_what_changed_stay_the_same_objects(notebook):
+    notebook.run(
+        """
+        import numpy as np
+        from collections import namedtuple
+        class Model:
+            steps = 0
+        Trained = namedtuple("Trained", "model losses")
+        model = Model()
+        pair = (model, [])
+        both = Trained(model, pair[1])
+        group = frozenset({model, 3})
+        table = {"pair": pair, "both": both, "group": group}
+        small = ([1], "written out")
+        before = [pair, both, group, small]
+        """
+    )
+    notebook.job(
+        """
+        model.steps += 1
+        pair[1].append(0.5)
+        table["again"] = [pair, both, group]
+        small[0].append(small)
+        """
+    )
+    model, pair, table = notebook["model"], notebook["pair"], notebook["table"]
+    assert model.steps == 1
+    assert pair[0] is model
+    assert pair[1] == [0.5]
+    now = [table["pair"], table["both"], table["group"], notebook["small"]]
+    assert all(map(lambda one, other: one is other, now, notebook["before"]))
+    assert all(map(lambda one, other: one is other, table["again"], now))
+    assert notebook["small"][0][1] is notebook["small"]
+
+
+def test_a_tuple_with_what_could_not_be_changed_in_place_holds_the_new_one(notebook, capsys):
+    notebook.run("import numpy as np\nx = np.zeros(3)\npair = (x, [x])\nouter = {'p': pair}")
+    notebook.job("x.shape = (1, 3)\nx[:] = 1\nouter['n'] = 1")
+    assert notebook["x"].tolist() == [[1.0] * 3]
+    assert notebook["pair"][0] is notebook["x"]
+    assert notebook["pair"][1][0] is notebook["x"]
+    assert notebook["outer"]["p"] is notebook["pair"]
+    assert "is a new object now" in capsys.readouterr().err
+
+
+def test_what_the_cell_binds_and_deletes_is_gone(notebook):
+    notebook.run("a = b = c = error = other = 1")
+    notebook.job(
+        """
+        a = [2]
+        del a
+        if False:
+            b = 3
+        try:
+            c = 1 / 0
+        except ZeroDivisionError as error:
+            pass
+        try:
+            fresh = 1
+        except ZeroDivisionError as other:
+            pass
+        """
+    )
+    assert "a" not in notebook
+    assert "error" not in notebook
+    assert [notebook[name] for name in ("b", "c", "other", "fresh")] == [1, 1, 1, 1]
+
+
+UNCHANGED = {
+    "sets": "v = {i: {str(i), str(i + 1), 'x'} for i in range(200)}",
+    "a set of tuples": "v = {(i, i + 1) for i in range(300)}",
+    "views": "import numpy as np\ngrid = np.zeros((30, 30))\nrow = grid[3]\nv = [grid, row]",
+    "a lambda": "scale = 3\nv = [lambda x: x * scale]",
+    "a closure": "def make():\n    n = [0]\n    return lambda: n\nv = [make()]",
+    "a local class": "def make():\n    class Net:\n        pass\n    return Net()\nv = make()",
+    "a forest": "from sklearn.ensemble import RandomForestClassifier as Forest\n"
+    "v = Forest(5).fit([[0], [1]], [0, 1])",
+    "tuples": "class A: pass\na = A()\nv = [(a, i) for i in range(200)]",
+}
+
+
+@pytest.mark.parametrize("made", UNCHANGED.values(), ids=UNCHANGED)
+def test_what_is_pickled_in_another_way_does_not_travel_unchanged_either(notebook, tmp_path, made):
+    notebook.run(made)
+    notebook.job("seen = len(str(v)) > 0")
+    [outcome] = tmp_path.glob("home/jobs/*/tasks/*/outcome.json")
+    assert '"states"' not in outcome.read_text()
+    assert '"made"' not in outcome.read_text()

@@ -12,6 +12,7 @@ of a user's class is called.
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import decimal
 import dis
@@ -22,6 +23,7 @@ import hashlib
 import io
 import json
 import logging
+import operator
 import os
 import pathlib
 import random
@@ -58,6 +60,10 @@ _SHOWN_BY_REPR = (
     uuid.UUID,
     types.GenericAlias,
     types.UnionType,
+)
+_ITERATORS = tuple(
+    type(iter(held))
+    for held in ([], (), range(0), "", "ä", {}, {}.values(), {}.items(), set(), b"")
 )
 _OF_IPYTHON = re.compile(
     r"_i?\d+|_+|_i+|_[iod]h|_exit_code|_dh|In|Out|exit|quit|get_ipython|open|__\w+__"
@@ -147,7 +153,7 @@ class Process:
         root = logging.getLogger()
         kinds = [type(handler).__name__ for handler in root.handlers]
         found["logging"] = f"{logging.getLevelName(root.level)} {kinds}"
-        found["warnings"] = repr([rule[:1] + rule[2:3] for rule in warnings.filters])
+        found["warnings.filters"] = repr([rule[:1] + rule[2:3] for rule in warnings.filters])
         if matplotlib := sys.modules.get("matplotlib"):
             settings = dict(matplotlib.rcParams)
             found |= {f"rcParams[{name!r}]": repr(value) for name, value in settings.items()}
@@ -291,6 +297,14 @@ class _Walk:
             self._add(f"{path}.<{name}>", held)
         at = frame.f_lasti if frame else "its end"
         return f"{type(value).__name__} {value.__qualname__} at {at}"
+
+    def _iterator(self, path: str, value: Any) -> str:
+        if operator.length_hint(value) == 0:
+            return "iterator at its end"
+        if "dict" in type(value).__name__:
+            self._add(f"{path}.<rest>", list(copy.copy(value)))
+            return "iterator of a dict"
+        return self._object(path, value)
 
     def _file(self, _path: str, value: Any) -> str:
         where = "closed" if value.closed else f"at {value.tell()}" if value.seekable() else "open"
@@ -478,6 +492,7 @@ _KINDS: dict[Any, _Describe] = {
     property: _Walk._property,
     (staticmethod, classmethod): _Walk._wrapped,
     (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType): _Walk._generator,
+    _ITERATORS: _Walk._iterator,
     io.IOBase: _Walk._file,
     sqlite3.Connection: _Walk._database,
     logging.Logger: _Walk._logger,

@@ -17,8 +17,11 @@ from tests.notebooks.session import run
 pytestmark = pytest.mark.service  # kernels
 
 FIRST = """
+import os
 import random
-from collections import defaultdict, deque
+import warnings
+from collections import Counter, OrderedDict, defaultdict, deque
+from dataclasses import dataclass, field
 
 import numpy as np
 from IPython.display import display
@@ -30,6 +33,33 @@ np.random.seed(0)
 class Box:
     def __init__(self):
         self.n, self.held = 0, []
+
+
+class Slotted:
+    __slots__ = ("held", "n", "friend")
+
+    def __init__(self):
+        self.n, self.held = 0, []
+
+
+@dataclass
+class Point:
+    n: int = 0
+    held: list = field(default_factory=list)
+
+
+class Numbers(list):
+    def __init__(self, *items):
+        super().__init__(items)
+        self.n = 0
+
+
+def keep(held):
+    def add(item):
+        held.append(item)
+        return held
+
+    return add
 
 
 def counter():
@@ -55,7 +85,24 @@ MADE = {
     "deque": "deque([1], 3)",
     "default": "defaultdict(list)",
     "array": "np.arange(4.0)",
+    "view": "np.arange(6.0)[1:5]",
+    "grid": "np.zeros((2, 3)).T",
     "box": "Box()",
+    "slotted": "Slotted()",
+    "point": "Point()",
+    "numbers": "Numbers(1, 2)",
+    "tuple": "([1], {'k': [2]})",
+    "frozen": "frozenset({1, 'x'})",
+    "lists": "{'k': [1], 'm': [2, 3]}",
+    "counts": "Counter('aab')",
+    "ordered": "OrderedDict(a=1, b=[2])",
+    "bytes": "bytearray(b'ab')",
+    "iterator": "iter([1, 2, 3])",
+    "pairs": "zip([1, 2, 3], 'xyz')",
+    "numbered": "enumerate('xyz')",
+    "draws": "random.Random(5)",
+    "rng": "np.random.default_rng(5)",
+    "kept": "keep([1])",
 }
 """How a value of each kind is made."""
 
@@ -68,7 +115,28 @@ CHANGED = {
     "deque": ["{0}.append(3)", "{0}.rotate(1)"],
     "default": ["{0}['x'].append(1)"],
     "array": ["{0}[:2] = 8", "{0} += 1", "{0} = {0} * 2", "{0}.sort()"],
-    "box": ["{0}.n += 1", "{0}.held.append({0}.n)", "{0}.more = {{}}"],
+    "view": ["{0}[:2] = 8", "{0} += 1", "{0} = {0}[::2]", "{0}[-1:] = 3"],
+    "grid": ["{0}[0] = 1", "{0} *= 2", "{0}.resize((2, 2), refcheck=False)", "{0} = {0}.copy()"],
+    "box": ["{0}.n += 1", "{0}.held.append({0}.n)", "{0}.more = {{}}", "{0}.held = [*{0}.held]"],
+    "slotted": ["{0}.n += 1", "{0}.held.append({0}.n)", "{0}.friend = [{0}.n]"],
+    "point": ["{0}.n += 1", "{0}.held.append({0}.n)", "{0}.held = []", "{0} = Point({0}.n + 1)"],
+    "numbers": ["{0}.append({0}.n)", "{0}.n += 1", "{0}.sort(key=str)"],
+    "tuple": ["{0}[0].append(4)", "{0}[1]['k'] += [5]", "{0} = (*{0}, 6)", "{0} += ([7],)"],
+    "frozen": ["{0} |= {{3}}", "{0} = {0} - {{1}}"],
+    "lists": ["{0}.setdefault('k', []).append(1)", "{0}['m'] = {0}.get('k')", "{0}['n'] = [0]"],
+    "counts": ["{0}.update('ab')", "{0}['c'] += 1", "{0} = {0} + Counter('z')"],
+    "ordered": [
+        "{0}.move_to_end(next(iter({0})))",
+        "{0}['c'] = [3]",
+        "{0}.popitem()\n{0}['z'] = 1",
+    ],
+    "bytes": ["{0} += b'c'", "{0}[:1] = b'xyz'", "{0}.reverse()"],
+    "iterator": ["print(next({0}, None))", "print(list({0}))"],
+    "pairs": ["print(next({0}, None))", "print(list({0}))"],
+    "numbered": ["print(next({0}, None))", "print(list({0}))"],
+    "draws": ["print({0}.random())", "{0}.seed(2)"],
+    "rng": ["print({0}.random())", "print({0}.integers(9))"],
+    "kept": ["print({0}(1))", "print(len({0}({0}.__name__)))"],
 }
 """Statements that change a name, or its object in place."""
 
@@ -78,6 +146,13 @@ HELD = {
     "default": "{0}['k'].append({1})",
     "box": "{0}.friend = {1}",
     "deque": "{0}.append({1})",
+    "slotted": "{0}.friend = {1}",
+    "point": "{0}.held.append({1})",
+    "numbers": "{0}.append({1})",
+    "tuple": "{0}[0].append({1})",
+    "lists": "{0}['k'] = [{1}]",
+    "ordered": "{0}['h'] = {1}",
+    "kept": "print(len({0}({1})))",
 }
 """How an object comes to hold another."""
 
@@ -85,7 +160,29 @@ SEEN = [
     "print({0!r}, type({0}).__name__)",
     "display({{'text/plain': {0!r}}}, raw=True)",
     "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    print(error)",
+    "display({0})",
 ]
+
+SET = [
+    "np.set_printoptions(precision=3)",
+    "np.set_printoptions(suppress=True, threshold=7)",
+    "np.seterr(divide='ignore')",
+    "warnings.filterwarnings('ignore', 'old')",
+    "warnings.simplefilter('once', DeprecationWarning)",
+    "os.environ['RANDOM_NOTEBOOK'] = str(len(os.environ.get('RANDOM_NOTEBOOK', '')))",
+    "os.environ.pop('RANDOM_NOTEBOOK', None)",
+]
+"""Statements that set something for the whole process."""
+
+AROUND = [
+    "try:\n    {0}\n    raise ValueError(3)\nexcept ValueError as error:\n    caught = error.args",
+    "for i in range(2):\n    {0}",
+    "if (size := len(str(3))) == 1:\n    {0}",
+    "def once():\n    global {1}\n    {0}\n\n\nonce()",
+    "with warnings.catch_warnings():\n    {0}",
+    "squares = [i * i for i in range(3)]\n{0}",
+]
+"""Statements around a change of a name."""
 
 
 @dataclass
@@ -106,7 +203,8 @@ class Author:
     def statement(self):
         write = self.one_of(
             self.bind, self.change, self.change, self.alias, self.hold, self.show, self.define,
-            self.call, self.count, self.draw_a_number, self.delete,
+            self.call, self.count, self.draw_a_number, self.delete, self.hold_all, self.swap,
+            self.set, self.around, self.look_at, self.shuffle, self.nest,
         )  # fmt: skip
         return write() or self.bind()
 
@@ -151,6 +249,56 @@ class Author:
 
     def count(self):
         return f"print({self.one_of('up', 'down')}())"
+
+    def hold_all(self):
+        if held := self.name():
+            name, kind = self.one_of(*"abcdef"), self.one_of("list", "tuple", "lists", "deque")
+            other = self.name()
+            self.kinds[name] = kind
+            made = {
+                "list": "[{0}, {1}]",
+                "tuple": "([{0}], {{'k': [{1}]}}, {0})",
+                "lists": "{{'k': [{0}], 'm': [{1}, {0}]}}",
+                "deque": "deque([({0}, {1})], 4)",
+            }
+            return f"{name} = {made[kind].format(held, other)}"
+        return None
+
+    def swap(self):
+        one, other = self.name(), self.name()
+        if not one:
+            return None
+        self.kinds[one], self.kinds[other] = self.kinds[other], self.kinds[one]
+        return f"{one}, {other} = {other}, {one}"
+
+    def set(self):
+        return self.one_of(*SET)
+
+    def around(self):
+        if name := self.name():
+            change = self.one_of(*CHANGED[self.kinds[name]]).format(name)
+            around = self.one_of(*AROUND)
+            indent = "\n    " if "\n    {0}" in around else "\n"
+            return around.format(change.replace("\n", indent), name)
+        return None
+
+    def look_at(self):
+        if array := self.name("array", "view"):
+            name = self.one_of(*"abcdef")
+            self.kinds[name] = "view"
+            return f"{name} = {array}[1:]"
+        return None
+
+    def shuffle(self):
+        if name := self.name("list", "numbers"):
+            return self.one_of(f"random.shuffle({name})", f"{name}[:1] = [random.choice([1, 2])]")
+        return None
+
+    def nest(self):
+        if name := self.name():
+            inner = f"    def inner():\n        return {name}"
+            return f"def nested():\n{inner}\n\n    return inner\n\n\ngiven = nested()"
+        return None
 
     def draw_a_number(self):
         if self.draw(st.booleans()):

@@ -14,6 +14,7 @@ from pathlib import Path
 from submarine_runtime.home import containers_of
 
 from submarine_engine.bundle import settings
+from submarine_engine.bundle.bindings import scope_names
 from submarine_engine.bundle.capture import LIMIT, Capture, Notice
 from submarine_engine.bundle.compose import compose
 from submarine_engine.bundle.definitions import definitions
@@ -124,7 +125,14 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
         else:
             bundle = _bundle(found, executed, part, root, written=written, again=again)
             made = {one.name: namespace[one.name] for one in again}
-            return replace(bundle, sent=replace(bundle.sent, again=made))
+            bound, _ = scope_names([one.node for one in part.parsed.statements])
+            returns = bundle.manifest.returns
+            shadows = tuple(sorted(bound.intersection(namespace))) if returns else ()
+            return replace(
+                bundle,
+                manifest=replace(bundle.manifest, shadows=shadows),
+                sent=replace(bundle.sent, again=made),
+            )
 
 
 def _seeks(again: Sequence[MadeAgain], origins: Origins) -> dict[Position, str]:

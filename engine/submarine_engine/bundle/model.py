@@ -180,6 +180,8 @@ class Manifest:
         The variables with lists, dicts or sets in them that the script writes out.
     binds
         The names that the main cell's own statements bind.
+    shadows
+        Names that it binds, if only for an exception's handler, and that the notebook has too.
     random
         The random states that go back: the module of each, and its functions to get and set it.
     again
@@ -198,6 +200,7 @@ class Manifest:
     returns: bool = False
     literals: tuple[str, ...] = ()
     binds: tuple[str, ...] = ()
+    shadows: tuple[str, ...] = ()
     random: tuple[tuple[str, str, str], ...] = ()
     again: tuple[MadeAgain, ...] = ()
 
@@ -219,6 +222,7 @@ class Manifest:
             "literals": list(self.literals),
             "defines": defined,
             "binds": list(self.binds),
+            "shadows": list(self.shadows),
             "random": [list(source) for source in self.random],
             "again": [made.name for made in self.again],
         }
@@ -239,6 +243,7 @@ class Manifest:
             "returns": self.returns,
             "literals": list(self.literals),
             "binds": list(self.binds),
+            "shadows": list(self.shadows),
             "random": [list(source) for source in self.random],
             "again": [_fields(made) for made in self.again],
         }
@@ -282,6 +287,7 @@ class Manifest:
             returns=bool(data.get("returns", False)),
             literals=tuple(data.get("literals", ())),
             binds=tuple(data.get("binds", ())),
+            shadows=tuple(data.get("shadows", ())),
             random=tuple((one[0], one[1], one[2]) for one in data.get("random", ())),
             again=tuple(
                 MadeAgain(name=made["name"], cell=made["cell"], type=made["type"])

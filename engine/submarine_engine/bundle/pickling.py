@@ -38,7 +38,7 @@ _NAMED = (
     TypeVar,
     type(NewType("_", int)),
 )
-_CHANGELESS = (*_NAMED, str, bytes, int, float, complex, tuple, frozenset)
+_CHANGELESS = (*_NAMED, str, bytes, int, float, complex)
 
 
 class RefusedError(Exception):
