@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.cli.listing import status_json
 from submarine_engine.clusters import cluster_names, open_cluster
-from submarine_engine.clusters.reader import last_displays
 from submarine_engine.errors import JobNotFoundError, SubmarineError
 from submarine_engine.future import Job
 from submarine_engine.history import JobPaths, default_home, job_user, read_json, shown_user
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from submarine_engine.clusters.base import Cluster
-    from submarine_engine.events import Display
 
 
 class NoClusterError(SubmarineError, LookupError):
@@ -101,11 +99,6 @@ def log(job_id: str, task: str, stream: str, offset: int, limit: int) -> tuple[b
     except FileNotFoundError:
         check_task(job_id, task)
         return b"", 0
-
-
-def displays(job_id: str, task: str, limit: int) -> list[Display]:
-    """Return what a task shows now, by the last `limit` bytes of it."""
-    return last_displays(paths_of(job_id), task, limit)
 
 
 def log_path(job_id: str, task: str, stream: str) -> Path:

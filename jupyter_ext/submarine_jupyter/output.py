@@ -229,7 +229,7 @@ class Output:
         self._displays_read, begun = end, self._displays_read
         for display in found:
             self._show(display)
-        return not found or end - begun < _STEP
+        return end - begun < _STEP
 
     def _show(self, display: Display) -> None:
         if display.kind == "clear":

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 from jupyter_server.base.handlers import JupyterHandler
 from submarine_engine.errors import SubmarineError
 from submarine_engine.events import Display, Moment
-from submarine_engine.logs import last_state
+from submarine_engine.history import JobPaths
 from tornado import web
 
 from submarine_jupyter import jobs
+from submarine_jupyter.output import STREAMS, Output
 from submarine_jupyter.refusals import status_of
 from submarine_jupyter.work import Work
 
-_SHOWN = 1 << 16
-"""Bytes of each log on the page."""
+_STEP = 64 << 20
 _LINES = 500
 _LONGEST = 2000
 _TASKS = 16
-_STREAMS = ("stdout", "stderr")
 _DISPLAYS = 4 << 20
-"""Bytes of a task's displays on the page."""
+"""Characters of a task's displays on the page, but for a single one."""
 _MOST_DISPLAYS = 20
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
@@ -33,10 +35,10 @@ _POLICY = (
 )
 _STYLE = """
 :root { color-scheme: light dark; --fg: #1f2328; --quiet: #59636e; --line: #d1d9e0;
-  --ground: #fff; --soft: #f6f8fa; --link: #0969da; }
+  --ground: #fff; --soft: #f6f8fa; --link: #0969da; --warn: #9a6700; }
 @media (prefers-color-scheme: dark) {
   :root { --fg: #e6edf3; --quiet: #9198a1; --line: #3d444d; --ground: #0d1117; --soft: #151b23;
-    --link: #58a6ff; }
+    --link: #58a6ff; --warn: #e3b341; }
 }
 body { margin: 0 auto; max-width: 1100px; padding: 16px; background: var(--ground);
   color: var(--fg); font: 14px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
@@ -51,7 +53,11 @@ a { color: var(--link); }
 .log pre { margin: 0; padding: 10px 14px;
   font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere;
   unicode-bidi: plaintext; }
-.shown { margin-top: 6px; padding: 10px 14px; border: 1px solid var(--line); border-radius: 8px; }
+.wide .log pre { white-space: pre; }
+.err { border-left: 3px solid var(--warn); margin-left: -9px; padding-left: 6px; }
+.time { color: var(--quiet); user-select: none; }
+nav { margin-top: 20px; font-size: 12px; color: var(--quiet); }
+.shown { padding: 4px 14px; }
 .shown img { display: block; max-width: 100%; background: #fff; margin: 6px 0; }
 .shown pre { margin: 6px 0; font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap;
   overflow-wrap: anywhere; unicode-bidi: plaintext; }
@@ -75,7 +81,8 @@ class JobPage(JupyterHandler):
         """Send the page as the job stands; it loads itself again while the job runs."""
         try:
             cluster = await self.work.call("jobs", jobs.cluster_of, job_id)
-            text = await self.work.call(f"{cluster} jobs", page, job_id)
+            times, wrap = (self.get_query_argument(name, "") for name in ("times", "wrap"))
+            text = await self.work.call(f"{cluster} jobs", page, job_id, times, wrap)
         except (SubmarineError, OSError) as error:
             self.set_status(status_of(error))
             text = _document("no page", f"<p>{escape(str(error))}</p>", running=False)
@@ -85,8 +92,15 @@ class JobPage(JupyterHandler):
         await self.finish(text)
 
 
-def page(job_id: str) -> str:
+def page(job_id: str, times: str = "", wrap: str = "1") -> str:
     """Return a job's page; may block.
+
+    Parameters
+    ----------
+    times
+        Whether lines have their times: ``since`` the code began, by the ``clock``; none otherwise.
+    wrap
+        ``0`` for long lines that reach beyond the edge.
 
     Raises
     ------
@@ -104,60 +118,121 @@ def page(job_id: str) -> str:
     record = with_links(read_record(job, machine=False), job)
     card = view(record, status, Moment.now())
     tasks = status.tasks[:_TASKS]
-    logs = [_log(job_id, task.task, name) for task in tasks for name in _STREAMS]
-    logs += [_displays(job_id, task.task) for task in tasks]
+    paths = jobs.paths_of(job_id)
+    outputs = [
+        _output(paths, task.task, times, task.busy.wall if task.busy else None) for task in tasks
+    ]
     left = len(status.tasks) - len(tasks)
     more = f"<p>and the logs of {left} tasks more</p>" if left else ""
-    return _document(card.title, to_html(card) + "".join(logs) + more, running=not card.final)
+    choices = _choices(times, wrap) if any(outputs) else ""
+    body = to_html(card) + choices + "".join(outputs) + more
+    return _document(card.title, body, running=not card.final, wraps=wrap != "0")
 
 
-def _log(job_id: str, task: str, stream: str) -> str:
-    """Return the end of a log, as it is left on screen."""
+def _choices(times: str, wrap: str) -> str:
+    """Return the links by which the reader says how lines are to be shown."""
+
+    def link(text: str, wanted: tuple[str, str]) -> str:
+        if wanted == (times, wrap):
+            return f"<b>{text}</b>"
+        return f'<a href="?times={wanted[0]}&amp;wrap={wanted[1]}">{text}</a>'
+
+    known = {"": "no times", "since": "since start", "clock": "clock time"}
+    times, wrap = times if times in known else "", "0" if wrap == "0" else "1"
+    by_time = " · ".join(link(text, (key, wrap)) for key, text in known.items())
+    by_wrap = " · ".join(
+        link(text, (times, key)) for key, text in (("1", "wrap"), ("0", "no wrap"))
+    )
+    return f"<nav>Lines: {by_time} | {by_wrap}</nav>"
+
+
+def _output(paths: JobPaths, task: str, times: str, began: float | None) -> str:
+    """Return the end of what a task wrote and shows, as it is left on screen."""
+    output = Output(paths, task)
     try:
-        _, size = jobs.log(job_id, task, stream, 0, 0)
-        start = max(0, size - _SHOWN)
-        data, _ = jobs.log(job_id, task, stream, start, _SHOWN)
-    except OSError:
+        while not output.grow(_STEP):
+            pass
+        told: Any = output.read(None, _LINES)
+        shown = _shown(output)
+    except (OSError, SubmarineError):
         return ""
-    if not data:
+    if not told["lines"] and not shown:
         return ""
-    lines = data.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    shown = lines[1 if start and len(lines) > 1 else 0 :][-_LINES:]
-    text = "\n".join(_line(line) for line in shown)
-    part = "its last lines · " if start or len(shown) < len(lines) else ""
-    whole = f"../api/jobs/{job_id}/logs/{task}/{stream}/file"
+    parts = [f'<div class="shown">{text}</div>' for at, text in shown if at <= told["start"]]
+    lines: list[str] = []
+    for at, (line, err, wall) in enumerate(
+        zip(told["lines"], told["streams"], told["times"], strict=True), told["start"] + 1
+    ):
+        text = _line(line)
+        text = f'<span class="err" title="stderr">{text}</span>' if err else text
+        lines.append(_time(wall, times, began) + text)
+        if here := [html for place, html in shown if place == at]:
+            parts += [_pre(lines), *(f'<div class="shown">{html}</div>' for html in here)]
+            lines = []
+    parts += [_pre(lines)] if lines else []
+    part = "its last lines · " if told["start"] else ""
+    files = f"../api/jobs/{paths.job_id}"
+    links = " · ".join(
+        f'<a href="{escape(f"{files}/{path}/file")}">{name}</a>'
+        for name, path in (
+            ("the whole log", f"output/{task}"),
+            *((stream, f"logs/{task}/{stream}") for stream in STREAMS),
+        )
+    )
+    note = "HTML and widgets are shown in the notebook · " if shown else ""
     return (
-        f"<header><h2>{escape(task)} · {stream}</h2><span>{part}{size:,} bytes</span>"
-        f'<a href="{escape(whole)}">the whole log</a></header>'
-        f'<div class="log" tabindex="0" role="region" aria-label="{escape(task)} {stream}">'
-        f"<pre>{text}</pre></div>"
+        f"<header><h2>{escape(task)}</h2><span>{part}{note}{told['size']:,} bytes</span>"
+        f"<span>{links}</span></header>"
+        f'<div class="log" tabindex="0" role="region" aria-label="output of {escape(task)}">'
+        f"<div>{''.join(parts)}</div></div>"
     )
 
 
-def _displays(job_id: str, task: str) -> str:
-    """Return the last things that a task showed: pictures, and all else as its text.
+def _pre(lines: list[str]) -> str:
+    return f"<pre>{chr(10).join(lines)}</pre>"
 
-    HTML of a job's is nobody's whom this page could trust.
+
+def _time(wall: float | None, times: str, began: float | None) -> str:
+    if wall is None or times not in ("since", "clock") or (times == "since" and began is None):
+        return ""
+    if times == "clock":
+        try:
+            text = time.strftime("%H:%M:%S", time.localtime(wall))
+        except (OverflowError, ValueError, OSError):
+            return ""
+    else:
+        tenths = max(0, round((wall - (began or 0.0)) * 10))
+        minutes, seconds = divmod(tenths // 10, 60)
+        hours, minutes = divmod(minutes, 60)
+        text = f"{hours}:{minutes:02}:" if hours else f"{minutes}:"
+        text += f"{seconds:02}.{tenths % 10}"
+    return f'<span class="time">{text}</span> '
+
+
+def _shown(output: Output) -> list[tuple[int, str]]:
+    """Return the last things that a task shows, each with the lines before it.
+
+    Pictures, and all else as its text: HTML of a job's is nobody's whom this page could trust.
     """
-    try:
-        found = jobs.displays(job_id, task, _DISPLAYS)
-    except OSError:
-        return ""
-    shown = [_display(item) for item in found[-_MOST_DISPLAYS:]]
-    if not any(shown):
-        return ""
-    part = "the last · " if len(found) > len(shown) else ""
-    return (
-        f"<header><h2>{escape(task)} · displays</h2>"
-        f"<span>{part}HTML and widgets are shown in the notebook</span></header>"
-        f'<div class="shown">{"".join(shown)}</div>'
-    )
+    found: list[tuple[int, str]] = []
+    left = _DISPLAYS
+    told: Any = output.shown()
+    for item in reversed(told["displays"][-_MOST_DISPLAYS:]):
+        bundle: Any = output.display(item["offset"])
+        text = _display(bundle["data"])
+        left -= len(text)
+        if left < 0 and found:
+            break
+        if text:
+            found.insert(0, (item["line"], text))
+    return found
 
 
-def _display(item: Display) -> str:
+def _display(bundle: Mapping[str, Any]) -> str:
+    item = Display(task="", offset=0, data=bundle)
     text = "\n".join(map(_line, item.text.split("\n")[:_LINES]))
     for kind in _PICTURES:
-        data = item.data.get(kind)
+        data = bundle.get(kind)
         data = re.sub(r"\s", "", data) if isinstance(data, str) else ""
         if _BASE64.fullmatch(data):
             return f'<img alt="{text}" src="data:{kind};base64,{data}">'
@@ -167,14 +242,14 @@ def _display(item: Display) -> str:
 def _line(line: str) -> str:
     from submarine_magics.card.words import visible_lines  # noqa: PLC0415 - brings IPython
 
-    return escape(visible_lines(_COLOURS.sub("", last_state(line)), _LONGEST))
+    return escape(visible_lines(_COLOURS.sub("", line), _LONGEST))
 
 
-def _document(title: str, body: str, *, running: bool) -> str:
+def _document(title: str, body: str, *, running: bool, wraps: bool = True) -> str:
     again = '<meta http-equiv="refresh" content="5">' if running else ""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{again}'
         '<meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
-        f"<body><main>{body}</main></body></html>"
+        f'<body class="{"" if wraps else "wide"}"><main>{body}</main></body></html>'
     )

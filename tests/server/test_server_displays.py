@@ -30,7 +30,7 @@ def test_the_plain_page_shows_pictures_and_obeys_nothing(server, submit):
     answer = server.get(f"/jobs/{shown(submit)}")
     assert "img-src data:;" in answer.headers["Content-Security-Policy"]
     assert "script-src" not in answer.headers["Content-Security-Policy"]
-    html = answer.text[answer.text.index("· displays</h2>") :]  # above it stands the script
+    html = answer.text[answer.text.index("<h2>worker-0</h2>") :]  # above it stands the script
     assert "<script" not in html
     assert "onerror=alert" not in html
     assert html.count("<img") == 1
@@ -50,7 +50,35 @@ def test_a_page_shows_the_last_displays_alone(submit):
     until(lambda: submit.cluster.status(job_id).state.final)
     html = page(job_id)
     assert "display 29;" in html
-    assert "display 10;" not in html
+    assert "display 10;" in html  # the last 20
+    assert "display 9;" not in html
+
+
+TALKS = """
+import sys
+from IPython.display import display
+print("one")
+print("<b>two</b>", file=sys.stderr)
+display({"text/plain": "a figure"}, raw=True)
+print("three")
+"""
+
+
+def test_the_plain_page_has_all_in_its_order_with_times_where_they_are_wanted(server, submit):
+    job_id = submit(TALKS)
+    until(lambda: submit.cluster.status(job_id).state.final)
+    plain = server.get(f"/jobs/{job_id}").text
+    html = plain[plain.index("<h2>worker-0</h2>") :]
+    places = [html.index(text) for text in ("one", "&lt;b&gt;two", "a figure", "three")]
+    assert places == sorted(places)
+    assert '<span class="err" title="stderr">&lt;b&gt;two' in html
+    assert 'class="time"' not in html
+    timed = server.get(f"/jobs/{job_id}", params={"times": "since", "wrap": "0"}).text
+    assert timed.count('<span class="time">0:0') == 3
+    assert '<body class="wide">' in timed
+    assert '<a href="?times=clock&amp;wrap=0">clock time</a>' in timed
+    hostile = server.get(f"/jobs/{job_id}", params={"times": '"><script>', "wrap": "<b>"}).text
+    assert "<script" not in hostile
 
 
 def test_the_stream_tells_displays_in_their_place(server, submit):

@@ -18,7 +18,6 @@ from submarine_engine.events import (
     Event,
     Finished,
     LogChunk,
-    Question,
     display_from_json,
 )
 from submarine_engine.history import JobPaths
@@ -100,29 +99,6 @@ def read_batch(paths: JobPaths, tasks: Sequence[str], cursor: Cursor, limit: int
     return Batch([*events, *items, *last], Cursor(position, offsets), ended)
 
 
-def last_displays(paths: JobPaths, task: str, limit: int) -> list[Display]:
-    """Return what a task shows as it stands now, by the last `limit` bytes of its displays.
-
-    Raises
-    ------
-    OSError
-        They cannot be read.
-    """
-    # It begins within a frame, as a rule: what is left of that is no display.
-    begin = max(0, _size(paths.task(task).displays) - limit)
-    shown: dict[object, Display] = {}
-    for display, _ in _read_frames(paths, task, begin, limit, over=False).found:
-        if isinstance(display, Question):
-            continue  # it is text of the log
-        if display.kind == "clear":
-            shown = {}
-        elif display.display_id is None:
-            shown[display.offset] = display
-        else:
-            shown[display.display_id] = display
-    return list(shown.values())
-
-
 def displays_from(paths: JobPaths, task: str, offset: int, limit: int) -> tuple[list[Display], int]:
     """Return what a task has shown from byte `offset` of its displays on, and where to go on.
 
@@ -136,7 +112,8 @@ def displays_from(paths: JobPaths, task: str, offset: int, limit: int) -> tuple[
         They cannot be read.
     """
     frames = _read_frames(paths, task, offset, limit, over=False)
-    return [display for display, _ in frames.found], frames.end
+    # A question is text of the log.
+    return [item for item, _ in frames.found if isinstance(item, Display)], frames.end
 
 
 def _in_order(

@@ -1,9 +1,10 @@
 /** The server's REST routes, asked with Jupyter's own authentication. */
 
 import { URLExt } from '@jupyterlab/coreutils';
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { Found, Lines, Overview } from './types';
+import type { Found, Lines, Overview, Shown } from './types';
 import { sentence } from './words';
 
 const UNREACHABLE = 'Server unreachable';
@@ -93,6 +94,16 @@ export class Api {
     return this.get(`${logPath(log)}/search?${wanted}`, signal);
   }
 
+  /** What a task shows now. */
+  shown(job: string, task: string): Promise<Shown> {
+    return this.get(`${logPath({ job, task, stream: 'all' })}/displays`);
+  }
+
+  /** One thing that a task shows, as a MIME bundle. */
+  display(job: string, task: string, offset: number): Promise<Bundle> {
+    return this.get(`${logPath({ job, task, stream: 'all' })}/display?offset=${offset}`);
+  }
+
   fileUrl(log: LogName): string {
     return this.url(`${logPath(log)}/file`);
   }
@@ -101,10 +112,15 @@ export class Api {
 export interface LogName {
   job: string;
   task: string;
+  /** `stdout`, `stderr`, or `all` for both in the order of writing. */
   stream: string;
 }
 
+export type Bundle = Pick<IRenderMime.IMimeModel, 'data' | 'metadata'>;
+
 function logPath(log: LogName): string {
   const [job, task, stream] = [log.job, log.task, log.stream].map(encodeURIComponent);
-  return `api/jobs/${job}/logs/${task}/${stream}`;
+  return stream === 'all'
+    ? `api/jobs/${job}/output/${task}`
+    : `api/jobs/${job}/logs/${task}/${stream}`;
 }

@@ -37,8 +37,18 @@ export interface ScriptView {
 
 export interface LogView {
   task: string;
-  stream: 'stdout' | 'stderr';
+  /** `all` is both, in the order of writing. */
+  stream: 'all' | 'stdout' | 'stderr';
   size: number;
+}
+
+/** What a task shows besides its logs. */
+export interface OutputView {
+  task: string;
+  /** Bytes of all that it has shown: another number tells that there is something new. */
+  shown: number;
+  /** When its code began, in seconds since the epoch. */
+  began: number | null;
 }
 
 export interface Frame {
@@ -87,6 +97,8 @@ export interface Card {
   now: number;
   running: boolean;
   logs: LogView[];
+  /** Notebooks do not keep them. */
+  outputs?: OutputView[];
   failure?: Failure | null;
   scalars?: Record<string, [number, number][]>;
   /** Whether there is something for TensorBoard to show, or there was asked for one. */
@@ -136,6 +148,16 @@ export interface Lines {
   size: number;
   start: number;
   lines: string[];
+  /** Of both logs: 0 for a line of stdout, 1 for one of stderr. */
+  streams?: number[];
+  /** When each was written, in seconds since the epoch. */
+  times?: (number | null)[];
+}
+
+/** What a task shows now: each thing with its place in the displays, and the lines before it. */
+export interface Shown {
+  displays: { offset: number; line: number }[];
+  left_out: number;
 }
 
 export interface Found {

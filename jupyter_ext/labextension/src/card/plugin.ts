@@ -32,7 +32,7 @@ export const cardPlugin: JupyterFrontEndPlugin<void> = {
     restorer: ILayoutRestorer | null
   ) => {
     // Notebook 7 has room for one document alone: there, pages open as tabs of the browser.
-    const openLog = logTabs(app, submarine, lab !== null, restorer);
+    const openLog = logTabs(app, submarine, rendermime, lab !== null, restorer);
     const execute = (command: string, job: string) => app.commands.execute(command, { job });
     const place = { submarine, tracker, openLog, execute };
     const createRenderer = () => new CardRenderer(place, rendermime);

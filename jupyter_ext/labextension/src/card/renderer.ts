@@ -92,7 +92,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     if (card.job_id === this._bundle?.job) {
       [this._served, this._gone] = [card, false];
       this._draw();
-      this._log?.setLogs(card.logs);
+      this._log?.setLogs(card.logs, card.outputs);
       this._openByItself();
     }
   }
@@ -115,8 +115,8 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     if (!served || served.final || !saved.final) {
       return served ?? saved;
     }
-    const { script, logs, log_url, log_label } = served; // the notebook keeps these otherwise, or not at all
-    return { ...served, ...saved, script, logs, log_url, log_label };
+    const { script, logs, outputs, log_url, log_label } = served; // the notebook keeps these otherwise, or not at all
+    return { ...served, ...saved, script, logs, outputs, log_url, log_label };
   }
 
   private _draw(): void {
@@ -194,11 +194,13 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     } else {
       const { job } = this._bundle!;
       this._log = new LogView(this._place.submarine.api, job, {
-        open: () => this._place.openLog(job, this._card.title)
+        open: () => this._place.openLog(job, this._card.title),
+        rendermime: this._rendermime
       });
-      this._log.setLogs(this._card.logs);
+      this._log.setLogs(this._card.logs, this._card.outputs);
       this.addWidget(this._log);
     }
+    this.parent?.toggleClass('submarine-mod-open', !this._log.isHidden);
     this._draw();
   }
 

@@ -22,6 +22,24 @@ export function signButton(
   return made;
 }
 
+/** A list to choose from; `act` is called with the key that was chosen. */
+export function choice<T extends string>(
+  name: string,
+  options: [T, string][],
+  chosen: T,
+  act: (key: T) => unknown
+): HTMLSelectElement {
+  const made = document.createElement('select');
+  made.className = 'smc-choice';
+  made.setAttribute('aria-label', name);
+  for (const [key, text] of options) {
+    const option = made.appendChild(document.createElement('option'));
+    [option.value, option.textContent, option.selected] = [key, text, key === chosen];
+  }
+  made.addEventListener('change', () => void act(made.value as T));
+  return made;
+}
+
 /** The field to search with; `find` is called with its text, `step` to go on, `close` to leave. */
 export class SearchBar {
   constructor(

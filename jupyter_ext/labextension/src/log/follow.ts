@@ -13,7 +13,7 @@ export function followLogs(
   const watched = feed.watch(job);
   const take = (_: unknown, card: Card) => {
     if (card.job_id === job) {
-      view.setLogs(card.logs);
+      view.setLogs(card.logs, card.outputs);
     }
   };
   const tell = () => {

@@ -1,4 +1,4 @@
-/** Which log is shown: each task has two. Few of them are tabs, many a list. */
+/** Which log is shown: each task has two, and both together. Few of them are tabs, many a list. */
 
 import { size } from '../words';
 import type { LogView } from '../types';
@@ -85,5 +85,6 @@ function key(log: LogView | null): string {
 
 function title(log: LogView, all: LogView[]): string {
   const several = new Set(all.map(each => each.task)).size > 1;
-  return `${several ? `${log.task} ` : ''}${log.stream} · ${size(log.size)}`;
+  const name = log.stream === 'all' ? 'All' : log.stream;
+  return `${several ? `${log.task} ` : ''}${name} · ${size(log.size)}`;
 }

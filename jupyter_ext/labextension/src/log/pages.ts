@@ -2,6 +2,13 @@
 
 import type { Lines } from '../types';
 
+/** A line, which log it is of, and when it was written. */
+export interface Line {
+  text: string;
+  err: boolean;
+  at: number | null;
+}
+
 export const PAGE = 500;
 export const MOST_PAGES = 40;
 
@@ -15,7 +22,7 @@ export class Pages {
   size = 0;
 
   /** A line, or null where it is not here yet. */
-  line(number: number): string | null {
+  line(number: number): Line | null {
     const page = this._pages.get(Math.floor(number / PAGE));
     return page?.[number % PAGE] ?? null;
   }
@@ -55,7 +62,7 @@ export class Pages {
       return going;
     }
     const asked = this._fetch(PAGE, page * PAGE).then(told => {
-      this._put(page, told.lines);
+      this._put(page, lines(told));
       return told.lines.length > 0;
     });
     this._going.set(page, asked);
@@ -68,21 +75,22 @@ export class Pages {
 
   /** Keep lines that begin anywhere, where they make whole beginnings of pages. */
   private _keep(told: Lines): void {
-    const end = told.start + told.lines.length;
+    const found = lines(told);
+    const end = told.start + found.length;
     for (let page = Math.floor(told.start / PAGE); page * PAGE < end; page++) {
       const before = this._pages.get(page) ?? [];
       const skipped = Math.max(0, told.start - page * PAGE);
       if (before.length >= skipped) {
         const from = Math.max(0, page * PAGE - told.start);
-        const lines = told.lines.slice(from, from + PAGE - skipped);
-        this._put(page, [...before.slice(0, skipped), ...lines]);
+        const news = found.slice(from, from + PAGE - skipped);
+        this._put(page, [...before.slice(0, skipped), ...news]);
       }
     }
   }
 
-  private _put(page: number, lines: string[]): void {
+  private _put(page: number, kept: Line[]): void {
     this._pages.delete(page);
-    this._pages.set(page, lines);
+    this._pages.set(page, kept);
     for (const old of this._pages.keys()) {
       if (this._pages.size <= MOST_PAGES) {
         break;
@@ -91,6 +99,14 @@ export class Pages {
     }
   }
 
-  private readonly _pages = new Map<number, string[]>();
+  private readonly _pages = new Map<number, Line[]>();
   private readonly _going = new Map<number, Promise<boolean>>();
+}
+
+function lines(told: Lines): Line[] {
+  return told.lines.map((text, at) => ({
+    text,
+    err: told.streams?.[at] === 1,
+    at: told.times?.[at] ?? null
+  }));
 }

@@ -2,22 +2,26 @@
 
 import { Widget } from '@lumino/widgets';
 
-import { type FetchLines, Pages } from './pages';
+import type { Displays } from './displays';
+import { type FetchLines, type Line, Pages } from './pages';
 import { Rows } from './rows';
 import { Scroll } from './scroll';
 
 export const LINE = 18; // px, as in log.css
 const SPARE = 20; // lines beyond each edge
+const NOTHING = { above: [], below: [] };
 
 export class Pane extends Widget {
   /**
    * @param changed - called when position, length or following changed.
    * @param whole - called with the number of a line to be shown whole.
+   * @param _time - when a line was written, in words.
    */
   constructor(
     fetch: FetchLines,
     private readonly _changed: () => void,
-    whole: (line: number) => void
+    whole: (line: number) => void,
+    private readonly _time: (line: Line) => { text: string; whole: string }
   ) {
     super();
     this.addClass('smc-pane');
@@ -31,7 +35,7 @@ export class Pane extends Widget {
     held.append(lines);
     this._filler.className = 'smc-filler';
     this.node.append(held, this._filler);
-    this.rows = new Rows(lines, LINE, whole);
+    this.rows = new Rows(lines, LINE, whole, (line, height) => this._measured(line, height));
     this.node.addEventListener('scroll', () => this._scrolled(), { passive: true });
     this.node.addEventListener('wheel', event => this._wheel(event), { passive: false });
     this.node.addEventListener('keydown', event => this._key(event));
@@ -42,9 +46,13 @@ export class Pane extends Widget {
   readonly rows: Rows;
   readonly scroll = new Scroll(LINE);
   following = true;
+  /** What is shown between the lines. */
+  displays: Displays | null = null;
 
   override dispose(): void {
     this._sizes.disconnect();
+    this.rows.dispose();
+    this.displays?.dispose();
     super.dispose();
   }
 
@@ -93,8 +101,49 @@ export class Pane extends Widget {
       scroll.shown = this.node.scrollTop;
     }
     const [first, last] = scroll.range(SPARE);
-    this.rows.draw(first, last, scroll.position - first * LINE, at => pages.line(at));
+    const around = {
+      line: (at: number) => pages.line(at),
+      top: (at: number) => scroll.offset(at) - scroll.offset(first),
+      time: this._time,
+      shown: (at: number) => this.displays?.of(at) ?? NOTHING
+    };
+    this.rows.draw(first, last, around);
+    this.rows.measure();
+    this.rows.place(scroll.position - scroll.offset(first), around);
     void this._fill(first, last);
+  }
+
+  /** Let long lines go on below, or reach beyond the edge. */
+  wrap(on: boolean): void {
+    this.node.classList.toggle('smc-wrapped', on);
+    this.rows.wrap = on;
+    this.layoutChanged();
+  }
+
+  /** Other things are shown between the lines, or elsewhere. */
+  shownChanged(): void {
+    this.node.classList.toggle('smc-with-displays', this.displays?.empty === false);
+    this._grown();
+  }
+
+  /** All heights may be others now. */
+  layoutChanged(): void {
+    this.scroll.heights.clear();
+    this._resized();
+  }
+
+  private _measured(line: number, height: number): void {
+    if (this.scroll.measure(line, height)) {
+      if (this.following) {
+        this.scroll.move(this.scroll.end);
+      }
+      this._setHeight();
+      this._soon();
+    }
+  }
+
+  private _setHeight(): void {
+    this.node.style.setProperty('--smc-text', `${Math.max(LINE, this.scroll.textHeight)}px`);
   }
 
   protected override onAfterAttach(): void {
@@ -128,14 +177,23 @@ export class Pane extends Widget {
   }
 
   private _grown(): void {
-    this.scroll.total = this.pages.total;
-    this.node.style.setProperty('--lines', String(Math.max(1, this.pages.total)));
+    // What is shown before any text has a line to stand at.
+    this.scroll.total = this.pages.total || Number(this.displays?.empty === false);
+    this._setHeight();
     this._resized();
     this._changed();
   }
 
   private _resized(): void {
     this.scroll.height = this.node.clientHeight;
+    const width = this.node.clientWidth;
+    if (width !== this._width) {
+      this._width = width;
+      this.node.style.setProperty('--smc-width', `${width}px`);
+      if (this.rows.wrap) {
+        this.scroll.heights.clear();
+      }
+    }
     const selection = document.getSelection();
     const reading = selection && !selection.isCollapsed && this.node.contains(selection.anchorNode);
     this.scroll.move(this.following && !reading ? this.scroll.end : this.scroll.position);
@@ -191,4 +249,5 @@ export class Pane extends Widget {
   private _asking = false;
   private _again = false;
   private _frame = 0;
+  private _width = 0;
 }

@@ -2,49 +2,129 @@
 
 import { count } from '../words';
 import { pieces } from './ansi';
+import type { Slot } from './displays';
+import type { Line } from './pages';
 
 const SHOWN = 1000; // characters of a line in its row
 
+/** What the rows ask of what surrounds them. */
+export interface Around {
+  line(at: number): Line | null;
+  /** Where a line is, in pixels from the first one that is drawn. */
+  top(at: number): number;
+  /** When a line was written, in words; the empty text where nobody wants to know. */
+  time(line: Line): { text: string; whole: string };
+  /** What is shown above and below a line. */
+  shown(at: number): { above: Slot[]; below: Slot[] };
+}
+
 export class Rows {
-  /** @param whole - called with the number of a long line that the reader wants to see whole. */
+  /**
+   * @param whole - called with the number of a long line that the reader wants to see whole.
+   * @param measured - called with a line and its height, where that may be another than the others'.
+   */
   constructor(
     readonly node: HTMLElement,
     private readonly _lineHeight: number,
-    private readonly _whole: (line: number) => void
+    private readonly _whole: (line: number) => void,
+    private readonly _measured: (line: number, height: number) => void
   ) {}
 
-  /** Text to mark wherever it is; the line to point out. */
+  /** Text to mark wherever it is; the line to point out; whether long lines go on below. */
   marked = '';
   current = -1;
+  wrap = false;
 
-  /** Draw the lines from `first` to before `last`, so that `position` is at the upper edge. */
-  draw(first: number, last: number, position: number, line: (at: number) => string | null): void {
+  /** Draw the lines from `first` to before `last`. */
+  draw(first: number, last: number, around: Around): void {
     for (const [at, row] of this._rows) {
       if (at < first || at >= last) {
-        row.remove();
-        this._rows.delete(at);
+        this._drop(at, row);
       }
     }
     for (let at = first; at < last; at++) {
-      this._row(at, line(at));
+      this._row(at, around);
     }
-    this.node.style.transform = `translateY(${-position}px)`;
-    this._first = first;
-    for (const [at, row] of this._rows) {
-      row.style.top = `${(at - this._first) * this._lineHeight}px`;
-    }
-    this.node.style.width = `${this._widest()}ch`;
+    this.node.style.width = this.wrap ? '' : `${this._width + 2}ch`;
   }
 
-  private _row(at: number, text: string | null): void {
-    const state = `${text === null ? '' : text.length}:${text === null ? '' : text.slice(-64)}`;
-    const look = `${state}|${this.marked}|${at === this.current}`;
+  /** Put the rows where they belong, so that `position` is at the upper edge. */
+  place(position: number, around: Around): void {
+    this.node.style.transform = `translateY(${-position}px)`;
+    for (const [at, row] of this._rows) {
+      row.style.top = `${around.top(at)}px`;
+    }
+  }
+
+  /** Tell the heights of the rows that may have another than the others. */
+  measure(): void {
+    for (const [at, row] of this._rows) {
+      if (row.classList.contains('smc-tall') && row.offsetHeight) {
+        this._measured(at, row.offsetHeight);
+      }
+    }
+  }
+
+  dispose(): void {
+    this._sizes?.disconnect();
+    for (const [at, row] of this._rows) {
+      this._drop(at, row);
+    }
+  }
+
+  private _drop(at: number, row: HTMLElement): void {
+    this._slots.get(at)?.forEach(slot => slot.leave());
+    this._slots.delete(at);
+    this._sizes?.unobserve(row);
+    row.remove();
+    this._rows.delete(at);
+  }
+
+  private _row(at: number, around: Around): void {
+    const line = around.line(at);
+    const { above, below } = around.shown(at);
+    const text = line?.text ?? null;
+    const time = line ? around.time(line) : { text: '', whole: '' };
+    const slots = [...above, ...below];
+    const look = [
+      text === null ? '' : `${text.length}:${text.slice(-64)}`,
+      this.marked,
+      at === this.current,
+      this.wrap,
+      line?.err,
+      time.text,
+      slots.map(slot => slot.number)
+    ].join('|');
     const row = this._rows.get(at) ?? this._make(at);
     if (row.dataset.look !== look) {
       row.dataset.look = look;
       row.classList.toggle('smc-current', at === this.current);
-      row.replaceChildren(...(text === null ? [] : this._content(at, text)));
-      this._width = Math.max(this._width, Math.min(text?.length ?? 0, SHOWN + 40));
+      this._setTall(row, this.wrap || slots.length > 0);
+      const gone = this._slots.get(at)?.filter(slot => !slots.includes(slot)) ?? [];
+      gone.forEach(slot => slot.leave());
+      this._slots.set(at, slots);
+      row.replaceChildren(
+        ...above.map(slot => slot.node),
+        ...(time.text ? [timeNode(time)] : []),
+        ...(line ? this._content(at, line) : []),
+        ...below.map(slot => slot.node)
+      );
+      this._width = Math.max(
+        this._width,
+        Math.min(text?.length ?? 0, SHOWN + 40) + time.text.length
+      );
+    }
+    slots.forEach(slot => slot.draw());
+  }
+
+  private _setTall(row: HTMLElement, tall: boolean): void {
+    row.classList.toggle('smc-tall', tall);
+    row.style.height = tall ? '' : `${this._lineHeight}px`;
+    if (tall) {
+      this._sizes?.observe(row);
+    } else {
+      this._sizes?.unobserve(row);
+      this._measured(Number(row.dataset.line), this._lineHeight);
     }
   }
 
@@ -58,7 +138,7 @@ export class Rows {
     return row;
   }
 
-  private _content(at: number, text: string): Node[] {
+  private _content(at: number, { text, err }: Line): Node[] {
     const long = text.length > SHOWN;
     const found = draw(long ? text.slice(0, SHOWN) : text, this.marked);
     if (long) {
@@ -69,16 +149,29 @@ export class Rows {
       more.addEventListener('click', () => this._whole(at));
       found.push(more);
     }
-    return found;
-  }
-
-  private _widest(): number {
-    return this._width + 2;
+    if (!err) {
+      return found;
+    }
+    const marked = document.createElement('span');
+    marked.className = 'smc-err';
+    marked.title = 'stderr';
+    marked.append(...found);
+    return [marked];
   }
 
   private readonly _rows = new Map<number, HTMLElement>();
-  private _first = 0;
+  private readonly _slots = new Map<number, Slot[]>();
+  private readonly _sizes =
+    typeof ResizeObserver === 'undefined' ? null : new ResizeObserver(() => this.measure());
   private _width = 0;
+}
+
+function timeNode(time: { text: string; whole: string }): HTMLElement {
+  const node = document.createElement('span');
+  node.className = 'smc-time';
+  node.textContent = time.text;
+  node.title = time.whole;
+  return node;
 }
 
 /** Draw a line, with `marked` pointed out; text nodes alone. */

@@ -67,3 +67,29 @@ describe('Scroll', () => {
     expect(last).toBeGreaterThan(501);
   });
 });
+
+describe('Heights', () => {
+  it('puts the lines below a high one where they are', () => {
+    const log = scroll(100);
+    expect(log.measure(10, 118)).toBe(true);
+    expect(log.measure(10, 118)).toBe(false);
+    log.measure(5, 38);
+    expect([log.offset(5), log.offset(6), log.offset(11)]).toEqual([90, 128, 318]);
+    expect(log.textHeight).toBe(1920);
+    expect([log.lineAt(200), log.lineAt(317), log.lineAt(318)]).toEqual([10, 10, 11]);
+    log.measure(10, 18);
+    expect(log.textHeight).toBe(1820);
+    log.heights.clear();
+    expect(log.textHeight).toBe(1800);
+  });
+
+  it('keeps what is in sight where it is when a line above it turns out to be high', () => {
+    const log = scroll(100);
+    log.move(900);
+    log.measure(3, 218);
+    expect(log.position).toBe(1100);
+    expect(log.range()[0]).toBe(50);
+    log.measure(50, 218);
+    expect(log.position).toBe(1100);
+  });
+});

@@ -3,6 +3,8 @@
 import type { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 
+import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+
 import { OPEN_LOG } from '../commands/ids';
 import type { ISubmarine } from '../plugin';
 import { followLogs } from './follow';
@@ -12,9 +14,10 @@ class LogTab extends MainAreaWidget<LogView> {
   constructor(
     readonly job: string,
     readonly name: string,
-    submarine: ISubmarine
+    submarine: ISubmarine,
+    rendermime: IRenderMimeRegistry
   ) {
-    super({ content: new LogView(submarine.api, job) });
+    super({ content: new LogView(submarine.api, job, { rendermime }) });
     this.id = `submarine-log-${job}`;
     this.title.label = `Log: ${name || job}`;
     this.title.closable = true;
@@ -27,6 +30,7 @@ class LogTab extends MainAreaWidget<LogView> {
 export function logTabs(
   app: JupyterFrontEnd,
   submarine: ISubmarine,
+  rendermime: IRenderMimeRegistry,
   tabs: boolean,
   restorer: ILayoutRestorer | null
 ): (job: string, name: string) => void {
@@ -38,7 +42,7 @@ export function logTabs(
     }
     let tab = tracker.find(each => each.job === job);
     if (!tab) {
-      tab = new LogTab(job, name, submarine);
+      tab = new LogTab(job, name, submarine, rendermime);
       void tracker.add(tab);
     }
     if (!tab.isAttached) {

@@ -1,26 +1,36 @@
-/** The log view: one of a job's logs, with lanes to choose, search, follow, copy and download. */
+/** The log view: what a job writes and shows, with lanes to choose, search, wrap, times, copy. */
 
+import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { PanelLayout, Widget } from '@lumino/widgets';
 
 import type { Api, LogName } from '../api';
 import { count, problem, size } from '../words';
-import type { LogView as Log } from '../types';
+import type { LogView as Log, OutputView } from '../types';
 import { plain } from './ansi';
-import { button, SearchBar, signButton } from './bar';
+import { button, choice, SearchBar, signButton } from './bar';
+import { Displays } from './displays';
 import { Finder } from './find';
 import { Lanes } from './lanes';
 import { Pane } from './pane';
+import { keepPrefs, prefs } from './prefs';
 import { draw } from './rows';
+import { type Times, timeText, wholeTime } from './times';
 
 const COPIED = 2000; // lines at most
 const MOST_COPIED = 1 << 20; // bytes of a log that is copied whole
 
+const TIMES: [Times, string][] = [
+  ['', 'No times'],
+  ['since', 'Since start'],
+  ['clock', 'Clock time']
+];
+
 export class LogView extends Widget {
-  /** @param place - what the surroundings can do; `open` shows the log in a tab. */
+  /** @param _place - what the surroundings can do; `open` shows the log in a tab. */
   constructor(
     private readonly _api: Api,
     private readonly _job: string,
-    place: { open?: () => void } = {}
+    private readonly _place: { open?: () => void; rendermime?: IRenderMimeRegistry } = {}
   ) {
     super();
     this.addClass('submarine-Log');
@@ -35,6 +45,8 @@ export class LogView extends Widget {
     this._follow = button('Follow', 'Stay at the end as the log grows', () =>
       this._pane?.follow(!this._pane.following)
     );
+    this._wrap = button('Wrap', 'Break long lines', () => this._setWrap(!prefs.wrap));
+    this._times = choice('Times', TIMES, prefs.times, times => this._setTimes(times));
     this._download.className = 'smc-tool';
     this._download.textContent = 'Download';
     const tools = document.createElement('div');
@@ -43,9 +55,11 @@ export class LogView extends Widget {
       this._lanes.node,
       button('Find', 'Find in the whole log (Ctrl+F)', () => this._search.open()),
       this._follow,
+      this._wrap,
+      this._times,
       button('Copy', 'Copy the log', () => this._copy()),
       this._download,
-      ...(place.open ? [button('Open in a tab', 'Show the log in a tab', place.open)] : [])
+      ...(_place.open ? [button('Open in a tab', 'Show the log in a tab', _place.open)] : [])
     );
     this._status.className = 'smc-status';
     this._status.setAttribute('role', 'status');
@@ -61,12 +75,15 @@ export class LogView extends Widget {
     this.node.addEventListener('keydown', event => this._key(event));
   }
 
-  /** Take the job's logs as they are now. */
-  setLogs(logs: Log[]): void {
-    this._lanes.set(logs);
+  /** Take the job's logs as they are now, and what it shows between them. */
+  setLogs(logs: Log[], outputs: OutputView[] = []): void {
+    this._outputs = outputs;
+    this._lanes.set(withBoth(logs, outputs));
     const log = this._lanes.current;
     if (log && this._pane && log.size !== this._pane.pages.size) {
       void this._refresh();
+    } else {
+      void this._refreshDisplays();
     }
     if (!log) {
       this._tell('Nothing written yet');
@@ -88,12 +105,31 @@ export class LogView extends Widget {
     const pane = new Pane(
       (lines, start, signal) => this._api.lines(name, lines, start, signal),
       () => this._changed(),
-      line => this._showWhole(line)
+      line => this._showWhole(line),
+      line => ({
+        text: timeText(
+          line.at,
+          log.stream === 'all' ? prefs.times : '',
+          this._output?.began ?? null
+        ),
+        whole: wholeTime(line.at)
+      })
     );
     this._pane = pane;
+    this._times.hidden = log.stream !== 'all';
+    const { rendermime } = this._place;
+    if (log.stream === 'all' && rendermime) {
+      pane.displays = new Displays(
+        () => this._api.shown(this._job, log.task),
+        offset => this._api.display(this._job, log.task, offset),
+        rendermime,
+        () => pane.isDisposed || pane.shownChanged()
+      );
+    }
+    this._setWrap(prefs.wrap);
     layout.insertWidget(1, pane);
     this._download.href = this._api.fileUrl(name);
-    this._download.download = `${log.task}-${log.stream}.txt`;
+    this._download.download = `${log.task}${log.stream === 'all' ? '' : `-${log.stream}`}.txt`;
     void this._refresh();
   }
 
@@ -103,13 +139,39 @@ export class LogView extends Widget {
     } catch (error) {
       this._tell(problem(error)); // the next change of the log's size asks again
     }
+    // After the lines, so that each thing has its line.
+    await this._refreshDisplays();
+  }
+
+  private async _refreshDisplays(): Promise<void> {
+    try {
+      await this._pane?.displays?.refresh(this._output?.shown ?? 0);
+    } catch (error) {
+      this._tell(problem(error));
+    }
+  }
+
+  private get _output(): OutputView | undefined {
+    return this._outputs.find(each => each.task === this._lanes.current?.task);
+  }
+
+  private _setWrap(on: boolean): void {
+    keepPrefs({ wrap: on });
+    this._wrap.setAttribute('aria-pressed', String(on));
+    this._pane?.wrap(on);
+  }
+
+  private _setTimes(times: Times): void {
+    keepPrefs({ times });
+    this._pane?.layoutChanged();
   }
 
   private _changed(): void {
     const { pages, following } = this._pane!;
     const log = this._lanes.current!;
     this._tell(`${count(pages.total, 'line')} · ${size(pages.size)}`);
-    const name = `Log of ${log.task}, ${log.stream}, ${count(pages.total, 'line')}`;
+    const which = log.stream === 'all' ? 'all output' : log.stream;
+    const name = `Log of ${log.task}, ${which}, ${count(pages.total, 'line')}`;
     this._pane!.node.setAttribute('aria-label', name);
     this._follow.setAttribute('aria-pressed', String(following));
   }
@@ -182,7 +244,7 @@ export class LogView extends Widget {
   }
 
   private _showWhole(line: number): void {
-    const text = this._pane?.pages.line(line) ?? '';
+    const text = this._pane?.pages.line(line)?.text ?? '';
     const pre = document.createElement('pre');
     pre.tabIndex = 0;
     pre.setAttribute('aria-label', `Line ${line + 1}`);
@@ -216,11 +278,26 @@ export class LogView extends Widget {
   private readonly _lanes = new Lanes(log => this._show(log));
   private readonly _search: SearchBar;
   private readonly _follow: HTMLButtonElement;
+  private readonly _wrap: HTMLButtonElement;
+  private readonly _times: HTMLSelectElement;
   private readonly _download = document.createElement('a');
   private readonly _status = document.createElement('div');
   private readonly _whole = document.createElement('div');
+  private _outputs: OutputView[] = [];
   private _told = '';
   private _trouble = '';
   private _pane: Pane | null = null;
   private _finder: Finder | null = null;
+}
+
+/** The logs, and before those of each task both together. */
+function withBoth(logs: Log[], outputs: OutputView[]): Log[] {
+  return logs.flatMap(log => {
+    if (log.stream !== 'stdout' || !outputs.some(each => each.task === log.task)) {
+      return [log];
+    }
+    const mine = logs.filter(each => each.task === log.task);
+    const all = mine.reduce((sum, each) => sum + each.size, 0);
+    return [{ task: log.task, stream: 'all', size: all }, log];
+  });
 }
