@@ -225,3 +225,10 @@ def test_the_routes_of_an_output(server, submit):
     assert file.headers["Content-Disposition"].endswith(f'"{job_id}-worker-0.log"')
     for path in ("lines", "displays", "file"):
         assert server.get(f"/api/jobs/{job_id}/output/worker-7/{path}").status_code == 404
+
+
+def test_a_question_is_text_and_nothing_that_is_shown(written):
+    written.write(0, "name? ")
+    written.show(kind="question", number=1, prompt="name? ")
+    written.show("figure")
+    assert written.shown() == [(1, "figure")]

@@ -18,6 +18,7 @@ from submarine_engine.events import (
     Event,
     Finished,
     LogChunk,
+    Question,
     display_from_json,
 )
 from submarine_engine.history import JobPaths
@@ -113,7 +114,7 @@ def displays_from(paths: JobPaths, task: str, offset: int, limit: int) -> tuple[
     """
     frames = _read_frames(paths, task, offset, limit, over=False)
     # A question is text of the log.
-    return [item for item, _ in frames.found if isinstance(item, Display)], frames.end
+    return [item for item, _ in frames.found if not isinstance(item, Question)], frames.end
 
 
 def _in_order(
