@@ -56,6 +56,8 @@ def begin() -> NoReturn:
     with open(f"{job}/task.json") as file:
         plan = plainjson.loads(file.read())
     _fetch_large(plan.pop("large"), f"{job}/bundle")
+    for name in plan.pop("beside"):  # files that the script runs by a path from here
+        _put_beside(f"{job}/bundle/{name}", f"{plan['workdir'] or os.getcwd()}/{name}")
     environment = {**os.environ, **plan.pop("environment")}
     environment["SUBMARINE_TASK_DIR"] = logs
     environment[PLACE] = os.getcwd()
@@ -125,6 +127,12 @@ def _fetch_large(files: dict[str, str], folder: str) -> None:
         path = f"{folder}/{name}"
         os.makedirs(path.rpartition("/")[0], 0o700, exist_ok=True)
         fetch(urls.replace(DIGEST, digest), path, digest)
+
+
+def _put_beside(file: str, place: str) -> None:
+    if not os.path.lexists(place):
+        os.makedirs(place.rpartition("/")[0], 0o700, exist_ok=True)
+        os.link(file, place)
 
 
 def _unpack(content: bytes, folder: str) -> None:

@@ -181,6 +181,8 @@ def _run(line: str, known: Container[str]) -> Rewrite:
         return Rewrite(None, "it runs a file that a variable names", refused)
     path = Path(words[0]).expanduser()
     path = path if path.suffix else path.with_suffix(".py")
+    if path.is_relative_to(here := Path.cwd()):
+        path = path.relative_to(here)  # so it travels, as what lies in the notebook's folder does
     if path.suffix != ".py":
         return Rewrite(None, f"it runs a {path.suffix} file in the notebook", refused)
     try:

@@ -42,6 +42,32 @@ def test_imports_are_followed_from_file_to_file(beside):
     assert beside("import numpy, helpers as h", files) == ["deeper.py", "helpers.py", "last.py"]
 
 
+def test_files_that_are_run_travel_with_what_they_import(beside):
+    files = {
+        "tools.py": "import helpers\nrunpy.run_path('lib/more.py')",
+        "helpers.py": "",
+        "lib/more.py": "from last import x",
+        "last.py": "",
+        "unused.py": "",
+    }
+    source = "import runpy\nrunpy.run_path('./tools.py', run_name='__main__')\n"
+    found = beside(source, files)
+    assert found == ["helpers.py", "last.py", "lib/more.py", "tools.py"]
+    contents = {name: text.encode() for name, text in files.items()}
+    ran = modules.ran_by_path(
+        {"script.py": source.encode(), **contents, "values/x.pkl": b"run_path"}
+    )
+    assert ran == ["lib/more.py", "tools.py"]
+
+
+@pytest.mark.parametrize("path", ["../out.py", "gone.py", "link.py", "1"])
+def test_files_elsewhere_that_are_run_are_left_where_they_are(beside, path):
+    (beside.root.parent / "out.py").write_text("")
+    (beside.root / "link.py").symlink_to("../out.py")
+    assert beside(f"import runpy\nrunpy.run_path({path!r})\nrunpy.run_path(1)", {}) == []
+    assert modules.ran_by_path({"a.py": b"run_path('", "b.py": b"run_path(x)"}) == []
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -219,6 +219,7 @@ def test_a_file_that_is_run_gives_its_names(tmp_path, monkeypatch):
     assert namespace["given"] == ["tools.py", "a", "b"]
     assert "_private" not in namespace
     assert source("%run tools", executed=True) == ""
+    assert 'run_path("tools.py"' in source(f"%run {tmp_path}/tools.py")
     Path("tools.py").write_text("lr = 0.3\n")
     assert '; lr = runpy.run_path("tools.py", run_name="__main__").get("lr")' in source(
         "%run tools"

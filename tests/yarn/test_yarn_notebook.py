@@ -180,6 +180,17 @@ def test_what_the_cell_leaves_behind_is_there(any_way):
     assert home.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_file_that_the_cell_runs_travels_with_what_it_imports(kernel):
+    folder = Path(kernel.cwd)
+    (folder / "tools.py").write_text(
+        "import sys\nfrom helpers import scale\nprint('tools', sys.argv[1:])\nrate = scale(2)\n"
+    )
+    (folder / "helpers.py").write_text("def scale(by):\n    return by / 4\n")
+    ran = kernel.run("%%submarine --gpus 0\n%run tools.py fast\nrate *= 3")
+    assert ran.stream("stdout") == "tools ['fast']\n", ran.text
+    assert kernel.value("rate") == "1.5"
+
+
 def test_an_error_is_raised_at_the_line_of_the_cell(kernel):
     ran = kernel.run("%%submarine --gpus 1\n\ndef fails():\n    return 1 / 0\n\nfails()")
     assert ran.reply["ename"] == "ZeroDivisionError"

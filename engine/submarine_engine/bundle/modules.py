@@ -6,7 +6,8 @@ import ast
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from importlib.machinery import EXTENSION_SUFFIXES, FrozenImporter, PathFinder
 from pathlib import Path
 
@@ -24,7 +25,7 @@ _SKIPPED = ("__pycache__", "site-packages", "node_modules")
 def travelling_modules(
     sources: Iterable[tuple[str, str]], root: Path, scripts: Iterable[str] = ()
 ) -> dict[str, bytes]:
-    """Return the files under `root` that the code imports, directly or through one another.
+    """Return the files under `root` that the code imports or runs, directly or through one another.
 
     A package travels with all of its ``.py`` files, since packages import parts of themselves by
     computed names; but only files that an import statement leads to are parsed.
@@ -73,6 +74,26 @@ def imported_names(tree: ast.AST, package: str = "") -> Iterator[str]:
                 yield str(first.value)
 
 
+def run_paths(tree: ast.AST) -> Iterator[str]:
+    """Yield the paths of files that the code of `tree` runs: ``runpy.run_path("tools.py")``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args:
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            first = node.args[0]
+            if name == "run_path" and isinstance(first, ast.Constant):
+                yield os.path.normpath(str(first.value))
+
+
+def ran_by_path(files: Mapping[str, object]) -> list[str]:
+    """Return which of a bundle's files its code runs by a path from the working directory."""
+    found: set[str] = set()
+    for name, content in files.items():
+        if name.endswith(".py") and isinstance(content, bytes) and b"run_path" in content:
+            with suppress(SyntaxError, ValueError):  # a package's, which may never be imported
+                found.update(run_paths(ast.parse(content)))
+    return sorted(found & files.keys())
+
+
 def _absolute(node: ast.ImportFrom, package: str) -> str:
     if not node.level:
         return node.module or ""
@@ -111,6 +132,10 @@ class _Walk:
         except ValueError as error:
             raise CellSyntaxError(str(error), where=label, fix="save it as UTF-8 text") from None
         self.todo += imported_names(tree, package)
+        for path in run_paths(tree):
+            file = self.root / path
+            if file.is_file() and not path.startswith("..") and not self.leads_out(file):
+                self.take(file, "")
 
     def follow(self, dotted: str) -> None:
         """Take every file that ``import dotted`` would run."""

@@ -74,6 +74,7 @@ class Box:
             "version": 1, "job_id": self.paths.job_id, "task": "worker-0", "bundle": "",
             "entry": "script.py", "command": None, "args": [], "workdir": None, "outputs": [],
             "env": {}, "results": ".", "environment": environment or {}, "anew": bool(environment),
+            "beside": [],
         }  # fmt: skip
         outer = {
             "PATH": os.environ["PATH"], "HOME": "/nowhere", "CONTAINER_ID": self.name,

@@ -9,6 +9,7 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from submarine_engine.bundle.modules import ran_by_path
 from submarine_engine.clusters.processes import stat
 from submarine_engine.clusters.yarn import uploads
 from submarine_engine.clusters.yarn.environments import Environment, prepare
@@ -44,7 +45,8 @@ def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle, tell: Tell) -> 
     for note in environment.notes:
         warnings.warn(note, stacklevel=2)
     entry, home = bundle.manifest.entry, bundle.manifest.home()
-    return {**launch, "needed": needed, "entry": entry, "home": home}
+    beside = ran_by_path(bundle.files)
+    return {**launch, "needed": needed, "entry": entry, "home": home, "beside": beside}
 
 
 def send_values(conf: HadoopConf, bundle: Path, tell: Tell) -> dict[str, str]:

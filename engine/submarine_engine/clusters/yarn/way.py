@@ -173,6 +173,7 @@ class Way(ABC):
                 entry=self._launch["entry"], workdir="", home=self._launch.get("home"),
             ),
             "workdir": None, "results": ".", "env": {}, "anew": bool(self._spec.env),
+            "beside": self._launch.get("beside", []),
             "environment": {
                 **self._data_access(),
                 **job_variables(self._paths.job_id, self._spec, role, task),
