@@ -155,6 +155,22 @@ def test_progress_arrives_while_the_job_runs(cluster):
     assert story.status == legal(story.events)
 
 
+def test_a_job_that_failed_shows_how_far_it_came(cluster):
+    gate = cluster.folder / "gate"
+    job = cluster.submit(
+        "from submarine_runtime import progress\nprogress(0.25, 'epoch 1/4')\n"
+        + HOLD.format(str(gate))
+        + "progress(0.75, 'epoch 3/4')\nraise SystemExit(3)"
+    )
+    until(lambda: job.status().tasks[0].progress == 0.25, PATIENCE)
+    gate.touch()  # it ends sooner than it is looked at again
+    story = cluster.follow(job)
+    assert story.state is JobState.FAILED
+    task = story.status.tasks[0]
+    assert (task.progress, task.message) == (0.75, "epoch 3/4")
+    assert story.status == legal(story.events)
+
+
 def test_progress_is_recognised_in_the_log(cluster):
     gate = cluster.folder / "gate"
     bar = "\\r 45%|####5     | 45/100 [00:01<00:01, 40it/s]"

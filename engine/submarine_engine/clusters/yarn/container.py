@@ -140,6 +140,7 @@ class Container:
             self.late = self._begin(self._fetch_json(STARTED, sizes))
         self._exit = self._read_exit(sizes)
         self.fetch_outcome(sizes)
+        self._fetch_progress(sizes)
         # What brings files to HDFS may have found them gone already; log aggregation has them.
         return EXIT in sizes or self._source.live or not self.gathered
 
@@ -196,10 +197,19 @@ class Container:
             if NOTE in sizes and not self._noted:  # for `can_save`: there is a function
                 write_aside(self.files.root / NOTE, self._fetch(NOTE, sizes))
                 self._noted = True
-            if _PROGRESS in sizes:
-                write_aside(self.files.progress, self._fetch(_PROGRESS, sizes))
+        self._fetch_progress(sizes)
         progressed: Progressed | None = self._progress.look()
         return [progressed] if progressed else []
+
+    def last_progress(self) -> list[Event]:
+        """Return how far the task came where that was not told yet."""
+        progressed = self._progress.look(last=True) if self.started is not None else None
+        return [progressed] if progressed else []
+
+    def _fetch_progress(self, sizes: Mapping[str, int]) -> None:
+        with suppress(ClusterError, LogsGoneError):
+            if _PROGRESS in sizes:
+                write_aside(self.files.progress, self._fetch(_PROGRESS, sizes))
 
     def _fetch_json(self, name: str, sizes: Mapping[str, int]) -> Mapping[str, Any]:
         found: Mapping[str, Any] = json.loads(self._fetch(name, sizes))

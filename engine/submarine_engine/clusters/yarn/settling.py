@@ -62,8 +62,11 @@ class Settling:
         status = container.exit_status
         ending = Ending(-9 if status is None else status, read_outcome(container.files))
         container.said = self._last_words(container, ending)
-        _, reason = self._judge(container, ending)
-        return last_events(container, ending, reason, released) if container.id else []
+        state, reason = self._judge(container, ending)
+        if not container.id:
+            return []
+        came = container.last_progress() if state is not JobState.SUCCEEDED else []
+        return last_events(container, ending, reason, released, came)
 
     def ends(self, containers: Sequence[Container], status: JobStatus) -> list[TaskEnd]:
         """Return how each task ended, once all containers are settled.
@@ -137,12 +140,18 @@ class Settling:
         return state, reason
 
 
-def last_events(container: Container, ending: Ending, reason: str, released: Moment) -> list[Event]:
-    """Return the last events of a task's container."""
+def last_events(
+    container: Container,
+    ending: Ending,
+    reason: str,
+    released: Moment,
+    came: Sequence[Event] = (),
+) -> list[Event]:
+    """Return the last events of a task's container; `came` tells how far it came."""
     returned = None
     if container.started is not None:
         returned = ending.returned_at(container.started, released)
-    events = container.late
+    events = [*container.late, *came]
     if returned:
         events = [*events, returned_event(container.task, ending, returned)]
     exited = Exited(task=container.task, exit_code=ending.exit_code, reason=reason, at=released)
