@@ -1,4 +1,4 @@
-"""Warm masters that nobody uses end as soon as another application waits for room to start."""
+"""Warm masters that nobody uses end as soon as others wait for the room that they hold."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.yarn.application import MASTER_MEMORY
-from submarine_engine.clusters.yarn.foreign import MEMORY, VCORES
+from submarine_engine.clusters.yarn.foreign import GPU, MEMORY, VCORES
+from submarine_engine.clusters.yarn.giveway import held_back
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.master import FINAL
 from submarine_engine.clusters.yarn.rest import ResourceManager
@@ -55,3 +56,75 @@ def test_idle_masters_make_room(rm, tmp_path):
     states = [rm.application(one)["state"] for one in masters]
     assert "FINISHED" in states
     assert "RUNNING" in states  # it made as much room as was wanted
+
+
+@pytest.mark.long
+def test_an_idle_master_ends_for_a_container_that_lacks_its_memory(rm, tmp_path):
+    cluster = open_cluster("yarn")
+
+    def submit(memory, mode):
+        spec = spec_of(memory=memory, queue=QUEUE, notebook="a.ipynb", mode=mode)
+        job_id = cluster.submit(spec, bundle_of("print('ran')"), workdir=Path())
+        story = follow(cluster, job_id, patience=PATIENCE)
+        assert story.state is JobState.SUCCEEDED
+        return read_json(JobPaths(tmp_path / "home", job_id).root / "yarn.json")["app_id"]
+
+    master = submit(256, "warm")
+    [most] = [
+        q.most for q in read_scheduler(rm.get("/ws/v1/cluster/scheduler")).leaves if q.name == QUEUE
+    ]
+    submit(most[MEMORY] - MASTER_MEMORY - 128, "cold")  # with its own master, and no other one
+    assert rm.application(master)["state"] == "FINISHED"
+
+
+class Manager:
+    """A stand-in for the ResourceManager's REST pages of queues and nodes."""
+
+    def __init__(self, waiting, used, free):
+        self.waiting, self.used, self.free = waiting, used, free
+
+    def get(self, path):
+        def told(amounts):
+            listed = [{"name": name, "value": value} for name, value in amounts.items()]
+            return {
+                "memory": amounts.get(MEMORY, 0),
+                "vCores": amounts.get(VCORES, 0),
+                "resourceInformations": {"resourceInformation": listed},
+            }
+
+        if path.endswith("/nodes"):
+            node = {"id": "n", "nodeHostName": "n", "state": "RUNNING"}
+            whole = {"totalResource": told(self.free), "usedResource": told({})}
+            return {"nodes": {"node": [{**node, **whole}]}}
+        here = {"partitionName": "", "used": told(self.used), "pending": told(self.waiting)}
+        most = {"partitionName": "", "effectiveMaxResource": told(MOST)}
+        leaf = {
+            "queueName": "a",
+            "resources": {"resourceUsagesByPartition": [here]},
+            "capacities": {"queueCapacitiesByPartition": [most]},
+        }
+        info = {"type": "capacityScheduler", "queueName": "root", "queues": {"queue": [leaf]}}
+        return {"scheduler": {"schedulerInfo": info}}
+
+
+MOST = {MEMORY: 8192, VCORES: 8, GPU: 2}
+PLENTY = {MEMORY: 99_999, VCORES: 99, GPU: 9}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "used", "free", "held"),
+    [
+        ({}, MOST, PLENTY, set()),
+        ({MEMORY: 2048, VCORES: 1, GPU: 1}, {MEMORY: 6400}, PLENTY, {"a"}),
+        ({MEMORY: 2048, VCORES: 1}, {MEMORY: 6400}, PLENTY, {"a"}),
+        ({MEMORY: 256, VCORES: 2}, {VCORES: 7}, PLENTY, {"a"}),
+        ({MEMORY: 1024, VCORES: 1}, {MEMORY: 6400}, PLENTY, set()),  # it has room
+        ({MEMORY: 2048, VCORES: 1, GPU: 1}, {MEMORY: 6400, GPU: 2}, PLENTY, set()),
+        ({MEMORY: 2048, GPU: 1}, {MEMORY: 6400}, {**PLENTY, GPU: 0}, set()),
+        ({MEMORY: 400_000, VCORES: 99}, {MEMORY: 6400}, PLENTY, set()),  # they would not do
+        ({MEMORY: 2048, VCORES: 1}, {}, {MEMORY: 1900, VCORES: 4}, {"a"}),  # the node is full
+        ({MEMORY: 5000, VCORES: 1}, {}, {MEMORY: 1900, VCORES: 4}, set()),
+    ],
+)
+def test_masters_end_where_that_helps(waiting, used, free, held):
+    assert held_back(Manager(waiting, used, free), {"a": 1}) == held

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -121,10 +122,10 @@ class Masters:
                 if m.ready.is_set() and m.failure is None
             ]
 
-    def idle_queues(self) -> set[str]:
-        """Return the queues in which there is one that no job needs now."""
+    def idle_queues(self) -> Mapping[str, int]:
+        """Return how many no job needs now, by queue."""
         with self._lock:
-            return {m.queue or DEFAULT for m in self._masters.values() if m.is_idle}
+            return Counter(m.queue or DEFAULT for m in self._masters.values() if m.is_idle)
 
     def end_idlest(self, queue: str) -> None:
         """End the one in that queue that has been idle for the longest time, if there is any."""

@@ -34,6 +34,8 @@ class Queue:
         Whether the scheduler makes queues below it on demand.
     most, used
         What it may hold at most of the partition without a label, and holds now.
+    waiting
+        What containers that it has not given yet are asked for with, of that partition.
     largest
         The largest container that it gives.
     am_limit, am_used
@@ -60,6 +62,7 @@ class Queue:
     makes_children: bool = False
     most: Mapping[str, int] | None = None
     used: Mapping[str, int] | None = None
+    waiting: Mapping[str, int] = field(default_factory=dict)
     largest: Mapping[str, int] | None = None
     am_limit: Mapping[str, int] | None = None
     am_used: Mapping[str, int] | None = None
@@ -143,6 +146,7 @@ def _capacity(info: Any, above: str, acls: tuple[str, ...]) -> Iterator[Queue]: 
         makes_children=parent and _makes_children(info),
         most=partitions.get("") or amounts(info.get("maxEffectiveCapacity")),
         used=usage(resources, "used", "") or amounts(info.get("resourcesUsed")),
+        waiting=usage(resources, "pending", "") or {},
         largest=amounts(info.get("maximumAllocation")),
         am_limit=usage(resources, "amLimit", "") or amounts(info.get("AMResourceLimit")),
         am_used=usage(resources, "amUsed", "") or amounts(info.get("usedAMResource")),
