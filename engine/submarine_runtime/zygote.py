@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 OPTION = "--ahead"
+GUARD = "--guard"
+"""Makes ``supervisor.py`` the guard of the supervisor whose process it names."""
 WANTED = "wanted.json"
 LOCK = "lock"
 SOCKET = "socket"
@@ -343,7 +345,7 @@ class _Zygote:
     def _become_supervisor(
         self, connection: socket.socket, asked: dict[str, Any], descriptors: list[int]
     ) -> str:
-        """Fork the task and become its supervisor; returns in the task, with its folder."""
+        """Fork the supervisor, and become its guard; returns in the task, with its folder."""
         try:
             log, lock, *streams = descriptors[:4]
             leases = descriptors[4:]
@@ -360,6 +362,13 @@ class _Zygote:
             connection.sendall(b"on")
             connection.close()
             told = [f"{time.time()!r}", f"{time.monotonic()!r}"]
+            supervisor = os.fork()
+            if supervisor:  # as `supervisor._leave_guard`; the exec gives the memory back
+                for descriptor in leases:
+                    os.set_inheritable(descriptor, True)
+                command = [*asked["supervisor"][:4], GUARD, str(supervisor)]
+                os.execve(command[0], command, asked["environment"])  # noqa: S606 - no shell
+            become_subreaper()
             supervisor = os.getpid()
             pid = os.fork()
             if pid == 0:

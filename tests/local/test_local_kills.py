@@ -12,6 +12,7 @@ import pytest
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.clusters.local import settle as settling
+from submarine_engine.clusters.processes import stat
 from submarine_engine.job import JobState
 
 from tests.jobs import processes_of, until
@@ -87,6 +88,76 @@ def test_a_gpu_that_a_lost_job_holds_comes_to_the_next_by_itself(local, tmp_path
     os.kill(local.supervisor(job_id), signal.SIGKILL)
     until(done.exists)  # only the keeper looks
     assert local.state(job_id) is JobState.LOST
+
+
+HELPER = """
+import os, subprocess, sys, time
+os.environ.clear() if {cleared} else None
+if os.fork() == 0:
+    os.setsid()
+    code = "import time; open({flag!r}, 'w').write(str(__import__('os').getpid())); time.sleep(600)"
+    subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    os._exit(0)
+time.sleep(600)
+"""
+
+
+LIVES = """
+try:
+    print(open('/proc/{pid}/stat').read().rpartition(')')[2].split()[0] not in 'ZX')
+except OSError:
+    print(False)
+"""
+
+
+def job_with_a_helper(local, flag, *, cleared):
+    """Run a job whose helper has closed its descriptors and left; return the helper's pid, too."""
+    job_id = local.submit(HELPER.format(flag=str(flag), cleared=cleared), gpus=2)
+    local.until_running(job_id, flag)
+    return job_id, int(until(flag.read_text))
+
+
+def lives(pid):
+    seen = stat(pid)
+    return seen is not None and seen.state not in "ZX"
+
+
+def test_a_helper_that_closed_its_descriptors_goes_with_the_supervisor_though_nobody_looks(
+    local, tmp_path
+):
+    job_id, helper = job_with_a_helper(local, tmp_path / "flag", cleared=True)
+    os.kill(local.supervisor(job_id), signal.SIGKILL)
+    until(lambda: not lives(helper))
+    until(lambda: free(local))
+    assert local.follow(job_id).state is JobState.LOST
+
+
+def test_no_gpu_is_granted_while_such_a_helper_may_use_it(local, tmp_path):
+    job_id, helper = job_with_a_helper(local, tmp_path / "flag", cleared=False)
+    supervisor = local.supervisor(job_id)
+    guard = stat(supervisor).parent
+    for pid in (guard, supervisor):  # all that could have ended it by itself
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: free(local))
+    assert lives(helper)
+    story = local.run(LIVES.format(pid=helper), gpus=1)
+    assert story.out == "False\n"
+    assert local.follow(job_id).state is JobState.LOST
+
+
+def test_a_job_is_not_lost_before_its_last_process_is_gone(local, tmp_path, monkeypatch):
+    job_id, helper = job_with_a_helper(local, tmp_path / "flag", cleared=False)
+    supervisor = local.supervisor(job_id)
+    with monkeypatch.context() as changed:  # as if the kernel could not end it yet
+        changed.setattr(settling.processes, "end", lambda pid: pid == helper)
+        changed.setattr(settling, "_PATIENCE", 0.0)
+        for pid in (stat(supervisor).parent, supervisor):
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: free(local))
+        assert local.state(job_id) is JobState.RUNNING
+        assert not settling.end_leftovers(local.paths(job_id))  # what a granter asks
+    until(lambda: local.state(job_id) is JobState.LOST)
+    assert not lives(helper)
 
 
 def test_the_supervisor_after_the_function_has_returned(local, tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from _thread import RLock
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,6 @@ from submarine_engine.errors import ClusterError
 
 _PATIENCE = 10.0
 _LONGEST_NAP = 0.02
-_taken: set[int] = set()
 
 
 def take(path: Path, *, wait: float = 0.0) -> int | None:
@@ -38,38 +38,57 @@ def take(path: Path, *, wait: float = 0.0) -> int | None:
     OSError
         `path` cannot be opened.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _open(path, os.O_RDWR | os.O_CREAT)
     limit = time.monotonic() + wait
     nap = 0.001
     try:
         while not _lock(descriptor, fcntl.LOCK_EX):
             if time.monotonic() >= limit:
-                os.close(descriptor)
+                drop(descriptor)
                 return None
             time.sleep(nap)
             nap = min(_LONGEST_NAP, nap * 2)
     except BaseException:
-        os.close(descriptor)
+        drop(descriptor)
         raise
-    _taken.add(descriptor)
     return descriptor
 
 
 def drop(descriptor: int) -> None:
     """Close a descriptor that `take` gave; the lock is free where no other process has it."""
-    _taken.discard(descriptor)
+    with _no_fork:
+        _opened.discard(descriptor)
+        os.close(descriptor)
+
+
+def unlock(descriptor: int) -> None:
+    """Close an inherited descriptor, and free its lock for whoever else has it open, too."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)
 
 
+def _open(path: Path, flags: int) -> int:
+    with _no_fork:
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        _opened.add(descriptor)
+    return descriptor
+
+
 def _drop_in_fork() -> None:
-    # Another thread may fork (a worker of multiprocessing) just while a lock is held here: the
-    # fork would hold it for as long as it lives.
-    for descriptor in _taken:
+    for descriptor in _opened:
         os.close(descriptor)
-    _taken.clear()
+    _opened.clear()
+    _no_fork.release()
 
 
-os.register_at_fork(after_in_child=_drop_in_fork)
+# Another thread may fork (a worker of multiprocessing, a DataLoader) at any instruction here, and
+# the fork has what is open at that moment: it would hold the lock for as long as it lives, also one
+# that is only taken afterwards. So all that is open is noted, and no fork comes between the two.
+_opened: set[int] = set()
+_no_fork = RLock()  # one that the forking thread may hold: a signal's handler may fork, too
+os.register_at_fork(
+    before=_no_fork.acquire, after_in_parent=_no_fork.release, after_in_child=_drop_in_fork
+)
 
 
 @contextmanager
@@ -96,13 +115,13 @@ def held(path: Path) -> Iterator[None]:
 def is_free(path: Path) -> bool:
     """Return whether nobody holds the lock of `path`; so too where there is no such file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = _open(path, os.O_RDONLY)
     except FileNotFoundError:
         return True
     try:
         return _lock(descriptor, fcntl.LOCK_SH)
     finally:
-        os.close(descriptor)
+        drop(descriptor)
 
 
 def _lock(descriptor: int, kind: int) -> bool:

@@ -127,10 +127,12 @@ def is_driver(pid: int) -> bool:
     return has_mark(pid, DRIVER_MARK, "1")
 
 
-def end(pid: int, number: int = signal.SIGKILL) -> None:
-    """Send a signal to a process that may be gone."""
+def end(pid: int, number: int = signal.SIGKILL) -> bool:
+    """Send a signal to a process that may be gone; whether it was there and is ours to signal."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
+        return True
+    return False
 
 
 def end_group(group: int, number: int = signal.SIGKILL) -> None:
@@ -168,6 +170,5 @@ def end_leftovers(job_id: str, session: int | None, session_start: int | None) -
         if seen is None or seen.state in "ZX" or is_driver(pid):
             continue
         if seen.session == session or has_mark(pid, "SUBMARINE_JOB_ID", job_id):
-            found = True
-            end(pid)
+            found |= end(pid)
     return found

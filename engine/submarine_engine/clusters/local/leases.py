@@ -10,7 +10,7 @@ Leases are taken and looked at under the queue's lock, which keeps two takers ap
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -43,8 +43,21 @@ class Leases:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def take(self, pool: Sequence[str], count: int, holder: Holder) -> dict[str, int] | None:
+    def take(
+        self,
+        pool: Sequence[str],
+        count: int,
+        holder: Holder,
+        is_over: Callable[[str], bool] = lambda _: True,
+    ) -> dict[str, int] | None:
         """Take `count` GPUs of `pool`, all or none.
+
+        Parameters
+        ----------
+        is_over
+            Asked with the id of the job that held a GPU before: whether nothing of it is left that
+            could still use that GPU. The lock alone does not tell, since a process may have closed
+            its descriptors.
 
         Returns
         -------
@@ -57,8 +70,13 @@ class Leases:
             if len(taken) == count:
                 break
             descriptor = locks.take(self._folder / gpu)
-            if descriptor is not None:
-                taken[gpu] = descriptor
+            if descriptor is None:
+                continue
+            former = os.pread(descriptor, _LONGEST_LABEL, 0).decode(errors="replace")
+            if former and not is_over(former.partition(" ")[0]):
+                locks.drop(descriptor)
+                continue
+            taken[gpu] = descriptor
         if len(taken) < count:
             release(taken)
             return None

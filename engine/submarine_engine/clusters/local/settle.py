@@ -5,23 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from submarine_engine.clusters import locks, machine
+from submarine_engine.clusters import locks, machine, processes
 from submarine_engine.clusters.ending import Ending, read_outcome, returned_event
 from submarine_engine.clusters.journal import Journal, read_events
 from submarine_engine.clusters.local.launch import launch_file
-from submarine_engine.clusters.local.tickets import Queue
-from submarine_engine.clusters.processes import end_leftovers
 from submarine_engine.events import CancelRequested, Event, Exited, Finished, Moment, Released
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus, TaskEnd, TaskStatus, final_state, fold
 
+if TYPE_CHECKING:
+    from submarine_engine.clusters.local.tickets import Queue
+
 _LOST = "its supervisor vanished without a last word (killed, or out of memory)"
 _REBOOT = "the machine was started anew while the job was on"
 _NEVER_BEGUN = "the process that submitted it was killed before the job was in the queue"
-_PATIENCE = 2.0
+_PATIENCE = 2.0  # a process with a GPU of its own takes about one to go
 _CLUSTER = "local"
 
 
@@ -34,7 +35,8 @@ def settle(paths: JobPaths, queue: Queue) -> bool:
     Returns
     -------
     bool
-        Whether the job was without a supervisor and is settled now.
+        Whether the job was without a supervisor and is settled now. It is not as long as a process
+        of it is left that cannot be killed: one in the kernel's hands may still use a GPU.
 
     Raises
     ------
@@ -48,28 +50,32 @@ def settle(paths: JobPaths, queue: Queue) -> bool:
     if lock is None:
         return False
     try:
-        record = read_json(paths.record)
-        # All clusters share a home, and on another one nobody holds a job's lock while it runs.
-        ours = machine.host(), _CLUSTER
-        if record is None or (record["host"], record["cluster"]) != ours:
-            return False
-        # The queue once more: until a moment ago the submitter may have held the lock.
-        if paths.job_id in queue:
-            return False
-        status = fold(event for event, _ in read_events(paths.events)[0])
-        if status.state.final:
-            return False
-        rebooted = record.get("boot") != machine.boot_id()
-        if not rebooted:
-            _end_leftovers(paths, signature)
-        journal = Journal(paths, record)
-        try:
-            journal.append_last(*_last_events(paths, status, rebooted=rebooted))
-        finally:
-            journal.close()
-        launch_file(paths).unlink(missing_ok=True)
+        return _settle(paths, queue, signature)
     finally:
         locks.drop(lock)
+
+
+def _settle(paths: JobPaths, queue: Queue, signature: Mapping[str, Any]) -> bool:
+    record = read_json(paths.record)
+    # All clusters share a home, and on another one nobody holds a job's lock while it runs. The
+    # queue once more: until a moment ago the submitter may have held the lock.
+    ours = machine.host(), _CLUSTER
+    if (
+        record is None
+        or (record["host"], record["cluster"]) != ours
+        or paths.job_id in queue
+        or (status := fold(event for event, _ in read_events(paths.events)[0])).state.final
+    ):
+        return False
+    rebooted = record.get("boot") != machine.boot_id()
+    if not rebooted and not _end_leftovers(paths, signature):
+        return False
+    journal = Journal(paths, record)
+    try:
+        journal.append_last(*_last_events(paths, status, rebooted=rebooted))
+    finally:
+        journal.close()
+    launch_file(paths).unlink(missing_ok=True)
     return True
 
 
@@ -81,11 +87,28 @@ def _signature(paths: JobPaths) -> Mapping[str, Any]:
     return {}
 
 
-def _end_leftovers(paths: JobPaths, signature: Mapping[str, Any]) -> None:
+def end_leftovers(paths: JobPaths) -> bool:
+    """End what is left of a job whose leases have fallen free; whether nothing is left.
+
+    A supervisor that lives has ended all of it before it gave the leases back. One that was killed
+    has not, nor has a guard that was killed with it.
+    """
+    if not locks.is_free(paths.lock):
+        return True
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        if JobState((read_json(paths.status) or {})["state"]).final:
+            return True
+    return _end_leftovers(paths, _signature(paths))
+
+
+def _end_leftovers(paths: JobPaths, signature: Mapping[str, Any]) -> bool:
     session, began = signature.get("session"), signature.get("session_start")
     limit = time.monotonic() + _PATIENCE
-    while end_leftovers(paths.job_id, session, began) and time.monotonic() < limit:
+    while processes.end_leftovers(paths.job_id, session, began):
+        if time.monotonic() > limit:
+            return False
         time.sleep(0.01)
+    return True
 
 
 def _last_events(paths: JobPaths, status: JobStatus, *, rebooted: bool) -> list[Event]:

@@ -17,7 +17,10 @@ import time
 TYPE_CHECKING = False  # `typing` is not worth its time here
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
+GUARD = "--guard"
+_NAP = 0.02
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _SIGKILL = 9
@@ -27,10 +30,13 @@ _CANNOT_RUN = 127
 def main(arguments: list[str]) -> None:
     """Run a supervisor; `launch` says the order of the arguments.
 
-    One whose task a zygote has forked is told so in place of a command, see `zygotes`.
+    One whose task a zygote has forked is told so in place of a command, see `zygotes`; so is the
+    guard of such a one.
     """
     # A thread of a notebook may have blocked signals; neither we nor the task should inherit that.
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+    if arguments[0] == GUARD:
+        guard(int(arguments[1]))
     home, job_id, task, grace, lock, out, error, leases, ahead, *command = arguments
     logs = tuple(int(descriptor) for descriptor in (out, error) if descriptor)
     held = [int(descriptor) for descriptor in leases.split(",") if descriptor]
@@ -39,11 +45,44 @@ def main(arguments: list[str]) -> None:
     if command[0] == "--forked":  # this process has been the subreaper since before the fork
         pid, started = int(command[1]), (float(command[2]), float(command[3]))
     else:
+        _leave_guard((int(lock), *logs))
         pid, started = _start(command, logs, held)
     sys.path.insert(0, __file__.rsplit("/", 4)[0])
     from submarine_engine.clusters.local.watch import watch  # noqa: PLC0415 - late, see above
 
     watch(home, job_id, task, pid, started=started, leases=held, grace=float(grace), ahead=ahead)
+
+
+def guard(supervisor: int) -> NoReturn:
+    """Wait for a supervisor, this process's child; end what is left of its job where it was killed.
+
+    This process is the subreaper above the supervisor, so whatever the supervisor leaves behind
+    becomes its child, even what closed every descriptor and cleared its environment. It holds the
+    leases as well: the GPUs fall free when all of that is gone, and no earlier.
+    """
+    for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):  # the supervisor answers them
+        _signal.signal(number, _signal.SIG_IGN)
+    ended, status = 0, 0
+    while ended != supervisor:
+        ended, status = os.waitpid(-1, 0)
+    if status == 0:  # it has ended them all by itself
+        os._exit(0)
+    sys.path.insert(0, __file__.rsplit("/", 4)[0])
+    from submarine_engine.clusters.processes import end_children  # noqa: PLC0415 - rarely needed
+
+    while end_children():
+        time.sleep(_NAP)
+    os._exit(1)
+
+
+def _leave_guard(closed: tuple[int, ...]) -> None:
+    """Go on as a child of this process, which becomes the guard."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    supervisor = os.fork()
+    if supervisor:
+        for descriptor in closed:
+            os.close(descriptor)
+        guard(supervisor)
 
 
 def _start(

@@ -12,13 +12,14 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from submarine_engine.clusters import locks, machine
 from submarine_engine.clusters.local import launch
 from submarine_engine.clusters.local.leases import Holder, Leases, release
 from submarine_engine.clusters.local.queuefile import QueueFile, Ticket
+from submarine_engine.clusters.local.settle import end_leftovers
 from submarine_engine.clusters.processes import spawn
 from submarine_engine.errors import JobNotFoundError
 from submarine_engine.history import JobPaths, make_private
@@ -166,7 +167,9 @@ class Queue:
         left = dict(self._file.lines())
         for ticket in self:
             if waits := self._waits(ticket):
-                taken = self.leases.take(ticket.pool, ticket.gpus, Holder(*ticket[:2]))
+                taken = self.leases.take(
+                    ticket.pool, ticket.gpus, Holder(*ticket[:2]), self._is_over
+                )
                 if taken is None:
                     break
                 try:
@@ -185,6 +188,12 @@ class Queue:
             return launch.launch_file(JobPaths(self._home, ticket.job_id)).exists()
         except JobNotFoundError:
             return False
+
+    def _is_over(self, job_id: str) -> bool:
+        """Return whether nothing is left of a job whose GPUs have fallen free; end what is."""
+        with suppress(JobNotFoundError):
+            return end_leftovers(JobPaths(self._home, job_id))
+        return True
 
     def _keep(self) -> None:
         lock = locks.take(self._folder / "keeper.lock")

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from submarine_engine.clusters import cancelling, machine
+from submarine_engine.clusters import cancelling, locks, machine
 from submarine_engine.clusters.ending import Ending, judge, read_outcome, returned_event
 from submarine_engine.clusters.journal import Journal
 from submarine_engine.clusters.local import memory
@@ -73,7 +73,7 @@ def watch(  # noqa: PLR0913 - all that the first half knows
         wake.wait(_TURN)
     exited = Moment.now()
     for descriptor in leases:
-        os.close(descriptor)
+        locks.unlock(descriptor)  # the guard has it open, too
     written = watched.tell_end(exited, Moment.now())
     with suppress(OSError, ClusterError):  # else the keeper sees to them
         Queue(Path(home)).grant()
