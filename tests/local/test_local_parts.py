@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
+import threading
+import types
+import warnings
 
 import pytest
 from submarine_engine.clusters import locks, progress
@@ -148,3 +152,46 @@ def test_a_fork_of_the_notebook_does_not_take_a_lease_along(tmp_path):
 def test_memory_is_told_in_units_people_use():
     assert memory._words(512 << 20) == "512 MiB"
     assert memory._words(8 << 30) == "8.0 GiB"
+
+
+@pytest.mark.parametrize("instruction", ["open", "flock", "close"])
+def test_a_fork_at_any_instruction_of_a_lock_does_not_take_it_along(
+    tmp_path, monkeypatch, instruction
+):
+    path = tmp_path / "lock"
+    module = fcntl if instruction == "flock" else os
+    real = getattr(module, instruction)
+    there, forked = threading.Event(), threading.Event()
+
+    def pausing(*arguments):
+        answer = real(*arguments)
+        if threading.current_thread() is locker:
+            there.set()
+            forked.wait(1)  # where no fork may come between, it comes only after this
+        return answer
+
+    locker = threading.Thread(target=lambda: locks.drop(locks.take(path)))
+    monkeypatch.setattr(locks, "fcntl" if module is fcntl else "os", Patched(module))
+    setattr(getattr(locks, module.__name__), instruction, pausing)
+    locker.start()
+    assert there.wait(60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there are threads is the point
+        pid = os.fork()
+    if pid == 0:
+        signal.pause()
+    forked.set()
+    try:
+        locker.join()
+        assert locks.is_free(path)
+        locks.drop(locks.take(path))
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+class Patched(types.SimpleNamespace):
+    """A module whose functions can be replaced for one other module alone."""
+
+    def __init__(self, module):
+        super().__init__(**vars(module))
