@@ -131,8 +131,10 @@ def _shell_class(module: Any, frames: Frames, *, notebook: bool) -> Any:  # noqa
         def init_sys_modules(self) -> None:
             """Leave ``__main__`` as it is: it is the script."""
 
-    # Many a library knows a notebook by this name alone.
+    # Many a library knows a notebook by this name alone, plotly by the module, too.
     Shell.__name__ = Shell.__qualname__ = "ZMQInteractiveShell" if notebook else "JobShell"
+    if notebook:
+        Shell.__module__ = "ipykernel.zmqshell"
     return Shell
 
 

@@ -107,6 +107,13 @@ def test_a_cell_shows_the_same_as_a_job(kernel, cell):
     assert outputs(job.messages) == outputs(plain.messages)
 
 
+def test_libraries_know_the_job_for_a_notebook_as_they_know_a_kernel(kernel):
+    asked = "shell = type(get_ipython())\nprint(shell.__module__, shell.__name__)"  # as plotly asks
+    plain = kernel.run(asked).stream("stdout")
+    assert plain == "ipykernel.zmqshell ZMQInteractiveShell\n"
+    assert kernel.run(f"%%submarine --gpus 0\n{asked}").stream("stdout") == plain
+
+
 def test_a_bar_of_widgets_moves_as_text_in_its_display(kernel):
     plain = outputs(kernel.run(BAR).messages)
     job = outputs(kernel.run(f"%%submarine --gpus 0\n{BAR}").messages)

@@ -1,15 +1,52 @@
-"""A notebook run by nbclient stores of a job what it stores of a plain cell."""
+"""A notebook that a runner executes stores of a job what it stores of a plain cell."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.kernel.test_displays import CARD, CLEARED, FIGURE_LEFT_OPEN, RICH, RICH_OUTPUT
+from tests.kernel.test_displays import BAR, CARD, CLEARED, FIGURE_LEFT_OPEN, RICH, RICH_OUTPUT
 
 pytestmark = pytest.mark.service
 CELLS = [RICH_OUTPUT, FIGURE_LEFT_OPEN, CLEARED, RICH]
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+BY_ID = """
+from IPython.display import display, update_display
+display("first", display_id="{0}")
+print("text")
+update_display("second", display_id="{0}")
+"""
+OF_ANOTHER_CELL = """
+from IPython.display import update_display
+update_display("third", display_id="{0}")
+"""
+
+
+def by_nbclient(notebook, folder):
+    resources = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources).execute()
+    return notebook
+
+
+def by_papermill(notebook, folder):
+    return by_command(notebook, folder, "papermill", "in.ipynb", "out.ipynb", "-k", "python3")
+
+
+def by_nbconvert(notebook, folder):
+    words = ("--execute", "--to", "notebook", "in.ipynb", "--output", "out.ipynb")
+    return by_command(notebook, folder, "nbconvert", *words)
+
+
+def by_command(notebook, folder, *words):
+    """Run a notebook by a program, as people do."""
+    nbformat.write(notebook, folder / "in.ipynb")
+    subprocess.run([sys.executable, "-m", *words], cwd=folder, check=True, capture_output=True)
+    return nbformat.read(folder / "out.ipynb", as_version=4)
 
 
 @pytest.fixture
@@ -34,18 +71,33 @@ def stored(cell):
 
 
 @pytest.mark.usefixtures("environment")
-def test_the_notebook_holds_the_same(tmp_path):
+@pytest.mark.parametrize(
+    "run",
+    [
+        by_nbclient,
+        *(pytest.param(by, marks=pytest.mark.long) for by in (by_papermill, by_nbconvert)),
+    ],
+)
+def test_the_notebook_holds_the_same(tmp_path, run):
+    cells = [*CELLS, BY_ID.format("plain"), OF_ANOTHER_CELL.format("plain"), BAR]
+    jobs = [*CELLS, BY_ID.format("job"), OF_ANOTHER_CELL.format("job"), BAR]
     sources = ["%load_ext submarine_magics"]
-    for cell in CELLS:
-        sources += [cell, f"%%submarine --gpus 0\n{cell}"]
-    cells = [nbformat.v4.new_code_cell(source) for source in sources]
-    notebook = nbformat.v4.new_notebook(cells=cells)
-    resources = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources).execute()
-    pairs = list(zip(notebook.cells[1::2], notebook.cells[2::2], strict=True))
-    assert len(pairs) == len(CELLS)
+    for cell, job in zip(cells, jobs, strict=True):
+        sources += [cell, f"%%submarine --gpus 0\n{job}"]
+    made = [nbformat.v4.new_code_cell(source) for source in sources]
+    ran = run(nbformat.v4.new_notebook(cells=made), tmp_path)
+    *pairs, bars = zip(ran.cells[1::2], ran.cells[2::2], strict=True)
     for plain, job in pairs:
-        assert stored(plain)
         assert stored(job) == stored(plain)
         cards = [output for output in job.outputs if CARD in output.get("data", {})]
         assert [card.data[CARD]["state"] for card in cards] == ["succeeded"]
+    third = ["display_data", {"text/plain": "'third'"}, {}]
+    assert [stored(plain) for plain, _ in pairs][len(CELLS) :] == [
+        [third, ["stream", "stdout", "text\n"]],
+        [],
+    ]
+    # A bar of widgets is text in a job: its model lives in no kernel.
+    (plain_bar,), (bar,) = map(stored, bars)
+    assert (plain_bar[0], WIDGET in plain_bar[1]) == ("display_data", True)
+    assert (bar[0], list(bar[1])) == ("display_data", ["text/plain"])
+    assert bar[1]["text/plain"].startswith("training: 100%|██████████| 3/3")
