@@ -133,8 +133,7 @@ def _shell_class(module: Any, frames: Frames, *, notebook: bool) -> Any:  # noqa
 
     # Many a library knows a notebook by this name alone, plotly by the module, too.
     Shell.__name__ = Shell.__qualname__ = "ZMQInteractiveShell" if notebook else "JobShell"
-    if notebook:
-        Shell.__module__ = "ipykernel.zmqshell"
+    Shell.__module__ = "ipykernel.zmqshell" if notebook else __name__
     return Shell
 
 

@@ -99,6 +99,42 @@ def test_hostile_text_stays_text(note, opened):
     assert "tex2jax_ignore" in (shown.locator(".submarine-card").get_attribute("class") or "")
 
 
+# Each display twice, plain and in a job; the picture is one that the inline backend draws.
+SHOWS = """
+import matplotlib.pyplot as plt
+import pandas as pd
+from IPython.display import HTML, clear_output, display, update_display
+print("gone")
+clear_output(wait=True)
+print("before")
+display(pd.DataFrame({"epoch": [1, 2], "loss": [0.5, 0.25]}))
+display(HTML("<b>in bold</b>"))
+plt.plot([1, 2])
+plt.show()
+display("old state", display_id="{0}")
+update_display("new state", display_id="{0}")
+print("after")
+"""
+
+
+def test_what_a_job_displays_has_the_forms_of_zeppelin(note, opened):
+    plain = note.write("%submarine.python\n" + SHOWS.replace("{0}", "plain"))
+    job = note.add("%submarine.run --gpus 0 --name shows\n" + SHOWS.replace("{0}", "job"))
+    page = opened()
+    ran = note.run(job)
+    shown = paragraph(page, note, job)
+    expect(shown.locator(".status")).to_have_text("FINISHED", timeout=LIMIT)
+    found = [one for one in outputs(ran) if "submarine-card" not in one[1]]
+    assert found == outputs(plain)
+    kinds = [kind for kind, _ in found]
+    assert kinds == ["TEXT", "TABLE", "HTML", "IMG", "TEXT", "TEXT"], found
+    expect(shown.locator("table.data")).to_contain_text("0.25", timeout=LIMIT)
+    expect(shown.locator(".outputs b", has_text="in bold")).to_be_visible(timeout=LIMIT)
+    drawn = "image => image.complete && image.naturalWidth > 100"
+    assert shown.locator("[data-type=IMG] img").evaluate(drawn)
+    assert text(ran) == "before\n'new state'\nafter\n"
+
+
 def test_a_table_and_a_picture(note, opened):
     made = note.write(
         "%submarine.python\n"
