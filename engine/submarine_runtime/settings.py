@@ -121,9 +121,12 @@ def _put_pandas(pandas: Any, changes: dict[str, Any]) -> None:  # noqa: ANN401
 
 
 def _matplotlib(matplotlib: Any) -> dict[str, Any]:  # noqa: ANN401
-    # To ask for the backend by its key makes matplotlib choose one.
+    # To ask for the backend by its key makes matplotlib choose one. As it is chosen in the job, it
+    # turns the interactive mode on there: neither is what the cell has set.
     found = dict(dict.items(matplotlib.rcParams))
-    return {key: value for key, value in found.items() if not key.startswith("backend")}
+    return {
+        key: value for key, value in found.items() if not key.startswith(("backend", "interactive"))
+    }
 
 
 def _put_matplotlib(matplotlib: Any, changes: dict[str, Any]) -> None:  # noqa: ANN401
