@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.bundle import Cell
-from submarine_engine.calls import prepare_call
+from submarine_engine.calls import OPTIONS, prepare_call
 from submarine_engine.clusters import open_cluster
 from submarine_engine.config import DEFAULT, Config, load_config
 from submarine_engine.console import Console, cancelling_on_interrupt
@@ -81,13 +81,9 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     SubmissionError
         The cluster refuses the job.
     """
+    given = locals()
+    options = {option: given[option] for option in OPTIONS}
     here = _notebook()
-    options = {
-        "gpus": gpus, "memory": memory, "cpus": cpus, "name": name, "queue": queue,
-        "cluster": cluster, "env": env, "docker_image": docker_image, "input_path": input_path,
-        "checkpoint_path": checkpoint_path, "mode": mode, "environment": environment,
-        "node_label": node_label, "priority": priority,
-    }  # fmt: skip
     if here is not None:
         job: Job = here.submit(function, *args, **kwargs, **options)
         return job

@@ -12,15 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.bundle import Bundle, Cell, build_call
 from submarine_engine.errors import CommandError
-from submarine_engine.job import JobSpec, Resources, Role
+from submarine_engine.job import (
+    RESOURCES_GROUP,
+    JobSpec,
+    OptionInfo,
+    Resources,
+    Role,
+    options_of,
+)
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
 
 OPTIONS = (
-    "gpus", "memory", "cpus", "name", "queue", "cluster", "env", "docker_image", "input_path",
-    "checkpoint_path", "mode", "environment", "node_label", "priority",
-)  # fmt: skip
+    "cluster",
+    *(said.name for kind in (Resources, JobSpec) for _, said in options_of(kind) if said.keyword),
+)
 """Keywords of `launch` and `submit` that say how the job runs; all others are the function's."""
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -110,57 +117,53 @@ def _refuse_ambiguous(function: Callable[..., Any], options: Mapping[str, object
 
 
 def _spec(function: Callable[..., Any], options: Mapping[str, Any]) -> JobSpec:
-    resources = Resources(
-        gpus=options.get("gpus"),
-        memory=_memory(options.get("memory")),
-        vcores=options.get("cpus"),
-    )
     while isinstance(function, functools.partial):
         function = function.func
     called = _NOT_IN_A_NAME.sub("-", getattr(function, "__name__", "")).strip("-._")
-    return JobSpec(
-        name=_text("name", options.get("name")) or called[:64] or "job",
-        roles=(Role(resources=resources),),
-        queue=_text("queue", options.get("queue")),
-        docker_image=_text("docker_image", options.get("docker_image")),
-        input_path=_text("input_path", options.get("input_path")),
-        checkpoint_path=_text("checkpoint_path", options.get("checkpoint_path")),
-        env=_environment(options.get("env") or {}),
-        mode=_text("mode", options.get("mode")) or "auto",
-        environment=_text("environment", options.get("environment")),
-        node_label=_text("node_label", options.get("node_label")),
-        priority=_number("priority", options.get("priority")),
-    )
+    resources = Resources(**_fields(Resources, options))
+    given = {"name": called[:64] or "job", **_fields(JobSpec, options)}
+    return JobSpec(roles=(Role(resources=resources),), **given)
 
 
-def _memory(value: object) -> int | None:
-    if value is None or isinstance(value, int):
+def _fields(kind: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that keywords give a value; an empty text gives none."""
+    return {
+        field: _value(said, options[said.name])
+        for field, said in options_of(kind)
+        if said.name in options and options[said.name] != ""
+    }
+
+
+def _value(said: OptionInfo, value: Any) -> Any:  # noqa: ANN401 - as its kind
+    if said.kind == "memory" and not isinstance(value, int):
+        from submarine_engine.command.values import read_memory  # noqa: PLC0415 - seldom
+
+        return read_memory(str(value))
+    if said.group == RESOURCES_GROUP:  # `Resources` looks at its own numbers
         return value
-    from submarine_engine.command.values import read_memory  # noqa: PLC0415 - seldom
+    check = {"count": _number, "setting": _environment}.get(said.kind, _text)
+    return check(said.name, value)
 
-    return read_memory(str(value))
 
-
-def _text(name: str, value: object) -> str | None:
-    if value is None or isinstance(value, str):
+def _text(name: str, value: object) -> str:
+    if isinstance(value, str):
         return value
     if isinstance(value, Path):
         return str(value)
     raise CommandError(f"{name}={value!r} is no text", fix=f"give {name} as a string")
 
 
-def _number(name: str, value: object) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+def _number(name: str, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     raise CommandError(f"{name}={value!r} is no whole number", fix=f"give {name} as 0, 1, 2, …")
 
 
-def _environment(value: object) -> dict[str, str]:
+def _environment(name: str, value: object) -> dict[str, str]:
+    fix = f'write {name}={{"KEY": "VALUE"}}'
     if not isinstance(value, Mapping):
-        raise CommandError(f"env={value!r} is no mapping", fix='write env={"KEY": "VALUE"}')
+        raise CommandError(f"{name}={value!r} is no mapping", fix=fix)
     for key, text in value.items():
         if not isinstance(key, str) or not isinstance(text, str):
-            raise CommandError(
-                f"env={{{key!r}: {text!r}}} is no text", fix='write env={"KEY": "VALUE"}'
-            )
+            raise CommandError(f"{name}={{{key!r}: {text!r}}} is no text", fix=fix)
     return dict(value)

@@ -8,8 +8,8 @@ it does not know instead of guessing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
@@ -33,6 +33,84 @@ NO_OUTPUTS = ("none",)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+,@~-]{0,63}")
 _ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionInfo:
+    """The option of ``job run`` that gives a field its value; declared there, and nowhere else.
+
+    The option of the terminal and of the magics, Zeppelin's properties, the keyword of `launch`,
+    help and completion are made of it, see `submarine_engine.command.options`. It is plain data, so
+    that a `launch` loads no command line.
+
+    Parameters
+    ----------
+    name
+        As it is written, without dashes.
+    kind
+        What its value is, by its name in `submarine_engine.command.options.KINDS`.
+    help
+        One sentence.
+    group
+        The heading that help lists it under.
+    short
+        One letter that means the same.
+    repeat
+        Whether it may be given more than once.
+    keyword
+        Whether it is a keyword of `launch` and `submit`, too.
+    clusters
+        The clusters that it has a meaning on; all where empty.
+    choices
+        The only values there are, for completion.
+    """
+
+    name: str
+    kind: str
+    help: str
+    group: str
+    short: str = ""
+    repeat: bool = False
+    keyword: bool = True
+    clusters: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+
+
+JOB_GROUP = "The job"
+RESOURCES_GROUP = "Resources of each worker"
+HOW_GROUP = "How to run it"
+
+
+def _option(  # noqa: PLR0913 - a declaration, each part by its name
+    name: str,
+    kind: str,
+    help: str,  # noqa: A002 - as it is called everywhere
+    *,
+    group: str = JOB_GROUP,
+    default: Any = None,  # noqa: ANN401 - as the field
+    factory: Callable[[], Any] | None = None,
+    **more: Any,  # noqa: ANN401 - of `OptionInfo`
+) -> Any:  # noqa: ANN401 - as `dataclasses.field`
+    """Return a field whose value an option gives."""
+    metadata = {"option": OptionInfo(name=name, kind=kind, help=help, group=group, **more)}
+    if factory is not None:
+        return field(default_factory=factory, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def options_of(kind: type) -> Iterator[tuple[str, OptionInfo]]:
+    """Yield the fields of `JobSpec` or `Resources` that options give their values, with these."""
+    for each in fields(kind):
+        if "option" in each.metadata:
+            yield each.name, each.metadata["option"]
+
+
+def _to_json(value: Any) -> Any:  # noqa: ANN401 - what JSON can hold
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if isinstance(value, tuple):
+        return [_to_json(each) for each in value]
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 class JobState(str, Enum):
@@ -92,9 +170,19 @@ class Resources:
         A number is negative, or memory or vcores is zero.
     """
 
-    gpus: int | None = None
-    memory: int | None = None
-    vcores: int | None = None
+    gpus: int | None = _option(
+        "gpus",
+        "count",
+        "GPUs; one where the cluster has any, unless given. 0 for none.",
+        group=RESOURCES_GROUP,
+    )
+    memory: int | None = _option(
+        "memory",
+        "memory",
+        "Memory: 8G, 512M, or a number of mebibytes.",
+        group=RESOURCES_GROUP,
+    )
+    vcores: int | None = _option("cpus", "count", "Virtual cores.", group=RESOURCES_GROUP)
 
     def __post_init__(self) -> None:
         for name, least in (("gpus", 0), ("memory", 1), ("vcores", 1)):
@@ -109,7 +197,7 @@ class Resources:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form: ``{"gpus", "memory", "vcores"}``, null where left open."""
-        return {"gpus": self.gpus, "memory": self.memory, "vcores": self.vcores}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Resources:
@@ -173,13 +261,7 @@ class Role:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "name": self.name,
-            "count": self.count,
-            "resources": self.resources.to_json(),
-            "command": self.command,
-            "args": list(self.args),
-        }
+        return {each.name: _to_json(getattr(self, each.name)) for each in fields(self)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Role:
@@ -242,22 +324,91 @@ class JobSpec:
         A field is not valid; the message names it and the way out.
     """
 
-    name: str = "job"
+    name: str = _option(
+        "name",
+        "name",
+        "What people call the job; from the script, cell or notebook unless given.",
+        default="job",
+    )
     roles: tuple[Role, ...] = (Role(),)
-    queue: str | None = None
-    docker_image: str | None = None
-    input_path: str | None = None
-    checkpoint_path: str | None = None
-    tensorboard: bool = False
-    quicklinks: tuple[tuple[str, str], ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    outputs: tuple[str, ...] = ()
+    queue: str | None = _option("queue", "name", "The cluster's queue.")
+    docker_image: str | None = _option(
+        "docker_image",
+        "name",
+        "The image that containers start from, on clusters that have containers.",
+    )
+    node_label: str | None = _option(
+        "node_label", "name", "Nodes to run on, by the cluster's label."
+    )
+    priority: int | None = _option(
+        "priority", "count", "Its priority in the queue; higher comes first."
+    )
+    input_path: str | None = _option(
+        "input_path", "path", "Where the data is; the code finds it in SUBMARINE_INPUT_PATH."
+    )
+    checkpoint_path: str | None = _option(
+        "checkpoint_path",
+        "path",
+        "Where checkpoints are kept; the code finds it in SUBMARINE_CHECKPOINT_PATH.",
+    )
+    env: Mapping[str, str] = _option(
+        "env",
+        "setting",
+        "An environment variable of every task; repeat it for more.",
+        factory=dict,
+        repeat=True,
+    )
+    tensorboard: bool = _option(
+        "tensorboard",
+        "switch",
+        "Run TensorBoard beside the job.",
+        default=False,
+        keyword=False,
+    )
+    quicklinks: tuple[tuple[str, str], ...] = _option(
+        "quicklink",
+        "link",
+        "A link that the job card shows; repeat it for more.",
+        default=(),
+        repeat=True,
+        keyword=False,
+    )
+    mode: str = _option(
+        "mode",
+        "name",
+        "Warm (an application kept for the notebook), cold (one of its own) or auto.",
+        group=HOW_GROUP,
+        default="auto",
+        clusters=("yarn",),
+        choices=MODES,
+    )
+    environment: str | None = _option(
+        "environment",
+        "path",
+        "Where its Python comes from: same, pack, or an archive's path.",
+        group=HOW_GROUP,
+        clusters=("yarn",),
+    )
+    isolation: str | None = _option(
+        "isolation",
+        "name",
+        "Fresh (a process of its own) or shared (forked where imports are done).",
+        group=HOW_GROUP,
+        keyword=False,
+        clusters=("local",),
+        choices=ISOLATIONS,
+    )
+    outputs: tuple[str, ...] = _option(
+        "output",
+        "variable",
+        "Variables of the script to bring back: history, or model,history; or none.",
+        group=HOW_GROUP,
+        default=(),
+        short="o",
+        repeat=True,
+        keyword=False,
+    )
     notebook: str | None = None
-    mode: str = "auto"
-    environment: str | None = None
-    node_label: str | None = None
-    priority: int | None = None
-    isolation: str | None = None
     asks: bool = False
 
     def __post_init__(self) -> None:  # noqa: C901 - one check after another
@@ -309,26 +460,8 @@ class JobSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, with ``"version"``."""
-        return {
-            "version": SPEC_VERSION,
-            "name": self.name,
-            "roles": [role.to_json() for role in self.roles],
-            "queue": self.queue,
-            "docker_image": self.docker_image,
-            "input_path": self.input_path,
-            "checkpoint_path": self.checkpoint_path,
-            "tensorboard": self.tensorboard,
-            "quicklinks": [list(link) for link in self.quicklinks],
-            "env": dict(self.env),
-            "outputs": list(self.outputs),
-            "notebook": self.notebook,
-            "mode": self.mode,
-            "environment": self.environment,
-            "node_label": self.node_label,
-            "priority": self.priority,
-            "isolation": self.isolation,
-            "asks": self.asks,
-        }
+        values = {each.name: _to_json(getattr(self, each.name)) for each in fields(self)}
+        return {"version": SPEC_VERSION, **values}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobSpec:

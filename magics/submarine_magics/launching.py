@@ -29,9 +29,8 @@ def submit(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Job:
     Parameters
     ----------
     keywords
-        The function's own, and the options of the job: ``gpus``, ``memory``, ``cpus``, ``name``,
-        ``queue``, ``cluster``, ``env``, ``docker_image``, ``input_path``, ``checkpoint_path``,
-        ``mode``, ``environment``, ``node_label``, ``priority``.
+        The function's own, and the options of the job that `submarine_engine.submit` has:
+        ``gpus=2, memory="8G"``.
 
     Raises
     ------

@@ -1,5 +1,6 @@
 """launch() and submit() of a plain program, on the real local cluster."""
 
+import inspect
 import re
 import signal
 import subprocess
@@ -7,7 +8,7 @@ import sys
 import textwrap
 
 import pytest
-from submarine_engine import JobState, list_jobs, open_job
+from submarine_engine import JobState, api, calls, list_jobs, open_job
 
 PROGRAM = """
     import dataclasses, functools, sys
@@ -326,3 +327,8 @@ def test_what_a_function_displays_is_text_on_the_console(program):
     ran = run(program("launch(train)", display))
     assert ran.stdout == "before\n<IPython.core.display.HTML object>\nafter\n"
     assert ran.stderr == ""
+
+
+def test_submit_says_each_keyword_of_a_job():
+    keywords = inspect.signature(api.submit).parameters.values()
+    assert {one.name for one in keywords if one.kind is one.KEYWORD_ONLY} == set(calls.OPTIONS)

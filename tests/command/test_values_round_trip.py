@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import string
 from contextlib import suppress
@@ -19,7 +20,7 @@ from submarine_engine.command.values import (
     read_size,
 )
 from submarine_engine.errors import CommandError
-from submarine_engine.job import JobSpec, Resources, Role
+from submarine_engine.job import ISOLATIONS, MODES, JobSpec, Resources, Role
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._=+,@~-]{0,63}", fullmatch=True)
 KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True)
@@ -55,12 +56,22 @@ SPECS = st.builds(
     quicklinks=LINKS,
     env=st.dictionaries(KEYS, TEXT),
     outputs=st.lists(IDENTIFIERS.filter("none".__ne__), unique=True).map(tuple),
+    mode=st.sampled_from(MODES),
+    environment=st.none() | WORDS,
+    node_label=st.none() | WORDS,
+    priority=st.none() | st.integers(0, 999),
+    isolation=st.none() | st.sampled_from(ISOLATIONS),
 )
 
 
 @given(SPECS)
 def test_a_spec_survives_the_command_line(spec):
     assert parse(to_command(spec)).spec == spec
+
+
+@given(SPECS)
+def test_a_spec_survives_json(spec):
+    assert JobSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
 
 @given(SPECS)

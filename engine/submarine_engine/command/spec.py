@@ -1,29 +1,28 @@
-"""From the values of ``job run`` to a `JobSpec`, and from a spec back to a command line."""
+"""From the values of ``job run`` to a `JobSpec`, and from a spec back to a command line.
+
+What an option's value is called in the spec, and which options there are, `JobSpec` says.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from submarine_engine.command.values import format_memory, format_resources
 from submarine_engine.errors import CommandError
-from submarine_engine.job import NO_OUTPUTS, JobSpec, Resources, Role
+from submarine_engine.job import NO_OUTPUTS, JobSpec, OptionInfo, Resources, Role, options_of
 
-_SHORT_FORMS = {"gpus": "gpus", "memory": "memory", "cpus": "vcores"}
 # Hadoop Submarine's places in launch commands. The cluster says what a path is over there, so the
 # shell of the task fills them in.
 _PLACES = {
-    "%input_path%": ("input_path", "${SUBMARINE_INPUT_PATH}"),
-    "%checkpoint_path%": ("checkpoint_path", "${SUBMARINE_CHECKPOINT_PATH}"),
-    "%saved_model_path%": ("saved_model_path", ""),
+    "input_path": "${SUBMARINE_INPUT_PATH}",
+    "checkpoint_path": "${SUBMARINE_CHECKPOINT_PATH}",
+    "saved_model_path": "",
 }
-_PLAIN = (
-    "queue", "docker_image", "input_path", "checkpoint_path", "tensorboard", "mode", "environment",
-    "node_label", "priority", "isolation",
-)  # fmt: skip
+_DEFAULTS = {each.name: each.default for each in fields(JobSpec)}
 
 
 def build_spec(values: Mapping[str, Any]) -> JobSpec:
@@ -34,23 +33,24 @@ def build_spec(values: Mapping[str, Any]) -> JobSpec:
     CommandError
         Values contradict each other, or ask for the impossible.
     """
-    _check_waiting(values)
-    plain = {key: values[key] for key in _PLAIN if key in values}
-    return JobSpec(
-        name=values.get("name", "job"),
-        roles=(_worker(values), *_parameter_servers(values)),
-        quicklinks=_once("--quicklink", values.get("quicklink", ())),
-        env=dict(_once("--env", values.get("env", ()))),
-        outputs=_outputs(values.get("output", ())),
-        **plain,
-    )
-
-
-def _check_waiting(values: Mapping[str, Any]) -> None:
     if "detach" in values and "wait_job_finish" in values:
         raise CommandError(
             "--detach and --wait_job_finish contradict each other", fix="leave one out"
         )
+    given = {
+        field: _spec_value(option, values[option.name])
+        for field, option in options_of(JobSpec)
+        if option.name in values
+    }
+    return JobSpec(roles=(_worker(values), *_parameter_servers(values)), **given)
+
+
+def _spec_value(option: OptionInfo, value: Any) -> Any:  # noqa: ANN401 - as its kind
+    """Return an option's value as the spec has it; what is given once must not come again."""
+    if option.kind in ("setting", "link"):
+        pairs = _once(f"--{option.name}", value)
+        return dict(pairs) if option.kind == "setting" else pairs
+    return _outputs(value) if option.kind == "variable" else value
 
 
 def _once(option: str, pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -74,29 +74,24 @@ def _outputs(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _worker(values: Mapping[str, Any]) -> Role:
+    resources: Resources = values.get("worker_resources", Resources())
+    for field, option in options_of(Resources):
+        if option.name not in values:
+            continue
+        said, value = getattr(resources, field), values[option.name]
+        if said not in (None, value):
+            raise CommandError(
+                f"--{option.name} and --worker_resources contradict each other: "
+                f"{field} is {value} and {said}",
+                fix="leave one out",
+            )
+        resources = replace(resources, **{field: value})
     return Role(
-        name="worker",
         count=values.get("num_workers", 1),
-        resources=_worker_resources(values),
+        resources=resources,
         command=_launch_command(values, "worker_launch_cmd"),
         args=values.get("args", ()),
     )
-
-
-def _worker_resources(values: Mapping[str, Any]) -> Resources:
-    resources: Resources = values.get("worker_resources", Resources())
-    for option, name in _SHORT_FORMS.items():
-        if option not in values:
-            continue
-        said = getattr(resources, name)
-        if said is not None and said != values[option]:
-            raise CommandError(
-                f"--{option} and --worker_resources contradict each other: "
-                f"{name} is {values[option]} and {said}",
-                fix="leave one out",
-            )
-        resources = replace(resources, **{name: values[option]})
-    return resources
 
 
 def _parameter_servers(values: Mapping[str, Any]) -> tuple[Role, ...]:
@@ -120,15 +115,16 @@ def _parameter_servers(values: Mapping[str, Any]) -> tuple[Role, ...]:
 
 def _launch_command(values: Mapping[str, Any], option: str) -> str | None:
     command: str | None = values.get(option)
-    for place, (needed, variable) in _PLACES.items():
-        if command is None or place not in command:
+    for needed, variable in _PLACES.items():
+        if command is None or f"%{needed}%" not in command:
             continue
         if needed not in values:
-            known = "give it" if needed in _PLAIN else "this release has no such option: remove it"
+            known = "give it" if variable else "this release has no such option: remove it"
             raise CommandError(
-                f"--{option} says {place}, and --{needed} is not given", fix=f"--{needed}: {known}"
+                f"--{option} says %{needed}%, and --{needed} is not given",
+                fix=f"--{needed}: {known}",
             )
-        command = command.replace(place, variable)
+        command = command.replace(f"%{needed}%", variable)
     return command
 
 
@@ -151,46 +147,50 @@ def to_command(spec: JobSpec, script: str | None = None) -> str:
         raise CommandError(
             f"no command line says roles {', '.join(roles)}", fix="use worker, and ps after it"
         )
-    words = ["job", "run", *_option("name", spec.name)]
-    for key in _PLAIN:
-        value = getattr(spec, key)
-        if key == "mode" and value == "auto":
-            continue
-        words += [f"--{key}"] if value is True else _option(key, None if value is False else value)
-    for key, pairs in (("env", spec.env.items()), ("quicklink", spec.quicklinks)):
-        for name, value in pairs:
-            words += _option(key, f"{name}={value}")
-    for output in spec.outputs:
-        words += _option("output", output)
-    words += _role_words(roles["worker"], "num_workers", "worker_launch_cmd")
-    if "ps" in roles:
-        words += _role_words(roles["ps"], "num_ps", "ps_launch_cmd")
+    words = ["job", "run"]
+    for field, option in options_of(JobSpec):
+        value = getattr(spec, field)
+        if field == "name" or value != _DEFAULTS[field]:
+            words += _words_of(option, value)
+    for role in spec.roles:
+        words += _role_words(role)
     words += [script] if script else []
-    if roles["worker"].args:
-        words += ["--", *roles["worker"].args]
+    if spec.roles[0].args:
+        words += ["--", *spec.roles[0].args]
     return shlex.join(words)
 
 
-def _role_words(role: Role, count: str, command: str) -> list[str]:
-    words = _option(count, role.count) if role.count != 1 or role.name != "worker" else []
-    if role.name == "worker":
-        resources = role.resources
-        memory = None if resources.memory is None else format_memory(resources.memory)
-        words += _option("gpus", resources.gpus)
-        words += _option("memory", memory)
-        words += _option("cpus", resources.vcores)
-    else:
+def _words_of(option: OptionInfo, value: Any) -> list[str]:  # noqa: ANN401 - as its kind
+    """Return the words that give an option that value."""
+    if option.kind == "switch":
+        return [f"--{option.name}"] if value else []
+    if option.kind == "memory":
+        value = None if value is None else format_memory(value)
+    if isinstance(value, Mapping):
+        value = tuple(value.items())
+    each = value if option.repeat else (value,)
+    texts = ("=".join(one) if isinstance(one, tuple) else one for one in each)
+    return [word for text in texts for word in _option(option.name, text)]
+
+
+def _role_words(role: Role) -> list[str]:
+    if role.name == "ps":
+        words = _option("num_ps", role.count)
         words += _option("ps_resources", format_resources(role.resources) or None)
-    return words + _option(command, role.command)
+        return words + _option("ps_launch_cmd", role.command)
+    words = _option("num_workers", role.count) if role.count != 1 else []
+    for field, option in options_of(Resources):
+        words += _words_of(option, getattr(role.resources, field))
+    return words + _option("worker_launch_cmd", role.command)
 
 
-def _option(key: str, value: object) -> list[str]:
+def _option(name: str, value: object) -> list[str]:
     if value is None:
         return []
     text = str(value)
     if text.startswith("-"):  # it looks like an option, so it must hold on to its own
-        return [f"--{key}={text}"]
-    return [f"--{key}", text]
+        return [f"--{name}={text}"]
+    return [f"--{name}", text]
 
 
 def job_name(text: str, default: str = "job") -> str:
