@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from submarine_engine.command.nearest import did_you_mean
+from submarine_engine.command.values import did_you_mean
 from submarine_engine.errors import CommandError, ConfigError
 from submarine_engine.settings import KEYS, Key
 

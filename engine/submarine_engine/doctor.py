@@ -14,7 +14,7 @@ from pathlib import Path
 
 from submarine_engine import __version__
 from submarine_engine.clusters import open_cluster
-from submarine_engine.command.nearest import did_you_mean
+from submarine_engine.command.values import did_you_mean
 from submarine_engine.config import DEFAULT, Config, load_config
 from submarine_engine.errors import SubmarineError
 from submarine_engine.job import JobState

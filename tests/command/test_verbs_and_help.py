@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from submarine_engine.command import NOTEBOOK, TERMINAL, complete, help_text, parse, parse_cell
-from submarine_engine.command.hadoop import REASONS
-from submarine_engine.command.options import COMMON
+from submarine_engine.command.options import COMMON, REASONS
 from submarine_engine.command.verbs import GROUPS, VERBS
 from submarine_engine.errors import CommandError
 
@@ -200,3 +199,29 @@ def test_completion_knows_files(tmp_path, monkeypatch):
     assert complete("job run ") == ["tools/", "train.py"]
     assert complete("job run tools/") == []
     assert complete("job run nowhere/x") == []
+
+
+def test_completion_does_not_mind_what_is_wrong_before():
+    assert complete("job run --gpus lots --nonsense 3 --framework x --na") == ["--name"]
+    assert complete("job run --mode ") == ["auto", "warm", "cold"]
+    assert complete("job run --worker-resources memory=1G,v") == ["memory=1G,vcores="]
+
+
+@pytest.mark.parametrize("text", ["-1", "-", "", "--", "-- x", "job -1", "job ''", "job run -1"])
+def test_words_that_are_no_options_are_words(text):
+    with pytest.raises(CommandError, match=r"no verb|verb is missing|no meaning") as caught:
+        parse(text, surface=NOTEBOOK) if text else parse("''")
+    assert caught.value.fix
+
+
+def test_a_switch_says_yes_or_no_once():
+    assert parse("cluster up --hdfs false").values == {"hdfs": False}
+    assert parse("cluster up --no-hdfs").values == {"hdfs": False}
+    assert parse("cluster up --no_hdfs=true --gpus 1").values == {"hdfs": False, "gpus": 1}
+    assert parse("cluster up --hdfs=TRUE").values == {"hdfs": True}
+    for text, what in (
+        ("--hdfs --no-hdfs", "contradict"),
+        ("--hdfs --hdfs", "twice"),
+    ):
+        with pytest.raises(CommandError, match=what):
+            parse(f"cluster up {text}")

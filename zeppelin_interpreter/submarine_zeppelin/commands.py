@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from submarine_engine.command import NOTEBOOK, parse
-from submarine_engine.command.nearest import did_you_mean
 from submarine_engine.command.parser import split
+from submarine_engine.command.values import did_you_mean
 from submarine_engine.command.verbs import verbs
 from submarine_engine.errors import BundleError, CommandError
 

@@ -6,9 +6,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from submarine_engine.command import parse_cell
-from submarine_engine.command.nearest import did_you_mean
-from submarine_engine.command.options import RUN
-from submarine_engine.command.reading import find
+from submarine_engine.command.options import RUN, find
+from submarine_engine.command.values import did_you_mean
 from submarine_engine.errors import CommandError
 
 OWN = frozenset({"run", "execute", "part", "isRecover", "saveAs", "interpolate", "form"})
@@ -68,8 +67,7 @@ def as_words(options: Mapping[str, str]) -> list[str]:
     words = []
     for key, value in options.items():
         option = find(f"--{key}", RUN)
-        flag = option is not None and option.kind is None
-        if not flag:
+        if option is None or not option.is_flag:
             words.append(f"--{key}={value}")
         elif value.strip().lower() in ("", *_TRUE):
             words.append(f"--{key}")

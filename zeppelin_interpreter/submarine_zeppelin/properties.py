@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from submarine_engine.command.nearest import did_you_mean
-from submarine_engine.command.options import RUN
-from submarine_engine.command.reading import find
+from submarine_engine.command.options import RUN, find
+from submarine_engine.command.values import did_you_mean
 from submarine_engine.errors import CommandError, ConfigError
 from submarine_engine.settings import KEYS
 
@@ -135,7 +134,7 @@ def _option(found: Properties, name: str, key: str, value: str) -> None:
         hint = did_you_mean(key, known)
         found.problems.append(f"{name}: there is no option --{key}. {hint}".rstrip())
         return
-    if option.kind is None:
+    if option.kind is None or option.is_flag:
         if not _truth(found, name, value):
             return
     else:

@@ -10,38 +10,12 @@ from importlib import import_module
 
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output
-from submarine_engine.command.model import TERMINAL, Command
-from submarine_engine.command.parser import parse
+from submarine_engine.command.options import TERMINAL
+from submarine_engine.command.parser import Command, parse
+from submarine_engine.command.verbs import VERBS
 from submarine_engine.errors import SubmarineError
 
 Handler = Callable[[Command, Output], int]
-
-# Verbs by module, loaded when asked for: `job list` need not know how a bundle is made.
-_HANDLERS = {
-    ("job", "run"): "run:run",
-    ("job", "list"): "listing:list_",
-    ("job", "show"): "listing:show",
-    ("job", "logs"): "logs:logs",
-    ("job", "attach"): "run:attach",
-    ("job", "wait"): "jobs:wait",
-    ("job", "cancel"): "jobs:cancel",
-    ("job", "kill"): "jobs:kill",
-    ("job", "save"): "jobs:save",
-    ("cluster", "up"): "cluster:up",
-    ("cluster", "env"): "cluster:env",
-    ("cluster", "status"): "cluster:status",
-    ("cluster", "logs"): "cluster:logs",
-    ("cluster", "down"): "cluster:down",
-    ("zeppelin", "install"): "zeppelin:install",
-    ("zeppelin", "uninstall"): "zeppelin:uninstall",
-    ("zeppelin", "doctor"): "zeppelin:doctor",
-    ("gpus",): "machine:gpus",
-    ("tensorboard",): "tensorboard:tensorboard",
-    ("doctor",): "machine:doctor",
-    ("config", "show"): "machine:config",
-    ("version",): "machine:version",
-    ("help",): "machine:help_",
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,8 +59,9 @@ def _run(words: Sequence[str], output: Output, *, verbose: bool) -> int:
 
 
 def handler(path: tuple[str, ...]) -> Handler:
-    """Return what does a verb's work."""
-    module, _, name = _HANDLERS[path].partition(":")
+    """Return what does a verb's work; loaded now: `job list` need not know what a bundle is."""
+    run = next(verb.run for verb in VERBS if verb.path == path)
+    module, _, name = run.partition(":")
     found: Handler = getattr(import_module(f"submarine_engine.cli.{module}"), name)
     return found
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output
 from submarine_engine.clusters.yarn.hadoop import find_conf
-from submarine_engine.command.model import Command
-from submarine_engine.errors import ClusterError, CommandError, SubmarineError
+from submarine_engine.command.parser import Command
+from submarine_engine.errors import ClusterError, SubmarineError
 from submarine_engine.installer import DaemonStatus, HadoopCluster, Plan, Wanted
 from submarine_engine.installer.layout import DEFAULT_NAME
 
@@ -21,11 +21,10 @@ _NAP = 0.2
 def up(command: Command, output: Output) -> int:
     """Start a cluster; return when a job could run."""
     given = command.values
-    if given.get("hdfs") and given.get("no_hdfs"):
-        raise CommandError("--hdfs and --no-hdfs contradict each other", fix="give one of them")
-    hdfs = False if given.get("no_hdfs") else given.get("hdfs")
     cluster = _cluster(command)
-    plan = cluster.up(Wanted(given.get("gpus"), given.get("nodes"), hdfs), report=output.note)
+    plan = cluster.up(
+        Wanted(given.get("gpus"), given.get("nodes"), given.get("hdfs")), report=output.note
+    )
     if output.json:
         output.data(_shape(cluster, plan))
         return exits.OK

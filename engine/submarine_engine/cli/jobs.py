@@ -9,7 +9,7 @@ from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output
 from submarine_engine.cli.watch import ending_json, ending_text
 from submarine_engine.clusters.saving import absolute, default_name
-from submarine_engine.command.model import Command
+from submarine_engine.command.parser import Command
 from submarine_engine.future import Job
 from submarine_engine.job import JobState
 from submarine_engine.records import job_name, open_job

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output, duration, visible
-from submarine_engine.command.model import Command
+from submarine_engine.command.parser import Command
 from submarine_engine.errors import CommandError
 from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, default_home

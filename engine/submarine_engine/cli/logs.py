@@ -8,7 +8,7 @@ from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output
 from submarine_engine.cli.watch import JsonView, View
 from submarine_engine.clusters.base import Cursor
-from submarine_engine.command.model import Command
+from submarine_engine.command.parser import Command
 from submarine_engine.errors import CommandError
 from submarine_engine.events import Display, LogChunk, Question
 from submarine_engine.future import Job

@@ -9,8 +9,7 @@ from submarine_engine import __version__
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output, visible
 from submarine_engine.clusters.base import Gpu
-from submarine_engine.command.help import help_text
-from submarine_engine.command.model import Command
+from submarine_engine.command.parser import Command, help_text
 from submarine_engine.config import load_config
 from submarine_engine.settings import KEYS, format_value
 

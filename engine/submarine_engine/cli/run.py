@@ -13,7 +13,7 @@ from submarine_engine.cli.output import Output
 from submarine_engine.cli.program import read_program
 from submarine_engine.cli.watch import Interrupts, counted_interrupts, follow, view_of
 from submarine_engine.clusters import open_cluster
-from submarine_engine.command.model import Command
+from submarine_engine.command.parser import Command
 from submarine_engine.command.spec import to_command
 from submarine_engine.config import load_config
 from submarine_engine.future import Job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from submarine_engine.cli import exits
 from submarine_engine.cli.output import Output
-from submarine_engine.command.model import Command
+from submarine_engine.command.parser import Command
 from submarine_engine.history import default_home
 from submarine_engine.tensorboard import Board, boards, wait
 from submarine_engine.tensorboard.asked import asked, stop_asked

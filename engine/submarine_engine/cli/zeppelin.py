@@ -8,7 +8,7 @@ from typing import Any
 from submarine_engine.cli import exits
 from submarine_engine.cli.machine import show_checks
 from submarine_engine.cli.output import Output
-from submarine_engine.command.model import Command
+from submarine_engine.command.parser import Command
 from submarine_engine.errors import UnsupportedError
 
 

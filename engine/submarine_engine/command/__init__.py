@@ -1,11 +1,18 @@
-"""The one grammar of the terminal and the magics: words to commands, and back."""
+"""The one grammar of the terminal and the magics: words to commands, and back.
 
-from submarine_engine.command.complete import complete
-from submarine_engine.command.help import help_text
-from submarine_engine.command.model import NOTEBOOK, TERMINAL, Command
-from submarine_engine.command.parser import parse, parse_cell
-from submarine_engine.command.spec import job_name, to_command
-from submarine_engine.command.values import format_size, read_memory
+Names are loaded when they are first used: settings and `launch` read values, and need no click.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from submarine_engine.command.options import NOTEBOOK, TERMINAL
+    from submarine_engine.command.parser import Command, complete, help_text, parse, parse_cell
+    from submarine_engine.command.spec import job_name, to_command
+    from submarine_engine.command.values import format_size, read_memory
 
 __all__ = [
     "NOTEBOOK",
@@ -20,3 +27,17 @@ __all__ = [
     "read_memory",
     "to_command",
 ]
+
+_MEMBERS = {
+    "options": "NOTEBOOK TERMINAL",
+    "parser": "Command complete help_text parse parse_cell",
+    "spec": "job_name to_command",
+    "values": "format_size read_memory",
+}
+_HOMES = {name: module for module, names in _MEMBERS.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

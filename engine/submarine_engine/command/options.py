@@ -1,268 +1,433 @@
 """Every option, once: its name, what its value is, and its help.
 
-``job run`` is Hadoop Submarine's own (the names with underscores are from the Quick Start Guide of
-``hadoop-yarn-submarine`` 3.2), with short forms for people.
+Options that say what a job is are declared by `JobSpec` and `Resources`, beside the fields that
+they give a value; the others here. ``job run`` is Hadoop Submarine's own (the names with
+underscores are from the Quick Start Guide of ``hadoop-yarn-submarine`` 3.2), with short forms for
+people.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
 from submarine_engine.command import values
-from submarine_engine.command.model import NOTEBOOK, TERMINAL, Option
+from submarine_engine.errors import CommandError
+from submarine_engine.job import (
+    HOW_GROUP,
+    JOB_GROUP,
+    RESOURCES_GROUP,
+    JobSpec,
+    OptionInfo,
+    Resources,
+    options_of,
+)
 
-_TERMINAL = frozenset({TERMINAL})
-_NOTEBOOK = frozenset({NOTEBOOK})
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
-_JOB = "The job"
-_RESOURCES = "Resources of each worker"
-_ROLES = "Roles"
-_HOW = "How to run it"
+TERMINAL = "terminal"
+NOTEBOOK = "notebook"
+EVERYWHERE = frozenset({TERMINAL, NOTEBOOK})
+IN_TERMINAL = frozenset({TERMINAL})
+IN_NOTEBOOK = frozenset({NOTEBOOK})
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Who asks; the ``obj`` of every click context.
+
+    Parameters
+    ----------
+    surface
+        ``terminal`` or ``notebook``; None where what has a meaning in either is taken.
+    jobs
+        Gives ids and names of jobs, for completion.
+    """
+
+    surface: str | None = None
+    jobs: Callable[[], Iterable[str]] = tuple
+
+    def sees(self, what: Any) -> bool:  # noqa: ANN401 - a verb, an option or an argument
+        """Return whether something has a meaning here."""
+        return self.surface is None or self.surface in what.surfaces
+
+
+class Kind(click.ParamType):  # type: ignore[type-arg] # older clicks know no argument
+    """A kind of value.
+
+    Parameters
+    ----------
+    name
+        What stands for the value in help.
+    read
+        Text to value; raises `CommandError`.
+    candidates
+        For completion: what may stand in place of a text; None where anything may.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[str], Any] = values.read_text,
+        candidates: Callable[[Front, str], Iterable[str]] | None = None,
+    ) -> None:
+        self.name = name
+        self.read = read
+        self.candidates = candidates
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - as click has it
+        """Read a value; an error says of which option and verb."""
+        try:
+            return self.read(value)
+        except CommandError as error:
+            what = f"{param.flag}: {error.what}" if isinstance(param, Parameter) else error.what
+            where = getattr(ctx and ctx.command, "text", "")
+            raise CommandError(what, where=where, fix=error.fix) from error
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002 - as click has it
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return what may stand in place of `incomplete`."""
+        return items(self.candidates(ctx.obj, incomplete) if self.candidates else ())
+
+
+def items(words: Iterable[str]) -> list[CompletionItem]:
+    """Return words as click completes them."""
+    from click.shell_completion import CompletionItem  # noqa: PLC0415 - only completion needs it
+
+    return [CompletionItem(word) for word in words]
+
+
+def starting(words: Iterable[str], incomplete: str) -> list[str]:
+    """Return those of `words` that begin so; dashes and underscores are the same."""
+    folded = incomplete.replace("_", "-")
+    return [word for word in dict.fromkeys(words) if word.replace("_", "-").startswith(folded)]
+
+
+def _clusters(_: Front, text: str) -> list[str]:
+    from submarine_engine.clusters import cluster_names  # noqa: PLC0415 - searches packages
+
+    return starting(cluster_names(), text)
+
+
+def _verbs(_: Front, text: str) -> list[str]:
+    from submarine_engine.command.verbs import VERBS  # noqa: PLC0415 - verbs have options
+
+    return starting((verb.path[0] for verb in VERBS), text)
+
+
+def _resources(_: Front, text: str) -> list[str]:
+    done, comma, last = text.rpartition(",")
+    return [done + comma + each for each in starting(("memory=", "vcores=", "gpu="), last)]
+
+
+def _paths(_: Front, text: str) -> list[str]:
+    folder, _slash, name = text.rpartition("/")
+    base = f"{folder}/" if "/" in text else ""
+    try:
+        found = sorted(os.scandir(Path(base or ".").expanduser()), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    return [
+        base + entry.name + ("/" if entry.is_dir() else "")
+        for entry in found
+        if entry.name.startswith(name) and (name or not entry.name.startswith("."))
+    ]
+
+
+NAME = Kind("NAME")
+PATH = Kind("PATH", candidates=_paths)
+COMMAND = Kind("COMMAND")
+COUNT = Kind("N", values.read_count)
+BYTES = Kind("BYTES", values.read_count)
+SIZE = Kind("SIZE", values.read_size)
+SECONDS = Kind("SECONDS", values.read_seconds)
+RESOURCES = Kind("LIST", values.read_resources, _resources)
+CLUSTER_NAME = Kind("CLUSTER", candidates=_clusters)
+JOB = Kind("JOB", candidates=lambda front, text: starting(front.jobs(), text))
+TASK = Kind("TASK")
+VERB = Kind("VERB", candidates=_verbs)
+SWITCH = Kind("")
+"""A flag that may also be written ``--flag true``, ``--flag false`` and ``--no-flag``."""
+
+KINDS = {
+    "name": NAME,
+    "path": PATH,
+    "count": COUNT,
+    "memory": Kind("SIZE", values.read_memory),
+    "setting": Kind("KEY=VALUE", values.read_pair),
+    "link": Kind("NAME=URL", values.read_pair),
+    "variable": NAME,
+    "switch": SWITCH,
+}
+"""The kinds that `OptionInfo.kind` names."""
+
+
+class Parameter:
+    """What options and arguments have in common."""
+
+    flag: str
+    surfaces: frozenset[str]
+
+
+class Option(click.Option, Parameter):
+    """One option of a verb.
+
+    Parameters
+    ----------
+    name
+        As help writes it, without the leading dashes; dashes and underscores mean the same.
+    kind
+        What its value is; None for a flag.
+    short
+        One letter that means the same.
+    repeat
+        Whether it may be given more than once; its value is a tuple then.
+    names
+        Its value is one name or more: ``-o a,b``, and in a notebook ``-o a b`` too, where no other
+        words can follow.
+    group
+        The heading that help lists it under.
+    surfaces
+        Where it has a meaning.
+    refused
+        Why this release cannot do it, and the way out; empty for an option that works.
+    choices
+        The only values there are, for completion.
+    """
+
+    def __init__(  # noqa: PLR0913 - a declaration, each part by its name
+        self,
+        name: str,
+        kind: Kind | None,
+        help: str,  # noqa: A002 - as click has it
+        *,
+        short: str = "",
+        repeat: bool = False,
+        names: bool = False,
+        group: str = "Options",
+        surfaces: frozenset[str] = EVERYWHERE,
+        refused: tuple[str, str] | tuple[()] = (),
+        choices: Sequence[str] = (),
+    ) -> None:
+        self.flag = f"--{name}" if len(name) > 1 else f"-{name}"
+        self.key = name.replace("-", "_")
+        self.switch = kind is SWITCH
+        spelled = dict.fromkeys((self.flag, f"--{self.key}", f"--{self.key.replace('_', '-')}"))
+        if self.switch:
+            spelled = {f"{self.flag}/--no-{name}": None}
+        elif len(name) == 1:
+            spelled = {self.flag: None}
+        flag = kind is None or self.switch
+        super().__init__(
+            [self.key, *spelled, *([f"-{short}"] if short else ())],
+            type=None if flag else kind,
+            is_flag=flag or None,  # False would let a value be left out
+            multiple=repeat,
+            help=help,
+            hidden=bool(refused),
+        )
+        self.kind = kind
+        self.short = short
+        self.names = names
+        self.group = group
+        self.surfaces = surfaces
+        self.refused = refused
+        self.choices = choices
+
+    @classmethod
+    def of(cls, said: OptionInfo) -> Option:
+        """Return the option that a field of `JobSpec` or `Resources` declares."""
+        text = said.help
+        if said.clusters:
+            text = f"On {' and '.join(said.clusters)}: {text[0].lower()}{text[1:]}"
+        return cls(
+            said.name,
+            KINDS[said.kind],
+            text,
+            short=said.short,
+            repeat=said.repeat,
+            names=said.kind == "variable",
+            group=said.group,
+            choices=said.choices,
+        )
+
+    @property
+    def signature(self) -> str:
+        """How it is written: ``-o, --output NAME``."""
+        text = f"-{self.short}, {self.flag}" if self.short else self.flag
+        return f"{text} {self.kind.name}" if self.kind and self.kind.name else text
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return what its value may be."""
+        if self.choices:
+            return items(starting(self.choices, incomplete))
+        return super().shell_complete(ctx, incomplete)
+
+
+class Argument(click.Argument, Parameter):
+    """A word of a verb that is no option.
+
+    Parameters
+    ----------
+    required
+        Whether the verb makes no sense without it.
+    repeat
+        Whether several may be given; its value is a tuple then.
+    """
+
+    def __init__(  # noqa: PLR0913 - a declaration, each part by its name
+        self,
+        name: str,
+        kind: Kind,
+        help: str,  # noqa: A002 - as for options
+        *,
+        required: bool = True,
+        repeat: bool = False,
+        surfaces: frozenset[str] = EVERYWHERE,
+    ) -> None:
+        super().__init__([name], type=kind, required=required, nargs=-1 if repeat else 1)
+        self.help = help
+        self.flag = name.upper()
+        self.surfaces = surfaces
+
+
+def find(name: str, options: Iterable[Option]) -> Option | None:
+    """Return the option that a word means, None if there is none such.
+
+    One dash or two, dashes or underscores within, it is the same; one letter may be a short form.
+    """
+    bare = name.lstrip("-")
+    if len(bare) == 1 and not name.startswith("--"):
+        return next((option for option in options if bare in (option.short, option.key)), None)
+    key = bare.replace("-", "_")
+    for option in options:
+        if option.key == key or (option.switch and f"no_{option.key}" == key):
+            return option
+    return None
+
+
 _COMMON = "Everywhere"
+_ROLES = "Roles"
 
-HELP = Option(name="help", short="h", help="Show the help of the verb.", group=_COMMON)
+HELP = Option("help", None, "Show the help of the verb.", short="h", group=_COMMON)
 JSON = Option(
-    name="json",
-    help="Write JSON for programs: one object a line.",
+    "json",
+    None,
+    "Write JSON for programs: one object a line.",
     group=_COMMON,
-    surfaces=_TERMINAL,
+    surfaces=IN_TERMINAL,
 )
 VERBOSE = Option(
-    name="verbose",
-    help="Show the traceback of an error too.",
-    group=_COMMON,
-    surfaces=_TERMINAL,
+    "verbose", None, "Show the traceback of an error too.", group=_COMMON, surfaces=IN_TERMINAL
 )
 COMMON = (HELP, JSON, VERBOSE)
 
 CLUSTER = Option(
-    name="cluster",
-    kind=values.CLUSTER,
-    help="The cluster to ask; the configuration's `cluster` unless given.",
-    group=_JOB,
+    "cluster",
+    CLUSTER_NAME,
+    "The cluster to ask; the configuration's `cluster` unless given.",
+    group=JOB_GROUP,
 )
 
+_name, *_of_spec = [Option.of(said) for _, said in options_of(JobSpec)]
 RUN = (
-    Option(
-        name="name",
-        kind=values.NAME,
-        help="What people call the job; from the script, cell or notebook unless given.",
-        group=_JOB,
-    ),
+    _name,
     CLUSTER,
-    Option(name="queue", kind=values.NAME, help="The cluster's queue.", group=_JOB),
+    *(option for option in _of_spec if option.group == JOB_GROUP),
+    *(Option.of(said) for _, said in options_of(Resources)),
     Option(
-        name="docker_image",
-        kind=values.NAME,
-        help="The image that containers start from, on clusters that have containers.",
-        group=_JOB,
+        "worker_resources",
+        RESOURCES,
+        "All three in one: memory=8G,vcores=2,gpu=2.",
+        group=RESOURCES_GROUP,
     ),
+    Option("num_workers", COUNT, "Number of workers; 1 unless given.", group=_ROLES),
     Option(
-        name="node_label",
-        kind=values.NAME,
-        help="Nodes to run on, by the cluster's label.",
-        group=_JOB,
+        "worker_launch_cmd",
+        COMMAND,
+        "A shell command to run in each worker in place of the script.",
+        group=_ROLES,
     ),
+    Option("num_ps", COUNT, "Number of parameter servers; 0 unless given.", group=_ROLES),
     Option(
-        name="priority",
-        kind=values.COUNT,
-        help="Its priority in the queue; higher comes first.",
-        group=_JOB,
-    ),
-    Option(
-        name="input_path",
-        kind=values.PATH,
-        help="Where the data is; the code finds it in SUBMARINE_INPUT_PATH.",
-        group=_JOB,
-    ),
-    Option(
-        name="checkpoint_path",
-        kind=values.PATH,
-        help="Where checkpoints are kept; the code finds it in SUBMARINE_CHECKPOINT_PATH.",
-        group=_JOB,
-    ),
-    Option(
-        name="env",
-        kind=values.SETTING,
-        repeat=True,
-        help="An environment variable of every task; repeat it for more.",
-        group=_JOB,
-    ),
-    Option(
-        name="tensorboard",
-        switch=True,
-        help="Run TensorBoard beside the job.",
-        group=_JOB,
-    ),
-    Option(
-        name="quicklink",
-        kind=values.LINK,
-        repeat=True,
-        help="A link that the job card shows; repeat it for more.",
-        group=_JOB,
-    ),
-    Option(
-        name="gpus",
-        kind=values.COUNT,
-        help="GPUs; one where the cluster has any, unless given. 0 for none.",
-        group=_RESOURCES,
-    ),
-    Option(
-        name="memory",
-        kind=values.MEMORY,
-        help="Memory: 8G, 512M, or a number of mebibytes.",
-        group=_RESOURCES,
-    ),
-    Option(name="cpus", kind=values.COUNT, help="Virtual cores.", group=_RESOURCES),
-    Option(
-        name="worker_resources",
-        kind=values.RESOURCES,
-        help="All three in one: memory=8G,vcores=2,gpu=2.",
-        group=_RESOURCES,
-    ),
-    Option(
-        name="num_workers",
-        kind=values.COUNT,
-        help="Number of workers; 1 unless given.",
+        "ps_resources",
+        RESOURCES,
+        "Resources of each parameter server: memory=4G,vcores=1.",
         group=_ROLES,
     ),
     Option(
-        name="worker_launch_cmd",
-        kind=values.COMMAND,
-        help="A shell command to run in each worker in place of the script.",
+        "ps_launch_cmd",
+        COMMAND,
+        "A shell command to run in each parameter server in place of the script.",
         group=_ROLES,
     ),
+    *(option for option in _of_spec if option.group == HOW_GROUP),
+    Option("detach", None, "Return at once; the job goes on by itself.", group=HOW_GROUP),
     Option(
-        name="num_ps",
-        kind=values.COUNT,
-        help="Number of parameter servers; 0 unless given.",
-        group=_ROLES,
+        "wait_job_finish",
+        None,
+        "Wait for the job to end. It is what happens without --detach anyway.",
+        group=HOW_GROUP,
     ),
     Option(
-        name="ps_resources",
-        kind=values.RESOURCES,
-        help="Resources of each parameter server: memory=4G,vcores=1.",
-        group=_ROLES,
+        "dry-run",
+        None,
+        "Show the script and what would be asked for; ask for nothing.",
+        group=HOW_GROUP,
     ),
     Option(
-        name="ps_launch_cmd",
-        kind=values.COMMAND,
-        help="A shell command to run in each parameter server in place of the script.",
-        group=_ROLES,
-    ),
-    Option(
-        name="mode",
-        kind=values.NAME,
-        help="On YARN: warm (an application kept for the notebook), cold (one of its own) or auto.",
-        group=_HOW,
-    ),
-    Option(
-        name="environment",
-        kind=values.PATH,
-        help="Where its Python comes from on a cluster: same, pack, or an archive's path.",
-        group=_HOW,
-    ),
-    Option(
-        name="isolation",
-        kind=values.NAME,
-        help="Locally: fresh (a process of its own) or shared (forked where imports are done).",
-        group=_HOW,
-    ),
-    Option(
-        name="detach",
-        help="Return at once; the job goes on by itself.",
-        group=_HOW,
-    ),
-    Option(
-        name="wait_job_finish",
-        help="Wait for the job to end. It is what happens without --detach anyway.",
-        group=_HOW,
-    ),
-    Option(
-        name="output",
-        short="o",
-        kind=values.VARIABLE,
-        repeat=True,
-        names=True,
-        help="Variables of the script to bring back: history, or model,history; or none.",
-        group=_HOW,
-    ),
-    Option(
-        name="dry-run",
-        help="Show the script and what would be asked for; ask for nothing.",
-        group=_HOW,
-    ),
-    Option(
-        name="capture-limit",
-        kind=values.SIZE,
-        help="The most that values captured from the notebook may take; 64M unless configured.",
-        group=_HOW,
-        surfaces=_NOTEBOOK,
+        "capture-limit",
+        SIZE,
+        "The most that values captured from the notebook may take; 64M unless configured.",
+        group=HOW_GROUP,
+        surfaces=IN_NOTEBOOK,
     ),
 )
 
-_NAMED = Option(
-    name="name", kind=values.NAME, help="What the cluster is called; yarn unless given."
-)
+_LEAVE = "leave it out"
+_KERBEROS = ("no cluster of this release uses Kerberos", _LEAVE)
+_IMAGE = ("all containers of a job start from one image", "give it by --docker_image")
+_MXNET = ("there is no scheduler role for MXNet in this release", _LEAVE)
+REASONS = {
+    "framework": ("the code runs as it is: TF_CONFIG and its kin are not set in this release",
+                  _LEAVE),
+    "keytab": _KERBEROS,
+    "principal": _KERBEROS,
+    "distribute_keytab": _KERBEROS,
+    "insecure": _KERBEROS,
+    "localization": ("files are not copied into containers in this release",
+                     "Python files that the code imports travel by themselves; data: --input_path"),
+    "worker_docker_image": _IMAGE,
+    "ps_docker_image": _IMAGE,
+    "tensorboard_docker_image": _IMAGE,
+    "tensorboard_resources": ("TensorBoard takes no resources of its own", _LEAVE),
+    "conf": ("no cluster of this release takes Hadoop's properties",
+             "leave it out; Submarine's own settings: `submarine config show`"),
+    "f": ("a job is not read from a YAML file", "write its options on the command line"),
+    "saved_model_path": ("models are not served by this release",
+                         "write the model below --checkpoint_path"),
+    "num_schedulers": _MXNET,
+    "scheduler_resources": _MXNET,
+    "scheduler_launch_cmd": _MXNET,
+    "scheduler_docker_image": _MXNET,
+}  # fmt: skip
+"""Options of Hadoop Submarine that this release refuses, each with the reason and the way out.
 
-CLUSTER_UP = (
-    Option(
-        name="gpus",
-        kind=values.COUNT,
-        help="GPUs of each node; this machine's own, or four declared ones, unless given.",
-    ),
-    Option(name="nodes", kind=values.COUNT, help="NodeManagers; one unless given."),
-    Option(name="hdfs", switch=True, help="Whether there is an HDFS; there is unless false."),
-    Option(name="no-hdfs", help="No HDFS: the cluster's files are this machine's."),
-    _NAMED,
-)
+A pasted command line is never half obeyed. The names are those of Submarine's ``job run`` (its
+command line guide, release 0.5).
+"""
 
-CLUSTER_NAMED = (_NAMED,)
-
-CLUSTER_LOGS = (
-    _NAMED,
-    Option(name="follow", short="f", help="Go on until Ctrl-C."),
-)
-
-LIST = (
-    Option(name="all", help="List every job on record; the newest 20 otherwise."),
-    Option(name="limit", kind=values.COUNT, help="List that many of the newest jobs."),
-)
-
-LOGS = (
-    Option(name="follow", short="f", help="Go on until the job is over."),
-    Option(name="stdout", help="Only what the job wrote to stdout."),
-    Option(name="stderr", help="Only what the job wrote to stderr."),
-    Option(name="task", kind=values.TASK, help="Only that task's log: worker-0."),
-    Option(
-        name="offset",
-        kind=values.BYTES,
-        help="Begin at that byte of each log; 0 unless given.",
-    ),
-)
-
-ATTACH = (
-    Option(
-        name="offset",
-        kind=values.BYTES,
-        help="Begin at that byte of each log; 0 unless given.",
-    ),
-)
-
-WAIT = (
-    Option(
-        name="timeout",
-        kind=values.SECONDS,
-        help="Give up after that long (90, 10m, 2h); the job goes on.",
-    ),
-)
-
-TENSORBOARD = (
-    Option(name="all", help="Over all jobs, those to come too; so without jobs and folders."),
-    Option(
-        name="logdir",
-        kind=values.PATH,
-        repeat=True,
-        help="Over a folder of events, or an address in HDFS; repeat it for more.",
-    ),
-    Option(name="list", help="List the TensorBoards that run."),
-    Option(name="stop", help="End the one that is named so; without jobs and folders, all."),
+REFUSED = tuple(
+    Option(name, None, f"Refused: {why}. Instead: {way_out}.", refused=(why, way_out))
+    for name, (why, way_out) in REASONS.items()
 )

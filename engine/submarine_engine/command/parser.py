@@ -1,22 +1,60 @@
-"""The parser: words in, a `Command` out, or an error that names the nearest thing there is."""
+"""The one grammar: words in, a `Command` out, or an error that names the nearest thing there is."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from submarine_engine.command.model import NOTEBOOK, Command, Verb
-from submarine_engine.command.nearest import did_you_mean
-from submarine_engine.command.options import COMMON
-from submarine_engine.command.reading import OPTION, Reading, find
+import click
+
+from submarine_engine.command.options import COMMON, NOTEBOOK, TERMINAL, Front, find
 from submarine_engine.command.spec import build_spec
-from submarine_engine.command.verbs import GROUPS, RUN, VERBS, verbs
+from submarine_engine.command.values import did_you_mean
+from submarine_engine.command.verbs import GROUPS, OPTION, ROOT, RUN, VERBS, Group, verbs
 from submarine_engine.errors import CommandError
+from submarine_engine.job import JobSpec
 
 # What a shell takes as it is: quotations, and what a backslash stands before.
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _HELP = {"--help", "-h", "-help"}
+_WIDTH = 94
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command line that was understood.
+
+    Parameters
+    ----------
+    path
+        The verb: ``("job", "run")``.
+    values
+        What was given, by key (``dry_run``): flags are True, repeated options tuples, ``env``
+        pairs. What was not given is not there.
+    spec
+        What to run, for ``job run``; None otherwise.
+    """
+
+    path: tuple[str, ...]
+    values: Mapping[str, Any] = field(default_factory=dict)
+    spec: JobSpec | None = None
+
+    def named(self, name: str) -> JobSpec:
+        """Return the spec, called `name` unless the command line names the job.
+
+        Raises
+        ------
+        CommandError
+            `name` cannot name a job; see `job_name`.
+        ValueError
+            The command runs no job.
+        """
+        if self.spec is None:
+            raise ValueError(self.path)
+        return self.spec if "name" in self.values else replace(self.spec, name=name)
 
 
 def parse(args: Sequence[str] | str, *, surface: str | None = None) -> Command:
@@ -41,17 +79,13 @@ def parse(args: Sequence[str] | str, *, surface: str | None = None) -> Command:
         A verb, an option or a value is not understood, is missing, or contradicts another.
     """
     words = split(args)
-    common = _take_common(words)
-    if not words and not common:
+    if not words:
         return Command(path=("help",), values={"about": ()})
-    if "--version" in common:
-        common.remove("--version")
-        words.insert(0, "version")
-    before = words[: words.index("--")] if "--" in words else words
-    if _HELP & {*common, *before}:
-        return Command(path=("help",), values={"about": _about(before)})
-    verb, rest = _find_verb(words, surface)
-    return _read(verb, [*common, *rest], surface)
+    common = _take_common(words)
+    own = words[: words.index("--")] if "--" in words else words
+    if _HELP & {*common, *own}:
+        return Command(path=("help",), values={"about": _about(own)})
+    return _read(ROOT, words, common, surface)
 
 
 def parse_cell(args: Sequence[str] | str) -> Command:
@@ -65,7 +99,7 @@ def parse_cell(args: Sequence[str] | str) -> Command:
     words = split(args)
     if _HELP & set(words):
         return Command(path=("help",), values={"about": RUN.path})
-    return _read(RUN, words, NOTEBOOK)
+    return _read(RUN, words, (), NOTEBOOK)
 
 
 def split(args: Sequence[str] | str) -> list[str]:
@@ -96,61 +130,104 @@ def _take_common(words: list[str]) -> list[str]:
     while words and OPTION.fullmatch(words[0]):
         name = words[0].partition("=")[0]
         if name != "--version" and find(name, COMMON) is None:
-            raise CommandError(
-                f"{name} comes before a verb",
-                fix=f"begin with a verb: {', '.join(_first_words(None))}",
-            )
+            first = ", ".join(ROOT.known(Front()))
+            raise CommandError(f"{name} comes before a verb", fix=f"begin with a verb: {first}")
         common.append(words.pop(0))
+    if "--version" in common:
+        common.remove("--version")
+        words.insert(0, "version")
     return common
 
 
 def _about(words: Sequence[str]) -> tuple[str, ...]:
     """Return the longest beginning of `words` that is a verb or a group of verbs."""
     known = {verb.path for verb in VERBS} | {(group,) for group in GROUPS}
-    for length in (2, 1):
-        if tuple(words[:length]) in known:
-            return tuple(words[:length])
-    return ()
+    return next((path for n in (2, 1) if (path := tuple(words[:n])) in known), ())
 
 
-def _first_words(surface: str | None) -> list[str]:
-    return list(dict.fromkeys(verb.path[0] for verb in verbs(surface)))
-
-
-def _find_verb(words: Sequence[str], surface: str | None) -> tuple[Verb, list[str]]:
-    if not words:
-        raise CommandError("a verb is missing", fix=f"one of {', '.join(_first_words(surface))}")
-    for verb in VERBS:
-        if verb.path == tuple(words[: len(verb.path)]):
-            if surface is not None and surface not in verb.surfaces:
-                (other,) = verb.surfaces
-                raise CommandError(f"`{verb.text}` has a meaning only in a {other}", fix="")
-            return verb, list(words[len(verb.path) :])
-    program = "%submarine" if surface == NOTEBOOK else "submarine"
-    if words[0] not in GROUPS:
-        raise _unknown("verb", words[0], _first_words(surface), f"{program} help")
-    members = [
-        verb.path[1] for verb in verbs(surface) if verb.path[0] == words[0] and verb.path[1:]
-    ]
-    if len(words) == 1 or OPTION.fullmatch(words[1]):
-        raise CommandError(
-            f"`{words[0]}` needs a verb",
-            fix=f"one of {', '.join(f'{words[0]} {member}' for member in members)}",
-        )
-    raise _unknown(f"verb `{words[0]} …` called", words[1], members, f"{program} help {words[0]}")
-
-
-def _unknown(kind: str, word: str, known: Sequence[str], listing: str) -> CommandError:
-    hint = did_you_mean(word, known)
-    return CommandError(f"there is no {kind} {word!r}", fix=f"{hint}`{listing}` lists them all")
-
-
-def _read(verb: Verb, words: Sequence[str], surface: str | None) -> Command:
-    reading = Reading(verb, words, surface)
-    found = reading.read()
+def _read(
+    command: click.Command, words: Sequence[str], common: Sequence[str], surface: str | None
+) -> Command:
+    verb_ends = 2 if words and words[0] in GROUPS else 1
+    words = [*words[:verb_ends], *common, *words[verb_ends:]]
+    with command.make_context("submarine", words, obj=Front(surface)) as context:
+        verb, values = command.invoke(context)
     if verb is not RUN:
-        return Command(path=verb.path, values=found)
+        return Command(path=verb.path, values=values)
     try:
-        return Command(path=verb.path, values=found, spec=build_spec(found))
+        return Command(path=verb.path, values=values, spec=build_spec(values))
     except CommandError as error:
         raise CommandError(error.what, where=error.where or verb.text, fix=error.fix) from error
+
+
+def help_text(path: Sequence[str] = (), *, surface: str = TERMINAL) -> str:
+    """Return the help of a verb, of a group of verbs (``job``), or of all (empty).
+
+    Parameters
+    ----------
+    surface
+        ``terminal`` or ``notebook``: leaves out what has a meaning only in the other.
+
+    Raises
+    ------
+    CommandError
+        There is no such verb.
+    """
+    command: click.Command | None = ROOT
+    for word in path:
+        command = command.commands.get(word) if isinstance(command, Group) else None
+    if command is None:
+        known = [verb.text for verb in verbs(surface)] + list(GROUPS)
+        word = " ".join(path)
+        raise CommandError(
+            f"there is no verb {word!r}",
+            where="help",
+            fix=f"{did_you_mean(word, known)}verbs are {', '.join(known)}",
+        )
+    formatter = click.HelpFormatter(width=_WIDTH)
+    command.format_help(click.Context(command, obj=Front(surface)), formatter)
+    return formatter.getvalue()
+
+
+def complete(
+    line: str,
+    cursor: int | None = None,
+    *,
+    jobs: Callable[[], Iterable[str]] = tuple,
+    cell: bool = False,
+    surface: str | None = None,
+) -> list[str]:
+    """Return what may stand in place of the word that ends at the cursor.
+
+    Parameters
+    ----------
+    line
+        What follows ``submarine``, ``%submarine`` or ``%%submarine``.
+    cursor
+        Position in `line`; its end where None.
+    jobs
+        Gives ids and names of jobs; called only where a job may stand.
+    cell
+        `line` is of ``%%submarine``: options of ``job run`` alone.
+    surface
+        ``terminal`` or ``notebook``; both where None.
+
+    Returns
+    -------
+    list of str
+        Whole words, in the grammar's order; empty where anything may stand.
+    """
+    from click.shell_completion import ShellComplete  # noqa: PLC0415 - at a key, not at the start
+
+    text = line[:cursor]
+    try:
+        words = shlex.split(text)
+    except ValueError:  # within a quotation
+        words = text.split()
+    current = words.pop() if words and not text[-1:].isspace() else ""
+    asked = ShellComplete(RUN if cell else ROOT, {"obj": Front(surface, jobs)}, "submarine", "")
+    found = [item.value for item in asked.get_completions(words, current)]
+    name, equals, _ = current.partition("=")
+    if equals and name.startswith("-"):  # its value alone was completed
+        return [f"{name}={value}" for value in found]
+    return found

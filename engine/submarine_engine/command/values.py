@@ -1,14 +1,15 @@
-"""Kinds of values: how the text of an option becomes what it means.
+"""How the text of an option becomes what it means, and what was meant by a word that is unknown.
 
-Memory is Hadoop's: ``G`` and ``M`` are binary units, a bare number is mebibytes.
+Memory is Hadoop's: ``G`` and ``M`` are binary units, a bare number is mebibytes. Settings are read
+by these functions too, so nothing here needs click.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from submarine_engine.command.model import Kind
 from submarine_engine.errors import CommandError
 from submarine_engine.job import Resources
 
@@ -175,22 +176,17 @@ def read_text(text: str) -> str:
     return text
 
 
-NAME = Kind(metavar="NAME", read=read_text)
-TEXT = Kind(metavar="TEXT", read=read_text)
-PATH = Kind(metavar="PATH", read=read_text)
-COMMAND = Kind(metavar="COMMAND", read=read_text)
-COUNT = Kind(metavar="N", read=read_count)
-BYTES = Kind(metavar="BYTES", read=read_count)
-SIZE = Kind(metavar="SIZE", read=read_size)
-SECONDS = Kind(metavar="SECONDS", read=read_seconds)
-MEMORY = Kind(metavar="SIZE", read=read_memory)
-RESOURCES = Kind(metavar="LIST", read=read_resources)
-SETTING = Kind(metavar="KEY=VALUE", read=read_pair)
-LINK = Kind(metavar="NAME=URL", read=read_pair)
-VARIABLE = Kind(metavar="NAME", read=read_text)
-CLUSTER = Kind(metavar="CLUSTER", read=read_text)
-JOB = Kind(metavar="JOB", read=read_text)
-TASK = Kind(metavar="TASK", read=read_text)
-DAEMON = Kind(metavar="DAEMON", read=read_text)
-SCRIPT = Kind(metavar="SCRIPT", read=read_text)
-VERB = Kind(metavar="VERB", read=read_text)
+def did_you_mean(word: str, known: Iterable[str] | Mapping[str, str]) -> str:
+    """Return ``"did you mean WORD? "``; empty where nothing known is near.
+
+    Parameters
+    ----------
+    known
+        Words; or, by word, what to propose for it.
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
+
+    near = get_close_matches(word, list(known), n=1, cutoff=0.5)
+    if not near:
+        return ""
+    return f"did you mean {known[near[0]] if isinstance(known, Mapping) else near[0]}? "
