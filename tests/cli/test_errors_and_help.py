@@ -6,9 +6,15 @@ import json
 
 import pytest
 from submarine_engine import __version__
-from submarine_engine.cli import exits
-from submarine_engine.cli.app import handler
-from submarine_engine.cli.output import duration, visible, width
+from submarine_engine.cli import handler
+from submarine_engine.cli.output import (
+    INTERNAL,
+    code_of_error,
+    code_of_job,
+    duration,
+    visible,
+    width,
+)
 from submarine_engine.command.verbs import verbs
 from submarine_engine.errors import SubmarineError
 from submarine_engine.job import JobState, TaskState
@@ -80,11 +86,11 @@ def task(code, state=TaskState.FAILED):
     ],
 )
 def test_codes_of_jobs(state, tasks, code):
-    assert exits.code_of_job(JobStatus(state=state, tasks=tasks)) == code
+    assert code_of_job(JobStatus(state=state, tasks=tasks)) == code
 
 
 def test_any_other_error_of_ours_has_a_code():
-    assert exits.code_of_error(SubmarineError("x")) == exits.INTERNAL
+    assert code_of_error(SubmarineError("x")) == INTERNAL
 
 
 @pytest.mark.parametrize(

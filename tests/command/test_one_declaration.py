@@ -60,6 +60,15 @@ def test_a_new_field_is_an_option_everywhere():
     }
 
 
+def test_a_list_of_jobs_loads_no_bundle():
+    code = (
+        "import sys; from submarine_engine.cli import main; main(['job', 'list']);"
+        "print([name for name in sys.modules if name.startswith('submarine_engine.bundle')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.endswith("[]\n")
+
+
 def test_values_and_launch_need_no_click():
     code = (
         "import sys; from submarine_engine import api, config, doctor, settings;"

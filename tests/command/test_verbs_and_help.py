@@ -125,6 +125,8 @@ def test_each_surface_sees_its_own():
         ("job wait a --timeout soon", "'soon' is not a length of time", "10m"),
         ("job logs a --flow", "no option --flow", "did you mean --follow?"),
         ("gpus --detach", "no option --detach", "--help"),
+        ("job list --all --limit 3", "--all and --limit contradict each other", "leave one out"),
+        ("job list --limit 3 --all", "--limit and --all contradict each other", "leave one out"),
     ],
 )
 def test_wrong_verbs_are_answered_with_the_nearest(text, what, fix):
@@ -205,6 +207,12 @@ def test_completion_does_not_mind_what_is_wrong_before():
     assert complete("job run --gpus lots --nonsense 3 --framework x --na") == ["--name"]
     assert complete("job run --mode ") == ["auto", "warm", "cold"]
     assert complete("job run --worker-resources memory=1G,v") == ["memory=1G,vcores="]
+    assert complete("job run -- x --na") == []
+
+
+def test_completion_leaves_out_what_the_cluster_does_not_know():
+    assert complete("job run --is") == complete("job run --cluster local --is") == ["--isolation"]
+    assert complete("job run --cluster yarn --is") == []
 
 
 @pytest.mark.parametrize("text", ["-1", "-", "", "--", "-- x", "job -1", "job ''", "job run -1"])

@@ -2,6 +2,6 @@
 
 import sys
 
-from submarine_engine.cli.app import main
+from submarine_engine.cli import main
 
 sys.exit(main())

@@ -1,18 +1,18 @@
-"""``job list`` and ``job show``."""
+"""The verbs that look after jobs: list, show, save, cancel, kill."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.cli import exits
-from submarine_engine.cli.output import Output, duration, visible
+from submarine_engine.cli.output import OK, Output, code_of_job, duration, visible
 from submarine_engine.command.parser import Command
-from submarine_engine.errors import CommandError
 from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, default_home
 from submarine_engine.lifecycle import JobStatus, TaskStatus
-from submarine_engine.records import JobSummary, list_jobs, open_job, record_of
+from submarine_engine.records import JobSummary, job_name, list_jobs, open_job, record_of
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
@@ -23,10 +23,6 @@ _TASK_MOMENTS = ("queued", "held", "busy", "returned", "exited", "released")
 
 def list_(command: Command, output: Output) -> int:
     """List the jobs on record, newest first."""
-    if "all" in command.values and "limit" in command.values:
-        raise CommandError(
-            "--all and --limit contradict each other", where="job list", fix="leave one out"
-        )
     limit = None if command.values.get("all") else command.values.get("limit", _SHOWN)
     jobs = list_jobs(limit=None if limit is None else limit + 1)
     now = Moment.now()
@@ -34,15 +30,15 @@ def list_(command: Command, output: Output) -> int:
     if output.json:
         for job in shown:
             output.data(job.to_json())
-        return exits.OK
+        return OK
     if not shown:
         output.note("no job is on record")
-        return exits.OK
+        return OK
     rows = [_row(job, now) for job in shown]
     output.table(("id", "name", "state", "gpus", "age", "elapsed"), rows)
     if len(jobs) > len(shown):
         output.note(f"the newest {len(shown)}; --all lists every job")
-    return exits.OK
+    return OK
 
 
 def _row(job: JobSummary, now: Moment) -> tuple[str, ...]:
@@ -60,11 +56,11 @@ def show(command: Command, output: Output) -> int:
         facts = {"job": job.id, "folder": _folder(job.id), "spec": record.get("spec")}
         facts["warnings"] = job.cluster.warnings(job.id)
         output.data({**facts, **status_json(status)})
-        return exits.OK
+        return OK
     _show_facts(job, status, record, output)
     _show_tasks(status, output)
     _show_ledger(status, output)
-    return exits.OK
+    return OK
 
 
 def _show_facts(job: Job, status: JobStatus, record: dict[str, Any], output: Output) -> None:
@@ -144,7 +140,7 @@ def status_json(status: JobStatus) -> dict[str, Any]:
     return {
         "state": status.state.value,
         "reason": status.reason,
-        "exit_code": exits.code_of_job(status) if status.state.final else None,
+        "exit_code": code_of_job(status) if status.state.final else None,
         "ahead": status.ahead,
         "progress": status.progress,
         "submitted": _pair(status.submitted),
@@ -185,3 +181,47 @@ def _clock(moment: Moment | None) -> str | None:
     if moment is None:
         return None
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment.wall))
+
+
+def save(command: Command, output: Output) -> int:
+    """Save a running job's model."""
+    job = open_job(command.values["job"])
+    from submarine_engine.clusters.saving import absolute, default_name  # noqa: PLC0415 - seldom
+
+    path = command.values.get("path") or default_name(job_name(job.id))
+    saved = job.save(absolute(path, Path.cwd()), patience=command.values.get("timeout"))
+    if output.json:
+        output.data({"job": job.id, **saved.to_json()})
+    else:
+        output.line(saved.path)
+        output.note(saved.words)
+    return OK
+
+
+def cancel(command: Command, output: Output) -> int:
+    """Ask jobs to end."""
+    return _end(
+        command, output, lambda job: job.cancel("cancelled in the terminal"), "asked to end"
+    )
+
+
+def kill(command: Command, output: Output) -> int:
+    """End jobs at once."""
+
+    def end(job: Job) -> bool:
+        over = job.done()
+        job.kill()
+        return not over
+
+    return _end(command, output, end, "killed")
+
+
+def _end(command: Command, output: Output, end: Callable[[Job], bool], word: str) -> int:
+    # All are found before the first is touched: a typing error ends none.
+    for job in [open_job(wanted) for wanted in command.values["jobs"]]:
+        asked = end(job)
+        if output.json:
+            output.data({"job": job.id, "asked": asked})
+        else:
+            output.line(f"{job.id} {word if asked else 'was over already'}")
+    return OK

@@ -1,4 +1,7 @@
-"""Follow a job in a terminal: its bytes as they are, a line below them that says how far it is."""
+"""Follow a job in a terminal: its bytes as they are, a line below them that says how far it is.
+
+The verbs that do nothing else are here too: attach, logs and wait.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,25 @@ from types import FrameType
 from typing import Any
 
 from submarine_engine.asking import Asker, Shown
-from submarine_engine.cli import exits
-from submarine_engine.cli.output import Output, clipped, duration, visible
+from submarine_engine.cli.output import (
+    INTERRUPTED,
+    OK,
+    TIMED_OUT,
+    Output,
+    clipped,
+    code_of_job,
+    duration,
+    visible,
+)
+from submarine_engine.clusters.base import Cursor
+from submarine_engine.command.parser import Command
+from submarine_engine.errors import CommandError
 from submarine_engine.events import Display, Event, LogChunk, Moment, Question
 from submarine_engine.future import Job
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus, apply
 from submarine_engine.logs import PlainDisplays, TextDecoder
+from submarine_engine.records import job_name, open_job, record_of
 
 _TICK = 0.1
 _ERASE = "\r\x1b[2K"
@@ -261,5 +276,80 @@ def ending_json(job_id: str, status: JobStatus) -> dict[str, Any]:
         "job": job_id,
         "state": status.state.value,
         "reason": status.reason,
-        "exit_code": exits.code_of_job(status),
+        "exit_code": code_of_job(status),
     }
+
+
+def attach(command: Command, output: Output) -> int:
+    """Follow a job from its first byte; Ctrl-C leaves, the job goes on."""
+    job = open_job(command.values["job"])
+    offset = command.values.get("offset", 0)
+    view = view_of(job, str(record_of(job.id).get("spec", {}).get("name", job.id)), output)
+
+    def leave() -> bool:
+        view.say(f"left; the job goes on: submarine job attach {job.id}")
+        return False
+
+    with counted_interrupts() as interrupts:
+        status = follow(job, view, interrupts, leave, offset)
+    return INTERRUPTED if status is None else code_of_job(status)
+
+
+def logs(command: Command, output: Output) -> int:
+    """Write a job's log; both streams of all tasks, unless told otherwise."""
+    values = command.values
+    job = open_job(values["job"])
+    tasks = [task.task for task in job.status().tasks]
+    wanted = values.get("task")
+    if wanted is not None and wanted not in tasks:
+        raise CommandError(
+            f"the job has no task {wanted!r}", where="job logs", fix=f"it has {', '.join(tasks)}"
+        )
+    streams = [stream for stream in ("stdout", "stderr") if values.get(stream)]
+    view = JsonView(output, job.id) if output.json else View(output, job.id)
+    offset = values.get("offset", 0)
+    for chunk in _chunks(job, follow=bool(values.get("follow"))):
+        if wanted not in (None, chunk.task):
+            continue
+        if isinstance(chunk, Question):  # it is text of the log
+            continue
+        if isinstance(chunk, Display):
+            # One that asks for the bytes of a stream gets these alone.
+            if not streams and max(chunk.stdout, chunk.stderr) >= offset:
+                view.display(chunk)
+        elif not streams or chunk.stream in streams:
+            rest = chunk.after(offset)
+            if rest.data:
+                view.log(rest)
+    return OK
+
+
+def _chunks(job: Job, *, follow: bool) -> Iterator[LogChunk | Display]:
+    """Yield what the logs hold now; where `follow`, up to the job's end."""
+    if follow:
+        for item, _ in job.stream():
+            if isinstance(item, (LogChunk, Display)):
+                yield item
+        return
+    cursor = Cursor()
+    while True:
+        batch = job.cluster.read(job.id, cursor)
+        yield from (item for item in batch.items if isinstance(item, (LogChunk, Display)))
+        cursor = batch.cursor
+        if batch.ended or not batch.items:
+            return
+
+
+def wait(command: Command, output: Output) -> int:
+    """Wait for the end of a job, in silence."""
+    job = open_job(command.values["job"])
+    try:
+        status = job.wait(command.values.get("timeout"))
+    except TimeoutError:
+        output.note(f"job {job.id} is not over yet; it goes on")
+        return TIMED_OUT
+    if output.json:
+        output.data(ending_json(job.id, status))
+    elif status.state is not JobState.SUCCEEDED or output.live:
+        output.note(ending_text(output, job.id, job_name(job.id), status))
+    return code_of_job(status)

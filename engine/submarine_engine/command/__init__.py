@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from submarine_engine.command.options import NOTEBOOK, TERMINAL
-    from submarine_engine.command.parser import Command, complete, help_text, parse, parse_cell
-    from submarine_engine.command.spec import job_name, to_command
+    from submarine_engine.command.parser import (
+        Command,
+        complete,
+        help_text,
+        job_name,
+        parse,
+        parse_cell,
+        to_command,
+    )
     from submarine_engine.command.values import format_size, read_memory
 
 __all__ = [
@@ -30,8 +37,7 @@ __all__ = [
 
 _MEMBERS = {
     "options": "NOTEBOOK TERMINAL",
-    "parser": "Command complete help_text parse parse_cell",
-    "spec": "job_name to_command",
+    "parser": "Command complete help_text job_name parse parse_cell to_command",
     "values": "format_size read_memory",
 }
 _HOMES = {name: module for module, names in _MEMBERS.items() for name in names.split()}

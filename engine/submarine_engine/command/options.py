@@ -201,8 +201,12 @@ class Option(click.Option, Parameter):
         Where it has a meaning.
     refused
         Why this release cannot do it, and the way out; empty for an option that works.
+    against
+        The option that it contradicts, by its key.
     choices
         The only values there are, for completion.
+    clusters
+        The clusters that it has a meaning on; all where empty.
     """
 
     def __init__(  # noqa: PLR0913 - a declaration, each part by its name
@@ -217,7 +221,9 @@ class Option(click.Option, Parameter):
         group: str = "Options",
         surfaces: frozenset[str] = EVERYWHERE,
         refused: tuple[str, str] | tuple[()] = (),
+        against: str = "",
         choices: Sequence[str] = (),
+        clusters: Sequence[str] = (),
     ) -> None:
         self.flag = f"--{name}" if len(name) > 1 else f"-{name}"
         self.key = name.replace("-", "_")
@@ -242,7 +248,9 @@ class Option(click.Option, Parameter):
         self.group = group
         self.surfaces = surfaces
         self.refused = refused
+        self.against = against
         self.choices = choices
+        self.clusters = clusters
 
     @classmethod
     def of(cls, said: OptionInfo) -> Option:
@@ -259,6 +267,7 @@ class Option(click.Option, Parameter):
             names=said.kind == "variable",
             group=said.group,
             choices=said.choices,
+            clusters=said.clusters,
         )
 
     @property
@@ -345,54 +354,27 @@ RUN = (
     CLUSTER,
     *(option for option in _of_spec if option.group == JOB_GROUP),
     *(Option.of(said) for _, said in options_of(Resources)),
-    Option(
-        "worker_resources",
-        RESOURCES,
-        "All three in one: memory=8G,vcores=2,gpu=2.",
-        group=RESOURCES_GROUP,
-    ),
+    Option("worker_resources", RESOURCES, "All three in one: memory=8G,vcores=2,gpu=2.",
+        group=RESOURCES_GROUP),
     Option("num_workers", COUNT, "Number of workers; 1 unless given.", group=_ROLES),
-    Option(
-        "worker_launch_cmd",
-        COMMAND,
-        "A shell command to run in each worker in place of the script.",
-        group=_ROLES,
-    ),
+    Option("worker_launch_cmd", COMMAND,
+        "A shell command to run in each worker in place of the script.", group=_ROLES),
     Option("num_ps", COUNT, "Number of parameter servers; 0 unless given.", group=_ROLES),
-    Option(
-        "ps_resources",
-        RESOURCES,
-        "Resources of each parameter server: memory=4G,vcores=1.",
-        group=_ROLES,
-    ),
-    Option(
-        "ps_launch_cmd",
-        COMMAND,
-        "A shell command to run in each parameter server in place of the script.",
-        group=_ROLES,
-    ),
+    Option("ps_resources", RESOURCES, "Resources of each parameter server: memory=4G,vcores=1.",
+        group=_ROLES),
+    Option("ps_launch_cmd", COMMAND,
+        "A shell command to run in each parameter server in place of the script.", group=_ROLES),
     *(option for option in _of_spec if option.group == HOW_GROUP),
     Option("detach", None, "Return at once; the job goes on by itself.", group=HOW_GROUP),
-    Option(
-        "wait_job_finish",
-        None,
-        "Wait for the job to end. It is what happens without --detach anyway.",
-        group=HOW_GROUP,
-    ),
-    Option(
-        "dry-run",
-        None,
-        "Show the script and what would be asked for; ask for nothing.",
-        group=HOW_GROUP,
-    ),
-    Option(
-        "capture-limit",
-        SIZE,
+    Option("wait_job_finish", None,
+        "Wait for the job to end. It is what happens without --detach anyway.", group=HOW_GROUP,
+        against="detach"),
+    Option("dry-run", None, "Show the script and what would be asked for; ask for nothing.",
+        group=HOW_GROUP),
+    Option("capture-limit", SIZE,
         "The most that values captured from the notebook may take; 64M unless configured.",
-        group=HOW_GROUP,
-        surfaces=IN_NOTEBOOK,
-    ),
-)
+        group=HOW_GROUP, surfaces=IN_NOTEBOOK),
+)  # fmt: skip
 
 _LEAVE = "leave it out"
 _KERBEROS = ("no cluster of this release uses Kerberos", _LEAVE)

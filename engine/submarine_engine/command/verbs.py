@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -160,21 +161,19 @@ class Verb(click.Command):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the options that are not given yet, or may be given again."""
+        if not incomplete.startswith("-") or "args" in ctx.params:
+            return []
         given = click.core.ParameterSource.COMMANDLINE
-        return items(
-            starting(
-                (
-                    option.flag
-                    for option in self.get_params(ctx)
-                    if isinstance(option, Option)
-                    and not option.hidden
-                    and (option.multiple or ctx.get_parameter_source(option.key) is not given)
-                ),
-                incomplete,
-            )
-            if incomplete.startswith("-")
-            else ()
+        cluster = ctx.params.get("cluster")
+        flags = (
+            option.flag
+            for option in self.get_params(ctx)
+            if isinstance(option, Option)
+            and not option.hidden
+            and (option.multiple or ctx.get_parameter_source(option.key) is not given)
+            and (cluster is None or cluster in (option.clusters or (cluster,)))
         )
+        return items(starting(flags, incomplete))
 
 
 class _Words:
@@ -227,11 +226,13 @@ class _Words:
         return [f"{self._once(option, option.flag)}={each}" for each in texts]
 
     def _once(self, option: Option, flag: str) -> str:
-        before = self.given.setdefault(option, "")
-        if before and before != flag:
-            raise self.verb.error(f"{before} and {flag} contradict each other", "leave one out")
-        if before and not option.multiple:
-            raise self.verb.error(f"{flag} is given twice", "give it once")
+        for other, before in self.given.items():
+            if other is option and before == flag and not option.multiple:
+                raise self.verb.error(f"{flag} is given twice", "give it once")
+            both = {option.key, other.key}
+            if (other is option and before != flag) or both & {option.against, other.against}:
+                what = f"{before} and {flag} contradict each other"
+                raise self.verb.error(what, "leave one out")
         self.given[option] = flag
         return flag
 
@@ -319,7 +320,8 @@ class Group(click.Group):
         word, *rest = args
         command = self.commands.get(word)
         front: Front = ctx.obj
-        if command is None and ctx.resilient_parsing:
+        elsewhere = isinstance(command, Verb) and not front.sees(command)
+        if ctx.resilient_parsing and (command is None or elsewhere):
             return word, click.Command(word), []  # of which nothing can be completed
         if command is None:
             kind = f"verb `{self.text} …` called" if self.text else "verb"
@@ -328,9 +330,10 @@ class Group(click.Group):
                 f"there is no {kind} {word!r}",
                 fix=f"{did_you_mean(word, self.known(front))}`{listing}` lists them all",
             )
-        if isinstance(command, Verb) and not front.sees(command):
-            (other,) = command.surfaces
-            raise CommandError(f"`{command.text}` has a meaning only in a {other}", fix="")
+        if elsewhere:
+            [verb] = verbs_of(command)
+            [other] = verb.surfaces
+            raise CommandError(f"`{verb.text}` has a meaning only in a {other}", fix="")
         return word, command, rest
 
     def invoke(self, ctx: click.Context) -> tuple[Verb, dict[str, Any]]:
@@ -377,6 +380,8 @@ def _section(formatter: click.HelpFormatter, heading: str, rows: Sequence[tuple[
             formatter.write_dl([(row[0].ljust(_COLUMN), row[1])], _COLUMN, 2)
 
 
+_in_terminal = partial(Verb, surfaces=IN_TERMINAL)
+
 _JOB_HELP = "The job: its id, the end of its id, or its name (the newest of that name)."
 _JOB = Argument("job", options.JOB, _JOB_HELP)
 _JOBS = Argument("jobs", options.JOB, _JOB_HELP, repeat=True)
@@ -385,61 +390,34 @@ _TIMEOUT = Option(
     "timeout", options.SECONDS, "Give up after that long (90, 10m, 2h); the job goes on."
 )
 _CLUSTER_NAME = Option("name", options.NAME, "What the cluster is called; yarn unless given.")
-_ZEPPELIN_HOME = Option(
-    "zeppelin-home",
-    options.PATH,
-    "The folder that Zeppelin was unpacked to; ZEPPELIN_HOME unless given.",
-)
+_ZEPPELIN_HOME = Option("zeppelin-home", options.PATH,
+    "The folder that Zeppelin was unpacked to; ZEPPELIN_HOME unless given.")  # fmt: skip
 
-RUN = Verb(
-    "job run",
-    "Run code as a job with GPUs; follow it to its end.",
-    Argument(
-        "script",
-        options.PATH,
-        "A Python file, or a folder of Python files.",
-        required=False,
-        surfaces=IN_TERMINAL,
-    ),
-    *options.RUN,
-    *options.REFUSED,
-    details=(
-        "In a terminal, SCRIPT is a Python file, or a folder whose Python files travel together "
-        "(its main.py runs, unless --worker_launch_cmd says what does). Local modules that the "
-        "code imports travel along. Without SCRIPT, the Python files that --worker_launch_cmd "
-        "names do. In a notebook, the parts given by %%submarine.python are merged and run.\n\n"
-        "Ctrl-C asks the job to end; a second one leaves at once."
-    ),
+RUN = Verb("job run", "Run code as a job with GPUs; follow it to its end.",
+    Argument("script", options.PATH, "A Python file, or a folder of Python files.", required=False,
+        surfaces=IN_TERMINAL),
+    *options.RUN, *options.REFUSED,
+    details="In a terminal, SCRIPT is a Python file, or a folder whose Python files travel "
+        "together (its main.py runs, unless --worker_launch_cmd says what does). Local modules "
+        "that the code imports travel along. Without SCRIPT, the Python files that "
+        "--worker_launch_cmd names do. In a notebook, the parts given by %%submarine.python are "
+        "merged and run.\n\n"
+        "Ctrl-C asks the job to end; a second one leaves at once.",
     rest="Arguments of the script, as it would get them from the shell.",
-    examples=(
-        "job run train.py --gpus 2 --name mnist",
-        "job run train.py --gpus 1 -- --epochs 10",
-        'job run --worker_resources memory=8G,gpu=2 --worker_launch_cmd "python train.py"',
-    ),
-    run="run:run",
-)
+    examples=("job run train.py --gpus 2 --name mnist", "job run train.py --gpus 1 -- --epochs 10",
+        'job run --worker_resources memory=8G,gpu=2 --worker_launch_cmd "python train.py"'),
+    run="run:run")  # fmt: skip
 
+# By hand, a paragraph a verb: one argument a line would be five pages.
 VERBS = (
     RUN,
-    Verb(
-        "job list",
-        "List the jobs on record, newest first.",
+    Verb("job list", "List the jobs on record, newest first.",
         Option("all", None, "List every job on record; the newest 20 otherwise."),
-        Option("limit", options.COUNT, "List that many of the newest jobs."),
-        examples=("job list", "job list --all --json"),
-        run="listing:list_",
-    ),
-    Verb(
-        "job show",
-        "Show all about a job: state, tasks, GPU ledger, files.",
-        _JOB,
-        examples=("job show mnist",),
-        run="listing:show",
-    ),
-    Verb(
-        "job logs",
-        "Write what a job has printed, byte for byte.",
-        _JOB,
+        Option("limit", options.COUNT, "List that many of the newest jobs.", against="all"),
+        examples=("job list", "job list --all --json"), run="listing:list_"),
+    Verb("job show", "Show all about a job: state, tasks, GPU ledger, files.", _JOB,
+        examples=("job show mnist",), run="listing:show"),
+    Verb("job logs", "Write what a job has printed, byte for byte.", _JOB,
         Option("follow", None, "Go on until the job is over.", short="f"),
         Option("stdout", None, "Only what the job wrote to stdout."),
         Option("stderr", None, "Only what the job wrote to stderr."),
@@ -447,232 +425,103 @@ VERBS = (
         _OFFSET,
         details="stdout and stderr go to this command's own stdout and stderr.",
         examples=("job logs mnist --follow", "job logs mnist --stderr --offset 1000"),
-        run="logs:logs",
-    ),
-    Verb(
-        "job attach",
-        "Follow a job from its first byte, as the command that started it does.",
-        _JOB,
-        _OFFSET,
+        run="watch:logs"),
+    Verb("job attach", "Follow a job from its first byte, as the command that started it does.",
+        _JOB, _OFFSET,
         details="Ctrl-C leaves; the job goes on.",
-        examples=("job attach mnist",),
-        run="run:attach",
-    ),
-    Verb(
-        "job wait",
-        "Wait for the end of a job, in silence.",
-        _JOB,
-        _TIMEOUT,
-        examples=("job wait mnist --timeout 2h",),
-        run="jobs:wait",
-    ),
-    Verb(
-        "job fetch",
-        "Bring variables of a cell's job into this notebook.",
-        _JOB,
+        examples=("job attach mnist",), run="watch:attach"),
+    Verb("job wait", "Wait for the end of a job, in silence.", _JOB, _TIMEOUT,
+        examples=("job wait mnist --timeout 2h",), run="watch:wait"),
+    Verb("job fetch", "Bring variables of a cell's job into this notebook.", _JOB,
         Argument("variables", options.NAME, "Their names.", repeat=True),
-        details=(
-            "A cell's variables come home by themselves as far as they are small (the setting "
-            "return_limit); this brings the others, or those of a cell that ran elsewhere."
-        ),
-        surfaces=IN_NOTEBOOK,
-        examples=("job fetch mnist model history",),
-    ),
-    Verb(
-        "job cancel",
-        "Ask jobs to end: SIGTERM, then, after a grace, SIGKILL.",
-        _JOBS,
-        examples=("job cancel mnist",),
-        run="jobs:cancel",
-    ),
-    Verb(
-        "job kill",
-        "End jobs at once: SIGKILL to all of their processes.",
-        _JOBS,
-        examples=("job kill mnist",),
-        run="jobs:kill",
-    ),
-    Verb(
-        "job save",
-        "Save the model of a running job now, while its training goes on.",
-        _JOB,
+        details="A cell's variables come home by themselves as far as they are small (the setting "
+            "return_limit); this brings the others, or those of a cell that ran elsewhere.",
+        surfaces=IN_NOTEBOOK, examples=("job fetch mnist model history",)),
+    Verb("job cancel", "Ask jobs to end: SIGTERM, then, after a grace, SIGKILL.", _JOBS,
+        examples=("job cancel mnist",), run="listing:cancel"),
+    Verb("job kill", "End jobs at once: SIGKILL to all of their processes.", _JOBS,
+        examples=("job kill mnist",), run="listing:kill"),
+    Verb("job save", "Save the model of a running job now, while its training goes on.", _JOB,
         Argument("path", options.PATH, "A new folder for the model's files.", required=False),
         _TIMEOUT,
-        details=(
-            "The function that the training code gave to submarine_runtime.on_save writes it; "
+        details="The function that the training code gave to submarine_runtime.on_save writes it; "
             "where there is none, the last complete checkpoint of --checkpoint_path is copied. "
             "PATH is a new folder of this machine, or hdfs://… where the cluster has HDFS; "
-            "without it, one is made here, named after the job and the time."
-        ),
+            "without it, one is made here, named after the job and the time.",
         examples=("job save mnist", "job save mnist models/epoch-3 --timeout 10m"),
-        run="jobs:save",
-    ),
-    Verb(
-        "cluster up",
+        run="listing:save"),
+    _in_terminal("cluster up",
         "Start a YARN cluster of your own on this machine; return when a job could run.",
-        Option(
-            "gpus",
-            options.COUNT,
-            "GPUs of each node; this machine's own, or four declared ones, unless given.",
-        ),
+        Option("gpus", options.COUNT,
+            "GPUs of each node; this machine's own, or four declared ones, unless given."),
         Option("nodes", options.COUNT, "NodeManagers; one unless given."),
-        Option(
-            "hdfs",
-            options.SWITCH,
+        Option("hdfs", options.SWITCH,
             "Whether there is an HDFS; there is unless false. Also --no-hdfs: the cluster's files "
-            "are this machine's.",
-        ),
+            "are this machine's."),
         _CLUSTER_NAME,
-        details=(
-            "Real Hadoop daemons on loopback, from jars that Maven fetches once. What is up stays "
-            "as it is, and what was interrupted is finished. The daemons stay until `cluster down`."
-        ),
-        surfaces=IN_TERMINAL,
+        details="Real Hadoop daemons on loopback, from jars that Maven fetches once. What is up "
+            "stays as it is, and what was interrupted is finished. The daemons stay until `cluster "
+            "down`.",
         examples=("cluster up", "cluster up --gpus 2 --nodes 3 --name three"),
-        run="cluster:up",
-    ),
-    Verb(
-        "cluster env",
-        "Write what to set so that programs find the cluster, for `eval`.",
-        _CLUSTER_NAME,
-        surfaces=IN_TERMINAL,
-        examples=("cluster env",),
-        run="cluster:env",
-    ),
-    Verb(
-        "cluster status",
-        "Show the cluster's daemons, and whether a job could run.",
-        _CLUSTER_NAME,
-        surfaces=IN_TERMINAL,
-        examples=("cluster status",),
-        run="cluster:status",
-    ),
-    Verb(
-        "cluster logs",
-        "Write the log of a daemon, or list the logs.",
-        Argument(
-            "daemon",
-            options.NAME,
-            "resourcemanager, namenode, datanode or nodemanager-N.",
-            required=False,
-        ),
+        run="machine:cluster_up"),
+    _in_terminal("cluster env", "Write what to set so that programs find the cluster, for `eval`.",
+        _CLUSTER_NAME, examples=("cluster env",), run="machine:cluster_env"),
+    _in_terminal("cluster status", "Show the cluster's daemons, and whether a job could run.",
+        _CLUSTER_NAME, examples=("cluster status",), run="machine:cluster_status"),
+    _in_terminal("cluster logs", "Write the log of a daemon, or list the logs.",
+        Argument("daemon", options.NAME, "resourcemanager, namenode, datanode or nodemanager-N.",
+            required=False),
         _CLUSTER_NAME,
         Option("follow", None, "Go on until Ctrl-C.", short="f"),
-        surfaces=IN_TERMINAL,
         examples=("cluster logs", "cluster logs nodemanager-0 --follow"),
-        run="cluster:logs",
-    ),
-    Verb(
-        "cluster down",
-        "End the cluster's daemons and jobs, and remove all of it.",
-        _CLUSTER_NAME,
-        surfaces=IN_TERMINAL,
-        examples=("cluster down",),
-        run="cluster:down",
-    ),
-    Verb(
-        "zeppelin install",
-        "Put the interpreter %submarine into a Zeppelin, or renew it there.",
-        _ZEPPELIN_HOME,
-        Option(
-            "python",
-            options.PATH,
-            "The Python that notes run on; that of this command unless given.",
-        ),
-        details=(
-            "Writes interpreter/submarine: the setting and a launch script. A Submarine "
-            "interpreter that came with Zeppelin is put aside. Restart Zeppelin afterwards."
-        ),
-        surfaces=IN_TERMINAL,
+        run="machine:cluster_logs"),
+    _in_terminal("cluster down", "End the cluster's daemons and jobs, and remove all of it.",
+        _CLUSTER_NAME, examples=("cluster down",), run="machine:cluster_down"),
+    _in_terminal("zeppelin install",
+        "Put the interpreter %submarine into a Zeppelin, or renew it there.", _ZEPPELIN_HOME,
+        Option("python", options.PATH,
+            "The Python that notes run on; that of this command unless given."),
+        details="Writes interpreter/submarine: the setting and a launch script. A Submarine "
+            "interpreter that came with Zeppelin is put aside. Restart Zeppelin afterwards.",
         examples=("zeppelin install --zeppelin-home /opt/zeppelin",),
-        run="zeppelin:install",
-    ),
-    Verb(
-        "zeppelin uninstall",
-        "Take the interpreter out again, and put back what was put aside.",
-        _ZEPPELIN_HOME,
-        surfaces=IN_TERMINAL,
+        run="machine:zeppelin_install"),
+    _in_terminal("zeppelin uninstall",
+        "Take the interpreter out again, and put back what was put aside.", _ZEPPELIN_HOME,
         examples=("zeppelin uninstall --zeppelin-home /opt/zeppelin",),
-        run="zeppelin:uninstall",
-    ),
-    Verb(
-        "zeppelin doctor",
+        run="machine:zeppelin_uninstall"),
+    _in_terminal("zeppelin doctor",
         "Check a Zeppelin's interpreter, with the way out where something is missing.",
-        _ZEPPELIN_HOME,
-        surfaces=IN_TERMINAL,
-        examples=("zeppelin doctor --zeppelin-home /opt/zeppelin",),
-        run="zeppelin:doctor",
-    ),
-    Verb(
-        "gpus",
-        "List the GPUs and the jobs that hold them.",
-        options.CLUSTER,
-        examples=("gpus",),
-        run="machine:gpus",
-    ),
-    Verb(
-        "tensorboard",
-        "Open TensorBoard over one, some or all jobs.",
+        _ZEPPELIN_HOME, examples=("zeppelin doctor --zeppelin-home /opt/zeppelin",),
+        run="machine:zeppelin_doctor"),
+    Verb("gpus", "List the GPUs and the jobs that hold them.", options.CLUSTER, examples=("gpus",),
+        run="machine:gpus"),
+    Verb("tensorboard", "Open TensorBoard over one, some or all jobs.",
         Argument("jobs", options.JOB, _JOB_HELP, required=False, repeat=True),
         Option("all", None, "Over all jobs, those to come too; so without jobs and folders."),
-        Option(
-            "logdir",
-            options.PATH,
-            "Over a folder of events, or an address in HDFS; repeat it for more.",
-            repeat=True,
-        ),
+        Option("logdir", options.PATH,
+            "Over a folder of events, or an address in HDFS; repeat it for more.", repeat=True),
         Option("list", None, "List the TensorBoards that run."),
         Option("stop", None, "End the one that is named so; without jobs and folders, all."),
-        details=(
-            "It reads what jobs write to the folder $SUBMARINE_LOGDIR, and below their checkpoint "
-            "path. Its process holds no GPU, outlives the jobs, and ends some time after its last "
-            "reader (the setting tensorboard_idle)."
-        ),
+        details="It reads what jobs write to the folder $SUBMARINE_LOGDIR, and below their "
+            "checkpoint path. Its process holds no GPU, outlives the jobs, and ends some time "
+            "after its last reader (the setting tensorboard_idle).",
         examples=("tensorboard mnist", "tensorboard --all", "tensorboard --stop mnist"),
-        run="tensorboard:tensorboard",
-    ),
-    Verb(
-        "script",
-        "Show the script of the last job, or of the parts given so far.",
-        surfaces=IN_NOTEBOOK,
-        examples=("script",),
-    ),
-    Verb(
-        "use",
-        "Choose the cluster that this notebook's jobs go to.",
+        run="machine:tensorboard"),
+    Verb("script", "Show the script of the last job, or of the parts given so far.",
+        surfaces=IN_NOTEBOOK, examples=("script",)),
+    Verb("use", "Choose the cluster that this notebook's jobs go to.",
         Argument("cluster", options.CLUSTER_NAME, "The cluster's name."),
-        surfaces=IN_NOTEBOOK,
-        examples=("use local",),
-    ),
-    Verb(
-        "config show",
-        "Show every setting, its value, and where that came from.",
-        surfaces=IN_TERMINAL,
-        examples=("config show",),
-        run="machine:config",
-    ),
-    Verb(
-        "doctor",
-        "Check what a job needs on this machine, with the way out where it is missing.",
-        options.CLUSTER,
-        examples=("doctor",),
-        run="machine:doctor",
-    ),
-    Verb(
-        "version",
-        "Say which release this is.",
-        surfaces=IN_TERMINAL,
-        examples=("version",),
-        run="machine:version",
-    ),
-    Verb(
-        "help",
-        "Show the help of all verbs, or of one.",
+        surfaces=IN_NOTEBOOK, examples=("use local",)),
+    _in_terminal("config show", "Show every setting, its value, and where that came from.",
+        examples=("config show",), run="machine:config"),
+    Verb("doctor", "Check what a job needs on this machine, with the way out where it is missing.",
+        options.CLUSTER, examples=("doctor",), run="machine:doctor"),
+    _in_terminal("version", "Say which release this is.", examples=("version",),
+        run="machine:version"),
+    Verb("help", "Show the help of all verbs, or of one.",
         Argument("about", options.VERB, "The verb: job run.", required=False, repeat=True),
-        examples=("help job run",),
-        run="machine:help_",
-    ),
-)
+        examples=("help job run",), run="machine:help_"),
+)  # fmt: skip
 
 GROUPS = {
     "job": "Run jobs, and look after them.",
