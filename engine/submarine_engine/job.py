@@ -8,8 +8,8 @@ it does not know instead of guessing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -45,14 +45,14 @@ class OptionInfo:
 
     Parameters
     ----------
-    name
-        As it is written, without dashes.
     kind
         What its value is, by its name in `submarine_engine.command.options.KINDS`.
     help
         One sentence.
     group
         The heading that help lists it under.
+    name
+        As it is written, without dashes; as the field where empty.
     short
         One letter that means the same.
     repeat
@@ -65,10 +65,10 @@ class OptionInfo:
         The only values there are, for completion.
     """
 
-    name: str
     kind: str
     help: str
     group: str
+    name: str = ""
     short: str = ""
     repeat: bool = False
     keyword: bool = True
@@ -81,28 +81,21 @@ RESOURCES_GROUP = "Resources of each worker"
 HOW_GROUP = "How to run it"
 
 
-def _option(  # noqa: PLR0913 - a declaration, each part by its name
-    name: str,
+def _option(
     kind: str,
     help: str,  # noqa: A002 - as it is called everywhere
-    *,
     group: str = JOB_GROUP,
-    default: Any = None,  # noqa: ANN401 - as the field
-    factory: Callable[[], Any] | None = None,
     **more: Any,  # noqa: ANN401 - of `OptionInfo`
-) -> Any:  # noqa: ANN401 - as `dataclasses.field`
-    """Return a field whose value an option gives."""
-    metadata = {"option": OptionInfo(name=name, kind=kind, help=help, group=group, **more)}
-    if factory is not None:
-        return field(default_factory=factory, metadata=metadata)
-    return field(default=default, metadata=metadata)
+) -> dict[str, OptionInfo]:
+    """Return the metadata of a field whose value an option gives."""
+    return {"option": OptionInfo(kind=kind, help=help, group=group, **more)}
 
 
 def options_of(kind: type) -> Iterator[tuple[str, OptionInfo]]:
     """Yield the fields of `JobSpec` or `Resources` that options give their values, with these."""
     for each in fields(kind):
-        if "option" in each.metadata:
-            yield each.name, each.metadata["option"]
+        if said := each.metadata.get("option"):
+            yield each.name, said if said.name else replace(said, name=each.name)
 
 
 def _to_json(value: Any) -> Any:  # noqa: ANN401 - what JSON can hold
@@ -170,19 +163,21 @@ class Resources:
         A number is negative, or memory or vcores is zero.
     """
 
-    gpus: int | None = _option(
-        "gpus",
-        "count",
-        "GPUs; one where the cluster has any, unless given. 0 for none.",
-        group=RESOURCES_GROUP,
+    gpus: int | None = field(
+        default=None,
+        metadata=_option(
+            "count",
+            "GPUs; one where the cluster has any, unless given. 0 for none.",
+            RESOURCES_GROUP,
+        ),
     )
-    memory: int | None = _option(
-        "memory",
-        "memory",
-        "Memory: 8G, 512M, or a number of mebibytes.",
-        group=RESOURCES_GROUP,
+    memory: int | None = field(
+        default=None,
+        metadata=_option("memory", "Memory: 8G, 512M, or a number of mebibytes.", RESOURCES_GROUP),
     )
-    vcores: int | None = _option("cpus", "count", "Virtual cores.", group=RESOURCES_GROUP)
+    vcores: int | None = field(
+        default=None, metadata=_option("count", "Virtual cores.", RESOURCES_GROUP, name="cpus")
+    )
 
     def __post_init__(self) -> None:
         for name, least in (("gpus", 0), ("memory", 1), ("vcores", 1)):
@@ -324,89 +319,96 @@ class JobSpec:
         A field is not valid; the message names it and the way out.
     """
 
-    name: str = _option(
-        "name",
-        "name",
-        "What people call the job; from the script, cell or notebook unless given.",
+    name: str = field(
         default="job",
+        metadata=_option(
+            "name", "What people call the job; from the script, cell or notebook unless given."
+        ),
     )
     roles: tuple[Role, ...] = (Role(),)
-    queue: str | None = _option("queue", "name", "The cluster's queue.")
-    docker_image: str | None = _option(
-        "docker_image",
-        "name",
-        "The image that containers start from, on clusters that have containers.",
+    queue: str | None = field(default=None, metadata=_option("name", "The cluster's queue."))
+    docker_image: str | None = field(
+        default=None,
+        metadata=_option(
+            "name", "The image that containers start from, on clusters that have containers."
+        ),
     )
-    node_label: str | None = _option(
-        "node_label", "name", "Nodes to run on, by the cluster's label."
+    node_label: str | None = field(
+        default=None, metadata=_option("name", "Nodes to run on, by the cluster's label.")
     )
-    priority: int | None = _option(
-        "priority", "count", "Its priority in the queue; higher comes first."
+    priority: int | None = field(
+        default=None, metadata=_option("count", "Its priority in the queue; higher comes first.")
     )
-    input_path: str | None = _option(
-        "input_path", "path", "Where the data is; the code finds it in SUBMARINE_INPUT_PATH."
+    input_path: str | None = field(
+        default=None,
+        metadata=_option("path", "Where the data is; the code finds it in SUBMARINE_INPUT_PATH."),
     )
-    checkpoint_path: str | None = _option(
-        "checkpoint_path",
-        "path",
-        "Where checkpoints are kept; the code finds it in SUBMARINE_CHECKPOINT_PATH.",
+    checkpoint_path: str | None = field(
+        default=None,
+        metadata=_option(
+            "path", "Where checkpoints are kept; the code finds it in SUBMARINE_CHECKPOINT_PATH."
+        ),
     )
-    env: Mapping[str, str] = _option(
-        "env",
-        "setting",
-        "An environment variable of every task; repeat it for more.",
-        factory=dict,
-        repeat=True,
+    env: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=_option(
+            "setting", "An environment variable of every task; repeat it for more.", repeat=True
+        ),
     )
-    tensorboard: bool = _option(
-        "tensorboard",
-        "switch",
-        "Run TensorBoard beside the job.",
-        default=False,
-        keyword=False,
+    tensorboard: bool = field(
+        default=False, metadata=_option("switch", "Run TensorBoard beside the job.", keyword=False)
     )
-    quicklinks: tuple[tuple[str, str], ...] = _option(
-        "quicklink",
-        "link",
-        "A link that the job card shows; repeat it for more.",
+    quicklinks: tuple[tuple[str, str], ...] = field(
         default=(),
-        repeat=True,
-        keyword=False,
+        metadata=_option(
+            "link",
+            "A link that the job card shows; repeat it for more.",
+            name="quicklink",
+            repeat=True,
+            keyword=False,
+        ),
     )
-    mode: str = _option(
-        "mode",
-        "name",
-        "Warm (an application kept for the notebook), cold (one of its own) or auto.",
-        group=HOW_GROUP,
+    mode: str = field(
         default="auto",
-        clusters=("yarn",),
-        choices=MODES,
+        metadata=_option(
+            "name",
+            "Warm (an application kept for the notebook), cold (one of its own) or auto.",
+            HOW_GROUP,
+            clusters=("yarn",),
+            choices=MODES,
+        ),
     )
-    environment: str | None = _option(
-        "environment",
-        "path",
-        "Where its Python comes from: same, pack, or an archive's path.",
-        group=HOW_GROUP,
-        clusters=("yarn",),
+    environment: str | None = field(
+        default=None,
+        metadata=_option(
+            "path",
+            "Where its Python comes from: same, pack, or an archive's path.",
+            HOW_GROUP,
+            clusters=("yarn",),
+        ),
     )
-    isolation: str | None = _option(
-        "isolation",
-        "name",
-        "Fresh (a process of its own) or shared (forked where imports are done).",
-        group=HOW_GROUP,
-        keyword=False,
-        clusters=("local",),
-        choices=ISOLATIONS,
+    isolation: str | None = field(
+        default=None,
+        metadata=_option(
+            "name",
+            "Fresh (a process of its own) or shared (forked where imports are done).",
+            HOW_GROUP,
+            keyword=False,
+            clusters=("local",),
+            choices=ISOLATIONS,
+        ),
     )
-    outputs: tuple[str, ...] = _option(
-        "output",
-        "variable",
-        "Variables of the script to bring back: history, or model,history; or none.",
-        group=HOW_GROUP,
+    outputs: tuple[str, ...] = field(
         default=(),
-        short="o",
-        repeat=True,
-        keyword=False,
+        metadata=_option(
+            "variable",
+            "Variables of the script to bring back: history, or model,history; or none.",
+            HOW_GROUP,
+            name="output",
+            short="o",
+            repeat=True,
+            keyword=False,
+        ),
     )
     notebook: str | None = None
     asks: bool = False

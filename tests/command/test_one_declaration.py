@@ -12,8 +12,8 @@ from submarine_engine import job
 
 job.JobSpec = dataclasses.make_dataclass(
     "JobSpec",
-    [("flavour", str | None, job._option("flavour", "name", "What it tastes of.",
-                                         clusters=("yarn",), choices=("sweet", "sour")))],
+    [("flavour", str | None, dataclasses.field(default=None, metadata=job._option(
+        "name", "What it tastes of.", clusters=("yarn",), choices=("sweet", "sour"))))],
     bases=(job.JobSpec,), frozen=True, kw_only=True,
 )
 
