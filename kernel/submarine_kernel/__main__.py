@@ -1,8 +1,7 @@
 """Started by Jupyter: ``python -m submarine_kernel -f CONNECTION_FILE``."""
 
-from ipykernel.kernelapp import IPKernelApp
-
+from submarine_kernel.app import KernelApp
 from submarine_kernel.kernel import SubmarineKernel
 
 if __name__ == "__main__":
-    IPKernelApp.launch_instance(kernel_class=SubmarineKernel)
+    KernelApp.launch_instance(kernel_class=SubmarineKernel)

@@ -159,7 +159,7 @@ def kernel_of(pid):
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has just ended
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == pid and b"ipykernel" in (folder / "cmdline").read_bytes():
+            if parent == pid and b"KernelApp" in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
     return found
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from submarine_zeppelin import kernel as kernels
+
+from tests.jobs import until
 
 UNANSWERED = """
 session = get_ipython().kernel.session
@@ -29,6 +34,92 @@ def test_a_kernel_that_is_idle_and_does_not_reply_is_not_waited_for(kernel, monk
     monkeypatch.setattr(kernels, "_REPLY", 0.5)
     assert kernel.run(UNANSWERED, {}, lambda *_: None)["status"] == "aborted"
     assert kernel.lives
+
+
+# Far more than a reader may be behind, and none of it is read before all of it is there.
+CHATTY = """
+for number in range({count}):
+    print(number, "x" * 200, flush=True)
+open({done!r}, "w").close()
+"""
+NEVER_IDLE = """
+session = get_ipython().kernel.session
+send = session.send
+def all_but_idle(stream, kind, content=None, *args, **options):
+    if kind == "status" and (content or {}).get("execution_state") == "idle":
+        return None
+    return send(stream, kind, content, *args, **options)
+session.send = all_but_idle
+"""
+
+
+def test_no_line_is_lost_however_far_the_reader_is_behind(kernel, tmp_path):
+    done, lines = tmp_path / "done", []
+
+    def take(kind, content):
+        if kind == "stream":
+            until(done.exists)
+            lines.append(content["text"])
+
+    count = 8_000
+    reply = kernel.run(CHATTY.format(count=count, done=str(done)), {}, take)
+    assert reply["status"] == "ok"
+    numbers = [int(line.split()[0]) for line in "".join(lines).splitlines()]
+    assert numbers == list(range(count))
+
+
+def test_a_kernel_that_replies_and_is_not_seen_idle_is_not_waited_for(kernel, monkeypatch):
+    monkeypatch.setattr(kernels, "_REPLY", 0.5)
+    assert kernel.run(NEVER_IDLE, {}, lambda *_: None)["status"] == "ok"
+    assert kernel.run("1", {}, lambda *_: None)["status"] == "ok"
+
+
+def test_commands_are_those_of_the_notes_python(kernel):
+    kinds = []
+    code = "import shutil, sys, os\nprint([shutil.which(p) for p in ('python', 'submarine')])"
+    kernel.run(code, {}, lambda _, content: kinds.append(content.get("text", "")))
+    folder = Path(sys.executable).parent
+    assert "".join(kinds).strip() == str([str(folder / "python"), str(folder / "submarine")])
+
+
+def test_all_that_a_shell_writes_arrives_in_both_streams(kernel):
+    texts = {"stdout": [], "stderr": []}
+
+    def take(kind, content):
+        if kind == "stream":
+            texts[content["name"]].append(content["text"])
+
+    script = "seq 300000\nprintf 'é%.0s' $(seq 70000) >&2\ncat <<END\nto itself\nEND"
+    assert kernel.run(f"%%submarine.sh\n{script}", {}, take)["status"] == "ok"
+    lines = "".join(texts["stdout"]).splitlines()
+    assert lines == [*map(str, range(1, 300_001)), "to itself"]
+    assert "".join(texts["stderr"]) == "é" * 70_000
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exit 3", "the shell ended with exit status 3"),
+        ("kill -9 $$", "the shell was ended by SIGKILL"),
+        ("exit 4\n" + "# not read any more\n" * 20_000, "the shell ended with exit status 4"),
+    ],
+    ids=["status", "signal", "long"],
+)
+def test_a_shell_that_fails_says_how(kernel, script, said):
+    errors = []
+    reply = kernel.run(f"%%submarine.sh\n{script}", {}, lambda *told: errors.append(told))
+    assert reply["status"] == "error"
+    assert said in reply["evalue"]
+
+
+def test_an_interrupted_shell_that_does_not_end_is_ended(kernel):
+    def take(kind, _):
+        if kind == "stream":
+            kernel.interrupt()
+
+    script = "trap '' INT\necho begun\nwhile :; do sleep 0.05; done"
+    reply = kernel.run(f"%%submarine.sh\n{script}", {}, take)
+    assert "the shell was ended by SIGTERM" in reply["evalue"]
 
 
 def test_a_kernel_that_died_says_that_jobs_go_on(kernel):

@@ -65,6 +65,14 @@ def memory(pid, name="VmRSS"):
     raise AssertionError(f"no {name} of {pid}")
 
 
+def test_a_chatty_paragraph_ends_with_all_of_its_lines(note):
+    number = note.add("%submarine.python\nfor i in range(3000): print(f'L{i}', flush=True)")
+    for _ in range(2):
+        found = note.run(number)
+        assert found["status"] == "FINISHED"
+        assert text(found) == "".join(f"L{i}\n" for i in range(3000))
+
+
 def test_a_shell_paragraph_that_fails_shows_its_output_and_status(note):
     found = note.write("%submarine.sh\necho before\necho wrong >&2\nexit 3")
     assert found["status"] == "ERROR"

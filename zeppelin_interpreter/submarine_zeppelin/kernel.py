@@ -26,6 +26,11 @@ _LOOK = 0.1
 _COMPLETION = 2.0
 _REPLY = 10.0
 _PREFIX = "submarine-kernel-"
+_PROGRAM = """import sys
+sys.path.remove("")  # nothing that lies in the working directory hides what a kernel needs
+from submarine_kernel.app import KernelApp
+KernelApp.launch_instance()
+"""
 
 Take = Callable[[str, Mapping[str, Any]], None]
 """Takes the type and the content of each message that an execution sends; "" for a mere look."""
@@ -71,10 +76,11 @@ class Kernel:
             file = str(Path(self._folder, "kernel.json"))
             self._manager = KernelManager(transport="ipc", connection_file=file)
             self._manager.kernel_spec.argv = [
-                sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}",
+                sys.executable, "-c", _PROGRAM, "-f", "{connection_file}",
             ]  # fmt: skip
-            self._manager.start_kernel(env=dict(os.environ), cwd=str(Path.home()))
+            self._manager.start_kernel(env=_environment(), cwd=str(Path.home()))
             client = self._manager.client()
+            client.context.rcvhwm = 0  # else ZMQ drops what comes faster than it is read
             client.start_channels()
             try:
                 client.wait_for_ready(timeout=_START)
@@ -121,17 +127,25 @@ class Kernel:
         with self._asking:
             client.shell_channel.send(message)
             sent = message["header"]["msg_id"]
-            self._collect(client, sent, take)
-            return self._reply(client, sent)
+            return self._collect(client, sent, take) or self._reply(client, sent, _REPLY)
 
-    def _collect(self, client: BlockingKernelClient, sent: str, take: Take) -> None:
+    def _collect(
+        self, client: BlockingKernelClient, sent: str, take: Take
+    ) -> Mapping[str, Any] | None:
+        """Take all until the kernel is idle; return the reply where that has come instead."""
+        replied: Mapping[str, Any] | None = None
+        quiet_since = time.monotonic()
         while True:
             try:
                 message = client.get_iopub_msg(timeout=_LOOK)
+                quiet_since = time.monotonic()
             except Empty:
                 if not self.lives:
                     raise self._died(client) from None
                 take("", {})
+                replied = replied or self._replied(client, sent, 0)
+                if replied and time.monotonic() > quiet_since + _REPLY:
+                    return replied  # it came first, and what should have come with it does not
                 continue
             if self._client is not client:
                 raise self._died(client)
@@ -139,18 +153,25 @@ class Kernel:
                 continue
             kind, content = message["msg_type"], message["content"]
             if kind == "status" and content["execution_state"] == "idle":
-                return
+                return replied
             take(kind, content)
 
-    def _reply(self, client: BlockingKernelClient, sent: str) -> Mapping[str, Any]:
+    def _replied(
+        self, client: BlockingKernelClient, sent: str, patience: float
+    ) -> Mapping[str, Any] | None:
+        with suppress(Empty):
+            reply = client.get_shell_msg(timeout=patience)
+            if reply["parent_header"].get("msg_id") == sent:
+                found: Mapping[str, Any] = reply["content"]
+                return found
+        return None
+
+    def _reply(self, client: BlockingKernelClient, sent: str, patience: float) -> Mapping[str, Any]:
         # A kernel replies before it is idle; one that was interrupted in between never will.
-        until = time.monotonic() + _REPLY
+        until = time.monotonic() + patience
         while self.lives and time.monotonic() < until:
-            with suppress(Empty):
-                reply = client.get_shell_msg(timeout=_LOOK)
-                if reply["parent_header"].get("msg_id") == sent:
-                    found: Mapping[str, Any] = reply["content"]
-                    return found
+            if found := self._replied(client, sent, _LOOK):
+                return found
         if self.lives:
             return {"status": "aborted"}
         raise self._died(client)
@@ -198,6 +219,14 @@ class Kernel:
                 client.stop_channels()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _environment() -> dict[str, str]:
+    """Return the kernel's environment: commands of its paragraphs are those of its Python."""
+    own, path = str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)
+    if own not in path.split(os.pathsep)[:1]:
+        path = f"{own}{os.pathsep}{path}"
+    return {**os.environ, "PATH": path}
 
 
 def clear_left() -> None:
