@@ -180,6 +180,24 @@ def test_a_killed_interpreter_leaves_its_job_which_the_next_run_follows(tmp_path
     assert len(list(job_ids(home))) == 1
 
 
+@pytest.mark.parametrize("other", [{"user": "bob"}, {"memory": "1G"}], ids=["user", "options"])
+def test_nobody_follows_the_job_of_another_user_or_of_other_options(tmp_path, home, other):
+    text = WAITS.format(str(tmp_path / "go"))
+    for name, asked in (("first", {}), ("second", other)):
+        talk = Talk(tmp_path / name).begin()
+        try:
+            running = talk.start(text, RUN, context=talk.context(**asked))
+            until(lambda: any("begun" in data for _, _, data in talk.events.updates))  # noqa: B023
+            if name == "second":
+                (tmp_path / "go").touch()
+                until(lambda: running)  # noqa: B023
+        finally:
+            talk.close()
+    code, outputs = running[0]
+    assert (code, "followed on" in shown(outputs)) == ("SUCCESS", False)
+    assert len(list(job_ids(home))) == 2
+
+
 def test_a_job_that_is_followed_again_is_cancelled_with_its_paragraph(tmp_path):
     text = WAITS.format(str(tmp_path / "never"))
     for name in ("first", "second"):

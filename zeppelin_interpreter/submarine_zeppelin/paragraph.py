@@ -84,6 +84,7 @@ class Run:
         self._cancelled = False
         self._sent = False
         self._begun = False
+        self._code = ""
         self._job_id = ""
         self._followed = ""
         self._link = ""
@@ -172,7 +173,8 @@ class Run:
         paragraph = self.paragraph
         action = translate(paragraph, self._session.properties, paragraph.gui)
         over = paragraph.is_recover
-        job_id = begun_job(paragraph.note_id, paragraph.id, paragraph.text, over=over)
+        self._code = action.code
+        job_id = begun_job(paragraph, action.code, over=over)
         if (action.is_job or over) and job_id:
             self._followed = job_id
             say = f"it has begun job {job_id} already, which is followed on here"
@@ -208,7 +210,7 @@ class Run:
         job_id = str(told.get("job_id") or "")
         if job_id and job_id != self._job_id:
             self._job_id = job_id
-            note_job(self.paragraph.note_id, self.paragraph.id, self.paragraph.text, job_id)
+            note_job(self.paragraph, self._code, job_id)
         progress = told.get("progress")
         if isinstance(progress, (int, float)):
             self.progress = max(0, min(100, int(progress * 100)))

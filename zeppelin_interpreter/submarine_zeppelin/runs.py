@@ -1,7 +1,7 @@
 """Which job a paragraph has begun: on disk, so that none is submitted twice.
 
-``<home>/zeppelin/<note>/<paragraph>.json``, for its owner alone, holds the job's id and the hash of
-the text that began it.
+``<home>/zeppelin/<note>/<paragraph>-<user>.json``, for its owner alone, holds the job's id and the
+hash of the code that began it, with all its options: what asks for something else is another job.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from submarine_engine.errors import SubmarineError
 from submarine_engine.history import default_home, make_private, read_json, write_json
@@ -18,24 +19,40 @@ from submarine_engine.records import open_job
 _PLAIN = re.compile(r"[\w-]{1,100}")
 
 
-def note_job(note_id: str, paragraph_id: str, text: str, job_id: str) -> None:
-    """Note that a paragraph has begun a job."""
-    path = _path(note_id, paragraph_id)
+class Placed(Protocol):
+    """A paragraph, and who runs it."""
+
+    @property
+    def id(self) -> str:
+        """Its id in the note."""
+
+    @property
+    def note_id(self) -> str:
+        """The note's id."""
+
+    @property
+    def user(self) -> str:
+        """Who runs it: nobody follows the job of another."""
+
+
+def note_job(paragraph: Placed, code: str, job_id: str) -> None:
+    """Note that a paragraph has begun a job by that code."""
+    path = _path(paragraph)
     with suppress(OSError):
         make_private(path.parent)
-        write_json(path, {"version": 1, "job": job_id, "text": _hash(text)})
+        write_json(path, {"version": 1, "job": job_id, "code": _hash(code)})
 
 
-def begun_job(note_id: str, paragraph_id: str, text: str, *, over: bool = False) -> str | None:
-    """Return the job that a paragraph has begun with that text; None where it is over.
+def begun_job(paragraph: Placed, code: str, *, over: bool = False) -> str | None:
+    """Return the job that a paragraph has begun by that code; None where it is over.
 
     Parameters
     ----------
     over
         Whether one that is over counts as well.
     """
-    noted = read_json(_path(note_id, paragraph_id)) or {}
-    if noted.get("text") != _hash(text):
+    noted = read_json(_path(paragraph)) or {}
+    if noted.get("code") != _hash(code):
         return None
     with suppress(SubmarineError, TypeError):
         job = open_job(str(noted.get("job")))
@@ -44,8 +61,9 @@ def begun_job(note_id: str, paragraph_id: str, text: str, *, over: bool = False)
     return None
 
 
-def _path(note_id: str, paragraph_id: str) -> Path:
-    return default_home() / "zeppelin" / _name(note_id) / f"{_name(paragraph_id)}.json"
+def _path(paragraph: Placed) -> Path:
+    name = f"{_name(paragraph.id)}-{_hash(paragraph.user)}.json"
+    return default_home() / "zeppelin" / _name(paragraph.note_id) / name
 
 
 def _name(foreign: str) -> str:

@@ -134,7 +134,7 @@ class Service:
         place = paragraph.note_id, paragraph.id
         with self._lock:
             run = self._runs.get(place)
-            same = run is not None and run.paragraph.text == paragraph.text
+            same = run is not None and _asks(run.paragraph) == _asks(paragraph)
             if run and same and (paragraph.is_recover or not (run.over and run.delivered)):
                 run.delivered = False
                 return run, False
@@ -207,6 +207,11 @@ class Service:
         return IDL.RemoteApplicationResult(False, "there are no applications in this interpreter")
 
     unloadApplication = runApplication = loadApplication  # noqa: N815
+
+
+def _asks(paragraph: Paragraph) -> tuple[object, ...]:
+    """Return what makes two calls for a paragraph one and the same run."""
+    return paragraph.text, dict(paragraph.properties), paragraph.user
 
 
 def _paragraph(name: str, text: str, context: Any) -> Paragraph:  # noqa: ANN401 - of the wire
