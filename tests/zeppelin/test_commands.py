@@ -166,6 +166,55 @@ def test_bad_properties_of_the_setting_stop_jobs_only():
         assert "tf.workers" in str(caught.value)
 
 
+# Words of the documentation of Hadoop Submarine, as they are pasted
+
+LAUNCH = "--worker_launch_cmd 'python a.py'"
+
+
+@pytest.mark.parametrize(
+    ("pasted", "meant"),
+    [
+        ("JOB RUN --name x", "job run --name x"),
+        ("JOB_SHOW x", "job show x"),
+        ("JOB_SHOW", "note dashboard"),
+        ("JOB SHOW", "note dashboard"),
+        ("JOB STOP", "note stop"),
+        ("JOB STOP x", "job cancel x"),
+        ("TENSORBOARD START", "tensorboard"),
+        ("TENSORBOARD STOP", "tensorboard --stop"),
+        ("job run \u2013name x \u2014gpus 2", "job run --name x --gpus 2"),
+        ("job run --worker_launch_cmd \u201cpython a.py\u201d", f"job run {LAUNCH}"),
+        ("job run --worker_launch_cmd \u2018python a.py\u2019", f"job run {LAUNCH}"),
+        ("job run --worker_launch_cmd \u201epython a.py\u201c", f"job run {LAUNCH}"),
+        ("yarn jar submarine.jar job run --name x", "job run --name x"),
+        (
+            "/opt/yarn jar a.jar org.apache.submarine.Cli job run \u2013name x \\\n\u2013gpus 2",
+            "job run --name x --gpus 2",
+        ),
+    ],
+)
+def test_what_is_pasted_from_old_pages_is_understood_and_said(pasted, meant):
+    action = translate(Asked(pasted, "submarine"), {})
+    assert action.code == f"%%submarine.lines\n{meant}"
+    assert action.say
+
+
+def test_options_of_code_may_be_pasted_too():
+    action = job("\u2013gpus 2 \u2013name x\ntrain('\u2013a')")
+    assert action.code == "%%submarine --gpus 2 --name x\ntrain('\u2013a')"
+    assert action.say
+
+
+@pytest.mark.parametrize(
+    "meant",
+    ["--worker_launch_cmd 'echo \u201cx\u201d \u2013y'", "--name 5 -- 'a\u2013b' '\u20135'"],
+)
+def test_what_is_quoted_or_no_option_stays_as_it_is(meant):
+    action = translate(Asked(f"job run {meant}", "submarine"), {})
+    assert action.code == f"%%submarine.lines\njob run {meant}"
+    assert not action.say
+
+
 # The shell, and what goes with the request
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from submarine_engine.command import NOTEBOOK, parse
 from submarine_engine.command.parser import split
@@ -14,7 +15,7 @@ from submarine_engine.errors import BundleError, CommandError
 from submarine_zeppelin.action import Action, Asked, metadata
 from submarine_zeppelin.forms import fill
 from submarine_zeppelin.joboptions import is_true, joined, local_options, merged
-from submarine_zeppelin.old import NAMES, modern
+from submarine_zeppelin.old import NAMES, TYPED, modern, typed
 from submarine_zeppelin.properties import read_properties
 
 __all__ = ["Action", "Asked", "metadata", "part_title", "translate"]
@@ -111,7 +112,8 @@ def _run(paragraph: Asked, properties: Mapping[str, str], gui: str) -> Action:
     line, gui = fill(line, gui)
     options = local_options(paragraph.properties)
     if body.strip():
-        return _job(line, body, options, properties, gui)
+        action = _job(typed(line), body, options, properties, gui)
+        return action if typed(line) == line else replace(action, say=(*action.say, TYPED))
     return _commands_of([f"job run {line}".strip()], options, properties, gui)
 
 
@@ -131,7 +133,7 @@ def _job(
 def _option_line(text: str) -> tuple[str, str]:
     r"""Return the options that the text begins with (``\`` goes on in the next line), the rest."""
     text = text.lstrip("\n")
-    if not re.match(r"\s*--?[A-Za-z]", text):
+    if not re.match(r"\s*(?:--?|[\u2010-\u2015]{1,2}-?)[A-Za-z]", text):
         return "", text
     found = re.match(r"(?:[^\n]*\\\n)*[^\n]*", text)
     line = found[0] if found else text
@@ -153,7 +155,9 @@ def _commands_of(
     ready: list[str] = []
     is_job = False
     for line in lines:
-        bare = line.removeprefix("%submarine ").strip()
+        pasted = line.removeprefix("%submarine ").strip()
+        bare = typed(pasted)
+        say += [TYPED] if bare != pasted else []
         if found := modern(bare):
             bare = found[0]
             say.append(found[1])
