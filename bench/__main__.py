@@ -48,6 +48,7 @@ FIGURES: dict[str, Callable[[Path], Figure]] = {
     "server-100mb": server.hundred,
     "server-lag": server.lag,
     "yarn-warm": yarnstart.warm,
+    "yarn-first": yarnstart.first,
     "yarn-command": yarnstart.command,
     "yarn-cold": yarnstart.cold,
     "yarn-release": yarnstart.release,

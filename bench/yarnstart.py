@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ import skein
 from submarine_engine import Cell, Job, JobSpec, Resources, Role
 from submarine_engine.bundle import build
 from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.clusters.yarn.application import heartbeat_jar
-from submarine_engine.clusters.yarn.folder import KeeperFolder
+from submarine_engine.clusters.yarn.folder import KeeperFolder, read_masters
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.rest import ResourceManager, gpus_of
 from submarine_engine.logs import Renderer, follow
@@ -148,6 +151,51 @@ def warm(folder: Path) -> Figure:
         unit="s",
         ours=shown,
         peers={"bare warm container": container},
+    )
+
+
+FIRST = """
+import sys, time
+from bench.yarnstart import first_job
+first_job(ahead=sys.argv[1] == "ahead")
+"""
+
+
+def first_job(*, ahead: bool) -> None:
+    """Print the seconds to the first line of this process's first job on YARN.
+
+    With `ahead` its master is there already, as after a minute of reading the notebook.
+    """
+    if ahead:
+        cluster = YarnCluster()
+        cluster.get_ready("bench.ipynb")
+        folder = KeeperFolder(cluster.home, cluster.conf)
+        while not any(master.get("probe") for master in read_masters(folder)):
+            time.sleep(0.05)
+    print(ours("warm"))
+
+
+def first(folder: Path) -> Figure:
+    """Measure a session's first job whose master was started ahead beside one that waits for it.
+
+    Each is a process with a home of its own: neither finds a keeper or skein's driver.
+    """
+    homes = count()
+
+    def run(how: str) -> float:
+        environment = {**os.environ, "SUBMARINE_HOME": str(folder / f"first-{next(homes)}")}
+        words = [sys.executable, "-c", FIRST, how]
+        done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+        return float(done.stdout)
+
+    with on_yarn(folder):
+        mine, theirs = in_turn(ROUNDS, lambda: run("ahead"), lambda: run("not"))
+    return Figure(
+        what="YARN: request → first line, first job of a session",
+        target="≤ 2 s",
+        unit="s",
+        ours=mine,
+        peers={"without a start ahead": theirs},
     )
 
 

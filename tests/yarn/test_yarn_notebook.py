@@ -131,9 +131,13 @@ def test_the_value_the_log_and_the_ledger_are_in_the_cell(kernel):
 
 
 def test_the_next_cell_goes_through_the_same_warm_master(kernel):
-    cell = "%%submarine --gpus 1 --name {}\nhistory = train(1)"
-    for name in ("one", "two"):
-        kernel.run(cell.format(name))
+    cell = (
+        "%%submarine --gpus {} --name {}\nimport os\nhistory = train(1)\n"
+        "granted = os.environ['CUDA_VISIBLE_DEVICES'].split(',')"
+    )
+    for gpus, name in ((1, "one"), (2, "two")):  # whatever number of GPUs it asks for
+        kernel.run(cell.format(gpus, name))
+        assert kernel.value("len(granted)") == str(gpus)
     first, second = (pages(kernel, name) for name in ("one", "two"))
     assert application(first) == application(second)
     assert kernel.value("history") == "{'epochs': 1}"

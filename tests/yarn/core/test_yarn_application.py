@@ -10,7 +10,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
-from submarine_engine.clusters.yarn.application import application, heartbeat_jar
+from submarine_engine.clusters.yarn.application import application, heartbeat_jar, shape_key
 from submarine_engine.clusters.yarn.hadoop import HadoopConf
 
 from tests.jobs import spec_of, until
@@ -48,6 +48,14 @@ def test_applications_that_start_at_once_share_one_jar(tmp_path):
         assert "yarn.am.liveness-monitor.expiry-interval-ms" in ours
 
 
+def test_one_master_serves_the_usual_numbers_of_gpus():
+    key = {gpus: shape_key(spec_of(gpus=gpus), "e") for gpus in (0, 1, 2, 3, 4, 8)}
+    assert key[1] == key[2] == key[4] == key[8]
+    assert len({key[0], key[1], key[3]}) == 3
+    assert shape_key(spec_of(gpus=1, memory=99), "e") != key[1]
+    assert shape_key(spec_of(gpus=1, queue="q"), "e") != key[1]
+
+
 def test_a_container_is_not_over_before_its_task(tmp_path):
     (tmp_path / "yarn-site.xml").write_text("<configuration></configuration>")
     task = tmp_path / "task"
@@ -55,7 +63,7 @@ def test_a_container_is_not_over_before_its_task(tmp_path):
     task.chmod(0o700)
     folder = SimpleNamespace(root=tmp_path, conf=HadoopConf(tmp_path, {}, "f"))
     launch = {"python": str(task), "archives": {}, "probed": False}
-    made = application(spec_of(), folder, launch, job_id="job", environments={})
+    made = application(spec_of(), folder, launch, job_id="job", environments={"worker": {}})
     service = made.services["worker"]
     (tmp_path / ".skein.sh").write_text(service.script)
     command = ["/bin/bash", "-c", "bash .skein.sh >skein.log 2>&1"]  # as skein and YARN do

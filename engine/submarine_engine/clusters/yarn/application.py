@@ -8,6 +8,7 @@ import json
 import shlex
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
@@ -23,13 +24,16 @@ from submarine_engine.history import write_aside
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.board import BoardBeside
     from submarine_engine.clusters.yarn.folder import KeeperFolder
-    from submarine_engine.job import JobSpec, Role
+    from submarine_engine.job import JobSpec, Resources, Role
 
 MASTER_MEMORY = 256
 """Mebibytes of an application's master: skein's own program, without a GPU."""
 
 PROBED = "SUBMARINE-PROBED"
 """What a warm master writes once it has tried the interpreter, whatever came of that."""
+
+_COUNTS = (1, 2, 4, 8)
+"""GPUs of a container that a warm master can be asked for, whichever of them it was started for."""
 
 _HEARTBEAT = 0.2
 _EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
@@ -100,9 +104,31 @@ def shape_key(spec: JobSpec, environment: str) -> str:
     environment
         The key of the job's environment.
     """
-    roles = [[role.name, role.resources.to_json()] for role in spec.roles]
+    roles = [[role.name, [one.to_json() for one in _offered(role)]] for role in spec.roles]
     fixed = [spec.queue, spec.docker_image, spec.node_label, roles, environment, payload.RELEASE]
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def service_name(role: Role) -> str:
+    """Return what a warm master calls the containers of that role and size."""
+    return f"{role.name}-{role.resources.gpus or 0}"
+
+
+def _offered(role: Role) -> list[Resources]:
+    """Return the sizes of a role's containers that one warm master can be asked for.
+
+    A container without GPUs is for itself: not every cluster knows them.
+    """
+    counts = _COUNTS if role.resources.gpus in _COUNTS else (role.resources.gpus or 0,)
+    return [replace(role.resources, gpus=count) for count in counts]
+
+
+def _services(
+    spec: JobSpec, sent: Mapping[str, skein.File], python: Mapping[str, str]
+) -> dict[str, skein.Service]:
+    """Return the services of a warm master, none of which has a container yet."""
+    roles = [replace(role, resources=one) for role in spec.roles for one in _offered(role)]
+    return {service_name(role): _service(role, spec, python, sent, cold=False) for role in roles}
 
 
 def application(  # noqa: PLR0913 - what an application is made of
@@ -124,19 +150,22 @@ def application(  # noqa: PLR0913 - what an application is made of
         The one job that it is for, whose containers it starts at once and with which it ends. None
         for a warm master, which starts none by itself.
     environments
-        Of each role's containers, by the role's name.
+        Of each role's containers, by the role's name; a warm master's get theirs as they are asked
+        for.
     board
         The TensorBoard beside the job.
     """
     cold = job_id is not None
     sent = {**_archives(launch), payload.RUNTIME_FILE: runtime_file(folder)}
     python = {"SUBMARINE_PYTHON": launch["python"]}
-    services = {
-        role.name: _service(
-            role, spec, {**python, **environments.get(role.name, {})}, sent, cold=cold
-        )
-        for role in spec.roles
-    }
+    services = (
+        {
+            role.name: _service(role, spec, {**python, **environments[role.name]}, sent, cold=True)
+            for role in spec.roles
+        }
+        if cold
+        else _services(spec, sent, python)
+    )
     if board is not None:
         image = docker_environment(spec.docker_image) if spec.docker_image else {}
         services |= board.service(_archives(launch), {**python, **image})

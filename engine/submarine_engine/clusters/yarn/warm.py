@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.clusters.yarn.application import application, shape_key
+from submarine_engine.clusters.yarn.application import application, service_name, shape_key
 from submarine_engine.clusters.yarn.master import FINAL, Master
 from submarine_engine.clusters.yarn.versions import check_versions, read_probe
 from submarine_engine.clusters.yarn.way import Asked, Way, raise_unless_silent
@@ -156,7 +156,9 @@ class Warm(Way):
                     alone = self._master.jobs == 1 and not self._instances
                     if not alone and len(self._app.get_containers(states=_OUTSTANDING)) > 1:
                         return False
-                    added = self._app.add_container(role.name, self._environment(role, task))
+                    added = self._app.add_container(
+                        service_name(role), self._environment(role, task)
+                    )
                     self._instances[task] = added.id
                     self._note_down()
         return True
