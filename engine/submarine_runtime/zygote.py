@@ -368,6 +368,7 @@ class _Zygote:
                     os.set_inheritable(descriptor, True)
                 command = [*asked["supervisor"][:4], GUARD, str(supervisor)]
                 os.execve(command[0], command, asked["environment"])  # noqa: S606 - no shell
+            os.unlink(asked["launch"])  # noqa: PTH108 - as `supervisor._start` does, and why
             become_subreaper()
             supervisor = os.getpid()
             pid = os.fork()

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from submarine_engine.clusters import locks
-from submarine_engine.clusters.local import LocalCluster
+from submarine_engine.clusters.local import LocalCluster, launch
 from submarine_engine.clusters.local import settle as settling
 from submarine_engine.clusters.processes import stat
 from submarine_engine.job import JobState
@@ -172,6 +172,85 @@ def test_the_supervisor_after_the_function_has_returned(local, tmp_path):
     assert story.state is JobState.SUCCEEDED
     assert "returned, but its supervisor vanished" in story.status.reason
     assert story.status.tasks[0].exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "end", "words"),
+    [
+        ("import sys; sys.exit(0)", {}, (JobState.SUCCEEDED, 0), "ended, but its supervisor"),
+        ("import sys; sys.exit(3)", {}, (JobState.FAILED, 3), "exited with code 3"),
+        ("", {"command": "true"}, (JobState.SUCCEEDED, 0), "ended, but its supervisor"),
+        ("raise ValueError('boom')", {}, (JobState.FAILED, 1), "ValueError: boom"),
+    ],
+)
+def test_the_supervisor_after_an_end_of_any_kind(local, script, options, end, words):
+    job_id = local.submit(script, gpus=1, **options)
+    local.follow(job_id)
+    keep_events(local.paths(job_id), "Submitted", "Granted")  # it had not even said that it ran
+    late = LocalCluster(local.home)
+    until(lambda: late.status(job_id).state.final)
+    status = local.follow(job_id, cluster=late).status
+    assert (status.state, status.tasks[0].exit_code) == end
+    assert words in status.reason
+
+
+def test_a_cancel_that_was_on_record_before_the_end_counts(local):
+    job_id = local.submit(SLEEP, gpus=1)
+    local.until_running(job_id)
+    local.cluster.cancel(job_id, "enough")
+    local.follow(job_id)
+    kinds = "Submitted", "Granted", "Started", "CancelRequested"
+    keep_events(local.paths(job_id), *kinds)
+    late = LocalCluster(local.home)
+    until(lambda: late.status(job_id).state.final)
+    assert late.status(job_id).state is JobState.CANCELLED
+    assert late.status(job_id).reason == "enough"
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_a_job_runs_once_though_its_supervisor_is_killed_before_its_code_began(
+    local, tmp_path, monkeypatch, gpus
+):
+    side, killed = tmp_path / "side", tmp_path / "killed.py"
+    killed.write_text("import os; os.kill(os.getpid(), 9)")
+    with monkeypatch.context() as changed:
+        changed.setattr(launch, "_SUPERVISOR", killed)
+        job_id = local.submit(f"open({str(side)!r}, 'a').write('ran'); 1", gpus=gpus)
+        until(lambda: locks.is_free(local.paths(job_id).lock))
+    assert local.follow(job_id).state is JobState.SUCCEEDED
+    assert side.read_text() == "ran"
+    with monkeypatch.context() as changed:
+        changed.setattr(launch, "_SUPERVISOR", killed)
+        story = local.run("1", gpus=gpus)
+    assert story.state is JobState.LOST
+    assert "killed 3 times before its code began" in story.status.reason
+    assert story.kinds.count("Granted") == 3
+
+
+def test_once_its_code_runs_nobody_may_begin_it_again(local):
+    job_id = local.submit(
+        "import os; print(os.path.exists(os.environ['SUBMARINE_TASK_DIR'] + '/../../launch.json'))"
+    )
+    assert local.follow(job_id).out == "False\n"
+
+
+def test_a_job_whose_lock_a_reader_holds_keeps_its_place(local, monkeypatch):
+    monkeypatch.setattr(launch, "_PATIENCE", 0.0)
+    held = []
+    real = locks.take
+
+    def taken(path, *, wait=0.0):
+        if path.name == "supervisor.lock" and wait == 0.0 and not held:
+            held.append(real(path))  # a reader is just at it
+            return None
+        return real(path, wait=wait)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(launch.locks, "take", taken)
+        job_id = local.submit("1", gpus=1)
+    assert job_id in local.cluster._queue
+    locks.drop(held[0])
+    assert local.follow(job_id).state is JobState.SUCCEEDED
 
 
 def test_the_submitter_before_the_job_was_in_the_queue(local):

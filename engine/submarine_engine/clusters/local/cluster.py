@@ -82,16 +82,17 @@ class LocalCluster(RecordedCluster):
         found = self._inventory()
         spec = check_spec(spec, found)
         config = load_config({"grace": self._grace})
+        pool = tuple(device.id for device in found.devices) if spec.gpus else ()
         paths, lock = put_on_record(
             self.home,
             spec,
             bundle,
             workdir.absolute(),
             grace=config.value("grace"),
+            pool=pool,
             idle=config.value("imports_idle") if _is_shared(spec, config) else None,
         )
         if spec.gpus:
-            pool = tuple(device.id for device in found.devices)
             self._enqueue(paths, Ticket(paths.job_id, spec.name, spec.gpus, pool), lock)
         else:
             launch.start(paths, {}, lock)

@@ -1,7 +1,8 @@
 """From a job on record to a supervisor that runs it.
 
-``launch.json`` holds what the supervisor needs, the user's environment with it. It is there from
-submission until the task runs, and no longer: so it also tells whether the job has begun.
+``launch.json`` holds what the supervisor needs, the user's environment with it. The supervisor
+removes it just before it starts the task. So it also tells whether the job's code may have begun:
+as long as it is there, whoever finds the job without a supervisor may grant it once more.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def launch_file(paths: JobPaths) -> Path:
     return paths.root / "launch.json"
 
 
-def start(paths: JobPaths, leases: Mapping[str, int], lock: int | None = None) -> None:
+def start(paths: JobPaths, leases: Mapping[str, int], lock: int | None = None) -> bool:
     """Grant a job its GPUs and start its supervisor; nothing where it has begun or is gone.
 
     Whatever stands in the way becomes the job's end, said in words.
@@ -41,14 +42,19 @@ def start(paths: JobPaths, leases: Mapping[str, int], lock: int | None = None) -
         Locked descriptors by GPU id.
     lock
         The supervisor's lock of the job, where the caller holds it; closed here.
+
+    Returns
+    -------
+    bool
+        False where it must be tried again: somebody holds the lock of a job that has not begun.
     """
     if lock is None:
         try:
             lock = locks.take(paths.lock, wait=_PATIENCE)
         except OSError:  # the folder is gone
-            return
-    if lock is None:  # its supervisor lives
-        return
+            return True
+    if lock is None:  # its supervisor lives, or a reader is at it
+        return not launch_file(paths).exists()
     try:
         launch = read_json(launch_file(paths))
         record = read_json(paths.record)
@@ -58,6 +64,7 @@ def start(paths: JobPaths, leases: Mapping[str, int], lock: int | None = None) -
         _give_up(paths, f"the job could not be started: {error}")
     finally:
         locks.drop(lock)
+    return True
 
 
 def _start(

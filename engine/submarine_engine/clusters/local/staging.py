@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters import staging
 from submarine_engine.clusters.datapaths import resolve_paths
@@ -31,12 +32,15 @@ def put_on_record(  # noqa: PLR0913 - what a record is made of
     workdir: Path,
     *,
     grace: float,
+    pool: Sequence[str] = (),
     idle: float | None = None,
 ) -> tuple[JobPaths, int]:
     """Write a job's folder; as `submarine_engine.clusters.staging.put_on_record`.
 
     Parameters
     ----------
+    pool
+        The GPUs of which the job may get its own.
     idle
         Seconds that a zygote for jobs like this one waits for the next; None for no zygote.
 
@@ -48,7 +52,8 @@ def put_on_record(  # noqa: PLR0913 - what a record is made of
     sources = resolve_paths(spec, workdir, local_path)
 
     def finish(staged: JobPaths, paths: JobPaths) -> None:
-        _write_launch(staged, paths, spec, sources, grace=grace, ahead=idle is not None)
+        told = {"grace": grace, "pool": list(pool), "ahead": idle is not None}
+        _write_launch(staged, paths, spec, sources, told)
         plan = partial(
             staging.task_plan,
             spec,
@@ -68,22 +73,19 @@ def put_on_record(  # noqa: PLR0913 - what a record is made of
     return staging.put_on_record(home, "local", spec, bundle, workdir, finish)
 
 
-def _write_launch(  # noqa: PLR0913 - likewise
+def _write_launch(
     staged: JobPaths,
     paths: JobPaths,
     spec: JobSpec,
     sources: tuple[Path | None, Path | None],
-    *,
-    grace: float,
-    ahead: bool,
+    told: Mapping[str, Any],
 ) -> None:
     task = spec.tasks[0]
     launch = {
         "python": sys.executable,
         "command": [sys.executable, "-u", str(RUNTIME), str(paths.task(task).root)],
         "task": task,
-        "grace": grace,
-        "ahead": ahead,
+        **told,
         "environment": job_environment(
             os.environ,
             spec.env,

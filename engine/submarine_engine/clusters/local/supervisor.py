@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> None:
         pid, started = int(command[1]), (float(command[2]), float(command[3]))
     else:
         _leave_guard((int(lock), *logs))
-        pid, started = _start(command, logs, held)
+        pid, started = _start(f"{home}/jobs/{job_id}/launch.json", command, logs, held)
     sys.path.insert(0, __file__.rsplit("/", 4)[0])
     from submarine_engine.clusters.local.watch import watch  # noqa: PLC0415 - late, see above
 
@@ -86,12 +86,18 @@ def _leave_guard(closed: tuple[int, ...]) -> None:
 
 
 def _start(
-    command: list[str], logs: tuple[int, ...], held: list[int]
+    launch: str, command: list[str], logs: tuple[int, ...], held: list[int]
 ) -> tuple[int, tuple[float, float]]:
     # Whatever loses its parent becomes this process's child, so that nothing outlives the job.
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     started = (time.time(), time.monotonic())
+    try:
+        # Whoever takes the job over sees by this whether its code may have begun. It may not begin
+        # twice, so this comes first, and is done by one alone.
+        os.unlink(launch)  # noqa: PTH108 - pathlib takes long to import
+    except FileNotFoundError:
+        sys.exit(0)
     supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:

@@ -173,9 +173,11 @@ class Queue:
                 if taken is None:
                     break
                 try:
-                    launch.start(JobPaths(self._home, ticket.job_id), taken)
+                    begun = launch.start(JobPaths(self._home, ticket.job_id), taken)
                 finally:
                     release(taken)
+                if not begun:
+                    break
             del left[ticket.job_id]
             if waits:
                 self._file.replace(left.values())

@@ -13,7 +13,6 @@ from submarine_engine.clusters import cancelling, locks, machine
 from submarine_engine.clusters.ending import Ending, judge, read_outcome, returned_event
 from submarine_engine.clusters.journal import Journal
 from submarine_engine.clusters.local import memory
-from submarine_engine.clusters.local.launch import launch_file
 from submarine_engine.clusters.local.tickets import Queue
 from submarine_engine.clusters.local.wake import Wake
 from submarine_engine.clusters.processes import end_children, end_group, stat
@@ -117,8 +116,6 @@ class _Task:
 
     def begin(self) -> None:
         """Put on record that the task runs, and who runs it."""
-        with suppress(OSError):
-            launch_file(self._paths).unlink(missing_ok=True)
         leader = stat(self._pid)
         signature = {
             "pid": os.getpid(),

@@ -109,6 +109,7 @@ def fork(  # noqa: PLR0913, PLR0917 - what a supervisor is made of
     asked = {
         "task": str(paths.task(task).root),
         "bundle": str(paths.bundle),
+        "launch": str(paths.root / "launch.json"),
         "gpus": bool(environment["CUDA_VISIBLE_DEVICES"]),
         "ahead": str(folder),
         "supervisor": list(program),
