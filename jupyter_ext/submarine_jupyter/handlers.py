@@ -11,6 +11,7 @@ from submarine_engine.errors import CommandError, SubmarineError
 from tornado import web
 
 from submarine_jupyter import jobs
+from submarine_jupyter.access import may
 from submarine_jupyter.document import openapi
 from submarine_jupyter.indexes import Indexes, Outputs
 from submarine_jupyter.parts import Extra
@@ -65,12 +66,12 @@ class Api(APIHandler):
         query = {name: self.get_query_argument(name) for name in self.request.query_arguments}
         return read_numbers(self.routes[method].numbers or {}, query)
 
-    @web.authenticated
+    @may("read")
     async def get(self, **names: str) -> None:
         """Answer a question."""
         await self._answered("get", names)
 
-    @web.authenticated
+    @may("write")
     async def post(self, **names: str) -> None:
         """Do what is asked; jupyter_server has checked the XSRF token."""
         await self._answered("post", names)
@@ -144,7 +145,7 @@ class Document(Api):
 class Missing(APIHandler):
     """Whatever else is asked for below our address."""
 
-    @web.authenticated
+    @may("read")
     async def get(self) -> None:
         """Say that there is none such."""
         self.set_status(HTTPStatus.NOT_FOUND)

@@ -12,9 +12,9 @@ from jupyter_server.base.handlers import JupyterHandler
 from submarine_engine.errors import SubmarineError
 from submarine_engine.events import Display, Moment
 from submarine_engine.history import JobPaths
-from tornado import web
 
 from submarine_jupyter import jobs
+from submarine_jupyter.access import may
 from submarine_jupyter.output import STREAMS, Output
 from submarine_jupyter.refusals import status_of
 from submarine_jupyter.work import Work
@@ -76,7 +76,7 @@ class JobPage(JupyterHandler):
         """No script at all, whatever a job writes."""
         return _POLICY
 
-    @web.authenticated
+    @may("read")
     async def get(self, job_id: str) -> None:
         """Send the page as the job stands; it loads itself again while the job runs."""
         try:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from submarine_engine.errors import CommandError
 from submarine_engine.history import default_home, read_json
 from submarine_engine.tensorboard import Board, boards, scalars, start, stop, wanted
-from tornado import web
 
 from submarine_jupyter import jobs
+from submarine_jupyter.access import may
 from submarine_jupyter.handlers import Call
 from submarine_jupyter.parts import CardPart, Extra
 from submarine_jupyter.routes import PATTERNS, Route
@@ -97,6 +97,11 @@ _STOP = Route("delete", "/tensorboards/{board_id}", "End a TensorBoard", stopped
 class TensorBoards(Call):
     """``/submarine/api/tensorboards`` and what is below it."""
 
+    @may("execute")
+    async def post(self, **names: str) -> None:
+        """Start a process; jupyter_server has checked the XSRF token."""
+        await self._answered("post", names)
+
     async def respond(self, **names: str) -> None:
         """Answer in a lane of its own."""
         if self.request.method != "POST":
@@ -105,7 +110,7 @@ class TensorBoards(Call):
         begin = str(self.settings.get("server_root_dir") or "~")
         self.tell(await self.work.call(_LANE, _opened_below, self._body(), begin))
 
-    @web.authenticated
+    @may("write")
     async def delete(self, **names: str) -> None:
         """End it; jupyter_server has checked the XSRF token."""
         await self._answered("delete", names)

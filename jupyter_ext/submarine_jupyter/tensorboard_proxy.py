@@ -22,6 +22,7 @@ from tornado.httputil import HTTPHeaders
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from submarine_jupyter import jobs
+from submarine_jupyter.access import may
 from submarine_jupyter.work import Work
 
 _START = 60.0
@@ -62,12 +63,12 @@ class Proxy(JupyterHandler):
             return
         super().check_xsrf_cookie()
 
-    @web.authenticated
+    @may("read")
     async def get(self, board_id: str, path: str) -> None:
         """Bring what TensorBoard answers."""
         await self._bring(board_id, path)
 
-    @web.authenticated
+    @may("read")
     async def post(self, board_id: str, path: str) -> None:
         """Likewise: it asks for time series and hyperparameters so."""
         await self._bring(board_id, path)
@@ -135,7 +136,7 @@ class JobTensorBoard(JupyterHandler):
         """Take the threads."""
         self.work = work
 
-    @web.authenticated
+    @may("execute")
     async def get(self, job_id: str) -> None:
         """Start it where it does not run."""
         try:
