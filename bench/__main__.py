@@ -34,6 +34,7 @@ FIGURES: dict[str, Callable[[Path], Figure]] = {
     "zygote": zygote.first_lines,
     "cell-overhead": home.overhead,
     "results-journey": home.journey,
+    "unchanged": home.unchanged,
     "result": latency.results,
     "lease": latency.leases,
     "lease-loaded": latency.loaded_leases,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 import time
@@ -98,6 +99,38 @@ def journey(folder: Path) -> Figure:
         what="results written before the release, 1 GiB",
         target="≥ 1 GB/s",
         unit="GB/s",
+        ours=mine,
+        peers={"pickle.dump to a file": theirs},
+    )
+
+
+def unchanged(folder: Path) -> Figure:
+    """Measure how long a job takes to see that its cell has changed nothing of a gigabyte."""
+    with own_home(folder / "home") as home:
+        notebook = _Notebook()
+        try:
+            notebook.timed(f"import numpy as np\nvalues = np.ones({_BYTES // 8})")
+            values = notebook.shell.user_ns["values"]
+
+            def ours() -> float:
+                notebook.timed("%%submarine --gpus 0\nfound = float(values[-1])")
+                [outcome] = home.glob(f"jobs/{list_jobs(limit=1)[0].id}/tasks/*/outcome.json")
+                seconds: float = json.loads(outcome.read_text())["home"]["seconds"]
+                return seconds
+
+            def plain() -> float:
+                start = time.perf_counter()
+                with (folder / "plain.pkl").open("wb") as file:
+                    pickle.dump(values, file, protocol=5)
+                return time.perf_counter() - start
+
+            mine, theirs = in_turn(3, ours, plain)
+        finally:
+            notebook.close()
+    return Figure(
+        what="seeing that 1 GiB of arrays is unchanged",
+        target="≤ 10 % of pickling",
+        unit="s",
         ours=mine,
         peers={"pickle.dump to a file": theirs},
     )

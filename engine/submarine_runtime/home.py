@@ -409,7 +409,7 @@ class Home:
             number = numbers.get(_address(obj))
             if number is not None and len(first[number]) == obj.nbytes:
                 held = obj.reshape(-1, order="A").view("u1")
-                if _say_the_same(first[number], memoryview(held)):
+                if is_pristine(came[number]) or _say_the_same(first[number], memoryview(held)):
                     found.add(id(obj))
         return found
 
@@ -452,7 +452,7 @@ class Home:
         return self._says(file, path, root, Pickler)
 
     def _says(self, file: Any, path: str, root: object, pickler: Any) -> bool:  # noqa: ANN401
-        comparer = _Comparer(file, self._blocks(path))
+        comparer = _Comparer(file, self._blocks(path), self._came.get(path, []))
         try:
             pickler(comparer, 5, buffer_callback=comparer.block).dump(root)
         except Exception:  # noqa: BLE001 - a difference, or a foreign __reduce__
@@ -654,16 +654,23 @@ def _is_small(buffer: Any) -> bool:  # noqa: ANN401 - a PickleBuffer
 class _Comparer:
     """A file that is not written: it raises where what comes is not what the other file says."""
 
-    def __init__(self, file: Any, blocks: Iterator[memoryview] | None) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        file: Any,  # noqa: ANN401
+        blocks: Iterator[memoryview] | None,
+        came: list[memoryview],
+    ) -> None:
         self._file = file
         self._blocks = blocks
+        self._came = iter(came)
 
     def block(self, buffer: Any) -> bool:  # noqa: ANN401 - a PickleBuffer
         """Compare a large block with the one that came; a small one is in the stream."""
         view = buffer.raw()
         if self._blocks is None or view.nbytes < BLOCK:
             return True
-        if not _say_the_same(next(self._blocks), view):
+        block, came = next(self._blocks), next(self._came)
+        if not (_is_the_same(came, view) and is_pristine(came)) and not _say_the_same(block, view):
             raise ValueError("different")
         return False
 
@@ -832,6 +839,57 @@ def _say_the_same(left: memoryview, right: memoryview) -> bool:
     )
 
 
+def is_pristine(block: memoryview) -> bool:
+    """Return whether nothing was written to a block since it was mapped, as the kernel knows.
+
+    False where the kernel does not tell (proc_pid_pagemap(5)): then the memory has to be read.
+    """
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None or not len(block):
+        return False
+    import mmap  # noqa: PLC0415 - it is loaded: it has mapped the block
+
+    own = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    own[0] = 1
+    block[0]  # so its page is there
+    with suppress(OSError, ValueError):
+        [mine] = _pages(_address(numpy.frombuffer(own, "u1")), 1)
+        theirs = _pages(_address(numpy.frombuffer(block, "u1")), len(block))
+        # What is written to gets a page that is no file's. An answer of zeros is none.
+        told = mine in _WRITTEN and theirs[:1] in _OF_A_FILE
+        return told and not theirs.translate(None, _UNWRITTEN)
+    return False
+
+
+_WRITTEN = (0x80, 0x81)
+_OF_A_FILE = (b"\xa0", b"\xa1")
+_UNWRITTEN = b"\x00\xa0\xa1"
+
+
+def _pages(address: int, size: int) -> bytes:
+    """Return the highest byte of what the kernel says of each page: there, swapped, of a file."""
+    from mmap import PAGESIZE  # noqa: PLC0415 - as above
+
+    first, last = address // PAGESIZE, (address + size - 1) // PAGESIZE
+    descriptor = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        length = (last - first + 1) * 8
+        told = os.pread(descriptor, length, first * 8)
+    finally:
+        os.close(descriptor)
+    if len(told) != length:
+        raise ValueError("the kernel told of fewer pages")
+    return told[7::8]
+
+
+def _is_the_same(left: memoryview, right: memoryview) -> bool:
+    """Return whether two views look at the very same memory."""
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None or left.nbytes != right.nbytes:
+        return False
+    return _address(numpy.frombuffer(left, "u1")) == _address(numpy.frombuffer(right, "u1"))
+
+
 def _address(array: Any) -> int:  # noqa: ANN401 - an array of numpy
     return int(array.__array_interface__["data"][0])
 
@@ -949,7 +1007,7 @@ def _kept(memo: dict[int, Any]) -> dict[int, Any]:
 
 def _holds(obj: object) -> bool:
     """Return whether a tuple or a frozenset holds more than plain values: it may hold changes."""
-    return isinstance(obj, (tuple, frozenset)) and any(type(one) not in _PLAIN for one in obj)
+    return isinstance(obj, (tuple, frozenset)) and not _PLAIN_KINDS.issuperset(map(type, obj))
 
 
 def _references(memo: dict[int, Any], number: int) -> tuple[Any, int]:
@@ -1002,6 +1060,7 @@ _CHANGELESS = (
     str, bytes, int, float, complex, tuple, frozenset, type, _FUNCTION, type(len), type(sys),
 )  # fmt: skip
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
+_PLAIN_KINDS = frozenset(_PLAIN)
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "pandas", "tensorflow")
 
 

@@ -35,7 +35,7 @@ import types
 import uuid
 import warnings
 import weakref
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -426,7 +426,8 @@ class _Walk:
         if isinstance(value, defaultdict):
             self._add(f"{path}.default_factory", value.default_factory)
         keys = []
-        for number, (key, held) in enumerate(dict.items(value)):
+        kind = OrderedDict if isinstance(value, OrderedDict) else dict
+        for number, (key, held) in enumerate(kind.items(value)):
             if type(key) in _ATOMS:
                 keys.append(_short(repr(key)))
             else:
