@@ -59,6 +59,8 @@ class Homecoming:
         The names among those that are too large to come unasked.
     gone
         Names that the cell deleted.
+    changed
+        Whether objects of the notebook were changed.
     """
 
     value: Any = None
@@ -67,6 +69,7 @@ class Homecoming:
     stayed: dict[str, str] = field(default_factory=dict)
     large: list[str] = field(default_factory=list)
     gone: tuple[str, ...] = ()
+    changed: bool = False
 
 
 def bring(  # noqa: PLR0913 - what it takes, each by its name
@@ -387,6 +390,7 @@ class _Bringing:
             called = f"changes of a {type_name(original)}"
             self._home.stayed[called] = f"{type(error).__name__}: {error}"
             return
+        self._home.changed = True
         if new is not original:
             self._originals.replace(named, original, new)
             self._home.replaced.append((original, new))

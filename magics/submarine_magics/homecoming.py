@@ -10,7 +10,7 @@ from dataclasses import replace
 from submarine_engine.bundle import Cell
 from submarine_engine.bundle.model import Definition, Manifest
 from submarine_engine.config import load_config
-from submarine_engine.errors import JobFailedError, ResultError
+from submarine_engine.errors import JobCancelledError, JobFailedError, ResultError
 from submarine_engine.future import Job
 from submarine_engine.home import THE_VALUE, Homecoming
 from submarine_engine.job import JobState
@@ -57,6 +57,11 @@ def bring_home(bench: Workbench, job: Job) -> object:
             results = job.results()
         except JobFailedError as error:
             definer.note(error)
+            raise
+        except JobCancelledError as error:
+            definer.note(error)
+            error.what = f"{error.what}; {_left_behind(home)}"
+            error.args = (error.what,)
             raise
         for warning in results.warnings:
             say(warning)
@@ -119,6 +124,19 @@ def _bind(bench: Workbench, home: Homecoming, job: Job) -> None:
         say(_in_one_line(home, job))
 
 
+def _left_behind(home: Homecoming | None) -> str:
+    """Return in words what of a cancelled cell is in the notebook."""
+    if home is None:
+        return "it was ended before it could leave anything behind"
+    names = [f"`{visible(name)}`" for name in home.names if not name.startswith("_")]
+    listed = ", ".join(names[:_MOST_STAYED])
+    if len(names) > _MOST_STAYED:
+        listed += f" and {len(names) - _MOST_STAYED} more"
+    if not names and not home.changed:
+        return "it had bound and changed nothing yet"
+    return f"what it did until then is in the notebook{': ' if names else ''}{listed}"
+
+
 def _in_one_line(home: Homecoming, job: Job) -> str:
     listed = [
         f"{name} ({why})" if name == THE_VALUE else f"`{visible(name)}` ({visible(why)})"
@@ -169,7 +187,7 @@ class _Definer:
             names = ", ".join(f"`{one}`" for one in definition.names)
             say(f"{names} could not be defined here: {type(error).__name__}: {visible(str(error))}")
 
-    def note(self, error: JobFailedError | None = None) -> None:
+    def note(self, error: JobFailedError | JobCancelledError | None = None) -> None:
         """Note the cell among those that ran, as far as it ran: later jobs need it."""
         if self._manifest is None:
             return

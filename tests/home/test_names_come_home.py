@@ -166,8 +166,13 @@ def test_an_interrupted_cell_leaves_what_it_did(notebook, tmp_path):
     notebook.run("class Model: pass\nmodel = Model()")
     flag = Path(tmp_path / "flag")
     interrupt_at(flag)
-    with pytest.raises(JobCancelledError):
+    with pytest.raises(JobCancelledError) as caught:
         notebook.job(EPOCHS.format(begin="if True:", end="", flag=str(flag)))
+    ends = "the cell was interrupted; what it did until then is in the notebook: `"
+    assert ends in str(caught.value)
+    assert "`losses`" in caught.value.what
+    assert "KeyboardInterrupt" not in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 2  # what, and where the log is
     assert notebook["losses"] == [0, 1, 2]
     assert notebook["model"].step == 2
 
