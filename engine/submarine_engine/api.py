@@ -43,6 +43,7 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     environment: str | Path | None = None,
     node_label: str | None = None,
     priority: int | None = None,
+    isolation: str | None = None,
     **kwargs: Any,  # noqa: ANN401 - the function's own
 ) -> Job:
     """Run ``function(*args, **kwargs)`` as a job, and return the job at once.
@@ -71,6 +72,8 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
         The job reads them from ``SUBMARINE_INPUT_PATH`` and ``SUBMARINE_CHECKPOINT_PATH``.
     mode, environment, node_label, priority
         How the job comes to its containers on YARN, see `JobSpec`.
+    isolation
+        ``"fresh"`` or ``"shared"``, on the local cluster, see `JobSpec`.
 
     Raises
     ------

@@ -393,7 +393,6 @@ class JobSpec:
             "name",
             "Fresh (a process of its own) or shared (forked where imports are done).",
             HOW_GROUP,
-            keyword=False,
             clusters=("local",),
             choices=ISOLATIONS,
         ),

@@ -69,7 +69,9 @@ def test_launch_streams_and_returns(program):
 
 def test_submit_says_nothing_and_is_a_future(program):
     body = """
-        job = submit(train, Config(4), name="quiet", env={"A": "b"}, other=1)
+        job = submit(
+            train, Config(4), name="quiet", env={"A": "b"}, isolation="fresh", other=1
+        )
         print(job.result(timeout=60).size, job.done(), job.status().state.value)
     """
     ran = run(program(body))
@@ -116,6 +118,10 @@ REFUSED = {
     "an ambiguous name": (
         "submit(named, name='x')",
         "`name` is an option of the job and a parameter",
+    ),
+    "an isolation that is none": (
+        "submit(train, Config(1), isolation='none')",
+        "there is no isolation 'none'",
     ),
     "impossible GPUs": ("submit(train, Config(1), gpus=-1)", "gpus=-1 is not possible"),
     "GPUs that are none": ("submit(train, Config(1), gpus='two')", "gpus='two' is not possible"),

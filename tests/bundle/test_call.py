@@ -127,16 +127,29 @@ def eval_in(notebook, source):
     return eval(compile(source, name, "eval"), notebook.namespace)  # noqa: S307 - a kernel
 
 
-def test_functions_made_inside_others_are_refused_with_the_way_out(notebook):
-    notebook.run("def outer(k):\n    def inner():\n        return k\n    return inner")
-    with pytest.raises(CannotTravelError) as caught:
-        notebook.call(notebook.namespace["outer"](1))
-    assert "`inner` is defined inside outer" in caught.value.what
-    assert caught.value.where == "the call"
-    assert "top level" in caught.value.fix
-    notebook.run("def lambdas(k):\n    return lambda: k")
-    with pytest.raises(CannotTravelError, match="the lambda"):
-        notebook.call(notebook.namespace["lambdas"](1))
+def test_functions_made_inside_others_travel_by_value(notebook):
+    notebook.run(
+        "scale = 3\n"
+        "def outer(k):\n"
+        "    seen = []\n"
+        "    def inner(x):\n"
+        "        seen.append(x)\n"
+        "        print(k * x * scale, seen, below(1))\n"
+        "    def below(n):\n"
+        "        return n and below(n - 1)\n"
+        "    class Net:\n"
+        "        def __init__(self, size):\n"
+        "            self.size = size * k\n"
+        "            print(self.size)\n"
+        "    return inner, lambda x: print(x + k), Net"
+    )
+    inner, add, net = notebook.namespace["outer"](2)
+    inner(1)
+    bundle = notebook.call(inner, 5)
+    assert bundle.script.rstrip().endswith("inner(5)")
+    assert [(one.name, one.how) for one in bundle.manifest.values] == [("inner", "cloudpickle")]
+    shown = [notebook.result(notebook.call(*call)) for call in ((inner, 5), (add, 1), (net, 4))]
+    assert shown == ["30 [1, 5] 0\n", "3\n", "8\n"]
 
 
 def test_a_function_whose_name_means_another_now_is_refused(trained):

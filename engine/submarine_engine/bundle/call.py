@@ -24,7 +24,6 @@ from submarine_engine.errors import CannotTravelError
 
 _WIDTH = LINE - 4  # the call stands in a block
 _HISTORY = re.compile(r"_+|_i?\d+|_i+|In|Out")
-_AT_TOP_LEVEL = "define it with `def` at the top level of a cell, and give values as arguments"
 
 
 def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
@@ -44,7 +43,7 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
     ----------
     function
         A function or a class of the notebook or of a module, a method, a `functools.partial`, a
-        callable value, or a lambda that uses no variables of a function around it.
+        callable value, a lambda. One that a function has made travels by value.
     args, kwargs
         Small ones are written out, what has a name goes by that name, others travel as values.
     cells, namespace, limit, root, answered
@@ -124,29 +123,20 @@ class _Call:
         if not isinstance(function, (types.FunctionType, type)):
             return self.value(function, name.lower())
         if isinstance(function, types.FunctionType) and name == "<lambda>":
-            return self.written(function)
-        inner = "<locals>" in function.__qualname__
+            return self.written(function) or self.value(function, "function")
+        if "<locals>" in function.__qualname__:
+            return self.value(function, name)  # no name leads to it: it travels by value
         raise CannotTravelError(
-            f"`{name}` is defined inside {function.__qualname__.partition('.')[0]}"
-            if inner
-            else f"`{name}` does not mean this {type_name(function)} any more",
+            f"`{name}` does not mean this {type_name(function)} any more",
             where=THE_CALL,
-            fix=_AT_TOP_LEVEL if inner else "give the one that the name means now",
+            fix="give the one that the name means now",
         )
 
-    def written(self, function: types.FunctionType) -> str:
-        """Write out a lambda."""
-        free = function.__code__.co_freevars
+    def written(self, function: types.FunctionType) -> str | None:
+        """Write out a lambda; None where its source is not all of it."""
         source = lambda_source(function)
-        if source is None or free:
-            uses = ", ".join(f"`{name}`" for name in free)
-            raise CannotTravelError(
-                f"the lambda uses {uses} of the function that it was made in"
-                if free
-                else "the lambda's source was not found",
-                where=THE_CALL,
-                fix=_AT_TOP_LEVEL,
-            )
+        if source is None or function.__code__.co_freevars:
+            return None
         name = self.free("function")
         self._before.append(f"{name} = {source}")
         return name
