@@ -286,7 +286,17 @@ class Cluster(ABC):
         )
 
     def take_question(self, job_id: str, task: str, number: int) -> Line | None:  # noqa: ARG002 - of clusters that `asks`
-        """Take a question of a task to answer it; None where it is over, or somebody else's."""
+        """Take a question of a task to answer it; None where it is over, or somebody else's.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        task
+            Whose question it is.
+        number
+            Which of its questions, counted from 1.
+        """
         return None
 
     @abstractmethod
