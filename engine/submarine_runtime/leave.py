@@ -9,7 +9,7 @@ import io
 import os
 import sys
 import time
-from _thread import start_new_thread
+from _thread import get_native_id, start_new_thread
 
 from submarine_runtime import job
 from submarine_runtime.lean import standard, suppress
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 PATIENCE = 1.0
-"""Seconds that buffers and exit hooks of the user's code have in all."""
+"""Seconds that buffers and exit hooks of the user's code have in all, on a machine with room.
+
+Time that this process waits for a processor does not count: nobody's hook is to blame for it.
+"""
+
+_STEP = 0.05
+_LONGEST = 20
+"""So many times `PATIENCE` at most, however busy the machine: a GPU is held meanwhile."""
 
 _SIGKILL = 9
 _KILLING_TAKES = 1.0
@@ -34,13 +41,17 @@ _FILE_TYPES = {0o100000, 0o010000, 0o140000}
 
 def leave(code: int) -> NoReturn:
     """Write out what is buffered, run exit hooks within `PATIENCE`, end all others, and exit."""
-    start_new_thread(_leave_late, (code,))
+    doing = ["what the job's code has buffered took too long to be written out"]
+    start_new_thread(_leave_late, (code, get_native_id(), doing))
     _flush()
     forget_packed()
     _end_children()
+    hooks = atexit._ncallbacks()  # noqa: SLF001 - nothing else tells
+    doing.append("exit hooks of the job's code took too long and were ended" if hooks else "")
     with suppress(BaseException):
         # Temporary folders and log writers of the user's code are put in order here.
         atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to have them before os._exit
+    doing.append("")
     _flush_streams()
     trackers = [
         module._resource_tracker  # noqa: SLF001 - only a tracker knows what it tracks
@@ -65,12 +76,31 @@ def die_by(number: int) -> NoReturn:
     os._exit(128 + number)
 
 
-def _leave_late(code: int) -> None:
-    time.sleep(PATIENCE)
-    with suppress(OSError):
-        os.write(2, b"submarine: exit hooks of the job's code took too long and were ended\n")
+def _leave_late(code: int, thread: int, doing: list[str]) -> None:
+    left, waited = PATIENCE, _waited(thread)
+    until = time.monotonic() + _LONGEST * PATIENCE
+    while left > 0 and time.monotonic() < until:
+        begun = time.monotonic()
+        time.sleep(min(left, _STEP))
+        before, waited = waited, _waited(thread)
+        # This thread waits for a processor, too: it may sleep much longer than it asked for.
+        left -= max(0.0, min(time.monotonic() - begun, 2 * _STEP) - (waited - before))
+    if doing[-1]:
+        with suppress(OSError):
+            os.write(2, f"submarine: {doing[-1]}\n".encode())
     end_others()
     os._exit(code)
+
+
+def _waited(thread: int) -> float:
+    """Return how many seconds a thread has been ready to run, and had no processor to run on."""
+    with suppress(OSError, ValueError, IndexError):
+        descriptor = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)
+        try:
+            return int(os.read(descriptor, 256).split()[1]) / 1e9
+        finally:
+            os.close(descriptor)
+    return 0.0
 
 
 def _flush() -> None:

@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from multiprocessing import shared_memory
 from pathlib import Path
 
 import pytest
+from submarine_runtime import leave
 
 from tests.runtime.conftest import MAIN, lives, wait_for
 
@@ -142,6 +144,36 @@ def test_an_exit_hook_does_not_hold_it(task):
     code = task.run("import atexit, time\natexit.register(time.sleep, 600)\nprint('there')\n3")
     assert (code, task.value, task.stdout) == (0, 3, "there\n")
     assert "exit hooks of the job's code took too long" in task.stderr
+
+
+def test_hooks_are_not_blamed_for_what_is_none_of_theirs(task):
+    script = """
+        import os
+        read, write = os.pipe()
+        file = open(write, "w", buffering=10_000_000)
+        file.write("x" * 1_000_000)  # a pipe that nobody reads
+        3
+    """
+    assert task.run(textwrap.dedent(script)) == 0
+    assert "buffered took too long" in task.stderr
+    assert "exit hooks" not in task.stderr
+
+
+def test_time_without_a_processor_is_not_the_hooks(monkeypatch):
+    starved = iter(range(1, 200))
+    monkeypatch.setattr(leave, "PATIENCE", 0.05)
+    monkeypatch.setattr(leave, "_STEP", 0.001)
+    monkeypatch.setattr(leave, "_LONGEST", 10_000)
+    monkeypatch.setattr(leave, "_waited", lambda _: next(starved, 200))  # a second each time
+    monkeypatch.setattr(leave, "end_others", lambda: None)
+    monkeypatch.setattr(os, "_exit", lambda _: None)
+    leave._leave_late(0, threading.get_native_id(), [""])
+    assert next(starved, None) is None
+
+
+def test_a_thread_that_sleeps_does_not_wait_for_a_processor():
+    assert leave._waited(threading.get_native_id()) >= 0
+    assert leave._waited(-1) == 0
 
 
 def test_an_exit_hook_that_raises_changes_nothing(task):
