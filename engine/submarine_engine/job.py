@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
+from submarine_runtime.home import NOTHING
+
 from submarine_engine.errors import CommandError
 
 SPEC_VERSION = 1
@@ -25,7 +27,7 @@ ISOLATIONS = ("fresh", "shared")
 
 ROLE_NAMES = ("chief", "worker", "ps", "evaluator", "tensorboard")
 
-NO_OUTPUTS = ("none",)
+NO_OUTPUTS = (NOTHING,)
 """`JobSpec.outputs` of ``-o none``: nothing but the result is to come back."""
 
 # Kept out: "/" and ":" (folders, HDFS), spaces (the queue's file), and what shells, HTML or YARN's

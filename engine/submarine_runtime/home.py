@@ -978,10 +978,10 @@ def _alike(left: list[Any], right: list[Any]) -> bool:
 
 
 def type_name(value: object) -> str:
-    """Return the qualified name of a value's type."""
+    """Return the qualified name of a value's type, without ``builtins`` and ``__main__``."""
     kind = type(value)
     name = str(kind.__qualname__)
-    return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
+    return name if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{name}"
 
 
 def said(error: BaseException) -> str:

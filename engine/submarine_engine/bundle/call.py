@@ -11,6 +11,8 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from submarine_runtime.home import type_name
+
 from submarine_engine.bundle.build import build
 from submarine_engine.bundle.capture import LIMIT
 from submarine_engine.bundle.executed import Executed
@@ -18,7 +20,6 @@ from submarine_engine.bundle.imports import importable
 from submarine_engine.bundle.lambdas import lambda_source
 from submarine_engine.bundle.literals import LINE, literal
 from submarine_engine.bundle.model import Bundle, Cell
-from submarine_engine.bundle.refusals import type_name
 from submarine_engine.bundle.script import THE_CALL
 from submarine_engine.errors import CannotTravelError
 

@@ -11,10 +11,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from submarine_runtime.home import type_name
+
 from submarine_engine.bundle.literals import literal
 from submarine_engine.bundle.model import Blocks, CapturedValue, Cell, Content
 from submarine_engine.bundle.pickling import Packed, Watch, pack, unpack
-from submarine_engine.bundle.refusals import refuse, said, type_name
+from submarine_engine.bundle.refusals import refuse, said
 from submarine_engine.errors import CannotTravelError, CaptureTooLargeError
 
 LIMIT = 64 * 1024 * 1024

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from submarine_runtime.home import containers_of
+from submarine_runtime.home import containers_of, type_name
 
 from submarine_engine.bundle import settings
 from submarine_engine.bundle.again import can_be_made_again, has_begun, place_of
@@ -17,7 +17,6 @@ from submarine_engine.bundle.executed import Position
 from submarine_engine.bundle.model import Cell, MadeAgain
 from submarine_engine.bundle.origins import Defined, Imported, Kept, Origins, Outdated
 from submarine_engine.bundle.reads import Reads, Use
-from submarine_engine.bundle.refusals import type_name
 from submarine_engine.bundle.statements import Statement
 from submarine_engine.errors import CannotTravelError
 

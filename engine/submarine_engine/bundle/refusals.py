@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NoReturn
 
+from submarine_runtime.home import type_name
+
 from submarine_engine.errors import CannotTravelError
 
 _OPEN_IN_JOB = "open it inside the job: move that line into the cell or function that runs there"
@@ -145,14 +147,6 @@ def said(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - a foreign __str__
         text = "(its message cannot be shown)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def type_name(value: object) -> str:
-    """Return the qualified name of a value's type, without ``builtins`` and ``__main__``."""
-    kind = type(value)
-    if kind.__module__ in ("builtins", "__main__"):
-        return kind.__qualname__
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _outdated(named: object) -> tuple[str, str] | None:
