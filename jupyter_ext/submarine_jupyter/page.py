@@ -54,7 +54,7 @@ a { color: var(--link); }
   font: 12px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere;
   unicode-bidi: plaintext; }
 .wide .log pre { white-space: pre; }
-.err { border-left: 3px solid var(--warn); margin-left: -9px; padding-left: 6px; }
+.err { border-left: 3px solid var(--warn); margin-left: -7px; padding-left: 4px; }
 .time { color: var(--quiet); user-select: none; }
 nav { margin-top: 20px; font-size: 12px; color: var(--quiet); }
 .shown { padding: 4px 14px; }

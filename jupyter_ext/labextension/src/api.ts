@@ -18,7 +18,7 @@ export class ApiError extends Error {
     readonly status = 0
   ) {
     const told = where && !what.includes(where) ? `${what} (${where})` : what;
-    super(fix ? `${told}. ${sentence(fix)}.` : told);
+    super(sentence(fix ? `${told}. ${sentence(fix)}.` : told));
   }
 }
 

@@ -90,8 +90,8 @@ describe('Feed', () => {
     server.say('problem', { id: 'a', what: 'no answer', where: 'yarn', fix: 'ask\u202e again' });
     await vi.advanceTimersByTimeAsync(1);
     expect(troubles.at(-1)).toEqual([
-      'no TOML (config.toml)',
-      'no answer (yarn). Ask[U+202E] again.'
+      'No TOML (config.toml)',
+      'No answer (yarn). Ask[U+202E] again.'
     ]);
     server.say('overview', { jobs: [] });
     server.say('card', card('a', true));

@@ -1,6 +1,16 @@
 import { describe, expect, it } from 'vitest';
 
-import { clock, count, glyph, isFinal, sentence, stateWord, visible, when } from './words';
+import {
+  clock,
+  count,
+  duration,
+  glyph,
+  isFinal,
+  sentence,
+  stateWord,
+  visible,
+  when
+} from './words';
 
 describe('words of a job', () => {
   it('tells who was killed from who was cancelled', () => {
@@ -16,6 +26,18 @@ describe('words of a job', () => {
     expect(when(at(2025, 2, 14, 15, 9), now)).toBe('15:09');
     expect(when(at(2025, 2, 3, 5, 9), now)).toBe('3 Mar 05:09');
     expect(when(at(2024, 11, 31, 23, 59), now)).toBe('31 Dec 2024');
+  });
+
+  it('tells how long something took as the card does', () => {
+    expect([0.0384, 0.9994, 0.9996, 9.94, 9.96, 59.6, 185.4].map(duration)).toEqual([
+      '38 ms',
+      '999 ms',
+      '1.0 s',
+      '9.9 s',
+      '10 s',
+      '1 min 00 s',
+      '3 min 05 s'
+    ]);
   });
 
   it('begins a sentence', () => {

@@ -58,6 +58,14 @@ export function clock(seconds: number): string {
   return minutes ? `${minutes} min ${two(whole % 60)} s` : `${whole} s`;
 }
 
+/** A length of time that is over: `38 ms`, `4.2 s`, `3 min 05 s`. */
+export function duration(seconds: number): string {
+  if (seconds < 0.9995) {
+    return `${(Math.max(0, seconds) * 1000).toFixed(0)} ms`;
+  }
+  return seconds < 9.95 ? `${seconds.toFixed(1)} s` : clock(seconds + 0.5);
+}
+
 /** `1 GPU`, `1,234 lines`. */
 export function count(number: number, noun: string): string {
   return `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`;

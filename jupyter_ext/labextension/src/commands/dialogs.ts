@@ -19,7 +19,7 @@ export async function mayCancel(name: string, age: number): Promise<boolean> {
   }
   const answer = await showDialog({
     title: `Stop ${name}?`,
-    body: `It has been going for ${clock(age)}. ${GENTLY}`,
+    body: `Submitted ${clock(age)} ago. ${GENTLY}`,
     buttons: [Dialog.cancelButton({ label: KEEP }), Dialog.warnButton({ label: STOP })],
     defaultButton: 0
   });

@@ -43,7 +43,7 @@ it('follows what runs, and tells of each end once', () => {
   for (const state of ['running', 'cancelled']) {
     feed.overviewChanged.emit({ jobs: [{ ...other, state }] } as Overview);
   }
-  expect(endings[1].text).toBe('net[U+202E] killed after 2 s');
+  expect(endings[1].text).toBe('net[U+202E] killed after 2.0 s');
 });
 
 it('marks a tab until it is seen', () => {

@@ -4,7 +4,7 @@ import type { IDisposable } from '@lumino/disposable';
 
 import type { Feed } from '../feed';
 import type { Card, Overview } from '../types';
-import { clock, isFinal, sentence, stateWord, visible } from '../words';
+import { duration, isFinal, sentence, stateWord, visible } from '../words';
 
 const MOST = 50; // jobs that are followed for their end alone
 
@@ -63,7 +63,7 @@ export class Endings {
 }
 
 function words(name: string, word: string, why: string, seconds: number): string {
-  const after = Number.isFinite(seconds) ? ` after ${clock(seconds)}` : '';
+  const after = Number.isFinite(seconds) ? ` after ${duration(seconds)}` : '';
   const told = why ? `. ${sentence(visible(why, 200))}` : '';
   return `${visible(name, 60)} ${word}${after}${told}`;
 }

@@ -85,6 +85,6 @@ function key(log: LogView | null): string {
 
 function title(log: LogView, all: LogView[]): string {
   const several = new Set(all.map(each => each.task)).size > 1;
-  const name = log.stream === 'all' ? 'All' : log.stream;
-  return `${several ? `${log.task} ` : ''}${name} · ${size(log.size)}`;
+  const task = several ? `${log.task} ` : '';
+  return log.stream === 'all' ? `${task}All` : `${task}${log.stream} · ${size(log.size)}`;
 }

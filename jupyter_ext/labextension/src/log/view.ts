@@ -169,7 +169,8 @@ export class LogView extends Widget {
   private _changed(): void {
     const { pages, following } = this._pane!;
     const log = this._lanes.current!;
-    this._tell(`${count(pages.total, 'line')} · ${size(pages.size)}`);
+    const empty = this._pane!.displays?.empty === false ? 'No text yet' : 'Nothing written yet';
+    this._tell(pages.total ? `${count(pages.total, 'line')} · ${size(pages.size)}` : empty);
     const which = log.stream === 'all' ? 'all output' : log.stream;
     const name = `Log of ${log.task}, ${which}, ${count(pages.total, 'line')}`;
     this._pane!.node.setAttribute('aria-label', name);

@@ -30,7 +30,7 @@ describe('row', () => {
 
   it('ends with the job', () => {
     const over = row({ ...JOB, state: 'failed', finished: 1003, reason: 'exit code 1' }, 9999);
-    expect([over.elapsed, over.ticking, over.progress]).toEqual(['3 s', false, null]);
+    expect([over.elapsed, over.ticking, over.progress]).toEqual(['3.0 s', false, null]);
     expect(over.reason).toBe('Exit code 1');
     const killed = row({ ...JOB, state: 'cancelled', finished: 1003, reason: 'killed' }, 9999);
     expect([killed.reason, killed.label.split(', ')[1]]).toEqual(['', 'killed']);

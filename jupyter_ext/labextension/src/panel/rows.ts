@@ -1,7 +1,17 @@
 /** What the list of jobs shows, as plain data. */
 
 import type { JobSummary, Overview } from '../types';
-import { clock, count, glyph, isFinal, sentence, stateWord, visible, when } from '../words';
+import {
+  clock,
+  count,
+  duration,
+  glyph,
+  isFinal,
+  sentence,
+  stateWord,
+  visible,
+  when
+} from '../words';
 
 export interface Row {
   id: string;
@@ -64,7 +74,9 @@ export function row(job: JobSummary, now: number): Row {
   if (begun !== null) {
     facts.unshift(when(begun, now)); // first, since what comes last is cut where there is no room
   }
-  const elapsed = begun === null ? '' : clock((seconds(job.finished) ?? now) - begun);
+  const ended = seconds(job.finished);
+  const elapsed =
+    begun === null ? '' : ended === null ? clock(now - begun) : duration(ended - begun);
   const progress = over || typeof job.progress !== 'number' ? null : clamp(job.progress);
   const percent = progress === null ? '' : `${Math.floor(progress * 100)} %`;
   const word = stateWord(job.state, job.reason);
