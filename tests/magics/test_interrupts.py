@@ -6,6 +6,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.errors import JobCancelledError, SubmarineError
 from submarine_engine.future import Job
@@ -14,6 +15,7 @@ from submarine_engine.job import JobState
 from submarine_magics import interrupts
 from submarine_magics.interrupts import Interrupt, KernelEnds, held_interrupts
 from submarine_magics.watch import watch
+from submarine_magics.workbench import Workbench
 
 from tests.jobs import bundle_of, spec_of
 
@@ -43,6 +45,20 @@ def test_interrupts_are_given_back_however_it_ends():
     assert signal.getsignal(signal.SIGINT) is former
     with pytest.raises(KeyboardInterrupt):
         interrupt()
+
+
+def test_a_submission_that_takes_long_heeds_it_where_it_tells_something(capsys):
+    class Sending(LocalCluster):
+        def submit(self, *_, **__):
+            self.tell("uploading x (200 MB)")
+            interrupt()
+            self.tell("uploading x: 56 MB of 200 MB")
+            raise AssertionError("it went on")
+
+    bench = Workbench(InteractiveShell())
+    with held_interrupts() as held, pytest.raises(KeyboardInterrupt):
+        bench.submit(Sending(), spec_of(), bundle_of("1"), held)
+    assert capsys.readouterr().err == "uploading x (200 MB)\nuploading x: 56 MB of 200 MB\n"
 
 
 def test_another_thread_holds_nothing():

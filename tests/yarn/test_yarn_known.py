@@ -67,6 +67,11 @@ def test_the_first_steps_of_the_page_work_as_they_stand(plain, tmp_path):
         for line in start.text.splitlines():
             done = submarine(*shlex.split(line.removeprefix("$ submarine ")))
             assert done.returncode == 0, done.stderr
+        assert "For the commands yarn and hdfs: eval" in done.stdout
+        plain.setenv("HADOOP_CONF_DIR", str(tmp_path))
+        again = submarine("cluster", "up")
+        assert f"jobs go elsewhere ({tmp_path}, from HADOOP_CONF_DIR)" in again.stderr
+        plain.delenv("HADOOP_CONF_DIR")
         kernel = Driven(str(home), module="ipykernel_launcher", env=dict(os.environ))
         try:
             setup, first = cells.text.split("\n\n", 1)
