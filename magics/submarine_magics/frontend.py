@@ -20,6 +20,8 @@ class FrontEnd:
         MIME type of a message without a view that comes before a job's text; empty for none.
     tables
         Whether it has tables of its own for data frames, made of `submarine_engine.tables.TYPE`.
+    white
+        Whether its page is white, whatever the system's colours are.
     notebook
         Which notebook it is, where no file tells: no other one has this name.
     title
@@ -33,6 +35,7 @@ class FrontEnd:
     widgets: bool = True
     log_type: str = ""
     tables: bool = False
+    white: bool = False
     notebook: str = ""
     title: str = ""
     order: tuple[str, ...] = ()

@@ -88,8 +88,11 @@ def test_every_setting_of_a_note_is_documented_in_zeppelin():
     properties = json.loads(setting(Path("submarine.sh")))[0]["properties"]
     names = [name.split(".") for name in properties if name.startswith("submarine.")]
     assert {name[-1] for name in names if name[1] == "job"} <= {option.key for option in RUN}
-    # A paragraph has a limit as in every interpreter, and Zeppelin says who the user is.
-    assert {name[1] for name in names} - {"job"} == set(KEYS) - {"cell_output_limit", "user"}
+    # A paragraph has a limit as in every interpreter, Zeppelin says who the user is, and
+    # HADOOP_CONF_DIR has the name that it has everywhere.
+    elsewhere = {"cell_output_limit", "user", "hadoop_conf_dir"}
+    assert {name[1] for name in names} - {"job"} == set(KEYS) - elsewhere
+    assert "HADOOP_CONF_DIR" in properties
     assert all(found["description"].endswith(".") for found in properties.values())
 
 

@@ -39,8 +39,8 @@ def opened(browser, zeppelin, note):
     """Return a function that opens the test's note in a fresh browser window."""
     contexts = []
 
-    def opened():
-        contexts.append(browser.new_context(viewport={"width": 1000, "height": 900}))
+    def opened(**options):
+        contexts.append(browser.new_context(viewport={"width": 1000, "height": 900}, **options))
         page = contexts[-1].new_page()
         page.set_default_timeout(LIMIT)
         page.goto(f"{zeppelin.url}/?note={note.id}")
@@ -97,6 +97,16 @@ def test_hostile_text_stays_text(note, opened):
         assert window.locator(".outputs img").count() == 0
     # Zeppelin runs MathJax over markup, which makes links of `\href`: not over ours.
     assert "tex2jax_ignore" in (shown.locator(".submarine-card").get_attribute("class") or "")
+
+
+def test_a_card_is_light_on_zeppelins_white_page_under_a_dark_system(note, opened):
+    number = note.add("%submarine.run --gpus 0 --name light\n1")
+    page = opened(color_scheme="dark")
+    note.run(number)
+    card = paragraph(page, note, number).locator(".submarine-card")
+    expect(card).to_have_attribute("data-state", "succeeded", timeout=LIMIT)
+    expect(card).to_have_css("background-color", "rgb(255, 255, 255)")
+    expect(card).to_have_css("color", "rgb(31, 35, 40)")
 
 
 # Each display twice, plain and in a job; the picture is one that the inline backend draws.

@@ -55,7 +55,24 @@ def test_a_setting_of_the_former_interpreter_is_understood():
         "num_ps": "1",
         "ps_resources": "memory=2G,vcores=2,gpu=0",
     }
-    assert told(found) == {"HADOOP_CONF_DIR": "/etc/hadoop", "HADOOP_HOME": "/opt/hadoop"}
+    assert told(found) == {
+        "SUBMARINE_CLUSTER": "yarn",
+        "HADOOP_CONF_DIR": "/etc/hadoop",
+        "HADOOP_HOME": "/opt/hadoop",
+    }
+
+
+def test_its_jobs_stay_on_yarn_with_their_python_until_the_setting_says_otherwise():
+    former = {**FORMER, "zeppelin.python": "/opt/conda/bin/python"}
+    found = read_properties(former)
+    assert found.environment["SUBMARINE_CLUSTER"] == "yarn"
+    assert found.environment["SUBMARINE_YARN_PYTHON"] == "/opt/conda/bin/python"
+    found = read_properties({**former, "submarine.yarn.python": "/usr/bin/python3"})
+    assert found.environment["SUBMARINE_YARN_PYTHON"] == "/usr/bin/python3"
+    found = read_properties({**former, "submarine.cluster": "local"})
+    assert found.environment["SUBMARINE_CLUSTER"] == "local"
+    assert "queue" not in found.options
+    assert "SUBMARINE_CLUSTER" not in read_properties({"zeppelin.python": "/a"}).environment
 
 
 def test_one_that_is_not_distributed_has_one_worker():

@@ -162,6 +162,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     frontend.current.widgets = False
     frontend.current.log_type = LOG_TYPE
     frontend.current.tables = True
+    frontend.current.white = True
     assert shell.extension_manager is not None  # noqa: S101 - for the type checker
     shell.extension_manager.load_extension("submarine_magics")
     note = Note(bench_of(shell))

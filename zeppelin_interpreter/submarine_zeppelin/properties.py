@@ -40,6 +40,12 @@ ENVIRONMENT = {
 }
 """Properties and the environment variables of the kernels that they mean."""
 
+_CLUSTER = ("submarine.cluster", "SUBMARINE_CLUSTER")
+_QUEUE = "submarine.yarn.queue"
+_FORMER = (_QUEUE, "HADOOP_YARN_SUBMARINE_JAR", "hadoop.yarn.submarine.jar")
+"""Properties that only a setting of the former interpreter has: it knew no cluster but YARN."""
+
+_PYTHON = "zeppelin.python"
 _PS = {
     "tf.parameter.services.memory": "memory",
     "tf.parameter.services.cpu": "vcores",
@@ -104,6 +110,7 @@ def read_properties(properties: Mapping[str, str]) -> Properties:
     given = {name: value for name, value in given.items() if value}
     found = Properties()
     distributed = any(given.get(name, "").lower() == "true" for name in _DISTRIBUTED)
+    _choose_cluster(found, given)
     for name, value in sorted(given.items()):
         if name in OPTIONS:
             if distributed or not name.endswith("services.num"):
@@ -125,6 +132,17 @@ def read_properties(properties: Mapping[str, str]) -> Properties:
     limit = KEYS["cell_output_limit"].variable
     found.environment.setdefault(limit, str(found.output_limit))
     return found
+
+
+def _choose_cluster(found: Properties, given: dict[str, str]) -> None:
+    """Stay on YARN, as the former interpreter's setting means it, unless it says otherwise."""
+    cluster = next((given[name] for name in _CLUSTER if name in given), "")
+    if not cluster and any(name in given for name in _FORMER):
+        found.environment[KEYS["cluster"].variable] = "yarn"
+        if given.get(_PYTHON, "").startswith("/"):
+            found.environment[KEYS["yarn_python"].variable] = given[_PYTHON]
+    if cluster == "local":
+        given.pop(_QUEUE, None)  # that one has none
 
 
 def _option(found: Properties, name: str, key: str, value: str) -> None:

@@ -10,6 +10,7 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
+from submarine_magics import frontend
 from submarine_magics.card.model import CardView, web_address
 from submarine_magics.card.tree import Node, card_tree, footer_tree, script_tree
 
@@ -37,7 +38,10 @@ def to_html(card: CardView, note: str = "", *, styled: bool = True) -> str:
     script = script_tree(card.script, card.log_path or "the job's folder") if card.script else None
     notes = ". ".join(filter(None, (card.as_of, note)))
     last = Node("div", {"class": "smc-foot"}, (notes,)) if notes else None
-    whole = Node(root.tag, root.attributes, (*root.children, script, footer_tree(card), last))
+    attributes = dict(root.attributes)
+    if frontend.current.white:
+        attributes["class"] += " smc-light"
+    whole = Node(root.tag, attributes, (*root.children, script, footer_tree(card), last))
     text = serialise(whole).replace("\n", "&#10;")  # a saved card that differs differs in a line
     return f"<style>{style()}</style>{text}" if styled else text
 
