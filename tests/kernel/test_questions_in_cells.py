@@ -94,7 +94,11 @@ def test_the_end_of_the_input_is_an_end_of_file_in_the_job(kernel):
 
 @pytest.mark.parametrize(
     "cell",
-    ["%%submarine --gpus 0\nbreakpoint()", "%%submarine --gpus 0 --detach\ninput()"],
+    [
+        "%%submarine --gpus 0\nbreakpoint()",
+        "%%submarine --gpus 0 --detach\ninput()",
+        "%%submarine --gpus 0 --cluster yarn\ninput()",
+    ],
 )
 def test_what_cannot_be_asked_is_refused_before_the_job(kernel, cell):
     before = len(list_jobs(Path(kernel.home)))

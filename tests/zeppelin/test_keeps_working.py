@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import urllib.request
 
 import pytest
 from submarine_engine.history import JobPaths, job_ids, read_json
@@ -50,6 +51,16 @@ def finish(note, number, tmp_path):
     assert "the last line" in text(found)
 
 
+def the_link(note, number):
+    """Return the link beside a paragraph: one, for Zeppelin makes a menu of several."""
+    found = note.wait(number, lambda found: found.get("runtimeInfos"))
+    (info,) = found["runtimeInfos"].values()
+    (value,) = info["values"]
+    with urllib.request.urlopen(value["jobUrl"]) as page:  # noqa: S310 - loopback
+        assert page.status == 200
+    return value["jobUrl"]
+
+
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_zeppelin_that_ends_under_a_job(zeppelin_of_its_own, tmp_path, how):
     server = zeppelin_of_its_own(environment={"SUBMARINE_LOCAL_GPUS": "2"})
@@ -64,6 +75,8 @@ def test_a_zeppelin_that_ends_under_a_job(zeppelin_of_its_own, tmp_path, how):
         assert "the first line" in text(note.paragraph(number))
     note.start(number)
     note.wait(number, lambda found: "is followed on here" in text(found))
+    note.wait(number, lambda found: "the first line" in text(found))
+    the_link(note, number)
     finish(note, number, tmp_path)
     until(lambda: states(server) == ["succeeded"])
     again = note.run(number)
@@ -122,11 +135,13 @@ def test_a_recovered_interpreter_goes_on_with_its_paragraph(zeppelin_of_its_own,
     server = zeppelin_of_its_own(site=site)
     note = Client(server.url).note("a note")
     number = begin(note, tmp_path)
+    link = the_link(note, number)
     before = server.interpreters()
     server.stop()
     assert server.interpreters() == before
     server.start()
     note = Client(server.url).open(note.id)
+    assert the_link(note, number) == link
     finish(note, number, tmp_path)
     assert server.interpreters() == before
     until(lambda: states(server) == ["succeeded"])
