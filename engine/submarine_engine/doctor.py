@@ -16,7 +16,8 @@ from submarine_engine import __version__
 from submarine_engine.clusters import open_cluster
 from submarine_engine.command.values import did_you_mean
 from submarine_engine.config import DEFAULT, Config, load_config
-from submarine_engine.errors import SubmarineError
+from submarine_engine.errors import ConfigError, SubmarineError
+from submarine_engine.history import check_home
 from submarine_engine.job import JobState
 from submarine_engine.records import list_jobs
 from submarine_engine.settings import KEYS, format_value
@@ -145,7 +146,13 @@ def _home(config: Config) -> Iterator[Check]:
     mode = home.stat()
     if not home.is_dir() or not os.access(home, os.R_OK | os.W_OK | os.X_OK):
         yield Check("home folder", BAD, f"{home} is no folder of yours", _other_home())
-    elif mode.st_uid == os.getuid() and stat.S_IMODE(mode.st_mode) & 0o077:
+        return
+    try:
+        check_home(home)
+    except ConfigError as error:
+        yield Check("home folder", BAD, f"{home}: {error.what}", error.fix)
+        return
+    if stat.S_IMODE(mode.st_mode) & 0o077:
         yield Check("home folder", NOTE, f"others may look into {home}", f"chmod 700 '{home}'")
     else:
         yield Check("home folder", OK, f"{home} is writable and private")

@@ -18,13 +18,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from submarine_engine.errors import JobNotFoundError
+from submarine_engine.errors import ConfigError, JobNotFoundError
 
 RECORD_VERSION = 1
 
 _JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[a-z2-7]{5}")
 _SECOND = len("20260101-000000")
 _TASK_ID = re.compile(r"[a-z]{1,16}-[0-9]{1,6}")
+_LONGEST_SUMMARY = 1 << 16
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
@@ -191,8 +192,50 @@ def make_private(path: Path) -> Path:
     return path
 
 
+def check_home(home: Path) -> None:
+    """Refuse a home that somebody else may change: what is loaded from it is code.
+
+    Raises
+    ------
+    ConfigError
+        It belongs to another user, or others may write in it.
+    """
+    try:
+        found = home.stat()
+    except FileNotFoundError:  # it will be made, for the owner alone
+        return
+    if found.st_uid != os.getuid():
+        raise ConfigError(
+            f"the folder of the jobs belongs to another user ({_user(found.st_uid)})",
+            where=str(home),
+            fix="let SUBMARINE_HOME name a folder of yours",
+        )
+    if found.st_mode & 0o022:
+        raise ConfigError(
+            "others may write in the folder of the jobs, and so run code as you",
+            where=str(home),
+            fix=f"see whether all in it is yours, then: chmod 700 '{home}'",
+        )
+
+
+def _user(uid: int) -> str:
+    import pwd  # noqa: PLC0415 - only to say it
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 def job_ids(home: Path) -> Iterator[str]:
-    """Yield the ids of all jobs on record, newest first; those of one second in any order."""
+    """Yield the ids of all jobs on record, newest first; those of one second in any order.
+
+    Raises
+    ------
+    ConfigError
+        As `check_home`.
+    """
+    check_home(home)
     try:
         names = sorted(os.listdir(home / "jobs"), reverse=True)  # noqa: PTH208 - 10,000 names
     except FileNotFoundError:
@@ -219,10 +262,12 @@ def find_job(home: Path, wanted: str, user: str | None = None) -> JobPaths:
     JobNotFoundError
         No job, or several by that ending.
     """
-    ids = [job_id for job_id in job_ids(home) if user is None or job_user(home, job_id) == user]
-    if wanted in ids:
-        return JobPaths(home, wanted)
+    ids = list(job_ids(home))
     ending = [job_id for job_id in ids if wanted and job_id.endswith(wanted)]
+    if user is not None:
+        ending = [job_id for job_id in ending if job_user(home, job_id) == user]
+    if wanted in ending:
+        return JobPaths(home, wanted)
     if len(ending) == 1:
         return JobPaths(home, ending[0])
     if len(ending) > 1:
@@ -230,14 +275,32 @@ def find_job(home: Path, wanted: str, user: str | None = None) -> JobPaths:
             f"{len(ending)} jobs have an id that ends in {wanted!r}",
             fix=f"say more of it: {', '.join(ending[:5])}",
         )
-    for group in of_one_second(ids):
+    for group in of_one_second(_perhaps_named(home, ids, wanted)):
         named = []
         for job_id in group:
             record = read_json(JobPaths(home, job_id).record)
-            if record and record["spec"]["name"] == wanted:
+            if record and record["spec"]["name"] == wanted and user in (None, record.get("user")):
                 named.append((record["created"], job_id))
         if named:
             return JobPaths(home, max(named)[1])
     raise JobNotFoundError(
         f"no job {wanted!r} is on record in {home}", fix="see `submarine job list`"
     )
+
+
+def _perhaps_named(home: Path, ids: Iterable[str], name: str) -> Iterator[str]:
+    """Yield the jobs whose summary holds a name's text; that it is their name is to be checked.
+
+    Ten thousand jobs are gone through: a system call less counts, and no summary is parsed.
+    """
+    text = json.dumps(name, ensure_ascii=False).encode(errors="replace")
+    for job_id in ids:
+        try:
+            descriptor = os.open(f"{home}/jobs/{job_id}/status.json", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # being made, or being deleted
+            continue
+        try:
+            if text in os.read(descriptor, _LONGEST_SUMMARY):
+                yield job_id
+        finally:
+            os.close(descriptor)

@@ -14,6 +14,7 @@ import time
 
 from submarine_runtime import plainjson
 
+_FOLDER = 0o040000  # a folder, and none of the bits by which group and others may write
 _CONNECT = 3.0
 _PATIENCE = 20.0  # a busy node answers late; without its answer the task would see every GPU
 _OWN = "/ws/v1/node/resources/yarn.io%2Fgpu"
@@ -97,8 +98,13 @@ def _lease(count: int, devices: list[str]) -> list[str] | None:
     # Where the node's own administrator or the job's own user wants it; else where all may write.
     folder = os.environ.get("SUBMARINE_GPU_LEASES") or f"/tmp/submarine-gpus-{os.getuid()}"  # noqa: S108 - its owner is checked
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    if os.lstat(folder).st_uid != os.getuid():  # not what a link leads to
-        return None
+    found = os.lstat(folder)  # not what a link leads to
+    if found.st_uid != os.getuid() or found.st_mode & 0o170022 != _FOLDER:
+        # Who may change it could have two tasks on one GPU, and without it each would see all.
+        raise SystemExit(
+            f"submarine: {folder} is not a folder that this user alone may write in: remove it, or "
+            "let SUBMARINE_GPU_LEASES name another one, for all jobs of this user on this node"
+        )
     until = time.monotonic() + _PATIENCE
     while True:
         held: dict[str, int] = {}

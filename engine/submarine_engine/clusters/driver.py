@@ -18,7 +18,7 @@ from submarine_engine.clusters.processes import reap
 from submarine_engine.clusters.reader import read_batch
 from submarine_engine.clusters.warned import read_warnings
 from submarine_engine.errors import JobError, JobNotFoundError
-from submarine_engine.history import JobPaths, default_home
+from submarine_engine.history import JobPaths, check_home, default_home
 from submarine_engine.lifecycle import JobStatus
 
 
@@ -124,7 +124,7 @@ class RecordedCluster(Cluster):
 
     @contextmanager
     def on_record(self, job_id: str) -> Iterator[JobPaths]:
-        """Give a job's files; turn what goes wrong with them into our words.
+        """Give a job's files, in a home that is ours; turn what goes wrong into our words.
 
         Parameters
         ----------
@@ -137,7 +137,10 @@ class RecordedCluster(Cluster):
             There is no such job, or its folder was deleted.
         JobError
             The folder cannot be used.
+        ConfigError
+            As `check_home`.
         """
+        check_home(self.home)
         paths = JobPaths(self.home, job_id)
         reap()
         try:

@@ -19,6 +19,7 @@ from submarine_engine.events import Moment, Submitted
 from submarine_engine.history import (
     RECORD_VERSION,
     JobPaths,
+    check_home,
     make_private,
     new_job_id,
     shown_user,
@@ -64,9 +65,14 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
     ------
     SubmissionError
         The disk is full; nothing is left behind.
+    ConfigError
+        As `check_home`.
     """
     paths = JobPaths(home, new_job_id())
     staged = JobPaths(_staging(home), paths.job_id)
+    with _all_or_nothing(staged, paths):
+        make_private(home)
+    check_home(home)
     with _all_or_nothing(staged, paths):
         make_private(paths.root.parent)
         make_private(staged.root)

@@ -268,6 +268,24 @@ def test_a_lease_lives_as_long_as_the_job_and_no_longer(box, tmp_path):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+@pytest.mark.parametrize("kind", ["open", "link", "foreign"])
+def test_a_folder_of_leases_that_others_may_change_is_refused(box, tmp_path, kind):
+    leases = tmp_path / "leases"
+    if kind == "link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        leases.symlink_to(tmp_path / "elsewhere")
+    else:
+        leases.mkdir()
+        leases.chmod(0o777)
+    if kind == "foreign":
+        assert not os.getuid(), "needs root, to be another user: run the tests in a container"
+        os.chown(leases, 65534, 65534)
+    code, out, error = box().run("print(1)", gpus=1, extra={"SUBMARINE_GPU_LEASES": str(leases)})
+    assert (code, out) == (1, "")
+    assert "this user alone may write in" in error
+    assert list(leases.iterdir()) == []
+
+
 def test_a_silent_node_is_said_and_does_not_stop_the_job(box, node):
     node.told = "nonsense"
     one = box()
