@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_runtime import settings
-from submarine_runtime.home import FILE, containers_of, mapped_blocks, type_name
+from submarine_runtime.home import FILE, containers_of, mapped_blocks
+from submarine_runtime.lean import type_name
 
 from submarine_engine.bundle.model import Manifest, Sent
 from submarine_engine.history import read_json

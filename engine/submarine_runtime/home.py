@@ -15,7 +15,7 @@ import sys
 import time
 
 from submarine_runtime import displays
-from submarine_runtime.lean import standard, suppress
+from submarine_runtime.lean import standard, suppress, type_module, type_name
 from submarine_runtime.openness import mode_in
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -977,13 +977,6 @@ def _alike(left: list[Any], right: list[Any]) -> bool:
     )
 
 
-def type_name(value: object) -> str:
-    """Return the qualified name of a value's type, without ``builtins`` and ``__main__``."""
-    kind = type(value)
-    name = str(kind.__qualname__)
-    return name if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{name}"
-
-
 def said(error: BaseException) -> str:
     """Return an error in one line."""
     from submarine_runtime.failure import message  # noqa: PLC0415 - only where something failed
@@ -1073,7 +1066,7 @@ def _own(value: object) -> bool:
 
 
 def _root(value: object) -> str:
-    return str(type(value).__module__).partition(".")[0]
+    return type_module(value).partition(".")[0]
 
 
 def _root_in_bases(kind: type, root: str) -> bool:

@@ -34,6 +34,25 @@ class suppress:  # noqa: N801 - as contextlib has it
         return kind is not None and issubclass(kind, self._kinds)
 
 
+# As `type` itself has them: a metaclass may answer with anything, or raise.
+_MODULE = type.__dict__["__module__"].__get__
+_QUALNAME = type.__dict__["__qualname__"].__get__
+
+
+def type_name(value: object) -> str:
+    """Return the qualified name of a value's type, whatever its metaclass does."""
+    name, module = str(_QUALNAME(type(value))), type_module(value)
+    return name if module == "builtins" else f"{module}.{name}"
+
+
+def type_module(value: object) -> str:
+    """Return the name of the module that has a value's type, whatever its metaclass does."""
+    try:
+        return str(_MODULE(type(value)))
+    except Exception:  # noqa: BLE001 - a class may have a __module__ of its own, of any kind
+        return "?"
+
+
 def standard(name: str, folder: str) -> Any:  # noqa: ANN401 - a module
     """Import a module of the standard library, also beside a file of the user's of that name.
 

@@ -8,7 +8,7 @@ import sys
 import time
 
 from submarine_runtime import plainjson
-from submarine_runtime.lean import standard, suppress
+from submarine_runtime.lean import standard, suppress, type_name
 from submarine_runtime.openness import mode_in
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -233,11 +233,8 @@ def _head(ending: Ending) -> dict[str, Any]:
 
 
 def _entry(value: object) -> dict[str, Any]:
-    kind = type(value)
-    name = kind.__qualname__
-    if kind.__module__ != "builtins":
-        name = f"{kind.__module__}.{name}"
-    return {"format": "none", "type": name, "file": None, "size": 0, "warning": None}
+    told = type_name(value)
+    return {"format": "none", "type": told, "file": None, "size": 0, "warning": None}
 
 
 def _open(path: str) -> BufferedWriter:

@@ -28,7 +28,9 @@ def record(home, job_id, name="mnist", created=0.0):
     """Put a job on record, as far as finding it goes."""
     paths = JobPaths(home, job_id)
     paths.root.mkdir(parents=True)
-    paths.record.write_text(json.dumps({"spec": {"name": name}, "created": [created, 0.0]}))
+    told = {"spec": {"name": name}, "created": [created, 0.0], "user": "ann"}
+    paths.record.write_text(json.dumps(told))
+    paths.status.write_text(json.dumps({"name": name}))
     return paths
 
 
@@ -201,3 +203,19 @@ def test_the_home_comes_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert history.default_home() == tmp_path / ".local/share/submarine"
+
+
+def test_no_record_is_read_but_of_jobs_that_may_have_the_name(tmp_path, monkeypatch):
+    """Ten thousand jobs are gone through in no time: most of it is one small file of each."""
+    for second in range(10, 50):
+        record(tmp_path, f"20260102-0000{second:02}-aaaaa", name=f"job-{second}")
+    wanted = record(tmp_path, "20260101-000000-aaaaa", name="job-9")
+    read = []
+    real = history.read_json
+    monkeypatch.setattr(history, "read_json", lambda path: read.append(path) or real(path))
+    assert find_job(tmp_path, "job-9").root == wanted.root
+    assert read == [wanted.record]
+    assert find_job(tmp_path, "job-9", "ann").root == wanted.root
+    with pytest.raises(JobNotFoundError):
+        find_job(tmp_path, "job-9", "bob")
+    assert len(read) == 3

@@ -16,6 +16,7 @@ AWKWARD = {
     "very deep": ("deep()", "<list object at "),
     "one of many": ("{'fine': 1, 'not': lambda: 1}", "{'fine': 1, 'not': <function <lambda> at "),
     "beyond UTF-8": ("Sulky('\\ud800')", "\\ud800"),
+    "a metaclass that raises": ("Strange()", "<"),
     "an OSError": ("Disk()", "disk"),
 }
 CLASSES = """
@@ -26,6 +27,11 @@ class Sulky:
 class Exits:
     def __reduce__(self): raise SystemExit(3)
     def __repr__(self): return "exits"
+class Stern(type):
+    def __getattribute__(cls, name):
+        if name != "__dict__": raise RuntimeError("no " + name)
+        return super().__getattribute__(name)
+class Strange(metaclass=Stern): pass
 class Disk:
     def __reduce__(self): raise OSError(28, "not the disk's fault")
     def __repr__(self): return "disk"

@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from submarine_runtime.home import type_name
+from submarine_runtime.lean import type_name
 
 from submarine_engine.bundle.build import build
 from submarine_engine.bundle.capture import LIMIT

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from submarine_runtime.home import type_name
+from submarine_runtime.lean import type_name
 
 from submarine_engine.bundle.literals import literal
 from submarine_engine.bundle.model import Blocks, CapturedValue, Cell, Content

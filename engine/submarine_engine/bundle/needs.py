@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from submarine_runtime.home import containers_of, type_name
+from submarine_runtime.home import containers_of
+from submarine_runtime.lean import type_name
 
 from submarine_engine.bundle import settings
 from submarine_engine.bundle.again import can_be_made_again, has_begun, place_of

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NoReturn
 
-from submarine_runtime.home import type_name
+from submarine_runtime.lean import type_name
 
 from submarine_engine.errors import CannotTravelError
 
