@@ -1,0 +1,144 @@
+"""Every effect that a process of the local cluster has is a point at which it is killed with -9.
+
+After each: the code ran once or not at all, the GPUs are free, no byte of the log is lost or
+changed, and state and reason say what happened.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from submarine_engine.clusters.local import LocalCluster, launch
+from submarine_engine.history import job_ids
+from submarine_engine.job import JobState
+
+from tests.jobs import end_processes_of, follow, processes_of, until
+
+WALKED = Path(__file__).with_name("walked.py")
+LOG = "".join(f"line {number}\n" for number in range(500))
+CODE = """
+import os
+descriptor = os.open({side!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+os.write(descriptor, b"ran\\n")
+for number in range(500):
+    print("line", number)
+7
+"""
+SUBMIT = """
+import os, sys
+from pathlib import Path
+sys.path[:0] = {path!r}
+from submarine_engine.clusters.local import LocalCluster, launch
+from tests.jobs import bundle_of, spec_of
+if {walked!r}:
+    launch._SUPERVISOR = Path({walked!r})
+cluster = LocalCluster()
+if {submitter}:
+    from tests.local.walked import Walk
+    Walk(os.environ["WALK"], ("submitter",))
+print(cluster.submit(spec_of(gpus={gpus}), bundle_of({code!r}), workdir=Path({folder!r})))
+"""
+WALKS = (
+    ("submitter", 0), ("submitter", 2), ("supervisor", 0), ("supervisor", 2), ("guard", 2),
+    ("supervisor+guard", 2),
+)  # fmt: skip
+
+
+class Point:
+    """One run whose `role` is killed at its effect number `number`."""
+
+    def __init__(self, folder, role, number, gpus):
+        self.folder, self.role, self.number, self.gpus = folder, role, number, gpus
+        self.home, self.side, self.killed = folder / "home", folder / "side", folder / "killed"
+        folder.mkdir()
+
+    def run(self):
+        """Run it, have it recovered by whoever looks; return what came of it, None past the end."""
+        submitter = self.role == "submitter"
+        environment = {
+            **os.environ,
+            "SUBMARINE_HOME": str(self.home),
+            "SUBMARINE_LOCAL_GPUS": "2",
+            "WALK": f"{self.role}:{self.number}:{self.folder}",
+            "WALKED_SUPERVISOR": str(launch._SUPERVISOR),
+        }
+        code = SUBMIT.format(
+            path=[entry for entry in sys.path if entry] + [str(Path.cwd())],
+            walked="" if submitter else str(WALKED),
+            submitter=submitter,
+            gpus=self.gpus,
+            code=CODE.format(side=str(self.side)),
+            folder=str(self.folder),
+        )
+        told = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if submitter and self.killed.exists():
+            assert told.returncode == -signal.SIGKILL, told.stderr
+        else:
+            assert told.returncode == 0, told.stderr
+        return self.recovered()
+
+    def recovered(self):
+        cluster = LocalCluster(self.home)
+        jobs = list(job_ids(self.home))
+        assert len(jobs) <= 1
+        story = follow(cluster, jobs[0]) if jobs else None
+        until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))
+        until(lambda: not processes_of(self.home))
+        runs = self.side.read_text() if self.side.exists() else ""
+        if not self.killed.exists():
+            assert story.state is JobState.SUCCEEDED, story.status
+            assert runs == "ran\n"
+            return None
+        assert runs in ("", "ran\n")
+        if story is None:
+            assert runs == ""
+            return "not submitted"
+        assert LOG.startswith(story.out)
+        if story.state is JobState.SUCCEEDED:
+            assert (runs, story.out) == ("ran\n", LOG)
+            return "succeeded"
+        assert story.state is JobState.LOST
+        task = story.status.tasks[0]
+        if self.role == "submitter":
+            assert "submitted it was killed" in story.status.reason
+        else:
+            assert "supervisor vanished" in story.status.reason
+            assert task.released
+        return "lost, ran" if runs else "lost, never ran"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("role", "gpus"), WALKS)
+def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, monkeypatch, capsys, role, gpus):
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")
+    table, number = [], 0
+    while True:
+        number += 1
+        point = Point(tmp_path / str(number), role, number, gpus)
+        try:
+            came = point.run()
+        except AssertionError as error:
+            what = point.killed.read_text() if point.killed.exists() else "the end"
+            raise AssertionError(f"{role} killed at point {number} ({what}): {error}") from error
+        finally:
+            end_processes_of(point.home)
+        if came is None:
+            break
+        table.append((number, point.killed.read_text(), came))
+    with capsys.disabled():
+        sys.stdout.write(f"\n{role}, {gpus} GPUs: {dict(Counter(came for *_, came in table))}\n")
+        for line in table:
+            sys.stdout.write("  {:3} {:45} {}\n".format(*line))
+    assert table
