@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.errors import SubmarineError
+from submarine_engine.errors import ConfigError, SubmarineError
 from submarine_engine.events import Moment
 from submarine_engine.history import (
     JobPaths,
@@ -169,14 +169,23 @@ def open_job(wanted: str) -> Job:
     JobNotFoundError
         There is none, or several by that ending; or it is not of the user that the settings name.
     ConfigError
-        The job is of a cluster that is not installed here.
+        The job is not over, and of a cluster that cannot be used here.
     """
     from submarine_engine.clusters import open_cluster  # noqa: PLC0415 - entry points are slow
     from submarine_engine.future import Job  # noqa: PLC0415 - likewise
 
-    paths = find_job(default_home(), wanted, shown_user())
-    record = read_json(paths.record) or {}
-    return Job(open_cluster(str(record.get("cluster", "local"))), paths.job_id)
+    home = default_home()
+    paths = find_job(home, wanted, shown_user())
+    name = str((read_json(paths.record) or {}).get("cluster", "local"))
+    try:
+        return Job(open_cluster(name), paths.job_id)
+    except ConfigError as error:
+        summary = _read(home, paths.job_id)
+        if summary is None or not summary.state.final:
+            raise
+        from submarine_engine.clusters.past import PastCluster  # noqa: PLC0415 - seldom needed
+
+        return Job(PastCluster(name, error, home), paths.job_id)
 
 
 def record_of(job_id: str) -> dict[str, Any]:
