@@ -15,7 +15,7 @@ from submarine_engine.clusters import cluster_names, open_cluster
 from submarine_engine.errors import JobNotFoundError, SubmarineError
 from submarine_engine.future import Job
 from submarine_engine.history import JobPaths, default_home, job_user, read_json, shown_user
-from submarine_engine.records import list_jobs
+from submarine_engine.records import list_jobs, open_job
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ def paths_of(job_id: str) -> JobPaths:
 
 def opened(job_id: str) -> Job:
     """Open one of the user's jobs; raises as `paths_of` does."""
-    return Job(open_cluster(cluster_of(job_id)), job_id)
+    return open_job(paths_of(job_id).job_id)
 
 
 def cluster_of(job_id: str) -> str:
