@@ -92,7 +92,6 @@ MADE = {
     "point": "Point()",
     "numbers": "Numbers(1, 2)",
     "tuple": "([1], {'k': [2]})",
-    "frozen": "frozenset({1, 'x'})",
     "lists": "{'k': [1], 'm': [2, 3]}",
     "counts": "Counter('aab')",
     "ordered": "OrderedDict(a=1, b=[2])",
@@ -122,7 +121,6 @@ CHANGED = {
     "point": ["{0}.n += 1", "{0}.held.append({0}.n)", "{0}.held = []", "{0} = Point({0}.n + 1)"],
     "numbers": ["{0}.append({0}.n)", "{0}.n += 1", "{0}.sort(key=str)"],
     "tuple": ["{0}[0].append(4)", "{0}[1]['k'] += [5]", "{0} = (*{0}, 6)", "{0} += ([7],)"],
-    "frozen": ["{0} |= {{3}}", "{0} = {0} - {{1}}"],
     "lists": ["{0}.setdefault('k', []).append(1)", "{0}['m'] = {0}.get('k')", "{0}['n'] = [0]"],
     "counts": ["{0}.update('ab')", "{0}['c'] += 1", "{0} = {0} + Counter('z')"],
     "ordered": [
