@@ -8,7 +8,6 @@ pipe. The log gets what a terminal would show: the prompt, and what was typed un
 
 from __future__ import annotations
 
-import builtins
 import os
 import sys
 import time
@@ -19,9 +18,6 @@ from submarine_runtime.lean import suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import Any
-
     from submarine_runtime.displays import Frames
 
 PATIENCE = 60.0
@@ -38,33 +34,24 @@ class Questions:
     ----------
     frames
         Where the task's questions are written for those who follow it.
+    owner
+        The task's own process.
     """
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, frames: Frames, owner: int) -> None:
         self._frames = frames
-        self._owner = os.getpid()
+        self._owner = owner
         self._lock = allocate_lock()
         self._number = 0
 
-    def input(self, prompt: object = "", /) -> str:
-        """Do what the builtin of that name does, where the person is.
+    def ask(self, prompt: str, *, password: bool) -> str:
+        """Return what the person answers.
 
         Raises
         ------
         EOFError
             Nobody is there to answer, or the answer was the end of the input.
         """
-        return self._ask(str(prompt), password=False)
-
-    def getpass(self, prompt: str = "Password: ", stream: Any = None, **_options: Any) -> str:  # noqa: ANN401, ARG002 - as getpass has them
-        """Do what the function of that name does; raises as `input` does."""
-        return self._ask(str(prompt), password=True)
-
-    def replace_getpass(self, module: ModuleType) -> None:
-        """Let the module `getpass` ask so."""
-        vars(module)["getpass"] = self.getpass
-
-    def _ask(self, prompt: str, *, password: bool) -> str:
         if os.getpid() != self._owner:
             raise EOFError("only the job's own process can ask, not a process that it has forked")
         with self._lock:  # threads ask one after another
@@ -87,13 +74,6 @@ class Questions:
                 os.unlink(path)  # noqa: PTH108 - pathlib takes long to import
                 self._frames.asked(self._number)
                 _write(typed)
-
-
-def begin(frames: Frames) -> Questions:
-    """Let the code of this process ask."""
-    questions = Questions(frames)
-    vars(builtins)["input"] = questions.input
-    return questions
 
 
 def _answer(pipe: int) -> str:

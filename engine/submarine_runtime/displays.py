@@ -388,6 +388,30 @@ def _get_ipython() -> Any:  # noqa: ANN401 - IPython's
 _watches: list[_Watch] = []
 
 
+def _let_ask(watch: _Watch) -> None:
+    """Have the builtin ``input`` and ``getpass.getpass`` ask who waits for the task."""
+    import builtins  # noqa: PLC0415 - built in
+
+    owner = os.getpid()
+    made: dict[None, Any] = {}
+
+    def questions() -> Any:  # noqa: ANN401 - of a module that is imported late
+        if None not in made:
+            from submarine_runtime.asking import Questions  # noqa: PLC0415 - only who asks needs it
+
+            made.setdefault(None, Questions(watch.frames, owner))
+        return made[None]
+
+    def input(prompt: object = "", /) -> Any:  # noqa: A001, ANN401 - in the place of that one
+        return questions().ask(str(prompt), password=False)
+
+    def getpass(prompt: str = "Password: ", stream: object = None, **_options: object) -> Any:  # noqa: ANN401, ARG001 - as getpass has them
+        return questions().ask(str(prompt), password=True)
+
+    vars(builtins)["input"] = input
+    watch.then("getpass", lambda module: vars(module).update(getpass=getpass))
+
+
 def begin(folder: str, *, asks: bool = False) -> None:
     """Take what the user's code shows from now on into the task's `folder`.
 
@@ -398,9 +422,7 @@ def begin(folder: str, *, asks: bool = False) -> None:
     """
     watch = _Watch(Frames(folder), notebook=os.environ.get("MPLBACKEND") == INLINE)
     if asks:
-        from submarine_runtime import asking  # noqa: PLC0415 - only where it is allowed
-
-        watch.then("getpass", asking.begin(watch.frames).replace_getpass)
+        _let_ask(watch)
     watch.begin()
     _watches[:] = [watch]
     if watch.notebook:

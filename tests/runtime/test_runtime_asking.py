@@ -119,6 +119,12 @@ def test_threads_ask_one_after_another_and_forks_not_at_all(task):
     assert sorted(task.stdout.split(), key=len)[:3] == ["0", "7", "100000"]
 
 
+def test_nothing_is_imported_where_nobody_asks(task):
+    script = "import sys\nprint('submarine_runtime.asking' in sys.modules, 'json' in sys.modules)"
+    assert task.run(script, asks=True) == 0
+    assert task.stdout == "False False\n"
+
+
 def test_nobody_is_asked_where_nobody_waits(task):
     assert (
         task.run("import sys\nprint('submarine_runtime.asking' in sys.modules)\ninput('? ')") == 1
