@@ -21,6 +21,7 @@ from submarine_engine.bundle.lambdas import lambda_source
 from submarine_engine.bundle.literals import LINE, literal
 from submarine_engine.bundle.model import Bundle, Cell
 from submarine_engine.bundle.script import THE_CALL
+from submarine_engine.bundle.secrets import is_secret
 from submarine_engine.errors import CannotTravelError
 
 _WIDTH = LINE - 4  # the call stands in a block
@@ -146,7 +147,11 @@ class _Call:
         """Return an expression for a value that the call is given."""
         simple = isinstance(value, (int, float, complex, str, bytes, tuple, type(None)))
         known = self.known(value, hint)
-        if known and not simple:
+        secret = is_secret(hint, value)
+        if secret and not (known and is_secret(known, value)):
+            known = self.free(hint)
+            self.values[known] = value
+        if known and (secret or not simple):
             return known
         written = literal(value)
         if written is not None and "\n" not in written and len(written) <= _WIDTH // 2:

@@ -17,6 +17,8 @@ from submarine_engine.bundle.literals import literal
 from submarine_engine.bundle.model import Blocks, CapturedValue, Cell, Content
 from submarine_engine.bundle.pickling import Packed, Watch, pack, unpack
 from submarine_engine.bundle.refusals import refuse, said
+from submarine_engine.bundle.secrets import is_secret
+from submarine_engine.bundle.secrets import shown as secret_shown
 from submarine_engine.errors import CannotTravelError, CaptureTooLargeError
 
 LIMIT = 64 * 1024 * 1024
@@ -173,7 +175,7 @@ class Capture:
                 self._notice.now = f"`{name}` ({type_name(value)})"
             label = cell.label if isinstance(cell, Cell) else cell
             packed, watch = self._pack(name, value, label)
-            source = literal(value, f"{name} = ")
+            source = None if is_secret(name, value) else literal(value, f"{name} = ")
             entry = _Entry(name, value, label, source, packed, watch, [name])
             self._entries[name] = entry
             self._join(entry)
@@ -304,10 +306,11 @@ def human(size: int) -> str:
 
 def _summary(entry: _Entry, literals: dict[str, str]) -> CapturedValue:
     source = literals.get(entry.name)
+    secret = source is None and is_secret(entry.name, entry.value)
     return CapturedValue(
         name=entry.name,
         cell=entry.cell,
-        type=type_name(entry.value),
+        type=secret_shown(entry.value) if secret else type_name(entry.value),
         size=entry.packed.size if source is None else len(source.encode()),
         how="literal" if source else "cloudpickle" if entry.watch.opaque else "pickle",
     )

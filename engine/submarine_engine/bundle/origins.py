@@ -22,6 +22,7 @@ from submarine_engine.bundle.constants import (
 )
 from submarine_engine.bundle.executed import Executed, Position
 from submarine_engine.bundle.imports import Import, import_module, importable, imports_of
+from submarine_engine.bundle.secrets import is_secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,8 @@ class Origins:
         names = assigned_names(node)
         simple = names is not None and not awaits(node)
         unchanged = all(self._is_unchanged(node, other) for other in names or [name])
-        if unchanged and not _shared(self._namespace, name):
+        secret = any(is_secret(other, self._namespace.get(other)) for other in names or [name])
+        if unchanged and not secret and not _shared(self._namespace, name):
             return Defined(position, position)
         value = self._namespace[name]
         alike = [self._namespace[other] for other in names or () if other in self._namespace]

@@ -22,6 +22,7 @@ from submarine_engine.bundle.imports import Import
 from submarine_engine.bundle.literals import quoted
 from submarine_engine.bundle.loading import free_name
 from submarine_engine.bundle.model import Cell
+from submarine_engine.bundle.secrets import has_secret_name, looks_secret
 
 TITLE = "Settings of the notebook"
 STATES = "random_states"
@@ -94,7 +95,6 @@ _SEEDS = {
     "torch": re.compile(r"\bmanual_seed\("),
 }
 _SEEDS_ALL = re.compile(r"\b(?:seed_everything|set_seed|seed_all|set_random_seed|fix_seed)\w*\(")
-_SECRET = re.compile(r"SECRET|TOKEN|PASS|KEY|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
 _GIVEN = re.compile(
     r"CUDA_VISIBLE_DEVICES|SUBMARINE_\w*|PATH|HOME|USER|PWD|MPLBACKEND|PYTHON\w*|JPY_\w*"
 )
@@ -225,7 +225,8 @@ def changed_environment(sources: Iterable[str]) -> dict[str, str]:
         for name, value in sorted(os.environ.items())
         if start.get(name) != value
         and (dotenv or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text))
-        and not _SECRET.search(name)
+        and not has_secret_name(name)
+        and not looks_secret(value)
         and not _GIVEN.fullmatch(name)
     }
 

@@ -1,0 +1,86 @@
+"""What is a secret: it never becomes text of a script, and so none of a card or a notebook.
+
+One rule for the variables of the environment, which do not travel, and for those of the notebook,
+which travel as values: in a file that is the owner's alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+# Not what only begins like one: tokenizer, author, keyword, keypoints, passes, passenger.
+_NAME = re.compile(
+    r"SECRET|TOKEN(?!I[SZ])|PASS(?!E[SND]|ING|IVE|AGE|T)|(?<!MON)KEY(?![WPFB]|S$)|CREDENTIAL"
+    r"|AUTH(?!OR)|COOKIE|PRIVATE",
+    re.IGNORECASE,
+)
+_KNOWN = re.compile(
+    r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[a-z]-|AKIA|ASIA)[A-Za-z0-9_-]{12,}"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\."
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+_SHORTEST = 8
+_DEEPEST = 8
+
+
+def has_secret_name(name: str) -> bool:
+    """Return whether a variable of this name holds a secret, as far as a name tells."""
+    return _NAME.search(name) is not None
+
+
+def looks_secret(text: str) -> bool:
+    """Return whether a text looks like a token or a key of a well-known service."""
+    return _KNOWN.search(text) is not None
+
+
+def is_secret(name: str, value: object) -> bool:
+    """Return whether a value is a secret, or a list, tuple, set or dict with one in it.
+
+    A text is one that a secret's name names, that looks like the tokens and keys of well-known
+    services, or that is in the environment and no path. One shorter than eight characters is none.
+
+    Parameters
+    ----------
+    name
+        What the value is called: a variable, a parameter, the key of a dict.
+    """
+    return _is_secret(name, value, 0)
+
+
+def shown(value: object) -> str:
+    """Return what people see of a secret: ``<secret, str, 37 chars>``."""
+    if isinstance(value, str):
+        return f"<secret, str, {len(value)} chars>"
+    if isinstance(value, bytes):
+        return f"<secret, bytes, {len(value)} bytes>"
+    return f"<{type(value).__name__} with a secret>"
+
+
+def _is_secret(name: str, value: object, depth: int) -> bool:
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
+    if isinstance(value, str):
+        return _is_secret_text(name, value)
+    if depth > _DEEPEST:  # no literal is made of such a one
+        return False
+    if isinstance(value, Mapping) and type(value) is dict:
+        return any(
+            _is_secret(key if isinstance(key, str) else name, item, depth + 1)
+            or _is_secret("", key, depth + 1)
+            for key, item in value.items()
+        )
+    if type(value) in (list, tuple, set, frozenset):
+        return any(_is_secret(name, item, depth + 1) for item in value)  # type: ignore[attr-defined]  # one of those
+    return False
+
+
+def _is_secret_text(name: str, text: str) -> bool:
+    if looks_secret(text):
+        return True
+    if len(text) < _SHORTEST or any(character.isspace() for character in text):
+        return False
+    if has_secret_name(name):
+        return True
+    return not text.startswith(("/", "~", ".")) and text in os.environ.values()

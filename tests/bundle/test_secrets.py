@@ -1,0 +1,97 @@
+"""A secret never becomes text of a script, nor of anything else that people read of a bundle."""
+
+from __future__ import annotations
+
+import pytest
+from submarine_engine.bundle.secrets import has_secret_name, is_secret, shown
+
+MARKED = "hf_" + "S3CR3Tm4rk" * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("x", MARKED),
+        ("x", "ghp_" + "a1" * 18),
+        ("x", "AKIA" + "ABCD" * 4),
+        ("x", "sk-proj-" + "a1" * 18),
+        ("x", "xoxb-123456789012-abcdefghij"),
+        ("x", "glpat-abcdefghij0123456789"),
+        ("x", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc"),
+        ("x", "-----BEGIN RSA PRIVATE KEY-----\nMIIE"),
+        ("x", b"-----BEGIN PRIVATE KEY-----"),
+        ("x", f"https://user:{MARKED}@host/"),
+        ("api_key", "0123456789abcdef"),
+        ("dbPassword", "correct-horse"),
+        ("x", {"token": "0123456789"}),
+        ("x", [("a", {"b": MARKED})]),
+        ("HF_TOKENS", ["0123456789"]),
+    ],
+)
+def test_what_is_a_secret(name, value):
+    assert is_secret(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("x", "a plain text"),
+        ("tokenizer", "bert-base-uncased"),
+        ("author", "somebody-known"),
+        ("keywords", "something-else"),
+        ("token", "<pad>"),
+        ("max_tokens", 4096),
+        ("keys", ("loss_of_all", "accuracy_of_all")),
+        ("x", None),
+    ],
+)
+def test_what_is_none(name, value):
+    assert not is_secret(name, value)
+
+
+def test_what_the_environment_holds_is_one(monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgres://me:pass@db/data")
+    assert is_secret("url", "postgres://me:pass@db/data")
+    assert not is_secret("url", "postgres://db/data")
+    monkeypatch.setenv("DATA", "/data/of/all/of/us")
+    assert not is_secret("data", "/data/of/all/of/us")
+
+
+@pytest.mark.parametrize("name", ["HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "APIKEY"])
+def test_variables_of_the_environment_go_by_the_same_rule(name):
+    assert has_secret_name(name)
+
+
+def test_it_is_shown_by_its_length():
+    assert shown("x" * 37) == "<secret, str, 37 chars>"
+    assert shown(b"x") == "<secret, bytes, 1 bytes>"
+    assert shown({}) == "<dict with a secret>"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "import os; mine = os.environ['MARKED_VALUE']",
+        f"mine = {MARKED!r}",  # it is in that cell; the script, the card and the log need it not
+        f"mine = {{'to': ['{MARKED}']}}",
+    ],
+)
+def test_it_travels_as_a_value(notebook, monkeypatch, tmp_path, cell):
+    monkeypatch.setenv("MARKED_VALUE", MARKED)
+    notebook.run(cell)
+    bundle = notebook.bundle("print(len(mine))")
+    files = dict(bundle.files)
+    holding = [path for path, content in files.items() if MARKED.encode() in bytes(content)]
+    assert holding == ["values/mine.pkl"]
+    (value,) = bundle.manifest.values
+    assert value.how == "pickle"
+    assert value.type == shown(notebook.module.mine)
+
+
+def test_so_does_one_that_a_call_is_given(notebook):
+    notebook.run("def train(api_key, into): return len(api_key)\nx = 'correct-horse'")
+    bundle = notebook.call(notebook.module.train, notebook.module.x, into=MARKED)
+    text = bundle.script + str(bundle.manifest.to_json())
+    assert "correct-horse" not in text
+    assert MARKED not in text
+    assert notebook.result(bundle) == ""
