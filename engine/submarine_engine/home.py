@@ -8,6 +8,7 @@ is gone, they are loaded once more from the job's bundle.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import operator
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_runtime import settings
+from submarine_runtime.frameworks import Made
 from submarine_runtime.home import FILE, containers_of, mapped_blocks
 from submarine_runtime.lean import type_name
 
@@ -426,28 +428,51 @@ _RANDOM = ("random", "numpy.random", "torch")
 
 def take_in(original: Any, kind: str, state: Any) -> Any:  # noqa: ANN401 - a line a kind
     """Change `original` to `state` in place; return it, or a new object where that cannot be."""
-    if isinstance(original, pickle.PickleBuffer):
-        return original  # the memory of an array, which is changed with it
-    if kind == "list":
-        original[:] = state
-    elif kind in ("dict", "set"):
-        original.clear()
-        original.update(state)
-    elif kind == "cell":
-        original.cell_contents = state
-    elif kind == "array":
-        return _array(original, state)
-    elif kind == "tensor":
-        return _tensor(original, state)
-    elif kind == "whole":
-        return _whole(original, state)
-    elif kind == "place":
-        _move(original, *state)
-    elif kind in ("state", "some"):
-        _state(original, state, whole=kind == "state")
-    else:
+    if isinstance(original, (pickle.PickleBuffer, Made)):
+        return original  # the memory of an array or a tensor, which is changed with it
+    take = _TAKES.get(kind)
+    if take is None:
         raise ValueError(f"no kind of change: {kind!r}")
-    return original
+    new = take(original, state)
+    return original if new is None else new
+
+
+def _list(original: Any, state: Any) -> None:  # noqa: ANN401 - as `take_in`, like those below
+    known = len(original)
+    if known > len(state) or any(map(operator.is_not, original, state)):
+        original[:] = state
+    elif known < len(state):
+        original.extend(state[known:])  # lists that watch themselves take this best
+
+
+def _dict(original: Any, state: Any) -> None:  # noqa: ANN401
+    if list(original) == list(state) and not any(
+        map(operator.is_not, original.values(), state.values())
+    ):
+        return
+    original.clear()
+    original.update(state)
+
+
+def _variable(original: Any, state: Any) -> None:  # noqa: ANN401 - of TensorFlow
+    original.assign(state)
+
+
+def _set_items(original: Any, state: Any) -> None:  # noqa: ANN401
+    original.clear()
+    original.update(state)
+
+
+def _cell(original: Any, state: Any) -> None:  # noqa: ANN401
+    original.cell_contents = state
+
+
+def _class(original: Any, state: Any) -> Any:  # noqa: ANN401
+    """Let an object change its class, as lazy modules do, and then its content."""
+    original.__class__, kind, content = state
+    if kind == "state":
+        vars(original).clear()
+    return take_in(original, kind, content)
 
 
 def _move(original: Any, where: str, at: int = 0) -> None:  # noqa: ANN401 - a file, a generator
@@ -469,22 +494,40 @@ def _array(original: Any, new: Any) -> Any:  # noqa: ANN401 - arrays of numpy
 
 
 def _tensor(original: Any, state: Any) -> Any:  # noqa: ANN401 - tensors of torch
-    data, requires_grad, grad = state
-    torch: Any = sys.modules["torch"]
-    with torch.no_grad():
-        if original.shape == data.shape and original.dtype == data.dtype:
-            original.data.copy_(data)
-        else:
-            original.data = data.to(original.device)
+    """Let a tensor look at the memory that the job's looks at, whose content comes by itself."""
+    data, requires_grad, attributes, beside = state
+    if not _same_memory(original, data):
+        original.data = data
     if original.is_leaf:
         original.requires_grad_(requires_grad)
-        original.grad = None if grad is None else grad.to(original.device)
+        original.grad = beside.get("grad")
+    if original._backward_hooks != beside.get("_backward_hooks"):  # noqa: SLF001 - torch's only way
+        original._backward_hooks = beside.get("_backward_hooks")  # noqa: SLF001 - likewise
+    for name, held in attributes.items():
+        setattr(original, name, held)
+    return original
+
+
+def _same_memory(left: Any, right: Any) -> bool:  # noqa: ANN401 - tensors of torch
+    return bool(
+        left.dtype == right.dtype
+        and left.device == right.device
+        and left.shape == right.shape
+        and left.stride() == right.stride()
+        and left.data_ptr() == right.data_ptr()
+    )
+
+
+def _storage(original: Any, content: Any) -> Any:  # noqa: ANN401 - storages of torch
+    if original.nbytes() != content.nbytes():
+        original.resize_(content.nbytes())
+    original.copy_(content)
     return original
 
 
 def _whole(original: Any, new: Any) -> Any:  # noqa: ANN401 - the user's own values
     """Take in an object that was made anew: its class says no other way."""
-    if type(new) is type(original) and _equal(original, new):
+    if new is original or (type(new) is type(original) and _equal(original, new)):
         return original
     if isinstance(original, Iterator) and (taken := _taken(original, new)) is not None:
         _take(original, taken)
@@ -522,10 +565,18 @@ def _take(iterator: Iterator[object], count: int) -> None:
 
 
 def _is_plain_object(value: object) -> bool:
-    """Return whether all that an object is stands in its ``__dict__``."""
-    kind = type(value)
-    python = all(base.__flags__ & (1 << 9) for base in kind.__mro__[:-1])  # Py_TPFLAGS_HEAPTYPE
-    return python and isinstance(getattr(value, "__dict__", None), dict)
+    """Return whether all that an object is stands in its ``__dict__``.
+
+    A class of C or Cython has more: its instances are larger than those of its base by what no
+    ``__dict__`` shows.
+    """
+    for base in type(value).__mro__[:-1]:
+        grown = base.__basicsize__ - (base.__base__ or object).__basicsize__
+        for_python = sum(name in vars(base) for name in ("__dict__", "__weakref__"))
+        python = base.__flags__ & (1 << 9)  # Py_TPFLAGS_HEAPTYPE
+        if not python or base.__itemsize__ or grown > for_python * tuple.__itemsize__:
+            return False
+    return isinstance(getattr(value, "__dict__", None), dict)
 
 
 def _equal(left: object, right: object) -> bool:
@@ -571,6 +622,23 @@ def _attributes(original: Any, state: Any, *, whole: bool) -> None:  # noqa: ANN
         own.update(new)
     for key, value in slots.items():
         setattr(original, key, value)
+
+
+_TAKES: dict[str, Callable[[Any, Any], Any]] = {
+    "array": _array,
+    "cell": _cell,
+    "class": _class,
+    "dict": _dict,
+    "list": _list,
+    "place": lambda original, state: _move(original, *state),
+    "set": _set_items,
+    "some": functools.partial(_state, whole=False),
+    "state": functools.partial(_state, whole=True),
+    "storage": _storage,
+    "tensor": _tensor,
+    "variable": _variable,
+    "whole": _whole,
+}
 
 
 def _holds_lost(value: object) -> bool:

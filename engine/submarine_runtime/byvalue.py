@@ -10,6 +10,7 @@ import functools
 import importlib
 import sys
 import types
+import weakref
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ class ByValue:
             if sys.modules.get(name) is obj:
                 return importlib.import_module, (name,)
             return self._dynamic(obj)
-        if kind in (_LOCK, _RLOCK):
-            return _lock(obj)
+        if kind in (_LOCK, _RLOCK, weakref.ref):
+            return _weak(obj) if kind is weakref.ref else _lock(obj)
         if kind is _CACHED and not self.by_name(obj):
             parameters = obj.cache_parameters()
             args = obj.__wrapped__, parameters["maxsize"], parameters["typed"]
@@ -138,6 +139,18 @@ class ByValue:
         args = function.__code__, space, None, None, cells or None
         setter = inner._function_setstate  # noqa: SLF001 - likewise
         return inner._make_function, args, (state, slots), None, None, setter  # noqa: SLF001
+
+
+def _weak(obj: weakref.ref[Any]) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Return how to make a weak reference: to what travels too, or to what is gone."""
+    if obj.__callback__ is not None:
+        return NotImplemented
+    referent = obj()
+    return weakref.ref, (_Gone() if referent is None else referent,)
+
+
+class _Gone:
+    """What is gone as soon as it is loaded."""
 
 
 def _content(cell: types.CellType) -> object:

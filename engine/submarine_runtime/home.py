@@ -84,6 +84,7 @@ class Home:
         self._memory: dict[int, tuple[Any, Any]] = {}
         self._came: dict[str, list[memoryview]] = {}
         self._settings: Settings | None = None
+        self._kinds: dict[str, dict[int, type]] = {}
         self._around: tuple[dict[str, str], str, list[str]] = {}, "", []
 
     # While the script runs
@@ -131,6 +132,7 @@ class Home:
         del unpickler
         self._roots[path] = value
         self._objects[path] = objects = _kept(memo)
+        self._kinds[path] = {number: type(obj) for number, obj in objects.items()}
         for number, obj in objects.items():
             self._known[id(obj)] = ("file", path, number)
             self._note_memory(obj)
@@ -389,9 +391,11 @@ class Home:
                 kind, content = _state(obj)
             except Exception:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
                 kind, content = "", None
+            if kind and type(obj) is not self._kinds[path][number]:
+                kind, content = "class", (type(obj), kind, content)
             if kind:
                 found = ("file", path, number), kind, content
-                (anew if kind in ("array", "tensor", "whole") else states).append(found)
+                (anew if kind in _ANEW else states).append(found)
         return anew, states
 
     def _untouched(self, path: str) -> set[int]:
@@ -404,13 +408,12 @@ class Home:
         first = list(self._blocks(path) or ())
         found = set()
         for obj in self._objects[path].values():
-            if type(obj) is not numpy.ndarray or not obj.flags.forc or obj.dtype.hasobject:
+            held = _bytes_of(obj, numpy)
+            number = None if held is None else numbers.get(_address(held))
+            if held is None or number is None or len(first[number]) != held.nbytes:
                 continue
-            number = numbers.get(_address(obj))
-            if number is not None and len(first[number]) == obj.nbytes:
-                held = obj.reshape(-1, order="A").view("u1")
-                if is_pristine(came[number]) or _say_the_same(first[number], memoryview(held)):
-                    found.add(id(obj))
+            if is_pristine(came[number]) or _say_the_same(first[number], memoryview(held)):
+                found.add(id(obj))
         return found
 
     def _is_view(self, obj: object) -> bool:
@@ -422,7 +425,7 @@ class Home:
         """Return whether the values of a file, pickled again, say what they said as they came."""
         pickle = standard("pickle", self._bundle)
         with open(f"{self._bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
-            if self._says(file, path, root, pickle.Pickler):
+            if self._says(file, path, root, _comparing(pickle)):
                 return True
             if os.fstat(file.fileno()).st_size > _COPIED:
                 return False
@@ -431,6 +434,7 @@ class Home:
         # are, Python decides anew with each loading.
         strings: dict[str, str] = {}
         from submarine_runtime.byvalue import ByValue  # noqa: PLC0415 - only where it comes to it
+        from submarine_runtime.frameworks import reduced  # noqa: PLC0415 - likewise
 
         class Pickler(ByValue, pickle.Pickler):  # type: ignore[misc, name-defined]
             namespace = self._namespace
@@ -441,7 +445,8 @@ class Home:
                 return self.globals_of(obj) if type(obj) is dict else None
 
             def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
-                return self.by_value(obj)
+                found = NotImplemented if _is_definition(obj) else reduced(obj)
+                return self.by_value(obj) if found is NotImplemented else found
 
         file = standard("io", self._bundle).BytesIO()
         try:
@@ -544,17 +549,15 @@ class _Frames:
             if error is None:
                 good.append(item)
             else:
-                good += self._parts(item, called)
+                good += self._parts(item, called, error)
         self.add(kind, name, good)
 
-    def _parts(self, item: Any, name: str) -> list[Any]:  # noqa: ANN401 - as `_states` makes them
+    def _parts(self, item: Any, name: str, why: str) -> list[Any]:  # noqa: ANN401 - as `_states` has
         """Return an object's state without the attributes that cannot be pickled."""
         content = item[2] if len(item) == 3 else None  # noqa: PLR2004 - (what, kind, state)
         state = content[0] if isinstance(content, tuple) and item[1] == "state" else None
         if not isinstance(state, dict):
-            self._stayed.append(
-                {"name": name, "type": type_name(content), "why": "it cannot be pickled"}
-            )
+            self.stay(name, content, why)
             return []
         kept = {}
         for key, value in state.items():
@@ -687,10 +690,25 @@ class _Comparer:
         return len(view)
 
 
+def _comparing(pickle: Any) -> Any:  # noqa: ANN401 - modules and classes of pickle
+    """Return the class of picklers that write values as they came from the notebook."""
+    from submarine_runtime.frameworks import ROOTS, reduced  # noqa: PLC0415 - where values came
+
+    if not any(root in sys.modules for root in ROOTS):
+        return pickle.Pickler
+
+    class Comparing(pickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
+            return NotImplemented if _is_definition(obj) else reduced(obj)
+
+    return Comparing
+
+
 def _pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
     """Return a pickler that refers to what the notebook has; what has no name goes by value."""
     pickle = standard("pickle", home.bundle)
     from submarine_runtime.byvalue import ByValue  # noqa: PLC0415 - only where something goes home
+    from submarine_runtime.frameworks import reduced  # noqa: PLC0415 - likewise
 
     class HomePickler(ByValue, pickle.Pickler):  # type: ignore[misc, name-defined]
         namespace = home.namespace
@@ -700,7 +718,7 @@ def _pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
 
         def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
             if not _is_definition(obj):
-                found = home.view(obj) or _on_cpu(obj)
+                found = home.view(obj) or reduced(obj)
                 if found is not NotImplemented:
                     return found
             return self.by_value(obj)
@@ -709,20 +727,6 @@ def _pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
             return home.at_home(obj) if _own(obj) else super().by_name(obj)
 
     return HomePickler(file, 5)
-
-
-def _on_cpu(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
-    """Reduce a tensor of a GPU as what it is on the CPU: the notebook may have no GPU."""
-    torch: Any = sys.modules.get("torch")
-    tensor: Any = getattr(torch, "Tensor", None) or ()
-    if not isinstance(obj, tensor) or not obj.is_cuda:
-        return NotImplemented
-    data = obj.detach().cpu()
-    if isinstance(obj, torch.nn.Parameter):
-        data = torch.nn.Parameter(data, requires_grad=obj.requires_grad)
-    elif obj.requires_grad:
-        data.requires_grad_()
-    return data.__reduce_ex__(5)
 
 
 class _ClosedFile:
@@ -775,6 +779,8 @@ class _Again:
 def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of object has its own
     """Return what an object holds now, and how the original takes it in."""
     kind = type(obj)
+    if kind is _FUNCTION:
+        return ("some", (vars(obj), None, None, None)) if vars(obj) else ("", None)
     if kind is _CELL:
         content = _content(obj)
         return ("", None) if content is _MISSING else ("cell", content)
@@ -785,19 +791,17 @@ def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of
     root = _root(obj)
     if root == "numpy" and isinstance(obj, sys.modules["numpy"].ndarray):
         return "array", _Content(obj)
-    if root == "torch" or (_root_in_bases(kind, "torch") and hasattr(obj, "requires_grad")):
-        torch: Any = sys.modules["torch"]
-        if isinstance(obj, torch.Tensor):
-            return "tensor", (
-                obj.detach().cpu(),
-                obj.requires_grad,
-                obj.grad if obj.is_leaf else None,
-            )
-        if kind.__module__.startswith("torch.storage"):
-            return "", None
+    from submarine_runtime.frameworks import reduced as by_package  # noqa: PLC0415 - as above
+    from submarine_runtime.frameworks import state_of  # noqa: PLC0415 - as above
+
+    found = state_of(obj)
+    if found is not None:
+        return found
     copyreg = sys.modules["copyreg"]
     reducer = copyreg.dispatch_table.get(kind)
-    reduced = reducer(obj) if reducer else obj.__reduce_ex__(5)
+    reduced = reducer(obj) if reducer else by_package(obj)
+    if reduced is NotImplemented:
+        reduced = obj.__reduce_ex__(5)
     if not isinstance(reduced, tuple):
         return "", None
     parts: list[Any] = [*reduced, *[None] * (6 - len(reduced))]
@@ -888,6 +892,17 @@ def _is_the_same(left: memoryview, right: memoryview) -> bool:
     if numpy is None or left.nbytes != right.nbytes:
         return False
     return _address(numpy.frombuffer(left, "u1")) == _address(numpy.frombuffer(right, "u1"))
+
+
+def _bytes_of(obj: Any, numpy: Any) -> Any:  # noqa: ANN401 - an array of numpy, or what has one
+    """Return the memory of an array or of a tensor's storage as bytes; None for all else."""
+    if type(obj) is numpy.ndarray:
+        plain = obj.flags.forc and not obj.dtype.hasobject
+        return obj.reshape(-1, order="A").view("u1") if plain else None
+    if type(obj).__name__ == "UntypedStorage" and obj.device.type == "cpu":
+        torch: Any = sys.modules["torch"]
+        return torch.empty(0, dtype=torch.uint8).set_(obj).numpy()
+    return None
 
 
 def _address(array: Any) -> int:  # noqa: ANN401 - an array of numpy
@@ -993,7 +1008,9 @@ def _kept(memo: dict[int, Any]) -> dict[int, Any]:
     found = {}
     for number in list(memo):
         obj, references = _references(memo, number)
-        if references > alone and (_holds(obj) or not isinstance(obj, _CHANGELESS)):
+        # What torch holds of its storages is no reference of Python's.
+        alive = references > alone or type(obj).__name__ == "UntypedStorage"
+        if alive and (_holds(obj) or nameless(obj) or not isinstance(obj, _CHANGELESS)):
             found[number] = obj
     return found
 
@@ -1054,7 +1071,13 @@ _CHANGELESS = (
 )  # fmt: skip
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 _PLAIN_KINDS = frozenset(_PLAIN)
+_ANEW = ("array", "storage", "tensor", "variable", "class", "whole")
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "pandas", "tensorflow")
+
+
+def nameless(value: object) -> bool:
+    """Return whether a value is a function that no name leads to: it travels by value."""
+    return type(value) is _FUNCTION and "<" in value.__qualname__
 
 
 def _is_definition(value: object) -> bool:
@@ -1067,7 +1090,3 @@ def _own(value: object) -> bool:
 
 def _root(value: object) -> str:
     return type_module(value).partition(".")[0]
-
-
-def _root_in_bases(kind: type, root: str) -> bool:
-    return any(str(base.__module__).partition(".")[0] == root for base in kind.__mro__)

@@ -128,7 +128,6 @@ def foreign(module, **attributes):
 @pytest.mark.parametrize(
     "tensor",
     [
-        foreign("torch", is_cuda=True, device=types.SimpleNamespace(type="cuda")),
         foreign("torch.nn.parameter", is_cuda=False, device=types.SimpleNamespace(type="mps")),
         foreign("jaxlib._jax", devices=lambda _: {Device()}),
         foreign("tensorflow.python", device="/job:localhost/replica:0/task:0/device:GPU:0"),

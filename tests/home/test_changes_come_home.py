@@ -424,3 +424,79 @@ def test_what_is_pickled_in_another_way_does_not_travel_unchanged_either(noteboo
     [outcome] = tmp_path.glob("home/jobs/*/tasks/*/outcome.json")
     assert '"states"' not in outcome.read_text()
     assert '"made"' not in outcome.read_text()
+
+
+def test_a_column_is_added_to_a_frame_that_others_hold(notebook):
+    notebook.run(
+        """
+        import pandas as pd
+
+        df = pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]})
+        alias, train = df, df.iloc[:1]
+        """
+    )
+    notebook.job("df['z'] = df['x'] * 2\nprint(train.shape)")
+    assert list(notebook["df"].columns) == ["x", "y", "z"]
+    assert notebook["df"]["z"].tolist() == [2.0, 4.0]
+    assert notebook["alias"] is notebook["df"]
+
+
+def test_an_object_changes_its_class(notebook):
+    notebook.run(
+        """
+        class Ready:
+            pass
+
+        class Lazy:
+            def become(self):
+                self.__class__, self.size = Ready, 3
+                del self.hook
+
+        thing = Lazy()
+        thing.hook = 1
+        alias = thing
+        """
+    )
+    notebook.job("thing.become()")
+    assert type(notebook["alias"]) is notebook["Ready"]
+    assert vars(notebook["alias"]) == {"size": 3}
+
+
+def test_weak_references_lead_to_what_they_led_to(notebook):
+    notebook.run(
+        """
+        import weakref
+
+        class Node:
+            pass
+
+        parent, child = Node(), Node()
+        child.parent = weakref.ref(parent)
+        child.gone = weakref.ref(Node())
+        """
+    )
+    notebook.job("child.parent().seen = True\nfresh = weakref.ref(child)\nprint(child.gone())")
+    assert notebook["child"].parent() is notebook["parent"]
+    assert notebook["parent"].seen
+    assert notebook["fresh"]() is notebook["child"]
+    assert notebook["child"].gone() is None
+
+
+def test_a_function_without_a_name_stays_the_one_that_it_was(notebook):
+    notebook.run(
+        """
+        def make():
+            def inner():
+                return 1
+            return inner
+
+        class Holder:
+            pass
+
+        holder = Holder()
+        holder.call = kept = make()
+        """
+    )
+    notebook.job("holder.call.times = 2\nholder.other = holder.call")
+    assert notebook["holder"].other is notebook["kept"]
+    assert notebook["kept"].times == 2

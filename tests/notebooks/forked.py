@@ -124,6 +124,7 @@ def _serve(
 
     os.chdir(folder)
     os.environ.update(environment)
+    multiprocessing.set_start_method(None, force=True)  # what a fresh interpreter has
     sys.argv = ["kernel"]
     # What a fresh interpreter started in that folder would have: not the tests' own path.
     sys.path[:] = [folder, *(entry for entry in sys.path if _installed(entry))]

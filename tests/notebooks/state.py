@@ -86,6 +86,13 @@ _NO_STATE_OF_A_CLASS = {
 }
 
 
+_OF_KERAS = {"_layers", "_trainable", "_metrics"}
+_OF_KERAS_ITSELF = {
+    *("train_function", "test_function", "predict_function", "optimizer", "path", "dtype_policy"),
+    *("input_spec", "supports_jit", "autocast", "variables", "quantization_config"),
+}
+
+
 def watch(shell: Any, folder: Path) -> None:
     """Write the state after each cell of a shell to ``<folder>/../<name>-states/<n>.json``.
 
@@ -356,6 +363,43 @@ class _Walk:
         held = numpy.asarray(value)
         return f"jax array {held.dtype} {held.shape} {_numbers(held)}"
 
+    def _tensor(self, path: str, value: Any) -> str:
+        """Describe a tensor of torch: its numbers, gradient and hooks, and whose memory it sees."""
+        for name, held in {**vars(value), "grad": value.grad if value.is_leaf else None}.items():
+            if held is not None:
+                self._add(f"{path}.{name}", held)
+        if value._backward_hooks:
+            self._add(f"{path}._backward_hooks", value._backward_hooks)
+        if isinstance(value, sys.modules["torch"].nn.parameter.UninitializedTensorMixin):
+            return _name(type(value))
+        others = self._memory.setdefault(value.untyped_storage().data_ptr(), [])
+        if shared := [name for name, _ in others]:
+            self.facts[f"{path}.memory"] = f"shared with {', '.join(shared)}"
+        others.append((path, value))
+        self._alive.append(value.untyped_storage())
+        words = f"{_name(type(value))} {value.dtype} {tuple(value.shape)} {value.stride()}"
+        # The graph that a tensor was computed by stays in the process that it was computed in.
+        leaf = f"requires_grad {value.is_leaf and value.requires_grad}"
+        return f"{words} {leaf} {_numbers(value.detach().contiguous().cpu().numpy())}"
+
+    def _variable(self, _path: str, value: Any) -> str:
+        """Describe a variable or a tensor of TensorFlow or Keras."""
+        return f"{_name(type(value))} {value.dtype} {value.shape} {_numbers(value.numpy())}"
+
+    def _keras(self, path: str, value: Any) -> str:
+        """Describe a layer, a model, a metric or an optimizer: the rest is Keras' bookkeeping."""
+        kept = {
+            name: held
+            for name, held in vars(value).items()
+            if name in _OF_KERAS or not (name.startswith("_") or name in _OF_KERAS_ITSELF)
+        }
+        for name in ("variables", "optimizer", "history"):
+            if held := getattr(value, name, None):
+                kept[name] = list(held) if name == "variables" else held
+        for name, held in sorted(kept.items()):
+            self._add(f"{path}.{name}", held)
+        return f"{_name(type(value))} {value.name}"
+
     def _frame(self, path: str, value: Any) -> str:
         kinds = [str(kind) for kind in value.dtypes]
         self._add(f"{path}.attrs", value.attrs)
@@ -508,6 +552,18 @@ _KINDS_BY_NAME: dict[str, _Describe] = {
     "numpy.dtype": _Walk._by_repr,
     "jax.Array": _Walk._jax_array,
     "jaxlib._jax.ArrayImpl": _Walk._jax_array,
+    "torch.Tensor": _Walk._tensor,
+    "torch._dynamo.eval_frame.OptimizedModule": _Walk._opaque,
+    "tensorflow.python.framework.tensor.Tensor": _Walk._variable,
+    "tensorflow.python.ops.variables.Variable": _Walk._variable,
+    "tensorflow.python.data.ops.dataset_ops.DatasetV2": _Walk._opaque,
+    "tensorflow.python.eager.polymorphic_function.polymorphic_function.Function": _Walk._opaque,
+    "keras.src.utils.tracking.Tracker": _Walk._opaque,
+    "keras.src.backend.common.variables.Variable": _Walk._variable,
+    "keras.src.layers.layer.Layer": _Walk._keras,
+    "keras.src.metrics.metric.Metric": _Walk._keras,
+    "keras.src.optimizers.base_optimizer.BaseOptimizer": _Walk._keras,
+    "lightgbm.basic.Dataset": _Walk._opaque,
     "pandas.DataFrame": _Walk._frame,
     "pandas.Series": _Walk._series,
     "pandas.Index": _Walk._index,

@@ -8,18 +8,17 @@ from __future__ import annotations
 import array
 import functools
 import io
-import operator
 import pickle
 import sys
 import types
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NewType, TypeVar
 
 from submarine_runtime.byvalue import ByValue
-from submarine_runtime.home import BLOCK, root_of, view_on
+from submarine_runtime.frameworks import reduced
+from submarine_runtime.home import BLOCK, nameless, root_of, view_on
 
 from submarine_engine.bundle.literals import in_order
 from submarine_engine.bundle.refusals import refusal
@@ -176,10 +175,10 @@ class _Watching(ByValue):
                 self.watch.modules.add(obj.__module__)
         elif isinstance(obj, types.ModuleType):
             self.watch.modules.add(obj.__name__)
-        elif (moved := from_gpu(obj)) is not None:
-            return moved
         elif refusal(obj):
             raise RefusedError(obj)
+        elif (found := reduced(obj)) is not NotImplemented:
+            return found
         elif (view := self._view(obj)) is not None:
             return view
         elif (size := _copied(obj)) > self.sink.room:
@@ -203,34 +202,6 @@ class _Watching(ByValue):
 def _top(obj: object) -> str:
     name = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", "")
     return str(name).partition(".")[0]
-
-
-class _Made:
-    """Stands for what a call gives where it is loaded."""
-
-    def __init__(self, function: Callable[..., object], *args: object) -> None:
-        self._call = function, args
-
-    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
-        return self._call
-
-
-def from_gpu(obj: Any) -> tuple[Callable[..., object], tuple[object, ...]] | None:  # noqa: ANN401
-    """Return how to make a tensor of torch that is on a GPU: by the CPU, on the job's GPU if any.
-
-    None for all else.
-    """
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(obj, torch.Tensor) or not obj.is_cuda:
-        return None
-    on_cpu = obj.detach().cpu()
-    there = _Made(operator.getitem, ("cpu", "cuda"), _Made(torch.cuda.is_available))
-    if isinstance(obj, torch.nn.Parameter):
-        data = _Made(torch.Tensor.to, on_cpu, there)
-        return torch._utils._rebuild_parameter, (data, obj.requires_grad, OrderedDict())  # noqa: SLF001 - as its own __reduce_ex__ has it
-    if obj.requires_grad:
-        return torch.Tensor.requires_grad_, (_Made(torch.Tensor.to, on_cpu, there),)
-    return torch.Tensor.to, (on_cpu, there)
 
 
 class _Pickler(_Watching, pickle.Pickler):
@@ -338,7 +309,9 @@ def _run(kind: Any, value: object, room: int, watch: Watch) -> tuple[Packed, boo
     watch.objects |= {
         id(root): root for _, obj in seen if (root := root_of(obj)) is not None and root is not obj
     }
-    watch.memo = {number: obj for number, obj in seen if not isinstance(obj, _CHANGELESS)}
+    watch.memo = {
+        number: obj for number, obj in seen if nameless(obj) or not isinstance(obj, _CHANGELESS)
+    }
     data = b"".join(sink.chunks) if sink.kept else None
     return Packed(data, sink.size, exact, tuple(sink.blocks)), pickler.has_sets
 
@@ -347,7 +320,9 @@ def _has_identity(obj: object) -> bool:
     """Return whether it matters that two values hold this very object and not an equal one."""
     if isinstance(obj, (*_NAMED, str, tuple)):
         return False
-    return type(obj).__hash__ in (None, object.__hash__) or hasattr(type(obj), "is_cuda")
+    # Tensors and variables have a hash of their own that says nothing of what they hold.
+    tensor = hasattr(type(obj), "is_cuda") or hasattr(type(obj), "numpy")
+    return type(obj).__hash__ in (None, object.__hash__) or tensor
 
 
 def _copied(obj: object) -> int:

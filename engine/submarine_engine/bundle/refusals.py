@@ -68,7 +68,7 @@ def gpu_of(value: object) -> str | None:
         # Typed storages warn when they are asked: they are on their way out of torch.
         if root == "torch" and "Storage" not in type(value).__name__ and hasattr(value, "is_cuda"):
             kind = str(value.device.type)  # type: ignore[attr-defined]
-            return None if kind in ("cpu", "meta") else kind
+            return None if kind in ("cpu", "meta", "cuda") else kind  # CUDA's go through the CPU
         if root in ("jaxlib", "jax") and hasattr(value, "devices"):
             kinds = {str(device.platform) for device in value.devices()}
             return next(iter(sorted(kinds - {"cpu"})), None)

@@ -1,0 +1,352 @@
+"""What objects of well-known packages are, where pickle's own protocol would leave something out.
+
+Tensors keep their gradients, their hooks and the memory that they share, and go through the host's
+memory from one GPU to another; optimizers keep their hooks; what a package has once for its whole
+process stays that of the process. Nothing is imported: a package that is not there has no objects.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import pickle
+import sys
+import warnings
+import weakref
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from typing import Any
+
+ROOTS = ("torch", "accelerate", "keras", "tensorflow")
+"""Packages whose objects are meant: without one of them there is nothing to do."""
+
+
+def reduced(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Return how to pickle `obj`; ``NotImplemented`` where pickle knows by itself."""
+    kind: Any = type(obj)
+    reducer: Any = _of(kind, "reduce")
+    return NotImplemented if reducer is None else reducer(obj)
+
+
+def state_of(obj: Any) -> tuple[str, Any] | None:  # noqa: ANN401 - each kind has its own
+    """Return what `obj` holds now, and how the original takes it in; None for all else."""
+    kind: Any = type(obj)
+    state = _of(kind, "state")
+    return None if state is None else state(obj)
+
+
+@functools.lru_cache(maxsize=1024)
+def _of(kind: Hashable, what: str) -> Callable[[Any], Any] | None:
+    table = _REDUCERS if what == "reduce" else _STATES
+    for base in kind.__mro__:  # type: ignore[attr-defined]  # lru_cache takes what is hashable
+        found = table.get(f"{base.__module__}.{base.__qualname__}")
+        if found:
+            return found
+    return None
+
+
+class Made:
+    """Stands for what a call gives where it is loaded: a step in making an object, nobody's own."""
+
+    def __init__(self, function: Callable[..., object], *args: object) -> None:
+        self._call = function, args
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        """Be loaded as what the call gives."""
+        return self._call
+
+
+class _Content:
+    """Stands for what a storage holds: not for itself, which the other side has."""
+
+    def __init__(self, storage: Any) -> None:  # noqa: ANN401 - of torch
+        self._storage = storage
+
+    def __reduce__(self) -> Any:  # noqa: ANN401 - as pickle's reducers
+        return _storage(self._storage)
+
+
+# torch
+
+
+def _tensor(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Reduce a tensor with its gradient and hooks; a graph that led to it cannot be carried."""
+    if obj.grad_fn is not None:
+        obj = obj.detach()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that hooks were left out: they are not
+        found = obj.__reduce_ex__(5)
+    beside = _beside(obj)
+    if not beside:
+        return found
+    torch: Any = sys.modules["torch"]
+    return *found, beside, None, None, torch._utils._set_obj_state  # noqa: SLF001 - as torch does
+
+
+def _beside(obj: Any) -> dict[str, Any]:  # noqa: ANN401 - a tensor
+    """Return what hangs on a tensor, and is no part of torch's own pickles."""
+    found = {"grad": obj.grad if obj.is_leaf else None, "_backward_hooks": obj._backward_hooks}  # noqa: SLF001 - torch has no other way
+    return {name: held for name, held in found.items() if held is not None}
+
+
+def _storage(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Reduce a tensor's memory as one block; that of a GPU goes to the GPU that there is."""
+    torch: Any = sys.modules["torch"]
+    kind = obj.device.type
+    if kind not in ("cpu", "cuda"):
+        return NotImplemented
+    here = obj if kind == "cpu" else obj.cpu()
+    if here.nbytes():
+        block = pickle.PickleBuffer(torch.empty(0, dtype=torch.uint8).set_(here).numpy())
+        view = Made(functools.partial(torch.frombuffer, dtype=torch.uint8), block)
+        made: tuple[Any, ...] = torch.Tensor.untyped_storage, (view,)
+    else:
+        made = torch.UntypedStorage, (0,)
+    if kind == "cpu":
+        return made
+    there = Made(operator.getitem, ("cpu", "cuda"), Made(torch.cuda.is_available))
+    move = functools.partial(torch.UntypedStorage.to, device=there)
+    return move, (Made(made[0], *made[1]),)
+
+
+def _typed_storage(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Reduce the name that torch's pickles have for a storage and its type of numbers."""
+    kind: Any = type(obj)
+    held = {"wrap_storage": obj._untyped_storage, "dtype": obj.dtype, "_internal": True}  # noqa: SLF001 - as torch
+    return functools.partial(kind, **held), ()
+
+
+def _optimizer(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Reduce an optimizer with its hooks, and with a scheduler's watch on its steps."""
+    state = {**vars(obj), **obj.__getstate__()}
+    if hasattr(state.get("step"), "_wrapped_by_lr_sched"):
+        state["step"] = None  # it holds the optimizer weakly: made again where it is loaded
+    return (*obj.__reduce_ex__(5)[:2], state, None, None, take_optimizer)
+
+
+def take_optimizer(obj: Any, state: dict[str, Any]) -> None:  # noqa: ANN401 - of torch
+    """Fill an optimizer, new or the notebook's own."""
+    watched = "step" in state and state.pop("step") is None
+    obj.__setstate__(state)
+    if watched and not hasattr(obj.step, "_wrapped_by_lr_sched"):
+        obj.step = _watched(weakref.ref(obj), obj.step.__func__)
+
+
+def _watched(optimizer: Callable[[], Any], function: Any) -> Any:  # noqa: ANN401 - a method
+    """Return a step that notes that it was called, for schedulers to look at."""
+
+    @functools.wraps(function)
+    def step(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - the optimizer's own
+        owner = optimizer()
+        owner._opt_called = True  # noqa: SLF001 - as torch's schedulers do
+        return function.__get__(owner, type(owner))(*args, **options)
+
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
+    return step
+
+
+def _with_state(obj: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:  # noqa: ANN401
+    found = obj.__reduce_ex__(5)
+    if not isinstance(found, tuple) or len(found) < 3 or not isinstance(found[2], dict):  # noqa: PLR2004 - (make, arguments, state, …)
+        return NotImplemented
+    return *found[:2], change(found[2]), *found[3:]
+
+
+def _state_of_tensor(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of torch
+    attributes = {name: held for name, held in vars(obj).items() if held is not None}
+    return "tensor", (obj.detach(), obj.requires_grad and obj.is_leaf, attributes, _beside(obj))
+
+
+def _state_of_storage(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of torch
+    return ("storage", _Content(obj)) if obj.device.type in ("cpu", "cuda") else ("", None)
+
+
+def _stateless(_obj: object) -> tuple[str, Any]:
+    """Return that an object has nothing of its own: the notebook's stays as it is."""
+    return "", None
+
+
+# Lightning, accelerate
+
+
+def _lightning_module(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Reduce a module with its trainer, which Lightning leaves out for its own checkpoints."""
+    trainer = vars(obj).get("_trainer")
+    if trainer is None:
+        return NotImplemented
+    return _with_state(obj, lambda state: {**state, "_trainer": trainer})
+
+
+def _shared(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Reduce one of accelerate's states, which all instances of a class in a process share."""
+    return shared, (type(obj),), dict(vars(obj)), None, None, take_shared
+
+
+def shared(kind: Any) -> Any:  # noqa: ANN401 - a class of accelerate
+    """Return an instance of `kind` that shares its state with all others."""
+    obj = object.__new__(kind)
+    obj.__dict__ = kind._shared_state  # noqa: SLF001 - as its own __init__ does
+    return obj
+
+
+def take_shared(obj: Any, state: Mapping[str, Any]) -> None:  # noqa: ANN401 - as above
+    """Fill the shared state; one process computes where it can, unless it is told the CPU."""
+    vars(obj).update(state)
+    torch: Any = sys.modules["torch"]
+    device = state.get("device")
+    if getattr(device, "type", "") in ("cpu", "cuda") and state.get("num_processes") == 1:
+        cuda = not state.get("_cpu") and torch.cuda.is_available()
+        if cuda != (device.type == "cuda"):  # type: ignore[union-attr]
+            vars(obj)["device"] = torch.device("cuda", 0) if cuda else torch.device("cpu")
+
+
+# Keras, TensorFlow
+
+
+def _keras(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Reduce a model, layer, metric or optimizer as the object that it is.
+
+    Keras' own pickles are archives: made anew from a configuration, they would part from all that
+    the notebook has of the object, and a class of the notebook would not be found again.
+    """
+    state = {name: held for name, held in vars(obj).items() if name not in _MADE_WITH_IT}
+    state.update((name, None) for name in _COMPILED if name in state)
+    if "_trainable_variables_indices" in state:
+        state["_trainable_variables_indices"] = Indices(obj)
+    return _new, (type(obj),), state, None, None, take_attributes
+
+
+_MADE_WITH_IT = ("build", "quantize")
+_COMPILED = ("train_function", "test_function", "predict_function")
+
+
+def _new(kind: Any) -> Any:  # noqa: ANN401 - a class, and what it makes
+    return kind.__new__(kind)
+
+
+def take_attributes(obj: Any, state: Mapping[str, Any]) -> None:  # noqa: ANN401 - the user's own
+    """Set attributes where they are kept, past what a class does when one is set."""
+    vars(obj).update(state)
+
+
+def _tracked(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Reduce a list, dict or set that tells a tracker what is put into it."""
+    plain = next(base for base in (list, dict, set) if isinstance(obj, base))
+    return _new, (type(obj),), (plain(obj), obj.tracker), None, None, take_tracked
+
+
+def take_tracked(obj: Any, state: tuple[Any, Any]) -> None:  # noqa: ANN401 - as above
+    """Fill a tracked list, dict or set; what is in it is tracked already."""
+    items, tracker = state
+    obj.tracker = None
+    obj.clear()
+    obj.extend(items) if isinstance(obj, list) else obj.update(items)
+    obj.tracker = tracker
+
+
+def _tracker(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Reduce a tracker without the addresses of what it has seen: here they mean nothing."""
+    state = {name: held for name, held in vars(obj).items() if name != "stored_ids"}
+    return _new, (type(obj),), state, None, None, take_tracker
+
+
+def take_tracker(obj: Any, state: Mapping[str, Any]) -> None:  # noqa: ANN401 - of Keras
+    """Fill a tracker, and let it look into its lists, which may still be filled."""
+    vars(obj).update(state)
+    obj.stored_ids = {name: Addresses(obj, name) for name in obj.config}
+
+
+class Addresses:
+    """The addresses of what a tracker keeps in one of its lists, as a set has them."""
+
+    def __init__(self, tracker: Any, name: str) -> None:  # noqa: ANN401 - of Keras
+        self._of = tracker, name
+
+    def __iter__(self) -> Iterator[int]:
+        tracker, name = self._of
+        return map(id, tracker.config[name][1])
+
+    def __contains__(self, address: object) -> bool:
+        return any(address == one for one in self)
+
+    def __len__(self) -> int:
+        tracker, name = self._of
+        return len(tracker.config[name][1])
+
+    def add(self, address: int) -> None:
+        """Do nothing: what is in the list is in here."""
+
+    remove = discard = add
+
+
+class Indices:
+    """The place of each variable of an optimizer, by what its process calls the variable."""
+
+    def __init__(self, optimizer: Any) -> None:  # noqa: ANN401 - of Keras
+        self._optimizer = optimizer
+
+    def _all(self) -> dict[Any, int]:
+        optimizer = self._optimizer
+        variables = optimizer._trainable_variables  # noqa: SLF001 - Keras has no other way
+        return {optimizer._var_key(one): at for at, one in enumerate(variables)}  # noqa: SLF001 - likewise
+
+    def __getitem__(self, key: Any) -> int:  # noqa: ANN401 - an address or a name
+        return self._all()[key]
+
+    def __setitem__(self, key: Any, place: int) -> None:  # noqa: ANN401 - as above
+        """Do nothing: what is among the variables is in here."""
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._all()
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+
+def _wrapped_list(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    return list, (), None, iter(list(obj))
+
+
+def _wrapped_dict(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    return dict, (), None, None, iter(list(obj.items()))
+
+
+def _strategy(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Reduce the strategy that there is where there is none."""
+    return sys.modules[type(obj).__module__].get_strategy, ()
+
+
+def _state_of_variable(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of TensorFlow
+    return "variable", obj.numpy()
+
+
+_REDUCERS: dict[str, Callable[[Any], Any]] = {
+    "torch.Tensor": _tensor,
+    "torch.storage.UntypedStorage": _storage,
+    "torch.storage.TypedStorage": _typed_storage,
+    "torch.optim.optimizer.Optimizer": _optimizer,
+    "lightning.pytorch.core.module.LightningModule": _lightning_module,
+    "pytorch_lightning.core.module.LightningModule": _lightning_module,
+    "accelerate.state.PartialState": _shared,
+    "accelerate.state.AcceleratorState": _shared,
+    "accelerate.state.GradientState": _shared,
+    "keras.src.saving.keras_saveable.KerasSaveable": _keras,
+    "keras.src.optimizers.base_optimizer.BaseOptimizer": _keras,
+    "keras.src.utils.tracking.Tracker": _tracker,
+    "keras.src.utils.tracking.TrackedList": _tracked,
+    "keras.src.utils.tracking.TrackedDict": _tracked,
+    "keras.src.utils.tracking.TrackedOrderedDict": _tracked,
+    "keras.src.utils.tracking.TrackedSet": _tracked,
+    "tensorflow.python.trackable.data_structures.ListWrapper": _wrapped_list,
+    "tensorflow.python.trackable.data_structures._DictWrapper": _wrapped_dict,
+    "tensorflow.python.distribute.distribute_lib._DefaultDistributionStrategy": _strategy,
+}
+_STATES: dict[str, Callable[[Any], tuple[str, Any]]] = {
+    "torch.Tensor": _state_of_tensor,
+    "torch.storage.UntypedStorage": _state_of_storage,
+    "torch._dynamo.eval_frame.OptimizedModule": _stateless,
+    "tensorflow.python.ops.variables.Variable": _state_of_variable,
+    "tensorflow.python.distribute.distribute_lib._DefaultDistributionStrategy": _stateless,
+}
