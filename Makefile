@@ -6,6 +6,7 @@
 PYTHON ?= python3
 VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
+FRAMEWORKS := $(VENV)-frameworks
 ARGS ?=
 REQUIREMENTS := pyproject.toml constraints.txt scripts/install
 LAB := $(wildcard $(addprefix jupyter_ext/labextension/,*.json yarn.lock src/*.ts src/*/*.ts style/* schema/*))
@@ -17,7 +18,7 @@ TOGETHER = $(MAKE) --no-print-directory --jobs --keep-going
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test test-long lint typescript docs format bench examples pictures constraints clean
-.PHONY: pytest-check pytest-test pytest-long services
+.PHONY: pytest-check pytest-test pytest-long pytest-frameworks services
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +35,7 @@ test: $(VENV)/.dev $(VENV)/.lab ## set up, then check every promise once (chromi
 
 test-long: $(VENV)/.dev $(VENV)/.lab ## all of that, and kills of every daemon, every Python, packaging, examples of every framework
 	$(TOGETHER) lint typescript docs pytest-long
+	$(MAKE) --no-print-directory pytest-frameworks
 
 lint: $(VENV)/.dev $(VENV)/.lab ## format, style and strict types; changes nothing
 	$(BIN)/ruff format --check
@@ -55,6 +57,10 @@ pytest-test: services
 
 pytest-long: services
 	$(PYTEST) $(WAITING) --hypothesis-profile explore $(ARGS)
+
+# In an environment of its own, which has the frameworks; one process: each of them fills a machine.
+pytest-frameworks: $(FRAMEWORKS)/.frameworks
+	$(FRAMEWORKS)/bin/python -m pytest --durations 20 tests/notebooks/test_frameworks.py
 
 services: $(VENV)/.dev $(VENV)/.lab
 	scripts/require chromium mvn=maven
@@ -90,6 +96,10 @@ $(VENV)/.demo: $(REQUIREMENTS)
 
 $(VENV)/.lab: $(VENV)/.dev $(LAB)
 	scripts/labextension $(VENV)
+	touch $@
+
+$(FRAMEWORKS)/.frameworks: pyproject.toml constraints-frameworks.txt scripts/install
+	CONSTRAINTS=constraints-frameworks.txt scripts/install $(FRAMEWORKS) $(PYTHON) test frameworks
 	touch $@
 
 $(VENV)/.dev: $(REQUIREMENTS)

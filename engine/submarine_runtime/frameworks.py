@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
     from typing import Any
 
-ROOTS = ("torch", "accelerate", "keras", "tensorflow")
+ROOTS = ("torch", "accelerate", "keras", "tensorflow", "lightgbm")
 """Packages whose objects are meant: without one of them there is nothing to do."""
 
 
@@ -65,7 +65,8 @@ class _Content:
         self._storage = storage
 
     def __reduce__(self) -> Any:  # noqa: ANN401 - as pickle's reducers
-        return _storage(self._storage)
+        found = _storage(self._storage)
+        return self._storage.__reduce__() if found is NotImplemented else found
 
 
 # torch
@@ -95,11 +96,11 @@ def _storage(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
     """Reduce a tensor's memory as one block; that of a GPU goes to the GPU that there is."""
     torch: Any = sys.modules["torch"]
     kind = obj.device.type
-    if kind not in ("cpu", "cuda"):
+    if kind not in ("cpu", "cuda") or not _with_numpy():
         return NotImplemented
     here = obj if kind == "cpu" else obj.cpu()
     if here.nbytes():
-        block = pickle.PickleBuffer(torch.empty(0, dtype=torch.uint8).set_(here).numpy())
+        block = pickle.PickleBuffer(bytes_in(here))
         view = Made(functools.partial(torch.frombuffer, dtype=torch.uint8), block)
         made: tuple[Any, ...] = torch.Tensor.untyped_storage, (view,)
     else:
@@ -109,6 +110,12 @@ def _storage(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
     there = Made(operator.getitem, ("cpu", "cuda"), Made(torch.cuda.is_available))
     move = functools.partial(torch.UntypedStorage.to, device=there)
     return move, (Made(made[0], *made[1]),)
+
+
+def bytes_in(storage: Any) -> Any:  # noqa: ANN401 - of torch; an array of numpy
+    """Return the memory of a storage in the host's memory, byte by byte and without a copy."""
+    torch: Any = sys.modules["torch"]
+    return torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy()
 
 
 def _typed_storage(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
@@ -159,8 +166,19 @@ def _state_of_tensor(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of torch
     return "tensor", (obj.detach(), obj.requires_grad and obj.is_leaf, attributes, _beside(obj))
 
 
+@functools.cache
+def _with_numpy() -> bool:
+    """Return whether torch can show its memory: it can be installed without numpy."""
+    try:
+        sys.modules["torch"].empty(0, device="cpu").numpy()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _state_of_storage(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of torch
-    return ("storage", _Content(obj)) if obj.device.type in ("cpu", "cuda") else ("", None)
+    there = obj.device.type in ("cpu", "cuda")
+    return ("storage", _Content(obj)) if there else ("", None)
 
 
 def _stateless(_obj: object) -> tuple[str, Any]:
@@ -322,6 +340,18 @@ def _state_of_variable(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of Tensor
     return "variable", obj.numpy()
 
 
+# LightGBM
+
+
+def _state_of_dataset(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of LightGBM
+    """Return what was set on a data set: that of the notebook has the data, and bins it anew."""
+    state = {name: held for name, held in vars(obj).items() if name in _SET_ON_DATASETS}
+    return "some", (state, None, None, None)
+
+
+_SET_ON_DATASETS = ("label", "weight", "group", "init_score", "position")
+
+
 _REDUCERS: dict[str, Callable[[Any], Any]] = {
     "torch.Tensor": _tensor,
     "torch.storage.UntypedStorage": _storage,
@@ -348,5 +378,6 @@ _STATES: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "torch.storage.UntypedStorage": _state_of_storage,
     "torch._dynamo.eval_frame.OptimizedModule": _stateless,
     "tensorflow.python.ops.variables.Variable": _state_of_variable,
+    "lightgbm.basic.Dataset": _state_of_dataset,
     "tensorflow.python.distribute.distribute_lib._DefaultDistributionStrategy": _stateless,
 }

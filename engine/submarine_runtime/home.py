@@ -900,8 +900,9 @@ def _bytes_of(obj: Any, numpy: Any) -> Any:  # noqa: ANN401 - an array of numpy,
         plain = obj.flags.forc and not obj.dtype.hasobject
         return obj.reshape(-1, order="A").view("u1") if plain else None
     if type(obj).__name__ == "UntypedStorage" and obj.device.type == "cpu":
-        torch: Any = sys.modules["torch"]
-        return torch.empty(0, dtype=torch.uint8).set_(obj).numpy()
+        from submarine_runtime.frameworks import bytes_in  # noqa: PLC0415 - only where torch is
+
+        return bytes_in(obj)
     return None
 
 
@@ -1006,13 +1007,14 @@ def _kept(memo: dict[int, Any]) -> dict[int, Any]:
     """
     alone = _references({0: [0]}, 0)[1]
     found = {}
-    for number in list(memo):
+    # The last first: a tuple of arguments lets go of what was made for it alone.
+    for number in sorted(memo, reverse=True):
         obj, references = _references(memo, number)
         # What torch holds of its storages is no reference of Python's.
         alive = references > alone or type(obj).__name__ == "UntypedStorage"
         if alive and (_holds(obj) or nameless(obj) or not isinstance(obj, _CHANGELESS)):
             found[number] = obj
-    return found
+    return dict(reversed(found.items()))
 
 
 def _holds(obj: object) -> bool:

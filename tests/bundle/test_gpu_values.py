@@ -1,4 +1,4 @@
-"""Tensors of torch on a GPU travel by the CPU, and are on the job's GPU where it has one.
+"""Memory of torch on a GPU travels by the CPU, to the GPU where it is loaded if there is one.
 
 By a double of torch with what the reducer uses: tests have no GPU, and torch none without one.
 """
@@ -11,35 +11,41 @@ import pytest
 from submarine_engine.bundle.capture import Capture
 
 
-class Tensor:
-    def __init__(self, data, place="cpu", *, requires_grad=False):
-        self.data, self.place, self.requires_grad = data, place, requires_grad
-
-    @property
-    def is_cuda(self):
-        return self.place == "cuda"
-
-    def detach(self):
-        return Tensor(self.data, self.place)
+class UntypedStorage:
+    def __init__(self, data, kind):
+        self.data, self.device = bytes(data), types.SimpleNamespace(type=kind)
 
     def cpu(self):
-        return self.to("cpu")
+        return self.to(device="cpu")
 
-    def to(self, place):
-        return type(self)(self.data, place, requires_grad=self.requires_grad)
+    def nbytes(self):
+        return len(self.data)
 
-    def requires_grad_(self):
-        self.requires_grad = True
-        return self
-
-
-class Parameter(Tensor):
-    pass
+    def to(self, *, device):
+        return UntypedStorage(self.data, device)
 
 
-def rebuild_parameter(data, requires_grad, hooks):
-    assert hooks == {}
-    return Parameter(data.data, data.place, requires_grad=requires_grad)
+UntypedStorage.__module__ = "torch.storage"  # by which the reducers know it
+
+
+class Tensor:
+    def __init__(self, storage=None):
+        self.storage = storage
+
+    def set_(self, storage):
+        assert storage.device.type == "cpu"
+        return Tensor(storage)
+
+    def numpy(self):
+        return bytearray(self.storage.data if self.storage else b"")
+
+    def untyped_storage(self):
+        return self.storage
+
+
+def frombuffer(buffer, dtype):
+    assert dtype == "uint8"
+    return Tensor(UntypedStorage(buffer, "cpu"))
 
 
 GPUS = [True]
@@ -53,31 +59,24 @@ def is_available():
 def torch(monkeypatch):
     module = types.SimpleNamespace(
         Tensor=Tensor,
-        nn=types.SimpleNamespace(Parameter=Parameter),
+        UntypedStorage=UntypedStorage,
+        empty=lambda *_, **__: Tensor(),
+        frombuffer=frombuffer,
+        uint8="uint8",
         cuda=types.SimpleNamespace(is_available=is_available),
-        _utils=types.SimpleNamespace(_rebuild_parameter=rebuild_parameter),
     )
     monkeypatch.setitem(sys.modules, "torch", module)
-    monkeypatch.setattr(sys.modules[__name__], "GPUS", [True])
 
 
-@pytest.mark.usefixtures("torch")
 @pytest.mark.parametrize("there", [True, False])
-def test_tensors_are_on_the_gpu_of_the_job_where_it_has_one(there):
-    weights = Parameter([1, 2], "cuda", requires_grad=True)
-    state = {"weights": weights, "tied": weights, "plain": Tensor([3], "cuda"), "host": Tensor([4])}
-    state["leaf"] = Tensor([5], "cuda", requires_grad=True)
+def test_memory_is_on_the_gpu_of_the_job_where_it_has_one(torch, monkeypatch, there):
+    weights, host = UntypedStorage(b"weights", "cuda"), UntypedStorage(b"host", "cpu")
     capture = Capture()
-    capture.add("state", state)
-    content = capture.finish().files["values/state.pkl"]
-    GPUS[0] = there
-    back = pickle.loads(content)  # noqa: S301 - our own
-    place = "cuda" if there else "cpu"
-    assert type(back["weights"]) is Parameter
+    capture.add("value", {"weights": weights, "tied": weights, "host": host})
+    [load] = (captured := capture.finish()).loads
+    monkeypatch.setattr(sys.modules[__name__], "GPUS", [there])
+    back = pickle.loads(captured.files[load.path])  # noqa: S301 - our own
     assert back["weights"] is back["tied"]
-    assert [back[key].place for key in ("weights", "plain", "leaf", "host")] == [
-        *[place] * 3,
-        "cpu",
-    ]
-    assert [back[key].requires_grad for key in ("weights", "plain", "leaf")] == [True, False, True]
-    assert back["weights"].data == [1, 2]
+    assert back["weights"].data == b"weights"
+    assert back["weights"].device.type == ("cuda" if there else "cpu")
+    assert (back["host"].data, back["host"].device.type) == (b"host", "cpu")

@@ -17,7 +17,7 @@ from jupyter_client.connect import write_connection_file
 from nbclient import NotebookClient
 from nbclient.client import CellExecutionComplete
 
-PATIENCE = 120
+PATIENCE = 300
 """Seconds: nothing waits for them unless something is broken."""
 
 IMPORTED_AHEAD = [

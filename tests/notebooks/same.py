@@ -25,10 +25,11 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.notebooks.percent import Notebook
-from tests.notebooks.session import CellRun
+from tests.notebooks.session import CellRun, run
 from tests.notebooks.state import State
 
 CARD = "application/vnd.submarine.job+json"
@@ -74,6 +75,22 @@ class Difference:
             f"submarine: {self.submarine}",
         )
         return "\n    ".join(lines)
+
+
+def told_apart(notebook: Notebook, folder: Path, beside: Path | None = None) -> list[Difference]:
+    """Run a notebook plain and with its heavy cells as jobs, and return what tells the two apart.
+
+    Raises
+    ------
+    AssertionError
+        A cell of the plain run fails, or does not where it should.
+    """
+    plain = run(notebook, folder / "plain", jobs=False, beside=beside)
+    for cell, ran in zip(notebook.cells, plain, strict=True):
+        failed = [output["evalue"] for output in ran.outputs if output["output_type"] == "error"]
+        if bool(failed) != ("raises" in cell.tags):
+            raise AssertionError(cell.source, failed)
+    return differences(notebook, plain, run(notebook, folder / "jobs", jobs=True, beside=beside))
 
 
 def differences(
