@@ -37,7 +37,7 @@ NOTHING = "nothing"
 
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _PLACES = (
-    (re.compile(r"0x[0-9a-f]{6,}"), "0x…"),
+    (re.compile(r"0x[0-9a-fA-F]{6,}"), "0x…"),
     (re.compile(r"/\S*/ipykernel_\d+/\d+\.py"), "<cell>"),
 )
 _TIMES = (
