@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from tests.jobs import until
+
 LIMIT = 100_000
 SETUP = f"""
 from submarine_magics.stream import CellOutput
@@ -107,3 +109,14 @@ def test_all_that_is_sent_is_within_the_budget_of_the_server(run):
     sent = sum(len(json.dumps(m["content"]).encode()) for m in ran.messages[:-1])
     taken = int(ran.stream("stdout").rsplit("x", 1)[1])
     assert taken >= 0.9 * sent
+
+
+def test_no_line_of_a_chatty_cell_is_lost_however_late_it_is_read(kernel, tmp_path):
+    done, count = tmp_path / "done", 6000
+    sent = kernel.send(
+        f"for n in range({count}): print(n, 'x' * 4000, flush=True)\n"
+        f"open({str(done)!r}, 'w').close()"
+    )
+    until(done.exists)
+    numbers = [int(line.split()[0]) for line in kernel.collect(sent).stream("stdout").splitlines()]
+    assert numbers == list(range(count))
