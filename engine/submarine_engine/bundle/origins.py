@@ -159,8 +159,11 @@ class Origins:
         names = assigned_names(node)
         simple = names is not None and not awaits(node)
         unchanged = all(self._is_unchanged(node, other) for other in names or [name])
-        secret = any(is_secret(other, self._namespace.get(other)) for other in names or [name])
-        if unchanged and not secret and not _shared(self._namespace, name):
+        if (
+            unchanged
+            and not _shared(self._namespace, name)
+            and not any(is_secret(other, self._namespace[other]) for other in names or [name])
+        ):
             return Defined(position, position)
         value = self._namespace[name]
         alike = [self._namespace[other] for other in names or () if other in self._namespace]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+
+from submarine_engine.bundle.literals import literal
 
 # Not what only begins like one: tokenizer, author, keyword, keypoints, passes, passenger.
 _NAME = re.compile(
@@ -22,6 +23,7 @@ _KNOWN = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 _SHORTEST = 8
+_LONGEST = 1 << 16  # more than any key has; a text of a gigabyte is not gone through
 _DEEPEST = 8
 
 
@@ -46,6 +48,9 @@ def is_secret(name: str, value: object) -> bool:
     name
         What the value is called: a variable, a parameter, the key of a dict.
     """
+    # What is no text and has no literal never becomes text, and may be as large as memory.
+    if type(value) not in (str, bytes) and literal(value) is None:
+        return False
     return _is_secret(name, value, 0)
 
 
@@ -59,19 +64,19 @@ def shown(value: object) -> str:
 
 
 def _is_secret(name: str, value: object, depth: int) -> bool:
-    if isinstance(value, bytes):
-        value = value.decode("latin-1")
-    if isinstance(value, str):
-        return _is_secret_text(name, value)
+    kind = type(value)  # not isinstance: that asks a foreign object for its __class__
+    if kind in (str, bytes):
+        text = value if isinstance(value, str) else bytes(value[:_LONGEST]).decode("latin-1")  # type: ignore[index]  # it is one of the two
+        return len(text) < _LONGEST and _is_secret_text(name, text)
     if depth > _DEEPEST:  # no literal is made of such a one
         return False
-    if isinstance(value, Mapping) and type(value) is dict:
+    if kind is dict:
         return any(
             _is_secret(key if isinstance(key, str) else name, item, depth + 1)
             or _is_secret("", key, depth + 1)
-            for key, item in value.items()
+            for key, item in value.items()  # type: ignore[attr-defined]  # it is one
         )
-    if type(value) in (list, tuple, set, frozenset):
+    if kind in (list, tuple, set, frozenset):
         return any(_is_secret(name, item, depth + 1) for item in value)  # type: ignore[attr-defined]  # one of those
     return False
 
