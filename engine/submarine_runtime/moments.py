@@ -29,7 +29,7 @@ MOST = 4 << 20
 write = FileIO.write
 
 _EVERY = 0.05
-_SHARE = 2000
+SHARE = 2000
 """The longer a job runs the rarer: its age by this apart, so that a week is a few MB."""
 
 _old: list[Any] = []
@@ -55,7 +55,7 @@ class Moments:
         """Note how long the logs are, before more comes to the stream `descriptor`."""
         now = monotonic()
         self.last = descriptor
-        self.due = now + max(_EVERY, (now - self._began) / _SHARE)
+        self.due = now + max(_EVERY, (now - self._began) / SHARE)
         if self._left <= 0 or self._owner != os.getpid():  # a fork's text is its parent's, too
             return
         with suppress(OSError):  # a full disk, or a file that the code has closed

@@ -1,10 +1,10 @@
 """What a task has written and shown as one text: both logs in their order, displays between.
 
 The logs are files of their own. Their order comes from the task's *moments*: how long both were at
-some time, which the runtime notes whenever the code turns to the other stream. A line stands where
-its first byte was written, so lines have numbers by which they are read and searched. Where nobody
-noted moments (on YARN, in programs of other languages) displays alone say what came before what,
-and otherwise stdout stands before stderr.
+some time, which the runtime notes whenever the code turns to the other stream (on YARN the keeper,
+as text comes). A line stands where its first byte was written, so lines have numbers by which they
+are read and searched. Where nobody noted moments (of programs of other languages) displays alone
+say what came before what, and otherwise stdout stands before stderr.
 """
 
 from __future__ import annotations

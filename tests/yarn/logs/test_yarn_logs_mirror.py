@@ -229,6 +229,27 @@ def test_displays_of_one_container_after_another_stand_in_their_own_text(tmp_pat
     assert told == twice
 
 
+def test_text_has_the_moment_at_which_it_came(tmp_path):
+    task = JobPaths(tmp_path, "20260101-000000-abcde").task("worker-0")
+    task.root.mkdir(parents=True)
+    source = Kept("container_1", stdout=b"one\n", stderr=b"")
+    source.live = True
+    mirror = LogMirror(task, source)
+    mirror.step()
+    mirror.step()  # nothing came
+    mirror._moment_due = 0.0
+    source.logs["stderr"] = b"warning\n"
+    mirror.step()
+    source.live = False  # of log aggregation: written who knows when
+    source.logs["stdout"] = b"one\ntwo\n"
+    mirror._moment_due = 0.0
+    mirror.step()
+    assert task.stdout.read_bytes() == b"one\ntwo\n"
+    told = [json.loads(line) for line in task.moments.read_text().splitlines()]
+    assert [sizes for _, *sizes in told] == [[0, 0], [4, 0]]
+    assert all(isinstance(wall, float) for wall, *_ in told)
+
+
 @pytest.mark.parametrize("note", ["", "[]", "nonsense", '{"c": 1}', '{"c": {"stdout": "x"}}'])
 def test_a_note_that_says_nothing_changes_no_display(tmp_path, note):
     paths = JobPaths(tmp_path, "20260101-000000-abcde")

@@ -10,11 +10,13 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from submarine_runtime.displays import FILE
 from submarine_runtime.eventpack import LOG
+from submarine_runtime.moments import MOST, SHARE
 
 from submarine_engine.clusters.yarn.logpage import LogsGoneError, LogTruncatedError
 from submarine_engine.history import TaskPaths, write_json
@@ -23,6 +25,9 @@ STREAMS = ("stdout", "stderr", LOG, FILE)
 LIMIT = 32 << 20
 _PIECE = 1 << 20
 _BETWEEN = 0.05
+_TEXT = ("stdout", "stderr")
+_MOMENTS = 0.1
+"""Seconds: what comes sooner after a moment has its time."""
 
 
 class LogSource(Protocol):
@@ -70,6 +75,8 @@ class LogMirror:
         self._source = source
         self._note = local.origins
         self._origins = self._begin()
+        self._began = time.monotonic()
+        self._moment_due = 0.0
 
     def step(self, limit: int = LIMIT, sizes: Mapping[str, int] | None = None) -> int:
         """Copy what is new, at most `limit` bytes; return how many.
@@ -159,10 +166,25 @@ class LogMirror:
                 break
             if not data:
                 break
+            if stream in _TEXT and self._source.live:  # else it was written who knows when
+                self._note_moment()
             _append(self._local.log(stream), data)
             offset += len(data)
             copied += len(data)
         return copied
+
+    def _note_moment(self) -> None:
+        """Note that more text came now, as the runtime notes on other clusters when it is written.
+
+        So lines have times, and both logs an order, to the length of a look.
+        """
+        now = time.monotonic()
+        if now < self._moment_due or _size(self._local.moments) >= MOST:
+            return
+        self._moment_due = now + max(_MOMENTS, (now - self._began) / SHARE)
+        sizes = [_size(self._local.log(stream)) for stream in _TEXT]
+        with suppress(OSError):  # a full disk: the text itself has more to say of that
+            _append(self._local.moments, f"{json.dumps([time.time(), *sizes])}\n".encode())
 
     def _offset(self, stream: str) -> int:
         """Return how far the source's file is copied."""
