@@ -90,6 +90,24 @@ def test_a_job_is_cancelled_and_one_is_killed_after_a_question(panel, jobs):
 
 
 @pytest.mark.long
+def test_a_job_that_is_older_than_five_minutes_is_asked_about(panel, jobs):
+    job = jobs.start(name="old")
+    panel.row(job, "running").click()
+    jobs.aged(job, 400)
+    elapsed = panel.row(job).locator(".submarine-Job-elapsed")
+    until(lambda: elapsed.text_content().startswith("6 min"))
+    panel.button("cancel").click()
+    dialog = panel.page.locator(".jp-Dialog")
+    dialog.wait_for()
+    assert "Submitted 6 min" in dialog.text_content()
+    dialog.locator("button:has-text('Keep running')").click()
+    assert jobs.state(job) == "running"
+    panel.button("cancel").click()
+    dialog.locator("button:has-text('Stop gently')").click()
+    panel.row(job, "cancelled")
+
+
+@pytest.mark.long
 def test_a_job_that_is_to_be_killed_may_stop_gently(panel, jobs):
     job = jobs.start(name="gentle")
     panel.row(job, "running").click()
@@ -175,7 +193,7 @@ def test_hostile_names_are_text(panel, jobs, name):
     assert len(shown) <= 100
     assert not {"\u202e", "\u0007", "\u2028", "\U000e0041"} & set(shown)
     panel.row(job).click(button="right")
-    panel.page.wait_for_selector(".lm-Menu >> text=Copy Id of Job")
+    panel.page.wait_for_selector(".lm-Menu >> text=Copy Job ID")
     panel.page.keyboard.press("Escape")
     panel.execute("submarine:show-script", job=job)
     panel.page.wait_for_selector(".submarine-Script")

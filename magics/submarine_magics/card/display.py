@@ -141,7 +141,7 @@ class JobCard:
         if self._widget is not None:
             self._widget.show(card, now.wall, blocking=False)
         self._widget = None
-        self._note = f"No longer followed here: %submarine job attach {card.job_id}"
+        self._note = f"No longer followed here; to follow it: %submarine job attach {card.job_id}"
         self._refresh(card)
 
     def follow(self) -> None:

@@ -26,7 +26,7 @@ function select(log) {
   $("lines").replaceChildren(document.createElement("div"));
   $("raw").href = `logs/${chosen}`;
   $("raw").download = `${log.task}-${log.stream}.txt`;
-  about = place ? `the last ${size(TAIL)} of ${size(log.size)}; all of it is in the raw file` : "";
+  about = place ? `The last ${size(TAIL)} of ${size(log.size)}. The raw file has all of it.` : "";
   note(about);
 }
 
@@ -143,7 +143,7 @@ async function follow() {
     if (running) setTimeout(follow, EVERY);
   } catch (error) {
     const why = error.message.trim();
-    note(`not live any more (${why}): has the notebook's kernel ended? The log stays in the job's folder`);
+    note(`Not live any more (${why}). Has the notebook's kernel ended? The log stays in the job's folder.`);
     setTimeout(follow, 10 * EVERY);
   }
 }

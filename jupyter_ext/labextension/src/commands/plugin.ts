@@ -71,7 +71,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<IJobCommands> = {
       palette?.addItem({ command: command.id, category: CATEGORY });
     }
     app.commands.addCommand(ids.TENSORBOARD_ALL, {
-      label: 'TensorBoard over All Jobs',
+      label: 'Open TensorBoard for All Jobs',
       icon: chartIcon,
       execute: () => told(() => actions.tensorboard({ all: true }))
     });
@@ -85,28 +85,28 @@ function jobCommands(actions: Actions, settings: { runAttached: boolean }): JobC
   return [
     {
       id: ids.SHOW_LOG,
-      label: 'Open Log of Job',
+      label: 'Open Job Log',
       caption: 'Open the log (Enter)',
       icon: fileIcon,
       run: job => actions.showLog(job)
     },
     {
       id: ids.GO_TO_CELL,
-      label: 'Go to Cell of Job',
+      label: 'Go to Job Cell',
       caption: 'Open the notebook and go to the cell that the job came from',
       icon: notebookIcon,
       run: job => actions.goToCell(job)
     },
     {
       id: ids.TENSORBOARD,
-      label: 'TensorBoard of Job',
-      caption: 'Open TensorBoard over this job',
+      label: 'Open TensorBoard for Job',
+      caption: 'Open TensorBoard for this job',
       icon: chartIcon,
       run: job => actions.tensorboard({ jobs: [job.id] })
     },
     {
       id: ids.SHOW_SCRIPT,
-      label: 'Show Script of Job',
+      label: 'Show Job Script',
       caption: 'Show the script that the job runs',
       icon: codeIcon,
       run: job => actions.showScript(job)
@@ -127,15 +127,15 @@ function jobCommands(actions: Actions, settings: { runAttached: boolean }): JobC
     },
     {
       id: ids.COPY_ID,
-      label: 'Copy Id of Job',
-      caption: 'Copy the id of the job',
+      label: 'Copy Job ID',
+      caption: 'Copy the ID of the job',
       icon: copyIcon,
       run: job => actions.copyId(job)
     },
     {
       id: ids.CANCEL,
       label: 'Cancel Job',
-      caption: 'Cancel: the job may still save what it has',
+      caption: 'Cancel: the job can still save what it has',
       icon: stopIcon,
       run: job => actions.cancel(job),
       applies: job => runs(job) && job.state !== 'cancelling'
@@ -143,7 +143,7 @@ function jobCommands(actions: Actions, settings: { runAttached: boolean }): JobC
     {
       id: ids.KILL,
       label: 'Kill Job…',
-      caption: 'Kill: the job ends at once; asks first',
+      caption: 'End the job: gently, or at once; asks first',
       icon: closeIcon,
       run: job => actions.kill(job),
       applies: runs

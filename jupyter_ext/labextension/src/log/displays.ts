@@ -101,6 +101,7 @@ export class Displays {
   private readonly _at = new Map<number, Slot[]>();
   private _slots: Slot[] = [];
   private _size = 0;
+  private _wanted = 0;
   private _busy = false;
 
   get empty(): boolean {
@@ -113,16 +114,20 @@ export class Displays {
     return { above, below: this._at.get(line + 1) ?? [] };
   }
 
-  /** Take how many bytes the task has shown by now. */
+  /** Take how many bytes the task has shown by now; one question at a time, and none is lost. */
   async refresh(size: number): Promise<void> {
-    if (size === this._size || this._busy) {
+    this._wanted = size;
+    if (this._busy) {
       return;
     }
     this._busy = true;
     try {
-      const { displays } = await this._list();
-      this._size = size;
-      this._take(displays);
+      while (this._size !== this._wanted) {
+        const wanted = this._wanted;
+        const { displays } = await this._list();
+        this._size = wanted;
+        this._take(displays);
+      }
     } finally {
       this._busy = false;
     }

@@ -1,7 +1,7 @@
 /** Free and total GPUs by cluster, queue and node: a bar and the numbers for each. */
 
 import type { ClusterView, Overview, Share } from '../types';
-import { count, visible } from '../words';
+import { count, sentence, visible } from '../words';
 import { element } from '../dom';
 
 const KINDS: [string, string][] = [
@@ -42,7 +42,7 @@ function cluster(view: ClusterView, open: Set<string>): HTMLElement {
   node.dataset.cluster = view.name;
   if (view.error) {
     const name = element('span', 'submarine-Share-name', {}, visible(view.name, 40));
-    node.append(name, element('div', 'submarine-Trouble', {}, visible(view.error, 400)));
+    node.append(name, element('div', 'submarine-Trouble', {}, sentence(visible(view.error, 400))));
     return node;
   }
   if (!view.total) {

@@ -162,9 +162,10 @@ function warnWhereTagsDoNothing(tracker: INotebookTracker): void {
       return;
     }
     if (isTagged(model.getMetadata('tags'))) {
-      void explain(panel, 'That cell ran here, in the notebook: its tag “submarine” counts').then(
-        said => said && told.add(kernel)
-      );
+      void explain(
+        panel,
+        'That cell ran in the notebook, not as a job. The tag “submarine” works only'
+      ).then(said => said && told.add(kernel));
     }
   });
 }
