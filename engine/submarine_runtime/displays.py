@@ -14,6 +14,7 @@ import time
 from _thread import allocate_lock, get_ident
 
 from submarine_runtime.lean import standard, suppress
+from submarine_runtime.leave import note_file
 from submarine_runtime.openness import mode_in
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -146,6 +147,7 @@ class Frames:
         if self._file < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._file = os.open(f"{self.folder}/{FILE}", flags, mode_in(self.folder))
+            note_file(self._file)  # else the end of the task looks for writers of the code's own
             self._began = time.monotonic()
         line = self._line(frame)
         if len(line) > LARGEST:

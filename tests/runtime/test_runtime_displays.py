@@ -35,6 +35,19 @@ def test_a_display_stands_between_the_text_around_it(task):
     assert (task.folder / displays.FILE).stat().st_mode & 0o777 == 0o600
 
 
+def test_a_display_does_not_make_the_task_s_end_look_for_open_files(task):
+    script = """
+        from IPython.display import display
+        from submarine_runtime import leave
+        display("x")
+        print(leave._holds_files())
+        with open("own", "w"):
+            print(leave._holds_files())
+    """
+    assert task.run(script, env=NOTEBOOK, moments=True) == 0
+    assert (task.folder / "stdout").read_text() == "False\nTrue\n"
+
+
 def test_updates_and_clearing_are_frames_of_their_own(task):
     script = """
         from IPython.display import clear_output, display, update_display
