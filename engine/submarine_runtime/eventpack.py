@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOG = "events"
-OVER = "@over"
 EVERY = 1.0
 """Seconds between two looks at the folder."""
 
@@ -79,7 +78,7 @@ def _run(folder: str, log: str, task: int, urls: str, below: str) -> None:
     if urls:
         from submarine_runtime.eventship import EventShip  # noqa: PLC0415 - of such jobs alone
 
-        there = EventShip(folder, urls, below)
+        there = EventShip(folder, urls, below, files)
     while _lives(task):
         try:
             pack(folder, log)

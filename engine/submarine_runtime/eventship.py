@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import time
 
-from submarine_runtime.eventpack import OVER, files
 from submarine_runtime.lean import suppress
 from submarine_runtime.webwrite import WebFolder
 
 _PIECE = 8 << 20
 _BETWEEN = 0.5
+_OVER = "@over"
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 
 class EventShip:
@@ -22,9 +26,14 @@ class EventShip:
         The task's log directory.
     urls, below
         Where to, as of `WebFolder`.
+    files
+        Gives the names of the files below a folder.
     """
 
-    def __init__(self, folder: str, urls: str, below: str) -> None:
+    def __init__(
+        self, folder: str, urls: str, below: str, files: Callable[[str], Iterable[str]]
+    ) -> None:
+        self._files = files
         self._folder = folder
         self._there = WebFolder(urls, below)
         self._sent: dict[str, int] = {}
@@ -37,7 +46,7 @@ class EventShip:
         OSError
             HDFS does not take it; the next step goes on.
         """
-        more = [self._bring(name) for name in files(self._folder)]
+        more = [self._bring(name) for name in self._files(self._folder)]
         return not any(more)
 
     def finish(self, seconds: float) -> None:
@@ -46,7 +55,7 @@ class EventShip:
         while time.monotonic() < until:
             with suppress(OSError):
                 if self.step():
-                    self._there.create(OVER, b"")
+                    self._there.create(_OVER, b"")
                     return
             time.sleep(_BETWEEN)
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from submarine_jupyter.parts import Extra
 from submarine_jupyter.routes import BASE, END, PATTERNS, Route, all_routes
 from submarine_jupyter.schemas import schemas
 
 
-def openapi() -> dict[str, Any]:
-    """Return the OpenAPI document."""
-    from submarine_jupyter.extras import EXTRAS  # noqa: PLC0415 - they name routes themselves
+def openapi(extras: tuple[Extra, ...]) -> dict[str, Any]:
+    """Return the OpenAPI document.
 
+    Parameters
+    ----------
+    extras
+        The modules that add routes.
+    """
     paths: dict[str, Any] = {}
-    for route in all_routes(EXTRAS):
+    for route in all_routes(extras):
         paths.setdefault(BASE + route.path, {})[route.method] = _operation(route)
     return {
         "openapi": "3.1.0",

@@ -139,7 +139,7 @@ class Document(Api):
 
     async def respond(self, **_names: str) -> None:
         """Send it."""
-        self.tell(await self.work.call("jobs", openapi))
+        self.tell(await self.work.call("jobs", openapi, self.extras))
 
 
 class Missing(APIHandler):

@@ -7,18 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from submarine_jupyter.watching import Watchers
+from submarine_jupyter.work import Work
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.lifecycle import JobStatus
 
-    from submarine_jupyter.extension import SubmarineApp
     from submarine_jupyter.routes import Route
 
 CardPart = Callable[["JobStatus"], dict[str, Any]]
 """Fields of a job's card as they are now. Called several times a second, in a thread: it remembers
 what it has read, and returns equal fields where nothing has changed."""
+
+
+class Server(Protocol):
+    """What the extension gives to its parts: threads, and what is watched."""
+
+    work: Work
+    watchers: Watchers
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,6 @@ class Extra:
     """
 
     routes: tuple[Route, ...] = ()
-    handlers: Callable[[SubmarineApp], Sequence[tuple[Any, ...]]] | None = None
+    handlers: Callable[[Server], Sequence[tuple[Any, ...]]] | None = None
     card: Callable[[Job], CardPart] | None = None
-    stop: Callable[[SubmarineApp], None] | None = None
+    stop: Callable[[Server], None] | None = None

@@ -13,14 +13,12 @@ from submarine_engine.history import read_json
 
 from submarine_jupyter import jobs
 from submarine_jupyter.handlers import Call
-from submarine_jupyter.parts import CardPart, Extra
+from submarine_jupyter.parts import CardPart, Extra, Server
 from submarine_jupyter.routes import Route
 from submarine_jupyter.work import Work
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
-
-    from submarine_jupyter.extension import SubmarineApp
 
 _LONGEST_PATH = 2000
 _MOST_SECONDS = 24 * 3600.0
@@ -97,14 +95,14 @@ def _card(job: Job) -> CardPart:
     return lambda status: {"can_save": can_save(paths, status)}
 
 
-def _handlers(app: SubmarineApp) -> Sequence[tuple[Any, ...]]:
+def _handlers(app: Server) -> Sequence[tuple[Any, ...]]:
     _WORK[app] = Work(_MOST_SECONDS)
     return [(_ROUTE.pattern, Save, {"work": _WORK[app], "routes": {"post": _ROUTE}})]
 
 
-def _stop(app: SubmarineApp) -> None:
+def _stop(app: Server) -> None:
     _WORK.pop(app).stop()
 
 
-_WORK: dict[SubmarineApp, Work] = {}
+_WORK: dict[Server, Work] = {}
 EXTRA = Extra(routes=(_ROUTE,), handlers=_handlers, card=_card, stop=_stop)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from submarine_jupyter.glance import CardNow, OverviewNow
 from submarine_jupyter.handlers import Call, Document, Missing
@@ -16,12 +16,10 @@ from submarine_jupyter.outputs import (
     Shown,
 )
 from submarine_jupyter.page import JobPage
-from submarine_jupyter.parts import Extra
+from submarine_jupyter.parts import Extra, Server
 from submarine_jupyter.routes import BASE, all_routes
 from submarine_jupyter.streams import Events, Page
 
-if TYPE_CHECKING:
-    from submarine_jupyter.extension import SubmarineApp
 
 _LOG = "/jobs/{job_id}/logs/{task}/{stream}"
 _OUTPUT = "/jobs/{job_id}/output/{task}"
@@ -42,7 +40,7 @@ _OWN: dict[str, Any] = {
 }
 
 
-def handlers(app: SubmarineApp, extras: tuple[Extra, ...]) -> list[tuple[Any, ...]]:
+def handlers(app: Server, extras: tuple[Extra, ...]) -> list[tuple[Any, ...]]:
     """Return every route with its handler; the modules in `extras` add theirs."""
     shared: dict[str, Any] = {"work": app.work, "watchers": app.watchers, "extras": extras}
     shared["indexes"] = Indexes(app.work)

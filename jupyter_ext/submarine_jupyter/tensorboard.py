@@ -13,15 +13,13 @@ from submarine_engine.tensorboard import Board, boards, scalars, start, stop, wa
 from submarine_jupyter import jobs
 from submarine_jupyter.access import may
 from submarine_jupyter.handlers import Call
-from submarine_jupyter.parts import CardPart, Extra
+from submarine_jupyter.parts import CardPart, Extra, Server
 from submarine_jupyter.routes import PATTERNS, Route
 from submarine_jupyter.tensorboard_proxy import proxy_handlers
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.lifecycle import JobStatus
-
-    from submarine_jupyter.extension import SubmarineApp
 
 PATTERNS["board_id"] = "[0-9a-f]{16}"
 
@@ -163,7 +161,7 @@ def _card(job: Job) -> CardPart:
     return part
 
 
-def _handlers(app: SubmarineApp) -> Sequence[tuple[Any, ...]]:
+def _handlers(app: Server) -> Sequence[tuple[Any, ...]]:
     given = {"work": app.work}
     return [
         (_LIST.pattern, TensorBoards, {**given, "routes": {"get": _LIST, "post": _OPEN}}),

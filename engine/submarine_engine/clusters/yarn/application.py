@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from xml.sax.saxutils import escape
 
 import skein
@@ -22,7 +22,6 @@ from submarine_engine.clusters.yarn.versions import probe_command
 from submarine_engine.history import write_aside
 
 if TYPE_CHECKING:
-    from submarine_engine.clusters.yarn.board import BoardBeside
     from submarine_engine.clusters.yarn.folder import KeeperFolder
     from submarine_engine.job import JobSpec, Resources, Role
 
@@ -131,6 +130,15 @@ def _services(
     return {service_name(role): _service(role, spec, python, sent, cold=False) for role in roles}
 
 
+class Beside(Protocol):
+    """What an application runs beside the job's own containers."""
+
+    def service(
+        self, files: Mapping[str, skein.File], environment: Mapping[str, str]
+    ) -> dict[str, skein.Service]:
+        """Return its service by name."""
+
+
 def application(  # noqa: PLR0913 - what an application is made of
     spec: JobSpec,
     folder: KeeperFolder,
@@ -138,7 +146,7 @@ def application(  # noqa: PLR0913 - what an application is made of
     *,
     job_id: str | None,
     environments: Mapping[str, Mapping[str, str]],
-    board: BoardBeside | None = None,
+    board: Beside | None = None,
 ) -> skein.ApplicationSpec:
     """Describe an application.
 
