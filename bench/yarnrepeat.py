@@ -10,7 +10,7 @@ from submarine_engine import Cell, Job, JobSpec, JobState, Resources, Role
 from submarine_engine.bundle import build
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
-from submarine_engine.clusters.yarn.namenodes import name_nodes
+from submarine_engine.clusters.yarn.hdfs import name_nodes
 from submarine_engine.clusters.yarn.rest import new_session
 
 from bench.table import Figure

@@ -19,7 +19,7 @@ from submarine_engine.bundle import build
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.clusters.yarn.application import heartbeat_jar
-from submarine_engine.clusters.yarn.folder import KeeperFolder, read_masters
+from submarine_engine.clusters.yarn.driver import KeeperFolder, read_masters
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.rest import ResourceManager, gpus_of
 from submarine_engine.logs import Renderer, follow

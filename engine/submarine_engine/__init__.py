@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from submarine_engine.api import launch, submit
     from submarine_engine.bundle import Bundle, Cell, Manifest
-    from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu
-    from submarine_engine.clusters.saved import Saved
+    from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, Saved
     from submarine_engine.errors import (
         BundleError,
         CannotTravelError,

@@ -1,28 +1,283 @@
-"""`launch` and `submit`: functions as jobs, from plain programs.
+"""Jobs from plain programs: `launch` waits for the result, `submit` returns the job.
 
-In a notebook they are those of the magics, which know the notebook's cells and show the job's card.
+A function and its arguments become a bundle, the bundle a job; while a program waits, the job's log
+is written to its own streams.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
+import re
+import signal
 import sys
+import threading
 import tokenize
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.bundle import Cell
-from submarine_engine.calls import OPTIONS, prepare_call
+from submarine_engine.bundle import Bundle, Cell, build_call
 from submarine_engine.clusters import open_cluster
 from submarine_engine.config import DEFAULT, Config, load_config
-from submarine_engine.console import Console, cancelling_on_interrupt
-from submarine_engine.errors import BundleError
+from submarine_engine.errors import BundleError, CommandError
 from submarine_engine.future import Job
-from submarine_engine.logs import follow
+from submarine_engine.job import RESOURCES_GROUP, JobSpec, OptionInfo, Resources, Role, options_of
+from submarine_engine.logs import PlainDisplays, Renderer, follow
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from submarine_engine.clusters.base import Cluster
+    from submarine_engine.events import Display
+    from submarine_engine.lifecycle import JobStatus
+
+
+# A job on the console of a plain program.
+
+
+class Console(Renderer):
+    """Writes a job's text to the program's own streams, and to stderr what it waits for."""
+
+    def __init__(self) -> None:
+        self.interrupted = False
+        self._cancel_asked = False
+        self._waiting = ""
+        self.job: Job | None = None
+        self._displays = PlainDisplays()
+
+    def status(self, status: JobStatus) -> None:
+        """Say what the job waits for, when that changes."""
+        if (words := waiting_words(status)) not in ("", self._waiting):
+            self.note(f"waiting: {words}")
+            self._waiting = words
+
+    def text(self, task: str, stream: str, text: str) -> None:  # noqa: ARG002 - told in the text
+        """Write text of the job to the stream of the same name."""
+        first, own = (sys.stdout, sys.stderr) if stream == "stderr" else (sys.stderr, sys.stdout)
+        first.flush()
+        own.write(text)
+        own.flush()
+
+    def display(self, item: Display) -> None:
+        """Write what the job showed, as text."""
+        if text := self._displays.text(item):
+            self.text(item.task, "stdout", text)
+
+    def tick(self) -> None:
+        """Cancel the job once the program was interrupted."""
+        if self.interrupted and self.cancel():
+            self.note("cancelling … (interrupt again to leave at once)")
+
+    def cancel(self) -> bool:
+        """Ask the job to end, once; return whether it was asked now."""
+        if self._cancel_asked or not self.job:
+            return False
+        self.job.cancel("interrupted")
+        self._cancel_asked = True  # not before: an interrupt in between has it asked again
+        return True
+
+    def note(self, text: str) -> None:
+        """Say something beside the job's own text."""
+        job = f"job {self.job.id}: " if self.job else ""
+        sys.stdout.flush()
+        sys.stderr.write(f"submarine: {job}{text}\n")
+        sys.stderr.flush()
+
+
+def waiting_words(status: JobStatus) -> str:
+    """Return what a job waits for: the cluster's words, else its place; empty where it does not."""
+    if status.ahead is None or status.state.final:
+        return ""
+    return status.waiting_reason or f"{status.ahead} ahead in the queue"
+
+
+@contextmanager
+def cancelling_on_interrupt(job: Job, console: Console) -> Iterator[None]:
+    """Let the first interrupt cancel `job` and the second one leave.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        There was one; on leaving the block.
+    """
+    console.job = job
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        if console.interrupted:
+            raise KeyboardInterrupt
+        console.interrupted = True
+
+    if threading.current_thread() is not threading.main_thread():  # no interrupt comes here
+        yield
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.cancel()  # the second interrupt may come before the first was taken up
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+    if console.interrupted:
+        raise KeyboardInterrupt(f"job {job.id} was cancelled")
+
+
+# A function call as a job: which keywords are the job's, and what is asked for.
+
+
+OPTIONS = (
+    "cluster",
+    *(said.name for kind in (Resources, JobSpec) for _, said in options_of(kind) if said.keyword),
+)
+"""Keywords of `launch` and `submit` that say how the job runs; all others are the function's."""
+
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCall:
+    """A call that is ready to be submitted.
+
+    Parameters
+    ----------
+    cluster
+        As it was given; None for the configured one.
+    """
+
+    spec: JobSpec
+    bundle: Bundle
+    cluster: Cluster | str | None
+
+
+def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
+    function: Callable[..., Any],
+    args: Sequence[object],
+    keywords: Mapping[str, Any],
+    *,
+    cells: Sequence[Cell],
+    namespace: Mapping[str, object],
+    root: Path | None,
+    limit: int,
+    answered: bool = False,
+) -> PreparedCall:
+    """Make spec and bundle of ``function(*args, **keywords)``; nothing is asked of a cluster.
+
+    Parameters
+    ----------
+    keywords
+        The function's, and the job's (`OPTIONS`), as they were given.
+    cells, namespace, root, limit, answered
+        As for `submarine_engine.bundle.build`.
+
+    Raises
+    ------
+    CommandError
+        An option is not possible, or the function has a parameter of that name.
+    BundleError
+        The function or what it needs cannot travel.
+    """
+    if not callable(function):
+        raise CommandError(
+            f"{function!r} is no function", fix="give the function, then its arguments: f, 1, 2"
+        )
+    options = {name: keywords[name] for name in OPTIONS if keywords.get(name) is not None}
+    _refuse_ambiguous(function, options)
+    kwargs = {name: value for name, value in keywords.items() if name not in OPTIONS}
+    spec = _spec(function, options)
+    bundle = build_call(
+        function, args, kwargs, cells, namespace, limit=limit, root=root, answered=answered
+    )
+    spec = replace(spec, asks=answered)
+    return PreparedCall(spec=spec, bundle=bundle, cluster=options.get("cluster"))
+
+
+def _refuse_ambiguous(function: Callable[..., Any], options: Mapping[str, object]) -> None:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # builtins do not tell
+        return
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    for parameter in parameters:
+        name = parameter.name
+        if (
+            name in options
+            and name not in bound
+            and parameter.kind
+            not in (
+                parameter.VAR_KEYWORD,
+                parameter.VAR_POSITIONAL,
+                parameter.POSITIONAL_ONLY,
+            )
+        ):
+            called = getattr(function, "__name__", "the function")
+            raise CommandError(
+                f"`{name}` is an option of the job and a parameter of {called}, too",
+                where=f"{name}={options[name]!r}",
+                fix=f"bind the parameter first: functools.partial({called}, {name}=…)",
+            )
+
+
+def _spec(function: Callable[..., Any], options: Mapping[str, Any]) -> JobSpec:
+    while isinstance(function, functools.partial):
+        function = function.func
+    called = _NOT_IN_A_NAME.sub("-", getattr(function, "__name__", "")).strip("-._")
+    resources = Resources(**_fields(Resources, options))
+    given = {"name": called[:64] or "job", **_fields(JobSpec, options)}
+    return JobSpec(roles=(Role(resources=resources),), **given)
+
+
+def _fields(kind: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that keywords give a value; an empty text gives none."""
+    return {
+        field: _value(said, options[said.name])
+        for field, said in options_of(kind)
+        if said.name in options and options[said.name] != ""
+    }
+
+
+def _value(said: OptionInfo, value: Any) -> Any:  # noqa: ANN401 - as its kind
+    if said.kind == "memory" and not isinstance(value, int):
+        from submarine_engine.command.values import read_memory  # noqa: PLC0415 - seldom
+
+        return read_memory(str(value))
+    if said.group == RESOURCES_GROUP:  # `Resources` looks at its own numbers
+        return value
+    check = {"count": _number, "setting": _environment}.get(said.kind, _text)
+    return check(said.name, value)
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    raise CommandError(f"{name}={value!r} is no text", fix=f"give {name} as a string")
+
+
+def _number(name: str, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise CommandError(f"{name}={value!r} is no whole number", fix=f"give {name} as 0, 1, 2, …")
+
+
+def _environment(name: str, value: object) -> dict[str, str]:
+    fix = f'write {name}={{"KEY": "VALUE"}}'
+    if not isinstance(value, Mapping):
+        raise CommandError(f"{name}={value!r} is no mapping", fix=fix)
+    for key, text in value.items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise CommandError(f"{name}={{{key!r}: {text!r}}} is no text", fix=fix)
+    return dict(value)
+
+
+# `launch` and `submit`: functions as jobs, from plain programs.
+#
+# In a notebook they are those of the magics, which know the notebook's cells and show the job's
+# card.
 
 
 def submit(  # noqa: PLR0913 - the options of a job, each by its name

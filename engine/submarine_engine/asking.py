@@ -6,20 +6,17 @@ log, and so they are once they are answered.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import stat
 import sys
 import termios
 import threading
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from select import POLLERR, POLLIN, poll, select
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from submarine_engine.clusters.base import Line
 from submarine_engine.errors import SubmarineError
 from submarine_engine.events import LogChunk, Question
 
@@ -30,51 +27,6 @@ _LOOK = 0.05  # seconds until a signal is seen that came between two looks
 
 Read = Callable[[str, bool], str]
 """Asks a person: takes the prompt, and whether it is a password; as `input` does otherwise."""
-
-
-class Line:
-    """The way to a question that waits for its answer.
-
-    While it is open the job waits. Its end without an answer is an ``EOFError`` in the job.
-
-    Parameters
-    ----------
-    pipe
-        A descriptor to write to, which this takes over.
-    """
-
-    def __init__(self, pipe: int) -> None:
-        self.pipe = pipe
-
-    @classmethod
-    def take(cls, path: Path) -> Line | None:
-        """Open the named pipe of a question; None where nobody waits behind it."""
-        try:
-            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            return None
-        line = cls(pipe)
-        status = os.fstat(pipe)
-        if not stat.S_ISFIFO(status.st_mode) or status.st_uid != os.getuid():
-            line.close()
-            return None
-        os.set_blocking(pipe, True)
-        with suppress(OSError):
-            os.write(pipe, b"taken\n")
-        return line
-
-    def answer(self, text: str | None) -> None:
-        """Give the answer; None for the end of the input. Without effect where it came too late."""
-        data = json.dumps(text).encode() + b"\n"
-        with suppress(OSError):
-            while data:
-                data = data[os.write(self.pipe, data) :]
-
-    def close(self) -> None:
-        """Leave the job without an answer, where it has none yet."""
-        if self.pipe >= 0:
-            os.close(self.pipe)
-            self.pipe = -1
 
 
 class Asker:

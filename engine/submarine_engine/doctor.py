@@ -8,7 +8,6 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -17,12 +16,11 @@ from submarine_engine.clusters import open_cluster
 from submarine_engine.command.values import did_you_mean
 from submarine_engine.config import DEFAULT, Config, load_config
 from submarine_engine.errors import ConfigError, SubmarineError
+from submarine_engine.findings import BAD, NOTE, OK, Check
 from submarine_engine.history import check_home
 from submarine_engine.job import JobState
 from submarine_engine.records import list_jobs
 from submarine_engine.settings import KEYS, format_value
-
-OK, NOTE, BAD = "ok", "note", "bad"
 
 _YARN = "yarn"
 _LITTLE_ROOM = 1 << 30
@@ -30,32 +28,6 @@ _NO_ROOM = 100 << 20
 _LOOKED_AT = 1000
 _NOTEBOOK_PARTS = ("ipykernel", "ipywidgets", "anywidget")
 _OWN_VARIABLES = {"SUBMARINE_CONFIG", *(key.variable for key in KEYS.values())}
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding.
-
-    Parameters
-    ----------
-    title
-        What was looked at.
-    verdict
-        ``ok``; ``note``: jobs run, but something may surprise; ``bad``: jobs cannot run.
-    what
-        What was found.
-    fix
-        The way out; empty where nothing is to be done.
-    """
-
-    title: str
-    verdict: str
-    what: str
-    fix: str = ""
-
-    def to_json(self) -> dict[str, str]:
-        """Return the JSON form: the fields."""
-        return asdict(self)
 
 
 def doctor(overrides: Mapping[str, object] | None = None) -> list[Check]:

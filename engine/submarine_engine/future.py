@@ -15,7 +15,7 @@ from submarine_engine.job import JobState
 from submarine_engine.results import Results, load_results
 
 if TYPE_CHECKING:
-    from submarine_engine.clusters.saved import Saved
+    from submarine_engine.clusters.base import Saved
     from submarine_engine.events import Event
     from submarine_engine.lifecycle import JobStatus
 

@@ -1,8 +1,4 @@
-"""From the bytes of a job's logs to text for people: decode, fold progress bars, follow.
-
-The files keep every byte as it was written; what happens here is for showing only. `follow` is the
-one loop behind the cell, the terminal and `launch`: a front end is a `Renderer` and nothing more.
-"""
+"""Logs as people read them: bytes become text, what is too long is cut, the end is kept."""
 
 from __future__ import annotations
 
@@ -18,6 +14,14 @@ from submarine_engine.lifecycle import JobStatus, apply
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
+
+
+# From the bytes of a job's logs to text for people: decode, fold progress bars, follow.
+#
+# The files keep every byte as it was written; what happens here is for showing only. `follow` is
+# the one loop behind the cell, the terminal and `launch`: a front end is a `Renderer` and nothing
+# more.
+
 
 _MOST_GATHERED = 1 << 20
 """Bytes gathered before the renderer is called early, so that memory stays flat."""
@@ -279,3 +283,46 @@ class PlainDisplays:
                 return ""
             self._last[key] = text
         return f"{text}\n" if text else ""
+
+
+# The end of a long log as it is kept in a cell: the last part, and how much is left out.
+
+
+class Tail:
+    """Keeps the last part of a text; the beginning falls off, line by line.
+
+    Parameters
+    ----------
+    limit
+        Characters to keep; up to twice as many are held in between.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._text = ""
+        self._elided = 0
+
+    def add(self, text: str) -> None:
+        r"""Append `text`; where it begins with ``\r`` it overwrites the last line kept."""
+        if text.startswith("\r"):
+            self._text = self._text[: self._text.rfind("\n") + 1]
+            text = BarFolder().feed(text[1:])
+        self._text += text
+        if len(self._text) > 2 * self._limit:
+            self._elided, self._text = self.last()
+
+    def last(self, size: int | None = None) -> tuple[int, str]:
+        """Return the number of lines left out, and the last `size` characters (default: all kept).
+
+        The text begins with a whole line where one ends within `size`.
+        """
+        start = self._cut(self._limit if size is None else min(size, self._limit))
+        return self._elided + self._text.count("\n", 0, start), self._text[start:]
+
+    def _cut(self, size: int) -> int:
+        """Return where the last `size` characters begin, moved on to the next whole line."""
+        start = max(0, len(self._text) - size)
+        if start == 0 or self._text[start - 1] == "\n":
+            return start
+        newline = self._text.find("\n", start)
+        return start if newline in (-1, len(self._text) - 1) else newline + 1

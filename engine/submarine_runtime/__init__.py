@@ -10,11 +10,10 @@ Training code may use three things of it, which do nothing outside a job:
 ...     (folder / "weights.txt").write_text("0.1 0.2")
 
 The way through, see ``docs/architecture.md``: ``__main__`` (on YARN: `container`) → `task` →
-`script` (or a shell command) → `outcome` → `leave`. What is imported before the user's first line
+`task` (or a shell command) → `outcome` → `leave`. What is imported before the user's first line
 is kept to what is built into the interpreter, since that line waits for it.
 """
 
-from submarine_runtime import job
 from submarine_runtime.job import progress
 from submarine_runtime.saving import on_save
 

@@ -13,7 +13,7 @@ import sys
 import time
 from _thread import allocate_lock
 
-from submarine_runtime import plainjson
+from submarine_runtime import lean
 from submarine_runtime.lean import suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -91,7 +91,7 @@ def _answer(pipe: int) -> str:
         come += data
         _taken, _, answer = come.partition(b"\n")
         if answer.endswith(b"\n"):
-            told = plainjson.loads(answer.decode())
+            told = lean.loads(answer.decode())
             if not isinstance(told, str):
                 raise EOFError("the input was ended")
             return told

@@ -76,7 +76,7 @@ def finish(folder: str, log: str) -> None:
 def _run(folder: str, log: str, task: int, urls: str, below: str) -> None:
     there = None
     if urls:
-        from submarine_runtime.eventship import EventShip  # noqa: PLC0415 - of such jobs alone
+        from submarine_runtime.ship import EventShip  # noqa: PLC0415 - of such jobs alone
 
         there = EventShip(folder, urls, below, files)
     while _lives(task):

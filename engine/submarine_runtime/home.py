@@ -14,17 +14,52 @@ import os
 import sys
 import time
 
-from submarine_runtime import displays
-from submarine_runtime.lean import standard, suppress, type_module, type_name
-from submarine_runtime.openness import mode_in
+from submarine_runtime import display_hooks
+from submarine_runtime.lean import mode_in, standard, suppress, type_module, type_name
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from submarine_runtime.outcome import Ending
     from submarine_runtime.settings import Settings
+
+
+class Ending:
+    """How the user's code ended; made at that moment.
+
+    Parameters
+    ----------
+    kind
+        ``returned``, ``raised`` or ``exited``.
+    exit_code
+        What the process exits with.
+    error
+        The exception that ended it, also a `SystemExit`.
+
+    Attributes
+    ----------
+    value
+        What the script's last statement gave.
+    names
+        The variables that it assigned, if it was an assignment: `value` is theirs.
+    outputs
+        The variables to bring back, also those of `names`; `MISSING` for one not there.
+    home
+        Where a notebook waits: writes what goes home, in place of `outputs`.
+    """
+
+    def __init__(self, kind: str, exit_code: int, error: BaseException | None = None) -> None:
+        self.kind = kind
+        self.exit_code = exit_code
+        self.error = error
+        self.value: object = None
+        self.names: tuple[str, ...] = ()
+        self.outputs: dict[str, object] = {}
+        self.home: Home | None = None
+        self.at = [time.time(), time.monotonic()]
+
 
 NAME = "__submarine_home__"
 """What the `Home` is called in the script's namespace until the cell begins."""
@@ -104,7 +139,7 @@ class Home:
         self._around = _surroundings()
         from submarine_runtime.settings import Settings  # noqa: PLC0415 - only for a notebook
 
-        self._settings = Settings(displays.after_import)
+        self._settings = Settings(display_hooks.after_import)
         for name in self._literals:
             value = _resolved(namespace, name)
             containers = list(containers_of(value))

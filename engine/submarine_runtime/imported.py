@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from submarine_runtime import plainjson
-from submarine_runtime.lean import suppress
-from submarine_runtime.openness import mode_in
+from submarine_runtime import lean
+from submarine_runtime.lean import mode_in, suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -43,9 +42,7 @@ def note(folder: str) -> None:
         aside = f"{folder}/.{FILE}.new"
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode_in(folder))
         with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor
-            file.write(
-                plainjson.dumps({"version": 1, "names": [name for name, _ in found][:_MOST]})
-            )
+            file.write(lean.dumps({"version": 1, "names": [name for name, _ in found][:_MOST]}))
         os.replace(aside, f"{folder}/{FILE}")  # noqa: PTH105 - pathlib takes long to import
 
 

@@ -6,9 +6,8 @@ import os
 import time
 from _thread import allocate_lock, start_new_thread
 
-from submarine_runtime import plainjson
-from submarine_runtime.lean import suppress
-from submarine_runtime.openness import mode_in
+from submarine_runtime import lean
+from submarine_runtime.lean import mode_in, suppress
 
 _EVERY = 0.1
 _LONGEST_MESSAGE = 200
@@ -112,7 +111,7 @@ class _Reporter:
         with suppress(OSError):  # a full disk is no reason to end a training
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode_in(folder))
             with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor
-                file.write(plainjson.dumps({"fraction": fraction, "message": message}))
+                file.write(lean.dumps({"fraction": fraction, "message": message}))
             os.replace(aside, f"{folder}/progress.json")  # noqa: PTH105 - as above
 
     def flush(self) -> None:

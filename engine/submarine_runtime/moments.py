@@ -14,9 +14,8 @@ import time
 from io import FileIO, TextIOWrapper
 from time import monotonic
 
-from submarine_runtime.lean import suppress
+from submarine_runtime.lean import mode_in, suppress
 from submarine_runtime.leave import note_file
-from submarine_runtime.openness import mode_in
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:

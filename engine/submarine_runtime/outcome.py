@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import time
 
-from submarine_runtime import plainjson
-from submarine_runtime.lean import standard, suppress, type_name
-from submarine_runtime.openness import mode_in
+from submarine_runtime import lean
+from submarine_runtime.home import Ending
+from submarine_runtime.lean import mode_in, standard, suppress, type_name
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+
 if TYPE_CHECKING:
     from io import BufferedWriter
     from typing import Any
@@ -25,41 +25,6 @@ MISSING = object()
 _RESERVE = 64 * 1024
 _LONGEST_TEXT = 20_000
 _LONGEST_NAME = 100
-
-
-class Ending:
-    """How the user's code ended; made at that moment.
-
-    Parameters
-    ----------
-    kind
-        ``returned``, ``raised`` or ``exited``.
-    exit_code
-        What the process exits with.
-    error
-        The exception that ended it, also a `SystemExit`.
-
-    Attributes
-    ----------
-    value
-        What the script's last statement gave.
-    names
-        The variables that it assigned, if it was an assignment: `value` is theirs.
-    outputs
-        The variables to bring back, also those of `names`; `MISSING` for one not there.
-    home
-        Where a notebook waits: writes what goes home, in place of `outputs`.
-    """
-
-    def __init__(self, kind: str, exit_code: int, error: BaseException | None = None) -> None:
-        self.kind = kind
-        self.exit_code = exit_code
-        self.error = error
-        self.value: object = None
-        self.names: tuple[str, ...] = ()
-        self.outputs: dict[str, object] = {}
-        self.home: Home | None = None
-        self.at = [time.time(), time.monotonic()]
 
 
 class Outcome:
@@ -146,7 +111,7 @@ class Outcome:
 
     def _commit(self, told: dict[str, Any]) -> None:
         with self._file as file:
-            file.write(plainjson.dumps(told).encode())
+            file.write(lean.dumps(told).encode())
             file.flush()
             file.truncate()
         os.replace(self._aside, self._path)  # noqa: PTH105 - pathlib takes long to import

@@ -19,9 +19,8 @@ import sys
 import time
 from _thread import start_new_thread
 
-from submarine_runtime import plainjson
-from submarine_runtime.lean import standard, suppress
-from submarine_runtime.openness import mode_in
+from submarine_runtime import lean
+from submarine_runtime.lean import mode_in, standard, suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -175,7 +174,7 @@ def _by_pipe(path: str) -> Callable[[], dict[str, Any]]:
     def wait() -> dict[str, Any]:
         while True:
             with suppress(ValueError, IndexError, RecursionError):
-                asked = plainjson.loads(os.read(pipe, _MOST).splitlines()[-1].decode())
+                asked = lean.loads(os.read(pipe, _MOST).splitlines()[-1].decode())
                 if isinstance(asked, dict) and isinstance(asked.get("folder"), str):
                     return asked
 
@@ -204,7 +203,7 @@ def _say(folder: str, told: dict[str, Any]) -> None:
         with suppress(OSError):
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode_in(folder))
             with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor
-                file.write(plainjson.dumps(told))
+                file.write(lean.dumps(told))
             os.replace(aside, f"{folder}/{STATE}")  # noqa: PTH105 - as above
             return
         if told["state"] == "ready":

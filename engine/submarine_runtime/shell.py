@@ -12,7 +12,7 @@ import sys
 import time
 from functools import wraps
 
-from submarine_runtime import plainjson
+from submarine_runtime import lean
 from submarine_runtime.displays import FIGURES, TABLES, Region, widget_id
 from submarine_runtime.lean import suppress
 
@@ -149,7 +149,7 @@ def _tell_tables(display_formatter: Any) -> None:  # noqa: ANN401 - IPython's
 
 def _figure_settings() -> dict[str, Any]:
     with suppress(ValueError, TypeError, KeyError):
-        settings: dict[str, Any] = plainjson.loads(os.environ[FIGURES])
+        settings: dict[str, Any] = lean.loads(os.environ[FIGURES])
         return {**settings, "figure_formats": set(settings["figure_formats"])}
     return {}
 

@@ -1,12 +1,7 @@
-"""Brings a task's files to HDFS while it runs, where the nodes' own pages cannot be reached.
+"""Brings a task's files and events to HDFS while it runs, where nodes' pages cannot be reached.
 
-A process of its own does it: it holds no GPU, nothing in the task waits for it, and what the task
-wrote last is brought after the task is gone.
-
-A log lies in HDFS as segments, ``stdout@<offset of its first byte>``. A segment grows by appending.
-Where it is not certain whether an append was done, the segment is left as it is and another begins
-at the last byte that is certain: segments may overlap, and say the same where they do. Any other
-file of the folder is written again whenever it has changed. ``@over`` says that all is there.
+Written by WebHDFS with the standard library alone. For each file there are pieces named by their
+offset; `Shipper` says how.
 """
 
 from __future__ import annotations
@@ -14,9 +9,135 @@ from __future__ import annotations
 import os
 import re
 import time
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from urllib.parse import quote, urljoin, urlsplit
 
 from submarine_runtime.lean import suppress
-from submarine_runtime.webwrite import WebFolder
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from io import BufferedReader
+
+
+# Writing to HDFS by WebHDFS with the standard library alone.
+
+
+_TIMEOUT = 20
+_FOUND = range(300, 400)
+_DONE = (200, 201)
+_LONGEST = 400
+_BLOCK = 1 << 20
+
+
+class WebFolder:
+    """A folder in HDFS that files are written to.
+
+    Parameters
+    ----------
+    urls
+        Addresses of a folder by WebHDFS, with ``op`` and who asks in their queries, separated by
+        spaces (those of an HA pair): the first that does it is kept to.
+    below
+        Name of the folder in that one that is meant; it is made with the first file.
+    """
+
+    def __init__(self, urls: str, below: str = "") -> None:
+        self._folders = []
+        for url in urls.split():
+            address, _, query = url.partition("?")
+            who = [pair for pair in query.split("&") if pair and not pair.startswith("op=")]
+            folder = f"{address.rstrip('/')}/{quote(below)}".rstrip("/")
+            self._folders.append((folder, "&".join(who)))
+
+    def create(self, name: str, data: bytes | BufferedReader) -> None:
+        """Write a file; what was there of that name is replaced.
+
+        Parameters
+        ----------
+        data
+            Its content; or an open file that does not change, which is not read into memory.
+
+        Raises
+        ------
+        OSError
+            It is not certain that it was written.
+        """
+        self._write("PUT", name, "op=CREATE&overwrite=true&permission=600", data)
+
+    def append(self, name: str, data: bytes) -> None:
+        """Add to the end of a file.
+
+        Raises
+        ------
+        OSError
+            It is not certain that it was written, nor that it was not.
+        """
+        self._write("POST", name, "op=APPEND", data)
+
+    def replace(self, name: str, data: bytes | BufferedReader) -> None:
+        """Write a file as `create`, so that readers see all of it, or what was there before.
+
+        Raises
+        ------
+        OSError
+            It is not certain that it was written.
+        """
+        aside = f"{name}@part"
+        self.create(aside, data)
+        folder = urlsplit(self._folders[0][0]).path.partition("/webhdfs/v1")[2]  # quoted already
+        there = f"{folder}/{quote(name)}"
+        self._ask("PUT", aside, f"op=RENAME&destination={there}&renameoptions=OVERWRITE")
+
+    def _write(self, method: str, name: str, query: str, data: bytes | BufferedReader) -> None:
+        there = self._ask(method, name, query, expected=_FOUND)
+        # The NameNode says which DataNode takes the bytes.
+        _exchange(method, there, data, _DONE)
+
+    def _ask(self, method: str, name: str, query: str, expected: object = _DONE) -> str:
+        for _ in self._folders[1:]:
+            with suppress(OSError):
+                return self._ask_first(method, name, query, expected)
+            self._folders.append(self._folders.pop(0))  # of an HA pair the other is active
+        return self._ask_first(method, name, query, expected)
+
+    def _ask_first(self, method: str, name: str, query: str, expected: object) -> str:
+        folder, who = self._folders[0]
+        return _exchange(method, f"{folder}/{quote(name)}?{query}&{who}", b"", expected)
+
+
+def _exchange(method: str, url: str, data: bytes | BufferedReader, expected: object) -> str:
+    """Send `data`; return where the answer leads to, empty where it leads nowhere."""
+    where = urlsplit(url)
+    kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
+    connection = kind(where.netloc, timeout=_TIMEOUT, blocksize=_BLOCK)
+    size = len(data) if isinstance(data, bytes) else os.fstat(data.fileno()).st_size
+    try:
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        connection.request(method, f"{where.path}?{where.query}", data, headers)
+        answer = connection.getresponse()
+        words = answer.read(_LONGEST).decode("utf-8", "replace")
+        if answer.status not in expected:  # type: ignore[operator]
+            raise OSError(f"{where.netloc}{where.path}: {answer.status} {words}")
+        return urljoin(url, answer.getheader("Location") or "")
+    except HTTPException as error:
+        raise OSError(f"{where.netloc}{where.path}: {error or type(error).__name__}") from error
+    finally:
+        connection.close()
+
+
+# Brings a task's files to HDFS while it runs, where the nodes' own pages cannot be reached.
+#
+# A process of its own does it: it holds no GPU, nothing in the task waits for it, and what the task
+# wrote last is brought after the task is gone.
+#
+# A log lies in HDFS as segments, ``stdout@<offset of its first byte>``. A segment grows by
+# appending. Where it is not certain whether an append was done, the segment is left as it is and
+# another begins at the last byte that is certain: segments may overlap, and say the same where they
+# do. Any other file of the folder is written again whenever it has changed. ``@over`` says that all
+# is there.
+
 
 STREAMS = ("stdout", "stderr", "events", "displays")
 EVERY = 0.5
@@ -26,11 +147,10 @@ PATIENCE = 30.0
 """Seconds that are tried for in vain, once the task is gone."""
 
 _LOOK = 0.05
-_PIECE = 8 << 20
+_SHIP_PIECE = 8 << 20
 _LARGEST = 256 << 20
 _DESCRIPTORS = 1024
 _LAST = ("outcome.json", "exit")
-_OVER = "@over"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _RESULT = re.compile(r"(return|home|var-\w{1,200})\.(pkl|txt)")
 """What comes whatever its size: it was limited where it was written, and lies there by a rename."""
@@ -126,7 +246,7 @@ class Shipper:
         try:
             with open(f"{self._folder}/{stream}", "rb") as file:  # noqa: PTH123 - pathlib is slow
                 file.seek(sent)
-                data = file.read(_PIECE)
+                data = file.read(_SHIP_PIECE)
         except FileNotFoundError:
             return False
         if not data:
@@ -139,7 +259,7 @@ class Shipper:
             self._there.append(segment, data)
         self._segment[stream] = segment
         self._sent[stream] = sent + len(data)
-        return len(data) == _PIECE
+        return len(data) == _SHIP_PIECE
 
     def _others(self) -> list[str]:
         with os.scandir(self._folder) as entries:
@@ -171,3 +291,73 @@ def _lives(pid: int) -> bool:
             return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     except OSError:
         return False
+
+
+# Brings a task's events to HDFS while they grow, for a TensorBoard that reads them there.
+
+
+_EVENTSHIP_PIECE = 8 << 20
+_BETWEEN = 0.5
+_OVER = "@over"
+
+
+class EventShip:
+    """Brings what is new of the files below a folder.
+
+    Parameters
+    ----------
+    folder
+        The task's log directory.
+    urls, below
+        Where to, as of `WebFolder`.
+    files
+        Gives the names of the files below a folder.
+    """
+
+    def __init__(
+        self, folder: str, urls: str, below: str, files: Callable[[str], Iterable[str]]
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._there = WebFolder(urls, below)
+        self._sent: dict[str, int] = {}
+
+    def step(self) -> bool:
+        """Bring what is new; return whether that was all of it.
+
+        Raises
+        ------
+        OSError
+            HDFS does not take it; the next step goes on.
+        """
+        more = [self._bring(name) for name in self._files(self._folder)]
+        return not any(more)
+
+    def finish(self, seconds: float) -> None:
+        """Bring the rest of a task that is over, and say so; give up after a while."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with suppress(OSError):
+                if self.step():
+                    self._there.create(_OVER, b"")
+                    return
+            time.sleep(_BETWEEN)
+
+    def _bring(self, name: str) -> bool:
+        """Bring the next bytes of a file; return whether there are more of them."""
+        sent = self._sent.get(name, 0)
+        with open(f"{self._folder}/{name}", "rb") as file:  # noqa: PTH123 - pathlib is slow
+            size = os.fstat(file.fileno()).st_size
+            if size == sent:
+                return False
+            sent = sent if size > sent else 0
+            file.seek(sent)
+            data = file.read(_EVENTSHIP_PIECE)
+        # Where it is not certain whether bytes were appended, the file is brought anew.
+        self._sent.pop(name, None)
+        if sent:
+            self._there.append(name, data)
+        else:
+            self._there.create(name, data)
+        self._sent[name] = sent + len(data)
+        return sent + len(data) < size

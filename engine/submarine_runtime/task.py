@@ -1,22 +1,215 @@
-"""From ``task.json`` to the end of the task."""
+"""One task from ``task.json`` to its end: run the script, take its value, leave nothing behind.
+
+The script runs as ``python script.py`` would. At the end nobody's clean-up can hold the GPUs: what
+is buffered is written out within a second, then every process of the task is ended.
+"""
 
 from __future__ import annotations
 
+import _ast
+
 # The C half of `signal`: the other half imports enum, and the first line would wait for it.
 import _signal  # type: ignore[import-not-found]
+import builtins
 import os
 import sys
 import time
 
-from submarine_runtime import displays, moments, plainjson
-from submarine_runtime.home import Home
+from submarine_runtime import display_hooks, displays, lean, moments
+from submarine_runtime.home import NAME, Ending, Home
 from submarine_runtime.leave import die_by, leave, note_files
-from submarine_runtime.outcome import Ending, Outcome
-from submarine_runtime.script import run_script
+from submarine_runtime.outcome import MISSING, Outcome
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+
 if TYPE_CHECKING:
+    from types import ModuleType
     from typing import Any, NoReturn
+
+
+# Runs a script as ``python script.py`` would, and takes the value of its last statement.
+
+
+VALUE = "__submarine_value__"
+_EXIT_INTERRUPTED = 130
+"""What shells say of a program that was interrupted: 128 + SIGINT."""
+
+
+def run_script(
+    bundle: str,
+    entry: str,
+    outputs: list[str],
+    args: list[str] | tuple[()] = (),
+    home: Home | None = None,
+) -> Ending:
+    """Run the file `entry` of the folder `bundle` as ``__main__``.
+
+    Parameters
+    ----------
+    outputs
+        Names of variables to bring back, besides those that the last statement assigns or shows.
+    args
+        The script's arguments, as in ``sys.argv[1:]``.
+    home
+        Brings home what the script leaves behind, where a notebook waits for it.
+    """
+    path = os.path.join(bundle, entry)  # noqa: PTH118 - pathlib takes long to import
+    owner = os.getpid()
+    namespace = _become_main(path, bundle).__dict__
+    sys.argv = [path, *args]
+    if home is not None:
+        home.enter(namespace)
+    try:
+        code, names = _compile(path, home)
+        exec(code, namespace)  # noqa: S102 - this is what a runtime is for
+    except BaseException as error:  # noqa: BLE001 - however the user's code ends
+        ending = _ending_by(error)
+    else:
+        ending = Ending("returned", 0)
+        ending.names = names
+        ending.value = _value(namespace, names)
+    if os.getpid() != owner:
+        # A fork that ran on to the end of the script: not the task, so it ends as any child would.
+        sys.exit(ending.exit_code)
+    namespace.pop(NAME, None)
+    ending.home = home
+    if ending.exit_code == 0 and home is None:
+        ending.outputs = {name: namespace.get(name, MISSING) for name in (*outputs, *names)}
+    return ending
+
+
+def _become_main(path: str, bundle: str) -> ModuleType:
+    """Make the module that the script is, so that pickle and multiprocessing find it as theirs."""
+    main = type(sys)("__main__")
+    main.__file__ = path
+    main.__dict__.update(__builtins__=builtins, __cached__=None)
+    sys.modules["__main__"] = main
+    if "__mp_main__" in sys.modules:
+        sys.modules["__mp_main__"] = main
+    sys.path.insert(0, bundle)
+    return main
+
+
+def _compile(path: str, home: Home | None) -> tuple[Any, tuple[str, ...]]:
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes long to import
+        source = file.read()
+    tree: Any = compile(source, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
+    names = _take_value(tree.body)
+    if home is not None:
+        _call_home(tree.body, home.loader)
+    return compile(tree, path, "exec", dont_inherit=True), names
+
+
+def _call_home(body: list[Any], loader: str) -> None:
+    """Let the script tell its `Home` when values can be loaded and when the cell begins."""
+    for index in reversed(range(len(body))):
+        statement = body[index]
+        if isinstance(statement, _ast.If) and _asks_for_main(statement.test):
+            first = body[index]
+            if not any(
+                isinstance(one, _ast.If) and _asks_for_main(one.test) for one in body[:index]
+            ):
+                body.insert(index, _called("begin", first))
+        elif isinstance(statement, _ast.FunctionDef) and statement.name == loader:
+            body.insert(index + 1, _called("trace", statement))
+
+
+def _called(method: str, near: Any) -> Any:  # noqa: ANN401 - nodes
+    at = {"lineno": near.lineno, "col_offset": 0, "end_lineno": near.lineno, "end_col_offset": 0}
+    home = _ast.Name(NAME, _ast.Load(), **at)
+    called = _ast.Call(_ast.Attribute(home, method, _ast.Load(), **at), [], [], **at)
+    return _ast.Expr(called, **at)
+
+
+def _take_value(body: list[Any]) -> tuple[str, ...]:
+    """Make a closing expression assign to `VALUE`; return the names that the close brings back.
+
+    Those are the names of a closing assignment, and variables of the same block that a closing
+    expression merely shows (``history``, or ``model, history``), as a notebook's cell would.
+    """
+    last = body[-1] if body else None
+    if isinstance(last, _ast.If) and _asks_for_main(last.test):
+        return _take_value(last.body)
+    if isinstance(last, _ast.Expr):
+        places = ("lineno", "col_offset", "end_lineno", "end_col_offset")
+        at = {name: getattr(last, name) for name in places}
+        body[-1] = _ast.Assign([_ast.Name(VALUE, _ast.Store(), **at)], last.value, **at)
+        shown = _shown(last.value)
+        bound = {name for statement in body[:-1] for name in _assigned(statement)}
+        return shown if bound.issuperset(shown) else ()
+    return _assigned(last)
+
+
+def _shown(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any node
+    """Return the variables that an expression is made of where it is nothing else."""
+    items = value.elts if isinstance(value, _ast.Tuple) else [value]
+    names = tuple(dict.fromkeys(item.id for item in items if isinstance(item, _ast.Name)))
+    whole = len(names) == len(items) and (len(names) > 1 or items == [value])
+    return names if whole else ()
+
+
+def _assigned(statement: Any) -> tuple[str, ...]:  # noqa: ANN401 - any node
+    if isinstance(statement, _ast.Assign):
+        return tuple(dict.fromkeys(name for target in statement.targets for name in _names(target)))
+    if isinstance(statement, (_ast.AugAssign, _ast.AnnAssign)) and statement.value:
+        return tuple(_names(statement.target))
+    return ()
+
+
+def _names(target: Any) -> list[str]:  # noqa: ANN401 - any node
+    if isinstance(target, _ast.Name):
+        return [target.id]
+    if isinstance(target, _ast.Starred):
+        return _names(target.value)
+    if isinstance(target, (_ast.Tuple, _ast.List)):
+        return [name for item in target.elts for name in _names(item)]
+    return []
+
+
+def _asks_for_main(test: Any) -> bool:  # noqa: ANN401 - any node
+    if not (isinstance(test, _ast.Compare) and isinstance(test.ops[0], _ast.Eq)):
+        return False
+    sides = [test.left, *test.comparators]
+    return [getattr(side, "id", getattr(side, "value", None)) for side in sides] in (
+        ["__name__", "__main__"],
+        ["__main__", "__name__"],
+    )
+
+
+def _value(namespace: dict[str, Any], names: tuple[str, ...]) -> object:
+    shown = namespace.pop(VALUE, None)
+    if len(names) > 1:
+        return tuple(namespace.get(name) for name in names)
+    return namespace.get(names[0]) if names else shown
+
+
+def _ending_by(error: BaseException) -> Ending:
+    if isinstance(error, SystemExit):
+        return _ending_by_exit(error)
+    from submarine_runtime.failure import ASKED_TO_END, show  # noqa: PLC0415 - only where something failed
+
+    if not (isinstance(error, KeyboardInterrupt) and error.args == (ASKED_TO_END,)):
+        show(error)
+    code = _EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return Ending("raised", code, error)
+
+
+def _ending_by_exit(error: SystemExit) -> Ending:
+    """Do as Python does: None is success, a number the exit code, anything else goes to stderr."""
+    code = error.code
+    if code is None:
+        code = 0
+    if not isinstance(code, int):
+        try:
+            sys.stderr.write(f"{code}\n")
+        except BaseException:  # noqa: BLE001 - a foreign __str__ raises what it likes
+            sys.stderr.write(f"<{type(code).__name__}>\n")
+        code = 1
+    return Ending("exited", code & 0xFF, error)
+
+
+# From ``task.json`` to the end of the task.
+
 
 VERSION = 1
 CANNOT_RUN = 127
@@ -52,11 +245,11 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
     os.register_at_fork(before=_hold, after_in_child=_forget, after_in_parent=_let_go)
     told = plan.get("home")
     home = Home(plan["bundle"], told, plan["outputs"]) if told else None
-    displays.begin(folder, asks=bool(plan.get("asks")))
+    display_hooks.begin(folder, asks=bool(plan.get("asks")))
     if plan.get("moments"):
         moments.begin(folder)
     ending = run_script(plan["bundle"], plan["entry"], plan["outputs"], plan.get("args", ()), home)
-    if displays.finish():
+    if display_hooks.finish():
         ending.at = [time.time(), time.monotonic()]
     # From here on no code of the user's waits for a last chance.
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
@@ -118,7 +311,7 @@ def _run_command(command: str) -> Ending:
 
 def _read_plan(path: str) -> dict[str, Any]:
     with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes long to import
-        plan: dict[str, Any] = plainjson.loads(file.read())
+        plan: dict[str, Any] = lean.loads(file.read())
     if plan["version"] != VERSION:
         raise ValueError(f"{path} is of version {plan['version']!r}, this runtime's is {VERSION}")
     return plan

@@ -1,16 +1,14 @@
 """A process that imports ahead what a notebook's jobs import, and forks for each of them.
 
-``PYTHON -u …/submarine_runtime/__main__.py --ahead FOLDER``: it imports the modules that
-``FOLDER/wanted.json`` names, with no GPU to see, and listens at ``FOLDER/socket``. Who starts a job
-sends the supervisor's words and descriptors. The fork that answers forks the task, and then becomes
-the job's supervisor by ``execve``: so the task is its supervisor's child, and neither has anything
-to do with this process any more. It ends when nobody asks for long, when memory runs low, when a
-file changes that it has read, or when its folder goes.
+``PYTHON -u …/submarine_runtime/__main__.py --ahead FOLDER``: it imports the modules that are named
+in the folder, and gives its place up where it may not be forked: threads and open devices do not
+survive a fork (`unfit`). A forked process is made the task that a fresh one would have been.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+import ctypes
 import fcntl
 import gc
 import json
@@ -24,24 +22,294 @@ import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from submarine_runtime import fitness
 from submarine_runtime.displays import INLINE
-from submarine_runtime.forked import (
-    DRIVER,
-    LATE,
-    ROOM,
-    Shown,
-    become_subreaper,
-    die_with_parent,
-    refresh,
-    set_environment,
-)
 from submarine_runtime.imported import installed, leave_out
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
+
+
+# What makes a forked process the task that a fresh one would have been.
+
+
+LATE = (
+    "CUDA_VISIBLE_DEVICES",
+    "SUBMARINE_CHECKPOINT_PATH",
+    "SUBMARINE_INPUT_PATH",
+    "SUBMARINE_JOB_ID",
+    "SUBMARINE_LOGDIR",
+    "SUBMARINE_TASK",
+    "SUBMARINE_TASK_DIR",
+)
+"""Environment variables that may differ from job to job: no import reads them, which is watched."""
+
+DRIVER = "SUBMARINE_DRIVER"
+ROOM = "SUBMARINE_ZYGOTE"
+"""Holds the place of ``SUBMARINE_JOB_ID`` in what the kernel shows of a process's environment."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_SIGKILL = 9
+_ARGUMENTS, _ENVIRONMENT = 45, 47  # in /proc/self/stat, counted behind the name: proc(5)
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+class Shown:
+    """The memory from which ``/proc/PID/environ`` and ``cmdline`` are read.
+
+    Supervisors and readers find a job's processes by them, and a fork has its parent's.
+
+    Raises
+    ------
+    OSError
+        The kernel does not say where they are, or `ROOM` and `DRIVER` are not in them.
+    """
+
+    def __init__(self) -> None:
+        with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            fields = [int(field) for field in file.read().rpartition(")")[2].split()[1:]]
+        at, end = fields[_ARGUMENTS - 1 : _ARGUMENTS + 1]
+        self._arguments = at, end - at
+        start, end = fields[_ENVIRONMENT - 1 : _ENVIRONMENT + 1]
+        if not 0 < start < end:
+            raise OSError("the kernel does not say where the environment is")
+        text = b"\0" + ctypes.string_at(start, end - start)
+        self._room = self._find(text, start, f"{ROOM}=")
+        self._driver = self._find(text, start, f"{DRIVER}=1")
+
+    @staticmethod
+    def _find(text: bytes, start: int, entry: str) -> tuple[int, int]:
+        at = text.find(f"\0{entry}".encode())
+        if at < 0:
+            raise OSError(f"there is no {entry} in the environment")
+        return start + at, text.index(b"\0", at + 1) - at - 1
+
+    def become(self, job_id: str, arguments: list[str]) -> None:
+        """Show the process as one of a job, started with these arguments."""
+        _write(self._room, f"SUBMARINE_JOB_ID={job_id}".encode())
+        _write(self._driver, f"{DRIVER}=0".encode())
+        line = b"\0".join(os.fsencode(argument) for argument in arguments)
+        if len(line) < self._arguments[1]:
+            _write(self._arguments, line)
+
+
+def _write(place: tuple[int, int], data: bytes) -> None:
+    at, size = place
+    ctypes.memmove(at, data.ljust(size, b"\0"), size)
+
+
+def become_subreaper() -> None:
+    """Make whatever loses its parent below this process its child."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent(parent: int) -> bool:
+    """Have the kernel kill this process when its parent ends; whether the parent still lives."""
+    _prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    return os.getppid() == parent
+
+
+def set_environment(late: Mapping[str, str]) -> None:
+    """Give the process those variables of `LATE` that its job has."""
+    for name in LATE:
+        os.environ.pop(name, None)
+    os.environ.update({name: value for name, value in late.items() if name in LATE})
+
+
+def refresh() -> None:
+    """Renew what libraries drew or noted when they were imported; a fork has its parent's.
+
+    `random` and OpenSSL see to themselves. What code seeds itself stays as it is seeded.
+    """
+    modules = sys.modules
+    with suppress(Exception):
+        if "numpy.random" in modules:
+            modules["numpy.random"].seed()
+    with suppress(Exception):
+        if "torch" in modules:
+            # Not `torch.seed`, which would seed GPUs too: those have the same seed in each process.
+            modules["torch"].default_generator.seed()
+    with suppress(Exception):
+        if "multiprocessing.process" in modules:
+            modules["multiprocessing.process"].current_process().authkey = os.urandom(32)
+    with suppress(Exception):
+        if "uuid" in modules:
+            modules["uuid"].__dict__["_last_timestamp"] = None
+    with suppress(Exception):
+        if "logging" in modules:  # times of records count from there
+            names = modules["logging"].__dict__
+            names["_startTime"] = (
+                time.time_ns() if isinstance(names["_startTime"], int) else time.time()
+            )
+
+
+# Whether a process that has imported libraries may be forked into jobs, and for which.
+
+
+NEVER = ("antigravity", "horovod", "mpi4py", "pycuda.autoinit")
+"""Modules whose import does something that cannot be shared: it joins a ring, opens a window."""
+
+_TRIAL_TAKES = 60
+_HARMLESS_DEVICES = ("/dev/null", "/dev/random", "/dev/urandom", "/dev/zero")
+_OPENMP_OF_INTEL = "__KMP_REGISTERED_LIB_"
+
+
+def unfit(before: set[str]) -> str | None:
+    """Return in words why this process must not be forked into jobs; None where it may.
+
+    Parameters
+    ----------
+    before
+        The descriptors (`descriptors`) that were open before anything was imported.
+    """
+    return _by_name() or _by_descriptors(before) or _by_mappings() or _by_processes()
+
+
+def descriptors() -> set[str]:
+    """Return the descriptors that are open, and what each is."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names only
+        with suppress(OSError):
+            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")  # noqa: PTH115 - as above
+    return found
+
+
+def has_driver() -> bool:
+    """Return whether CUDA's driver is loaded: what it was told of GPUs, it would tell a fork."""
+    return any("/libcuda.so" in line or "/dev/nvidia" in line for line in _mappings())
+
+
+def trial() -> str | None:
+    """Let a fork of this process compute with what is loaded; return in words why it cannot."""
+    if threads() and not _TRIALS.keys() & sys.modules.keys():
+        return f"{threads()} threads of a library that is not known here"
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            _signal.alarm(_TRIAL_TAKES)  # its default ends the process: so does a hung library
+            for name, compute in _TRIALS.items():
+                if name in sys.modules:
+                    compute()
+            code = 0
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return f"a fork of it cannot compute (exit code {code})" if code else None
+
+
+def threads() -> int:
+    """Return how many threads there are besides this one."""
+    return len(os.listdir("/proc/self/task")) - 1  # noqa: PTH208 - names only
+
+
+def _by_name() -> str | None:
+    loaded = [name for name in NEVER if name in sys.modules]
+    if loaded:
+        return f"{loaded[0]} is loaded, which no fork survives"
+    jax = sys.modules.get("jax._src.xla_bridge")
+    if jax is not None and getattr(jax, "_backends", None):
+        return "jax has begun to compute"
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return "torch has begun to use CUDA"
+    return None
+
+
+def _by_descriptors(before: set[str]) -> str | None:
+    for entry in descriptors() - before:
+        name, _, what = entry.partition(" ")
+        if what in _HARMLESS_DEVICES or what == f"/proc/{os.getpid()}/fd":
+            continue
+        if not what.startswith("/") or what.startswith("/dev/") or _is_for_writing(name):
+            return f"a library holds {what} open"
+    return None
+
+
+def _is_for_writing(descriptor: str) -> bool:
+    with suppress(OSError, ValueError):
+        with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as file:  # noqa: PTH123
+            told = file.read().split()
+        return bool(int(told[told.index("flags:") + 1], 8) & os.O_ACCMODE)
+    return False  # it is closed: it was the listing's own
+
+
+def _by_mappings() -> str | None:
+    for line in _mappings():
+        fields = line.split(maxsplit=5)
+        if fields[1].startswith("rw") and fields[1].endswith("s"):
+            what = fields[5].strip() if len(fields) > 5 else "memory"  # noqa: PLR2004 - as split
+            if _OPENMP_OF_INTEL not in what:
+                return f"a library shares {what} with its forks"
+    return None
+
+
+def _mappings() -> list[str]:
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        return file.readlines()
+
+
+def _by_processes() -> str | None:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        pass
+    else:
+        return "a library has started processes"
+    module = sys.modules.get("threading")
+    if module is not None and module.active_count() > 1:
+        return "a library has started threads of Python"
+    return None
+
+
+def _try_numpy() -> None:
+    numpy = sys.modules["numpy"]
+    numpy.ones((300, 300)) @ numpy.ones((300, 300))
+
+
+def _try_scipy() -> None:
+    numpy, linear = sys.modules["numpy"], sys.modules["scipy.linalg"]
+    linear.lu_factor(numpy.eye(300))
+
+
+def _try_torch() -> None:
+    torch = sys.modules["torch"]
+    weights = torch.ones(300, 300, requires_grad=True)
+    (weights @ weights).sum().backward()
+
+
+def _try_jax() -> None:
+    jax = sys.modules["jax"]
+    jax.config.update("jax_platforms", "cpu")
+    jax.jit(lambda x: x @ x)(jax.numpy.ones((8, 8))).block_until_ready()
+
+
+def _try_tensorflow() -> None:
+    tensorflow = sys.modules["tensorflow"]
+    tensorflow.matmul(tensorflow.ones((300, 300)), tensorflow.ones((300, 300))).numpy()
+
+
+_TRIALS: dict[str, Callable[[], None]] = {
+    "numpy": _try_numpy,
+    "scipy.linalg": _try_scipy,
+    "torch": _try_torch,
+    "jax": _try_jax,
+    "tensorflow": _try_tensorflow,
+}
+
+
+# A process that imports ahead what a notebook's jobs import, and forks for each of them.
+#
+# ``PYTHON -u …/submarine_runtime/__main__.py --ahead FOLDER``: it imports the modules that
+# ``FOLDER/wanted.json`` names, with no GPU to see, and listens at ``FOLDER/socket``. Who starts a
+# job sends the supervisor's words and descriptors. The fork that answers forks the task, and then
+# becomes the job's supervisor by ``execve``: so the task is its supervisor's child, and neither has
+# anything to do with this process any more. It ends when nobody asks for long, when memory runs
+# low, when a file changes that it has read, or when its folder goes.
+
 
 OPTION = "--ahead"
 GUARD = "--guard"
@@ -161,20 +429,20 @@ class _Zygote:
         self._step_back()
         os.chdir(self._workdir)  # libraries look for their settings there, as in the job
         leave_out(sys.modules.keys() - set(self._names))
-        before = fitness.descriptors()
+        before = descriptors()
         _signal.alarm(_IMPORTS_TAKE)  # its default ends the process
         kind = type(os.environ)
         os.environ.__class__ = _Watched
         self._import()
         os.environ.__class__ = kind
         _signal.alarm(0)
-        if why := fitness.unfit(before):
+        if why := unfit(before):
             raise _Unfit(why)
         if read := _Watched.read - {"CUDA_VISIBLE_DEVICES"}:
             raise _Unfit(f"a library has read {', '.join(sorted(read))} as it was imported")
-        self._for_gpus = not (_Watched.read or fitness.has_driver())
+        self._for_gpus = not (_Watched.read or has_driver())
         with _quiet():
-            if why := fitness.trial():
+            if why := trial():
                 raise _Unfit(why)
         os.chdir("/")
         self._note_files()
@@ -407,7 +675,7 @@ class _Zygote:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide warnings of Python or a library that there are threads: `fitness` looks at them."""
+    """Hide warnings of Python or a library that there are threads: `zygote` looks at them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

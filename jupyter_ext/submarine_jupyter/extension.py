@@ -1,14 +1,81 @@
-"""The server extension: it brings our handlers, and ends with the server."""
+"""The server extension: our handlers and those of the plugins; it ends with the server."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Float, Int
 
-from submarine_jupyter.extras import EXTRAS
-from submarine_jupyter.table import handlers
-from submarine_jupyter.watching import MOST_STREAMS, Watchers
-from submarine_jupyter.work import LIMIT, Work
+from submarine_jupyter import save, tensorboard
+from submarine_jupyter.handlers import (
+    Call,
+    Display,
+    Document,
+    File,
+    Indexes,
+    Lines,
+    Missing,
+    OutputFile,
+    OutputLines,
+    Outputs,
+    OutputSearch,
+    Search,
+    Shown,
+)
+from submarine_jupyter.page import JobPage
+from submarine_jupyter.routes import BASE, Extra, Server, all_routes
+from submarine_jupyter.stream import CardNow, Events, OverviewNow, Page
+from submarine_jupyter.work import LIMIT, MOST_STREAMS, Watchers, Work
+
+# The modules that add to the server, each by one line.
+
+
+EXTRAS: tuple[Extra, ...] = (save.EXTRA, tensorboard.EXTRA)
+
+
+# All handlers of the extension, as tornado takes them.
+
+
+_LOG = "/jobs/{job_id}/logs/{task}/{stream}"
+_OUTPUT = "/jobs/{job_id}/output/{task}"
+_OWN: dict[str, Any] = {
+    "/openapi.json": Document,
+    "/overview": OverviewNow,
+    "/stream": Page,
+    "/jobs/{job_id}/card": CardNow,
+    "/jobs/{job_id}/events": Events,
+    f"{_LOG}/lines": Lines,
+    f"{_LOG}/search": Search,
+    f"{_LOG}/file": File,
+    f"{_OUTPUT}/lines": OutputLines,
+    f"{_OUTPUT}/search": OutputSearch,
+    f"{_OUTPUT}/file": OutputFile,
+    f"{_OUTPUT}/displays": Shown,
+    f"{_OUTPUT}/display": Display,
+}
+
+
+def handlers(app: Server, extras: tuple[Extra, ...]) -> list[tuple[Any, ...]]:
+    """Return every route with its handler; the modules in `extras` add theirs."""
+    shared: dict[str, Any] = {"work": app.work, "watchers": app.watchers, "extras": extras}
+    shared["indexes"] = Indexes(app.work)
+    shared["outputs"] = Outputs(app.work)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in all_routes(extras):
+        paths.setdefault(route.path, {})[route.method] = route
+    found: list[tuple[Any, ...]] = []
+    for extra in extras:
+        found += extra.handlers(app) if extra.handlers else ()
+    for path, routes in paths.items():
+        kind = _OWN.get(path, Call)
+        pattern = next(iter(routes.values())).pattern
+        found.append((pattern, kind, {**shared, "routes": routes}))
+    page = (r"/submarine/jobs/(?P<job_id>[^/]{1,64})", JobPage, {"work": app.work})
+    return [*found, page, (rf"{BASE}/.*", Missing)]
+
+
+# The server extension: it brings our handlers, and ends with the server.
 
 
 class SubmarineApp(ExtensionApp):
@@ -17,7 +84,7 @@ class SubmarineApp(ExtensionApp):
     Attributes
     ----------
     work, watchers
-        The threads, and what is watched; the modules in `extras` may use both.
+        The threads, and what is watched; the modules in `extension` may use both.
     """
 
     name = "submarine_jupyter"

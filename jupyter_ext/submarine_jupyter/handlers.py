@@ -2,23 +2,113 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from jupyter_server.base.handlers import APIHandler
 from submarine_engine.errors import CommandError, SubmarineError
 from tornado import web
+from tornado.iostream import StreamClosedError
 
 from submarine_jupyter import jobs
 from submarine_jupyter.access import may
-from submarine_jupyter.document import openapi
-from submarine_jupyter.indexes import Indexes, Outputs
-from submarine_jupyter.parts import Extra
-from submarine_jupyter.refusals import status_of, told
-from submarine_jupyter.routes import BASE, Route, read_numbers
-from submarine_jupyter.watching import Watchers
-from submarine_jupyter.work import Work
+from submarine_jupyter.log_index import LineIndex, read_lines, search
+from submarine_jupyter.output import Output
+from submarine_jupyter.routes import BASE, Extra, Route, openapi, read_numbers, status_of, told
+from submarine_jupyter.work import Watchers, Work
+
+# What is known of logs and outputs, shared by all readers of a server; one's turn at a time.
+
+
+LANE = "logs"
+_MOST_INDEXES = 64
+_STEP = 64 << 20
+"""Bytes that are indexed at a time: others get their turn in between."""
+
+_MOST_OUTPUTS = 32
+
+_T = TypeVar("_T")
+Question = Callable[[LineIndex, int], dict[str, object]]
+
+
+class _Indexed:
+    """One log: its index, and whose turn it is."""
+
+    def __init__(self) -> None:
+        self.index = LineIndex()
+        self.turn = asyncio.Lock()
+
+
+class Indexes:
+    """The indexes of the logs that were looked at last, shared by all readers."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._found: OrderedDict[Path, _Indexed] = OrderedDict()
+
+    async def ask(self, path: Path, question: Question) -> dict[str, object]:
+        """Bring the log's index to its end, and return what `question` finds with it.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such log.
+        """
+        one = self._found.setdefault(path, _Indexed())
+        self._found.move_to_end(path)
+        while len(self._found) > _MOST_INDEXES:
+            self._found.popitem(last=False)
+        async with one.turn:
+            while not await self._work.call(LANE, _grow, one.index, path):
+                pass
+            return await self._work.call(LANE, _ask, one.index, path, question)
+
+
+class Outputs:
+    """The outputs that were looked at last, for all readers; one reader's turn at a time."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._found: OrderedDict[tuple[str, str], tuple[Output, asyncio.Lock]] = OrderedDict()
+
+    async def ask(self, job_id: str, task: str, question: Callable[[Output], _T]) -> _T:
+        """Bring what is known of a task's output to its end, and return what `question` finds.
+
+        Raises
+        ------
+        JobNotFoundError, FileNotFoundError
+            There is no such job, or no such task.
+        """
+        paths = await self._work.call(LANE, jobs.paths_of, job_id)
+        if (job_id, task) not in self._found:
+            await self._work.call(LANE, jobs.check_task, job_id, task)
+        key = (job_id, task)
+        output, turn = self._found.setdefault(key, (Output(paths, task), asyncio.Lock()))
+        self._found.move_to_end(key)
+        while len(self._found) > _MOST_OUTPUTS:
+            self._found.popitem(last=False)
+        async with turn:
+            while not await self._work.call(LANE, output.grow, _STEP):
+                pass
+            return await self._work.call(LANE, question, output)
+
+
+def _grow(index: LineIndex, path: Path) -> bool:
+    with jobs.opened_log(path) as log:
+        return index.grow(log, _STEP)
+
+
+def _ask(index: LineIndex, path: Path, question: Question) -> dict[str, object]:
+    with jobs.opened_log(path) as log:
+        return question(index, log)
+
 
 _MOST_BODY = 1 << 20
 
@@ -153,3 +243,172 @@ class Missing(APIHandler):
         await self.finish(json.dumps(answer))
 
     post = get
+
+
+# The handlers of logs: lines, search, and the whole file.
+
+
+_BLOCK = 1 << 18
+_LONGEST_TEXT = 1000
+
+
+class LogHandler(Api):
+    """What the handlers of one log share."""
+
+    async def ask(
+        self, names: dict[str, str], question: Callable[[LineIndex, int], dict[str, object]]
+    ) -> None:
+        """Answer with what `question` finds; a log that is not there yet has no lines."""
+        path = await self.work.call(LANE, jobs.log_path, **names)
+        try:
+            found = await self.indexes.ask(path, question)
+        except FileNotFoundError:
+            await self.work.call(LANE, jobs.check_task, names["job_id"], names["task"])
+            found = question(LineIndex(), -1)
+        self.tell(found)
+
+
+class Lines(LogHandler):
+    """``…/lines``."""
+
+    async def respond(self, **names: str) -> None:
+        """Send lines by number, or the last ones."""
+        numbers = self.numbers()
+        start = numbers["start"] if self.get_query_argument("start", None) is not None else None
+        await self.ask(names, lambda index, log: read_lines(index, log, start, numbers["count"]))
+
+
+class Search(LogHandler):
+    """``…/search``."""
+
+    async def respond(self, **names: str) -> None:
+        """Send the numbers of the lines that hold a text."""
+        numbers = self.numbers()
+        text = wanted_text(self)
+        await self.ask(names, lambda index, log: search(index, log, text, **numbers))
+
+
+def wanted_text(handler: Api) -> str:
+    """Return the text that a request searches for.
+
+    Raises
+    ------
+    CommandError
+        It is not one line, or too long.
+    """
+    text = handler.get_query_argument("text", "", strip=False)
+    if not 1 <= len(text) <= _LONGEST_TEXT or "\n" in text:
+        raise CommandError(
+            f"the text is not one line of 1 to {_LONGEST_TEXT} characters",
+            where="?text=",
+            fix="send what the line is to hold",
+        )
+    return text
+
+
+class File(LogHandler):
+    """``…/file``."""
+
+    async def respond(self, **names: str) -> None:
+        """Send the whole log as it is now, as fast as its reader reads."""
+        path = await self.work.call(LANE, jobs.log_path, **names)
+        log = await self.work.call(LANE, jobs.open_plain, path)
+        try:
+            size = os.fstat(log).st_size
+            name = "{job_id}-{task}.{stream}.log".format(**names)
+            self.set_header("Content-Type", "text/plain; charset=utf-8")
+            self.set_header("Content-Disposition", f'attachment; filename="{name}"')
+            self.set_header("Content-Length", str(size))
+            self.set_header("X-Content-Type-Options", "nosniff")
+            position = 0
+            while position < size:
+                block = min(_BLOCK, size - position)
+                data = await self.work.call(LANE, os.pread, log, block, position)
+                if not data:  # it was cut meanwhile: the length that was told cannot be kept
+                    raise web.HTTPError(500, "the log was cut while it was sent")
+                self.write(data)
+                await self.flush()
+                position += len(data)
+        except StreamClosedError:
+            return
+        finally:
+            os.close(log)
+        if not size:
+            await self.finish()
+
+
+# The handlers of a task's output: lines, search, the whole as a file, and what it shows.
+
+
+_PAGE = 2000
+"""Lines of the file that are read at a time."""
+
+
+class OutputHandler(Api):
+    """What the handlers of one output share."""
+
+    async def ask(self, names: dict[str, str], question: Callable[[Output], _T]) -> _T:
+        """Return what `question` finds in the output that the path names."""
+        return await self.outputs.ask(names["job_id"], names["task"], question)
+
+
+class OutputLines(OutputHandler):
+    """``…/lines``."""
+
+    async def respond(self, **names: str) -> None:
+        """Send lines by number, or the last ones."""
+        numbers = self.numbers()
+        start = numbers["start"] if self.get_query_argument("start", None) is not None else None
+        self.tell(await self.ask(names, lambda output: output.read(start, numbers["count"])))
+
+
+class OutputSearch(OutputHandler):
+    """``…/search``."""
+
+    async def respond(self, **names: str) -> None:
+        """Send the numbers of the lines that hold a text."""
+        numbers = self.numbers()
+        text = wanted_text(self)
+        self.tell(await self.ask(names, lambda output: output.search(text, **numbers)))
+
+
+class OutputFile(OutputHandler):
+    """``…/file``."""
+
+    async def respond(self, **names: str) -> None:
+        """Send all lines that there are now, as fast as their reader reads."""
+        position = 0
+        try:
+            while True:
+                data, count = await self.ask(
+                    names, partial(Output.raw, start=position, count=_PAGE)
+                )
+                if position == 0:
+                    name = "{job_id}-{task}.log".format(**names)
+                    self.set_header("Content-Type", "text/plain; charset=utf-8")
+                    self.set_header("Content-Disposition", f'attachment; filename="{name}"')
+                    self.set_header("X-Content-Type-Options", "nosniff")
+                position += count
+                self.write(data)
+                await self.flush()
+                if count < _PAGE:
+                    return
+        except StreamClosedError:
+            return
+
+
+class Shown(OutputHandler):
+    """``…/displays``."""
+
+    async def respond(self, **names: str) -> None:
+        """Send what the task shows now, and where it stands among the lines."""
+        self.tell(await self.ask(names, Output.shown))
+
+
+class Display(OutputHandler):
+    """``…/display``."""
+
+    async def respond(self, **names: str) -> None:
+        """Send the MIME bundle of one thing that is shown."""
+        offset = self.numbers()["offset"]
+        self.tell(await self.ask(names, lambda output: output.display(offset)))

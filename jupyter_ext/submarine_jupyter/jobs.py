@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.cli.listing import status_json
@@ -21,6 +22,62 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from submarine_engine.clusters.base import Cluster
+
+
+# Where a job was submitted: its notebook and cell, read once from its record.
+
+
+_MOST = 2000
+_LONGEST = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Notebook, the cell as people call it (``In [3]``), and its id; empty where nobody knows."""
+
+    notebook: str = ""
+    cell: str = ""
+    cell_id: str = ""
+
+
+_found: OrderedDict[str, Origin] = OrderedDict()
+
+
+def origin_of(paths: JobPaths) -> Origin:
+    """Return where a job comes from; the last ones asked for are remembered."""
+    key = str(paths.root)
+    if key not in _found:
+        _found[key] = _read(paths)
+        while len(_found) > _MOST:
+            _found.popitem(last=False)
+    return _found[key]
+
+
+def _read(paths: JobPaths) -> Origin:
+    record = _json(paths, "record.json")
+    manifest = _json(paths, "bundle/manifest.json")
+    spec = record.get("spec")
+    notebook = spec.get("notebook") if isinstance(spec, dict) else ""
+    entry, spans = manifest.get("entry"), manifest.get("lines")
+    ours = [
+        span
+        for span in (spans if isinstance(spans, list) else [])
+        if isinstance(span, dict) and span.get("file") == entry
+    ]
+    last = ours[-1] if ours else {}  # the main cell ends the script
+    return Origin(_text(notebook), _text(last.get("cell")), _text(last.get("cell_id")))
+
+
+def _text(value: object) -> str:
+    return value[:_LONGEST] if isinstance(value, str) else ""
+
+
+def _json(paths: JobPaths, name: str) -> dict[str, Any]:
+    try:
+        found: object = read_json(paths.root / name)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 class NoClusterError(SubmarineError, LookupError):

@@ -23,8 +23,7 @@ from submarine_engine.events import Display
 from submarine_engine.history import JobPaths
 
 from submarine_jupyter import jobs
-from submarine_jupyter.lineindex import LineIndex
-from submarine_jupyter.loglines import LONGEST, MOST, search, shown_line
+from submarine_jupyter.log_index import LONGEST, MOST, LineIndex, search, shown_line
 
 STREAMS = ("stdout", "stderr")
 MOST_SHOWN = 500
@@ -145,7 +144,7 @@ class Output:
         )
 
     def search(self, text: str, start: int, count: int) -> dict[str, object]:
-        """Return the numbers of lines that hold `text`, as `loglines.search` does."""
+        """Return the numbers of lines that hold `text`, as `log_index.search` does."""
         runs, _ = self._all()
         found: list[int] = []
         limits: list[int] = []

@@ -16,7 +16,7 @@ from submarine_engine.history import JobPaths
 from submarine_jupyter import jobs
 from submarine_jupyter.access import may
 from submarine_jupyter.output import STREAMS, Output
-from submarine_jupyter.refusals import status_of
+from submarine_jupyter.routes import status_of
 from submarine_jupyter.work import Work
 
 _STEP = 64 << 20
@@ -108,10 +108,9 @@ def page(job_id: str, times: str = "", wrap: str = "1") -> str:
         There is no such job, or it cannot be read.
     """
     # Late: the card brings IPython, which a server without such pages need not load.
-    from submarine_magics.card.html import to_html  # noqa: PLC0415
-    from submarine_magics.card.links import with_links  # noqa: PLC0415
-    from submarine_magics.card.model import view  # noqa: PLC0415
-    from submarine_magics.card.record import read_record  # noqa: PLC0415
+    from submarine_magics.card.model import read_record, view  # noqa: PLC0415
+    from submarine_magics.card.pages import with_links  # noqa: PLC0415
+    from submarine_magics.card.tree import to_html  # noqa: PLC0415
 
     job = jobs.opened(job_id)
     status = job.status()
@@ -240,7 +239,7 @@ def _display(bundle: Mapping[str, Any]) -> str:
 
 
 def _line(line: str) -> str:
-    from submarine_magics.card.words import visible_lines  # noqa: PLC0415 - brings IPython
+    from submarine_magics.card.model import visible_lines  # noqa: PLC0415 - brings IPython
 
     return escape(visible_lines(_COLOURS.sub("", line), _LONGEST))
 

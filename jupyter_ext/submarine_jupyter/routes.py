@@ -1,20 +1,111 @@
-"""Every route once: what it does, what it takes, and the OpenAPI document that says so."""
+"""Every route once: what it does, takes and answers, and the OpenAPI document of it.
+
+A `Plugin` is what another module adds: routes, handlers, and fields of a job's card.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from http import HTTPStatus
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Union, get_args, get_origin, get_type_hints
 
-from submarine_engine.errors import CommandError
+from submarine_engine.errors import ClusterError, CommandError, ConfigError, SubmarineError
 
 from submarine_jupyter import jobs
+from submarine_jupyter.work import Watchers, Work
 
 if TYPE_CHECKING:
-    from submarine_jupyter.parts import Extra
+    from submarine_engine.future import Job
+    from submarine_engine.lifecycle import JobStatus
+
+
+# What other modules add to the server: routes, handlers, and parts of a job's card.
+#
+# Such a module names its `Extra` in `extension.EXTRAS`; nothing else is needed.
+
+
+CardPart = Callable[["JobStatus"], dict[str, Any]]
+"""Fields of a job's card as they are now. Called several times a second, in a thread: it remembers
+what it has read, and returns equal fields where nothing has changed."""
+
+
+class Server(Protocol):
+    """What the extension gives to its parts: threads, and what is watched."""
+
+    work: Work
+    watchers: Watchers
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """One module's additions.
+
+    Parameters
+    ----------
+    routes
+        For the API and its document; see `routes.Route`.
+    handlers
+        Given the extension, returns more handlers as tornado takes them (patterns begin with
+        ``/submarine/``, below the server's base URL); for what is no `Route`.
+    card
+        Given a job, returns its `CardPart`; called once for each time that a job is watched.
+    stop
+        Called as the server ends, in its event loop.
+    """
+
+    routes: tuple[Route, ...] = ()
+    handlers: Callable[[Server], Sequence[tuple[Any, ...]]] | None = None
+    card: Callable[[Job], CardPart] | None = None
+    stop: Callable[[Server], None] | None = None
+
+
+# Which status of HTTP an error is, and its words.
+
+
+_STATUS = {
+    LookupError: HTTPStatus.NOT_FOUND,
+    FileNotFoundError: HTTPStatus.NOT_FOUND,
+    CommandError: HTTPStatus.BAD_REQUEST,
+    ConfigError: HTTPStatus.CONFLICT,
+    ClusterError: HTTPStatus.SERVICE_UNAVAILABLE,
+    OSError: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+
+
+def status_of(error: Exception) -> HTTPStatus:
+    """Return the status of an answer that tells of `error`; 409 for what a job's state forbids."""
+    found = (code for kind, code in _STATUS.items() if isinstance(error, kind))
+    return next(found, HTTPStatus.CONFLICT)
+
+
+def told(error: Exception, where: str = "") -> dict[str, str]:
+    """Return an error as the API tells it: ``what``, ``where`` and ``fix``.
+
+    Parameters
+    ----------
+    error
+        Whatever was raised; an error that nobody foresaw is told with its type.
+    where
+        What was asked for, for an error that does not know.
+    """
+    if isinstance(error, SubmarineError):
+        return {"what": error.what, "where": error.where, "fix": error.fix}
+    if isinstance(error, FileNotFoundError):
+        what = "the job has no such file"
+    elif isinstance(error, OSError):
+        what, where = f"the disk says: {error.strerror or error}", ""
+    else:
+        what = f"{type(error).__name__}: {error}"
+    return {"what": what, "where": where, "fix": ""}
+
+
+# Every route once: what it does, what it takes, and the OpenAPI document that says so.
+
 
 BASE = "/submarine/api"
 MOST_BYTES = 1 << 20
@@ -99,7 +190,7 @@ def _kill(job_id: str) -> dict[str, Any]:
     return jobs.ended(job_id, kill=True)
 
 
-_TEXT = "text/plain"
+_TEXT_REPLY = "text/plain"
 _STREAM = "text/event-stream"
 _LOG = "/jobs/{job_id}/logs/{task}/{stream}"
 _OUTPUT = "/jobs/{job_id}/output/{task}"
@@ -122,19 +213,19 @@ ROUTES = (
     Route("get", "/jobs/{job_id}", "A job: state, tasks, ledger, progress, links", jobs.shown),
     Route("get", "/jobs/{job_id}/card", "What the job card shows", reply=_ref("Card")),
     Route("get", "/jobs/{job_id}/manifest", "What is in the job's bundle", jobs.manifest),
-    Route("get", "/jobs/{job_id}/script", "Bytes of the script", jobs.script, _PART, _TEXT),
-    Route("get", _LOG, "Bytes of a log; X-Log-Size: all of them", jobs.log, _PART, _TEXT),
+    Route("get", "/jobs/{job_id}/script", "Bytes of the script", jobs.script, _PART, _TEXT_REPLY),
+    Route("get", _LOG, "Bytes of a log; X-Log-Size: all of them", jobs.log, _PART, _TEXT_REPLY),
     Route("get", f"{_LOG}/lines", "Lines by number; without start the last ones",
           numbers=_LINES, reply=_ref("Lines")),
     Route("get", f"{_LOG}/search", "Numbers of the lines that hold a text; next: go on from there",
           numbers=_FOUND, texts={"text": _ONE_LINE},
           reply=_ref("Found")),
-    Route("get", f"{_LOG}/file", "The whole log as a file", kind=_TEXT),
+    Route("get", f"{_LOG}/file", "The whole log as a file", kind=_TEXT_REPLY),
     Route("get", f"{_OUTPUT}/lines", "Lines of both logs in their order, as those of one log",
           numbers=_LINES, reply=_ref("OutputLines")),
     Route("get", f"{_OUTPUT}/search", "Numbers of the lines of both logs that hold a text",
           numbers=_FOUND, texts={"text": _ONE_LINE}, reply=_ref("Found")),
-    Route("get", f"{_OUTPUT}/file", "Both logs in their order, as a file", kind=_TEXT),
+    Route("get", f"{_OUTPUT}/file", "Both logs in their order, as a file", kind=_TEXT_REPLY),
     Route("get", f"{_OUTPUT}/displays", "What the task shows now, and behind which line",
           reply=_ref("Shown")),
     Route("get", f"{_OUTPUT}/display", "The MIME bundle of one thing that is shown",
@@ -170,4 +261,183 @@ def read_numbers(wanted: Mapping[str, Number], query: Mapping[str, str]) -> dict
                 fix=f"leave it out for {number.default}",
             )
         found[name] = value
+    return found
+
+
+# Schemas of the answers, made of the dataclasses that they are.
+
+
+_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_STRING_SCHEMA = {"type": "string"}
+_COUNT = {"type": "integer", "minimum": 0}
+_NUMBER = {"type": "number"}
+
+
+def schemas() -> dict[str, Any]:
+    """Return the schemas of all answers, by name."""
+    from submarine_engine.clusters.base import Gpu, GpuShare  # noqa: PLC0415 - asked for once
+    from submarine_magics.card.model import CardView  # noqa: PLC0415 - brings IPython
+
+    return {
+        "Error": _object(dict.fromkeys(("what", "where", "fix"), _STRING_SCHEMA)),
+        "Card": _card(of_type(CardView)),
+        "Overview": _overview(of_type(Gpu), of_type(GpuShare)),
+        "Lines": _object(
+            {"total": _COUNT, "size": _COUNT, "start": _COUNT, "lines": _list(_STRING_SCHEMA)}
+        ),
+        "OutputLines": _object(
+            {
+                **dict.fromkeys(("total", "size", "start"), _COUNT),
+                "lines": _list(_STRING_SCHEMA),
+                "streams": _list({"enum": [0, 1]}),
+                "times": _list(_or_null(_NUMBER)),
+            }
+        ),
+        "Shown": _object(
+            {
+                "displays": _list(_object({"offset": _COUNT, "line": _COUNT})),
+                "left_out": _COUNT,
+            }
+        ),
+        "Display": _object({"data": {"type": "object"}, "metadata": {"type": "object"}}),
+        "Found": _object({"lines": _list(_COUNT), "next": _or_null(_COUNT)}),
+    }
+
+
+def of_type(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a type as annotations have it
+    """Return the schema of a dataclass, or of what its fields may be.
+
+    Raises
+    ------
+    TypeError
+        There is no schema for it.
+    """
+    origin = get_origin(kind)
+    if kind in _PLAIN:
+        return {"type": _PLAIN[kind]}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [of_type(one) for one in get_args(kind)]}
+    if origin is tuple:
+        first, *rest = get_args(kind)
+        if rest == [...]:
+            return _list(of_type(first))
+        size = 1 + len(rest)
+        return {**_list(of_type(first)), "minItems": size, "maxItems": size}
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return _object({field.name: of_type(hints[field.name]) for field in fields(kind)})
+    raise TypeError(kind)
+
+
+def _card(view: dict[str, Any]) -> dict[str, Any]:
+    frame = _object(
+        {**dict.fromkeys(("cell", "cell_id", "function", "text"), _STRING_SCHEMA), "line": _COUNT}
+    )
+    failure = _object({"type": _STRING_SCHEMA, "message": _STRING_SCHEMA, "frames": _list(frame)})
+    log = _object(
+        {"task": _STRING_SCHEMA, "stream": {"enum": ["stdout", "stderr"]}, "size": _COUNT}
+    )
+    output = _object({"task": _STRING_SCHEMA, "shown": _COUNT, "began": _or_null(_NUMBER)})
+    more = {
+        "now": _NUMBER,
+        "running": {"type": "boolean"},
+        "failure": _or_null(failure),
+        "logs": _list(log),
+        "outputs": _list(output),
+    }
+    return _object({**view["properties"], **more})
+
+
+def _overview(gpu: dict[str, Any], share: dict[str, Any]) -> dict[str, Any]:
+    cluster = _object(
+        {
+            "name": _STRING_SCHEMA,
+            "error": _STRING_SCHEMA,
+            "total": _COUNT,
+            "free": _COUNT,
+            "shares": _list(share),
+            "gpus": _list(gpu),
+        }
+    )
+    texts = ("id", "cluster", "name", "state", "reason", "notebook", "cell", "cell_id")
+    numbers = ("created", "finished", "progress")
+    job = _object(
+        {
+            **dict.fromkeys(texts, _STRING_SCHEMA),
+            **{key: _or_null(_NUMBER) for key in numbers},
+            "gpus": _COUNT,
+        }
+    )
+    return _object({"now": _NUMBER, "clusters": _list(cluster), "jobs": _list(job)})
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def _list(item: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": item}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+# The OpenAPI document: made of the routes, and of the views that the answers are.
+
+
+def openapi(extras: tuple[Extra, ...]) -> dict[str, Any]:
+    """Return the OpenAPI document.
+
+    Parameters
+    ----------
+    extras
+        The modules that add routes.
+    """
+    paths: dict[str, Any] = {}
+    for route in all_routes(extras):
+        paths.setdefault(BASE + route.path, {})[route.method] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Submarine notebooks", "version": "1"},
+        "paths": paths,
+        "components": {
+            "schemas": schemas(),
+            "securitySchemes": {
+                "token": {"type": "apiKey", "in": "header", "name": "Authorization"}
+            },
+        },
+        "security": [{"token": []}],
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True,
+         "schema": {"type": "string", "pattern": f"^(?:{PATTERNS[name]}){END}"}}
+        for name in re.findall(r"\{(\w+)\}", route.path)
+    ]  # fmt: skip
+    for name, number in (route.numbers or {}).items():
+        schema = {"type": "integer", "minimum": number.least, "maximum": number.most}
+        parameters.append(
+            {"name": name, "in": "query", "schema": {**schema, "default": number.default}}
+        )
+    for name, text in (route.texts or {}).items():
+        required = bool(text.get("minLength"))
+        parameters.append({"name": name, "in": "query", "required": required, "schema": text})
+    if route.path.endswith("/events"):
+        text = {"type": "string"}
+        parameters.append({"name": "Last-Event-ID", "in": "header", "schema": text})
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    reply = {"schema": route.reply} if route.reply else {}
+    found: dict[str, Any] = {
+        "summary": route.summary,
+        "parameters": parameters,
+        "responses": {
+            "200": {"description": "as said", "content": {route.kind: reply}},
+            "default": {"description": "what, where and the fix", "content": error},
+        },
+    }
+    if route.body is not None:
+        found["requestBody"] = {"content": {"application/json": {"schema": route.body}}}
     return found

@@ -13,8 +13,7 @@ from submarine_engine.history import read_json
 
 from submarine_jupyter import jobs
 from submarine_jupyter.handlers import Call
-from submarine_jupyter.parts import CardPart, Extra, Server
-from submarine_jupyter.routes import Route
+from submarine_jupyter.routes import CardPart, Extra, Route, Server
 from submarine_jupyter.work import Work
 
 if TYPE_CHECKING:

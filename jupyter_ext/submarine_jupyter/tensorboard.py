@@ -1,25 +1,236 @@
-"""TensorBoards by REST: open one over jobs, list them, end one; and scalars for a job's card."""
+"""TensorBoards by REST, and their pages through Jupyter's server: known readers alone."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 from collections.abc import Sequence
+from html import escape
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from submarine_engine.errors import CommandError
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.utils import url_path_join
+from submarine_engine.errors import CommandError, SubmarineError
 from submarine_engine.history import default_home, read_json
-from submarine_engine.tensorboard import Board, boards, scalars, start, stop, wanted
+from submarine_engine.tensorboard import (
+    Board,
+    boards,
+    find_board,
+    poll,
+    scalars,
+    start,
+    stop,
+    wanted,
+)
+from submarine_engine.tensorboard.gate import KEY_HEADER
+from tornado import web
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
+from tornado.httputil import HTTPHeaders
+from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from submarine_jupyter import jobs
 from submarine_jupyter.access import may
 from submarine_jupyter.handlers import Call
-from submarine_jupyter.parts import CardPart, Extra, Server
-from submarine_jupyter.routes import PATTERNS, Route
-from submarine_jupyter.tensorboard_proxy import proxy_handlers
+from submarine_jupyter.routes import PATTERNS, CardPart, Extra, Route, Server
+from submarine_jupyter.work import Work
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.lifecycle import JobStatus
+
+
+# TensorBoard's pages through Jupyter's server: known readers alone, an address by id alone.
+
+
+_START = 60.0
+_BETWEEN = 0.1
+_CONNECT = 5.0
+_ANSWER = 120.0
+_LARGEST = 1 << 29
+_AT_ONCE = 32
+_ASKED = ("Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "If-None-Match",
+          "If-Modified-Since", "X-TensorBoard-Feature-Flags", "X-XSRF-Protected")  # fmt: skip
+_ANSWERED = ("Content-Type", "Content-Encoding", "Cache-Control", "Content-Disposition", "ETag",
+             "Expires", "Last-Modified", "Vary")  # fmt: skip
+_POLICY = (
+    "default-src 'self'; font-src 'self' data:; frame-src 'self'; img-src 'self' data: blob:; "
+    "object-src 'none'; style-src 'self' data: 'unsafe-inline'; connect-src 'self'; "
+    "script-src 'self' 'unsafe-eval'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+)
+_ID = "[0-9a-f]{16}"
+
+
+class Proxy(JupyterHandler):
+    """``/submarine/tensorboards/<id>/…``."""
+
+    def initialize(self, work: Work) -> None:
+        """Take the threads."""
+        self.work = work
+
+    @property
+    def content_security_policy(self) -> str:
+        """What TensorBoard's own policy allows, in frames of this server alone."""
+        return _POLICY
+
+    def check_xsrf_cookie(self) -> None:
+        """Take TensorBoard's own header for Jupyter's token: no other site can make a browser
+        send it without being allowed to first, and nobody is allowed."""  # noqa: D205, D209
+        known = hasattr(self, "_jupyter_current_user")
+        if known and self.request.headers.get("X-XSRF-Protected") and self.check_origin():
+            return
+        super().check_xsrf_cookie()
+
+    @may("read")
+    async def get(self, board_id: str, path: str) -> None:
+        """Bring what TensorBoard answers."""
+        await self._bring(board_id, path)
+
+    @may("read")
+    async def post(self, board_id: str, path: str) -> None:
+        """Likewise: it asks for time series and hyperparameters so."""
+        await self._bring(board_id, path)
+
+    async def _bring(self, board_id: str, path: str) -> None:
+        if not path:
+            self.redirect(self.request.path + "/")
+            return
+        plain = unquote(path)
+        if (
+            any(part in (".", "..") for part in re.split(r"[/\\]", plain))
+            or not plain.isprintable()
+        ):
+            raise web.HTTPError(HTTPStatus.BAD_REQUEST)
+        try:
+            board = await _up(self.work, board_id)
+        except SubmarineError as error:
+            self._fail(error)
+            return
+        await self._pass_on(board, path)
+
+    async def _pass_on(self, board: Board, path: str) -> None:
+        # As it came: what was escaped stays so. Jupyter's own token stays here.
+        pairs = [pair for pair in self.request.query.split("&") if pair]
+        query = "&".join(pair for pair in pairs if pair.partition("=")[0] not in ("token", "key"))
+        request = HTTPRequest(
+            f"http://127.0.0.1:{board.port}{board.path.rstrip('/')}{path}{query and '?' + query}",
+            method=str(self.request.method),
+            headers=HTTPHeaders({**_only(self.request.headers, _ASKED), KEY_HEADER: board.key}),
+            body=self.request.body if self.request.method == "POST" else None,
+            connect_timeout=_CONNECT,
+            request_timeout=_ANSWER,
+            follow_redirects=False,
+            decompress_response=False,
+        )
+        try:
+            answer = await _client().fetch(request, raise_error=False)
+        except (HTTPClientError, OSError) as error:
+            raise web.HTTPError(HTTPStatus.BAD_GATEWAY, f"TensorBoard: {error}") from error
+        if answer.code == HTTPClientError(599).code:
+            raise web.HTTPError(HTTPStatus.GATEWAY_TIMEOUT, f"TensorBoard: {answer.error}")
+        self.set_status(answer.code)
+        self.clear_header("Content-Type")
+        for name, value in _only(answer.headers, _ANSWERED).items():
+            self.set_header(name, value)
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Referrer-Policy", "same-origin")
+        await self.finish(answer.body or b"")
+
+    def _fail(self, error: SubmarineError) -> None:
+        self.set_status(HTTPStatus.SERVICE_UNAVAILABLE)
+        told = {"what": error.what, "where": error.where, "fix": error.fix}
+        if "application/json" in self.request.headers.get("Accept", ""):
+            self.set_header("Content-Type", "application/json")
+            self.finish(json.dumps(told))
+            return
+        text = "".join(f"<p>{escape(line)}</p>" for line in told.values() if line)
+        self.finish(f"<!doctype html><title>TensorBoard</title>{text}")
+
+
+class JobTensorBoard(JupyterHandler):
+    """``/submarine/jobs/<id>/tensorboard/``: leads to the TensorBoard of that job."""
+
+    def initialize(self, work: Work) -> None:
+        """Take the threads."""
+        self.work = work
+
+    @may("execute")
+    async def get(self, job_id: str) -> None:
+        """Start it where it does not run."""
+        try:
+            board = await self.work.call("tensorboards", _opened_for, job_id)
+        except SubmarineError as error:
+            raise web.HTTPError(HTTPStatus.NOT_FOUND, escape(str(error))) from error
+        self.redirect(url_path_join(self.base_url, board.path))
+
+
+def proxy_handlers(work: Work) -> list[tuple[Any, ...]]:
+    """Return the routes of TensorBoard's pages as tornado takes them."""
+    given = {"work": work}
+    return [
+        (r"/submarine/jobs/(?P<job_id>[^/]{1,64})/tensorboard/?", JobTensorBoard, given),
+        (rf"/submarine/tensorboards/(?P<board_id>{_ID})(?P<path>/.*)?", _Raw, given),
+    ]
+
+
+def _opened_for(job_id: str) -> Board:
+    home = default_home()
+    return start(home, wanted(home, [jobs.paths_of(job_id).job_id]))
+
+
+class _Raw(Proxy):
+    """The proxy with the path as it came: tornado unescapes what a route matches."""
+
+    async def _bring(self, board_id: str, path: str) -> None:
+        _, _, raw = self.request.path.partition(f"/submarine/tensorboards/{board_id}")
+        await super()._bring(board_id, raw if path else "")
+
+
+async def _up(work: Work, board_id: str) -> Board:
+    """Return a TensorBoard that listens; wait for it without a thread.
+
+    Raises
+    ------
+    SubmarineError
+        There is none of that id, or it does not start.
+    """
+    home = default_home()
+    found = await work.call("tensorboards", find_board, home, board_id)
+    until = asyncio.get_running_loop().time() + _START
+    tried = False
+    while not found.port:
+        board = await work.call("tensorboards", poll, home, found.wanted, tried=tried)
+        tried = True
+        if board is not None:
+            return board
+        if asyncio.get_running_loop().time() > until:
+            raise SubmarineError("TensorBoard does not listen yet", fix="load the page again")
+        await asyncio.sleep(_BETWEEN)
+    return found
+
+
+def _only(headers: HTTPHeaders, names: tuple[str, ...]) -> dict[str, str]:
+    return {name: headers[name] for name in names if name in headers}
+
+
+def _client() -> AsyncHTTPClient:
+    """Return a client of our own: one that hangs holds up nobody else's requests."""
+    if not _clients:
+        client = SimpleAsyncHTTPClient(
+            force_instance=True, max_clients=_AT_ONCE, max_body_size=_LARGEST
+        )
+        _clients.append(client)
+    return _clients[0]
+
+
+_clients: list[AsyncHTTPClient] = []
+
+
+# TensorBoards by REST: open one over jobs, list them, end one; and scalars for a job's card.
+
 
 PATTERNS["board_id"] = "[0-9a-f]{16}"
 

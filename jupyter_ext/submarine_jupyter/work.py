@@ -1,20 +1,28 @@
-"""Threads for what may block: the server's event loop never waits for a disk or a cluster.
+"""What keeps the server's event loop from waiting: worker pools, and pollers for all readers.
 
-Each *lane* has a few threads of its own: the calls to one cluster, the reads of its jobs' streams,
-the logs. One that hangs uses up its own lane and no other, and who waits for it is told so.
+Whatever may block runs in a small pool of threads for its kind of work, so that what hangs costs
+its own pool alone. One poller looks for however many watch a thing; none where nobody does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from submarine_engine.errors import ClusterError
+
+# Threads for what may block: the server's event loop never waits for a disk or a cluster.
+#
+# Each *lane* has a few threads of its own: the calls to one cluster, the reads of its jobs'
+# streams, the logs. One that hangs uses up its own lane and no other, and who waits for it is told
+# so.
+
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -107,3 +115,155 @@ class Work:
         for lane in self._lanes.values():
             lane.stop()
         self._lanes.clear()
+
+
+# One looker for each thing that is watched, however many watch it; none where nobody does.
+
+
+MOST_STREAMS = 400
+LONGEST_PAUSE = 15.0
+"""Seconds between two looks that fail, at most."""
+
+
+class Watcher:
+    """Looks at one thing again and again, in one task, for all its readers."""
+
+    def __init__(self) -> None:
+        self.readers = 0
+        self.error: Exception | None = None
+        self.task = asyncio.create_task(self._guarded())
+
+    async def run(self) -> None:
+        """Look, until there is nothing more to see."""
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        """Tell the readers that there is something new, or an end."""
+        raise NotImplementedError
+
+    async def _guarded(self) -> None:
+        try:
+            await self.run()
+        except Exception as error:  # noqa: BLE001 - every reader is told
+            self.error = error
+            self.wake()
+
+
+_W = TypeVar("_W", bound=Watcher)
+
+
+class Watchers:
+    """The watchers of a server, by what they look at, and how many streams it has.
+
+    Parameters
+    ----------
+    most
+        Streams that may be open at once.
+    """
+
+    def __init__(self, most: int = MOST_STREAMS) -> None:
+        self.most = most
+        self.streams = 0
+        self._found: dict[Hashable, Watcher] = {}
+
+    @contextmanager
+    def stream(self) -> Iterator[bool]:
+        """Count a stream as long as it is open; False where there are too many already."""
+        if self.streams >= self.most:
+            yield False
+            return
+        self.streams += 1
+        try:
+            yield True
+        finally:
+            self.streams -= 1
+
+    @contextmanager
+    def of(self, key: Hashable, make: Callable[[], _W]) -> Iterator[_W]:
+        """Give the one watcher of `key` as long as the reader reads; `make` makes it."""
+        watcher: Any = self._found.get(key)
+        if watcher is None or watcher.error:
+            watcher = self._found[key] = make()
+        watcher.readers += 1
+        try:
+            yield watcher
+        finally:
+            watcher.readers -= 1
+            if not watcher.readers:
+                watcher.task.cancel()
+                if self._found.get(key) is watcher:
+                    del self._found[key]
+
+    def counts(self) -> dict[Hashable, int]:
+        """Return how many readers each has."""
+        return {key: watcher.readers for key, watcher in self._found.items()}
+
+    def stop(self) -> None:
+        """End all of them."""
+        for watcher in self._found.values():
+            with suppress(RuntimeError):  # the loop is closed already
+                watcher.task.cancel()
+        self._found.clear()
+
+
+class Look(Watcher):
+    """The newest state of something, as text to send; readers that lag see no state between.
+
+    Parameters
+    ----------
+    look
+        Returns the text, None where nothing has changed, and whether that was the last one.
+    quickest, slowest
+        Seconds between two looks, while things change and while they do not.
+    ended_by
+        Errors after which there is nothing to look at any more. Any other is the trouble of one
+        look, which its readers are told and the next good look ends.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], Awaitable[tuple[str | None, bool]]],
+        quickest: float,
+        slowest: float,
+        ended_by: tuple[type[Exception], ...] = (),
+    ) -> None:
+        super().__init__()
+        self._look, self._quickest, self._slowest = look, quickest, slowest
+        self._ended_by = ended_by
+        self.text = ""
+        self.version = 0
+        self.trouble: Exception | None = None
+        self.over = False
+        self.listeners: set[asyncio.Event] = set()
+
+    async def run(self) -> None:
+        """Look until the last state."""
+        delay = pause = self._quickest
+        while not self.over:
+            try:
+                text, self.over = await self._look()
+            except self._ended_by:
+                raise
+            except Exception as error:  # noqa: BLE001 - every reader is told, and the watch goes on
+                self.trouble = error
+                self.wake()
+                pause = min(LONGEST_PAUSE, pause * 2)
+                await asyncio.sleep(pause)
+                continue
+            pause = self._quickest
+            if text is not None or self.trouble:  # what was told last holds again
+                self.text = self.text if text is None else text
+                self.version += 1
+                self.trouble = None
+                delay = self._quickest
+                self.wake()
+            elif self.over:
+                self.wake()
+            if not self.over:
+                await asyncio.sleep(delay)
+            delay = min(self._slowest, delay * 1.25)
+
+    def wake(self) -> None:
+        """Wake every page that listens."""
+        for listener in self.listeners:
+            listener.set()

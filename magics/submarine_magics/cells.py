@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -12,10 +19,123 @@ from submarine_engine.bundle.maincell import check_syntax
 from submarine_engine.errors import CellSyntaxError
 
 from submarine_magics import frontend
-from submarine_magics.failures import NOWHERE, Place, failed_at, running_at, swallowed_at
-from submarine_magics.ran_files import ran_files
-from submarine_magics.translate import translate
-from submarine_magics.translation import Translation
+from submarine_magics.translate import Translation, translate
+
+# How far a cell came that raised, or that runs now.
+
+
+Place = tuple[int, int]
+"""A line of a cell, and below a cell magic around it the line of the magic's body, else 0."""
+
+NOWHERE: Place = (0, 0)
+"""The place in a cell where there is no cell."""
+
+
+def failed_at(error: BaseException) -> Place:
+    """Return where a cell raised."""
+    trace = traceback.walk_tb(error.__traceback__)
+    line, body = _place((frame.f_code, line) for frame, line in trace)
+    return line or 1, body
+
+
+def swallowed_at(raw: str, before: object) -> Place | None:
+    """Return where the body of a cell magic raised that only showed the error, as IPython 8 does.
+
+    Parameters
+    ----------
+    raw
+        The cell as typed.
+    before
+        ``sys.last_value`` as it was before the cell ran.
+    """
+    error = getattr(sys, "last_value", None)
+    if error is before or not isinstance(error, BaseException) or not raw.lstrip().startswith("%%"):
+        return None
+    place = failed_at(error)
+    return place if place[1] else None
+
+
+def running_at(namespace: Mapping[str, object]) -> Place:
+    """Return the place to which the cell that runs now has come.
+
+    Parameters
+    ----------
+    namespace
+        The notebook's: by it the frames of cells are told from those of the shell itself.
+
+    Returns
+    -------
+    Place
+        `NOWHERE` where no cell runs.
+    """
+    stack = reversed(list(traceback.walk_stack(None)))
+    return _place((f.f_code, line) for f, line in stack if f.f_globals is namespace)
+
+
+def _place(places: Iterable[tuple[CodeType, int]]) -> Place:
+    """Look at places from the outermost to the innermost."""
+    found = 0
+    for code, line in places:
+        if code.co_name == "<module>" or code.co_name.startswith("<cell line"):
+            if code.co_filename.startswith(("<timed", "<magic", "<string")):
+                return found, line
+            found = found or line
+    return found, 0
+
+
+# Files and other notebooks that ``%run`` has run in the notebook's namespace.
+
+
+_RUN = re.compile(r"^[ \t]*%run[ \t]+(.+?)[ \t]*$", re.MULTILINE)
+_VALUED = ("-N", "-b", "-l", "-s", "-T", "-D")
+_LARGEST = 4 * 1024 * 1024
+
+
+def ran_files(raw: str, expand: Callable[[str], str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the files that a cell has run, each with its code: one piece, or a notebook's cells.
+
+    Files that cannot be read any more are left out: nothing is known of them.
+
+    Parameters
+    ----------
+    raw
+        The cell as typed.
+    expand
+        Expands ``{name}`` and ``$name`` as IPython does.
+    """
+    for match in _RUN.finditer(raw):
+        path = _path(expand(match[1]))
+        try:
+            if path is None or path.stat().st_size > _LARGEST:
+                continue
+            text = path.read_text(encoding="utf-8")
+            pieces = _cells(text) if path.suffix == ".ipynb" else [text]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        yield str(path), pieces
+
+
+def _path(line: str) -> Path | None:
+    try:
+        words = iter(shlex.split(line))
+    except ValueError:
+        return None
+    for word in words:
+        if word in _VALUED:
+            next(words, None)
+        elif word == "-m":
+            return None  # a module: it can be imported, and so travels otherwise
+        elif not word.startswith("-"):
+            path = Path(word).expanduser()
+            return path if path.suffix else path.with_suffix(".py")
+    return None
+
+
+def _cells(text: str) -> list[str]:
+    cells = json.loads(text)["cells"]
+    code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+    return ["".join(source) for source in code]
+
 
 _NO_CELL = "code run without a cell"
 

@@ -7,12 +7,12 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.future import Job
 
-from submarine_magics import completion, frontend
+from submarine_magics import frontend, verbs
 from submarine_magics.aligned import JOB_MAGIC, lines_above
-from submarine_magics.card import preload, show_job, table
+from submarine_magics.card import display, preload, show_job
 from submarine_magics.running import add_part, run_cell
 from submarine_magics.stream import in_notebook
-from submarine_magics.tagged import honour_tags, ignore_tags
+from submarine_magics.tags import honour_tags, ignore_tags
 from submarine_magics.verbs import run_line
 from submarine_magics.workbench import bench_of
 
@@ -40,10 +40,10 @@ def load(shell: InteractiveShell) -> None:
     register(submarine_cell, "cell", "submarine")
     register(part_cell, "cell", "submarine.python")
     shell.input_transformers_cleanup.append(with_body)
-    completion.register(shell)
+    verbs.register(shell)
     honour_tags(shell)
     _formatter(shell).for_type(Job, show_job)
-    table.register(shell)
+    display.register(shell)
     bench.get_ready(chosen=False)
     if in_notebook() and frontend.current.widgets:
         preload()
@@ -55,10 +55,10 @@ def unload(shell: InteractiveShell) -> None:
         shell.magics_manager.magics[kind].pop(name, None)
     if with_body in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.remove(with_body)
-    completion.unregister(shell)
+    verbs.unregister(shell)
     ignore_tags(shell)
     _formatter(shell).pop(Job, None)
-    table.unregister(shell)
+    display.unregister(shell)
 
 
 def with_body(lines: list[str]) -> list[str]:

@@ -1,11 +1,20 @@
-"""What a front end other than Jupyter's does its own way, told by whoever loads the magics there.
-
-A kernel serves one front end, so there is one of these in a process.
-"""
+"""The front end of a kernel: its notebook, how it wants things shown, how fast it takes them."""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from submarine_engine.clusters.environment import FIGURES, TABLES
+
+# What a front end other than Jupyter's does its own way, told by whoever loads the magics there.
+#
+# A kernel serves one front end, so there is one of these in a process.
 
 
 @dataclass(slots=True)
@@ -48,3 +57,149 @@ class FrontEnd:
 
 current = FrontEnd()
 """That of this process."""
+
+
+# Which notebook this kernel belongs to: best effort, by what the front ends tell.
+
+
+def notebook_path(namespace: Mapping[str, object]) -> Path | None:
+    """Return the notebook's file, None where nobody tells.
+
+    Told by, in this order: ``SUBMARINE_NOTEBOOK``; VS Code, which sets ``__vsc_ipynb_file__`` in
+    the kernel's namespace; Jupyter's server, which sets ``JPY_SESSION_NAME`` for the kernel; the
+    command line of the process that started the kernel (``papermill in.ipynb out.ipynb``,
+    ``jupyter execute``, ``pytest --nbval``), where it names exactly one notebook that exists first.
+
+    Parameters
+    ----------
+    namespace
+        The kernel's user namespace.
+    """
+    told = (
+        os.environ.get("SUBMARINE_NOTEBOOK"),
+        namespace.get("__vsc_ipynb_file__"),
+        os.environ.get("JPY_SESSION_NAME"),
+    )
+    for path in told:
+        if isinstance(path, str) and path.endswith(".ipynb"):
+            return Path(path).absolute()
+    return _from_parent()
+
+
+def cell_order(namespace: Mapping[str, object]) -> list[str]:
+    """Return the ids of the notebook's cells from top to bottom, as it was saved last.
+
+    What the front end says itself comes first. Empty where the file is not known, is half written,
+    or has no ids (before nbformat 4.5).
+    """
+    if current.order:
+        return list(current.order)
+    path = notebook_path(namespace)
+    try:
+        cells = json.loads(path.read_bytes())["cells"] if path else []
+        return [cell["id"] for cell in cells if isinstance(cell["id"], str)]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
+
+
+def _from_parent() -> Path | None:
+    """Look at the parent's arguments, by Linux's ``/proc``."""
+    if not sys.platform.startswith("linux"):
+        return None
+    parent = Path("/proc", str(os.getppid()))
+    try:
+        words = parent.joinpath("cmdline").read_bytes().split(b"\0")
+        folder = parent.joinpath("cwd").readlink()
+    except OSError:
+        return None
+    for word in words:
+        name = os.fsdecode(word).partition("::")[0]  # pytest's FILE::CELL
+        if name.endswith(".ipynb") and (folder / name).is_file():
+            return folder / name
+    return None
+
+
+# How the notebook wants things shown, for a job that shows some.
+
+
+def display_settings() -> dict[str, str]:
+    """Return the variables that tell a job how its notebook shows figures and tables.
+
+    None where all is as usual.
+    """
+    tables = {TABLES: "1"} if current.tables else {}
+    return {**_figure_settings(), **tables}
+
+
+def _figure_settings() -> dict[str, str]:
+    """Return what ``%config InlineBackend`` was told; looks only, nothing is imported."""
+    config = getattr(sys.modules.get("matplotlib_inline.config"), "InlineBackend", None)
+    if config is None or not config.initialized():
+        return {}
+    now = config.instance()
+    told = {
+        "figure_formats": sorted(now.figure_formats),
+        "print_figure_kwargs": dict(now.print_figure_kwargs),
+        "close_figures": bool(now.close_figures),
+    }
+    usual = {name: config.class_traits()[name].default() for name in told}
+    usual["figure_formats"] = sorted(usual["figure_formats"])
+    try:
+        return {FIGURES: json.dumps(told)} if told != usual else {}
+    except (TypeError, ValueError):  # an option that no text can tell
+        return {}
+
+
+# Keeps what the kernel sends below the rates at which a Jupyter server drops messages.
+#
+# A server that sees more than 1 MB/s of output over 3 s (``iopub_data_rate_limit``) drops *every*
+# message for a while, the final state too. 600 kB/s with a burst of 1 MB stays below it.
+
+
+RATE = 600_000
+BURST = 1_000_000
+
+
+class Pace:
+    """A budget of bytes that refills at `rate` up to `burst`.
+
+    Parameters
+    ----------
+    rate
+        Bytes per second.
+    burst
+        Bytes that may go at once after a pause.
+    clock, sleep
+        Of `time`; a test brings its own.
+    """
+
+    def __init__(
+        self,
+        rate: float = RATE,
+        burst: float = BURST,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._clock = clock
+        self._sleep = sleep
+        self._left = burst
+        self._at = clock()
+
+    def take(self, size: int) -> None:
+        """Wait until `size` bytes may go; more than a burst at once leaves a debt."""
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._at) * self._rate) - size
+        self._at = now
+        if self._left < 0:
+            self._sleep(-self._left / self._rate)
+
+    def tight(self) -> bool:
+        """Return whether so much went lately that a server might have dropped messages."""
+        return self._left + (self._clock() - self._at) * self._rate < self._burst / 2
+
+
+shared = Pace()
+"""One budget for the whole kernel: the server counts all of its cells together."""

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from IPython import get_ipython
 from submarine_engine import api
-from submarine_engine.calls import PreparedCall, prepare_call
+from submarine_engine.api import PreparedCall, prepare_call
 
-from submarine_magics.card import table
-from submarine_magics.interrupts import Interrupt, held_interrupts
+from submarine_magics.card import display
+from submarine_magics.cell_view import Interrupt, held_interrupts, watch
 from submarine_magics.show import say
-from submarine_magics.watch import watch
 from submarine_magics.workbench import Workbench, bench_of
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def submit(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Job:
     if shell is None:
         return api.submit(function, *args, **keywords)
     bench = bench_of(shell)
-    table.register(shell)
+    display.register(shell)
     return _submit(bench, _prepare(bench, function, args, keywords))
 
 

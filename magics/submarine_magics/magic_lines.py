@@ -1,8 +1,9 @@
-"""Line magics as plain Python, or why they have no place in a script."""
+"""Magics and shell commands of a cell as plain Python, or why they have no place in a script."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import shlex
 import warnings
@@ -10,12 +11,98 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 
-from submarine_engine.bundle.bindings import bound_names
-from submarine_engine.bundle.literals import quoted
+from IPython.utils.text import DollarFormatter
+from submarine_engine.bundle.source import UNREADABLE, bound_names, quoted
 from submarine_engine.bundle.statements import is_guard
-from submarine_engine.bundle.text import UNREADABLE
 
-from submarine_magics.shell_lines import expanded, output, run
+from submarine_magics.aligned import Numbered
+
+# Commands of the shell as a person would write them in Python, with IPython's expansion.
+
+
+def expanded(text: str, known: Container[str]) -> str:
+    """Return an expression for the text that IPython makes of `text`: ``{name}`` and ``$name``.
+
+    IPython expands all or nothing: where one name is unknown, as in ``awk '{print $1}'``, the
+    shell gets the text as it stands.
+
+    Parameters
+    ----------
+    text
+        A shell command, or the line of a magic.
+    known
+        Names that have a value where the text is used.
+    """
+    try:
+        pieces = list(DollarFormatter().parse(text))
+    except ValueError:
+        return quoted(text)
+    literals, fields = [""], list[str]()
+    for literal, name, spec, conversion in pieces:
+        literals[-1] += literal or ""
+        if name is None:
+            continue
+        field = f"{name}:{spec}" if spec else name
+        if not _is_known(field, known) or conversion not in (None, "r", "s", "a"):
+            return quoted(text)
+        fields.append(f"{field.strip()}!{conversion}" if conversion else field.strip())
+        literals.append("")
+    if not fields:
+        return quoted(literals[0])
+    return _formatted(literals, fields)
+
+
+def run(text: str, known: Container[str]) -> str:
+    """Return the statement for ``!text``."""
+    return f"subprocess.run({expanded(text, known)}, shell=True)"
+
+
+def output(text: str, known: Container[str]) -> str:
+    """Return the expression for what ``!text`` gives when it is assigned: a list of lines."""
+    return f"subprocess.getoutput({expanded(text, known)}).splitlines()"
+
+
+def _is_known(field: str, known: Container[str]) -> bool:
+    try:
+        tree = ast.parse(field.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return False
+    nodes = list(ast.walk(tree))
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and _binds(node)}
+    return all(
+        node.id in own or node.id in known or hasattr(builtins, node.id)
+        for node in nodes
+        if isinstance(node, ast.Name)
+    )
+
+
+def _binds(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def _formatted(literals: list[str], fields: list[str]) -> str:
+    code = "".join(fields)
+    quote = "'" if '"' in code else '"'
+    if "\\" in code or "#" in code or quote in code or "\n" in code:
+        template = "{}".join(_braced(literal) for literal in literals)
+        values = [field.partition("!")[0] if _converted(field) else field for field in fields]
+        return f"{quoted(template)}.format({', '.join(values)})"
+    parts = [quoted(_braced(literals[0]), quote)[1:-1]]
+    for field, literal in zip(fields, literals[1:], strict=True):
+        space = " " if field.startswith("{") else ""
+        parts += ["{", space, field, "}", quoted(_braced(literal), quote)[1:-1]]
+    return f"f{quote}{''.join(parts)}{quote}"
+
+
+def _converted(field: str) -> bool:
+    return field[-2:] in ("!r", "!s", "!a")
+
+
+def _braced(literal: str) -> str:
+    return literal.replace("{", "{{").replace("}", "}}")
+
+
+# Line magics as plain Python, or why they have no place in a script.
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,3 +310,103 @@ _IN_PYTHON: dict[str, Callable[[str, Container[str]], Rewrite]] = {
     "sx": _output,
     "system": _output,
 }
+
+
+# Cell magics as plain Python: their bodies stay where they are, line for line.
+
+
+SHOWN = ("html", "HTML", "javascript", "js", "latex", "markdown", "svg", "SVG")
+
+_PROGRAMS = frozenset(
+    "bash sh zsh ksh dash perl ruby python python2 python3 pypy script".split()  # noqa: SIM905
+)
+
+
+def cell_magic_code(
+    name: str, line: str, body: Numbered, known: Container[str]
+) -> tuple[Rewrite, Numbered]:
+    """Rewrite a cell magic that runs a program or writes a file.
+
+    Returns
+    -------
+    tuple
+        What becomes of the magic's first line, and the lines of the body with the end of the code.
+    """
+    if name in SHOWN or not any(text.strip() for _, text in body):
+        return Rewrite(None, f"%%{name} is shown in the notebook"), []
+    if name in _PROGRAMS:
+        return _program(name, line, body)
+    if name in ("writefile", "file"):
+        return _file(line, body, known)
+    if name in ("sx", "system", "!"):
+        head = 'subprocess.getoutput("""\\'
+        return Rewrite(head, imports=SUBPROCESS), _text(body, '""").splitlines()')
+    return _unknown(name), []
+
+
+def _unknown(name: str) -> Rewrite:
+    return Rewrite(
+        None,
+        f"%%{name} is a magic of the notebook that a script cannot hold",
+        "write that cell in plain Python, or do its work in the notebook before the job",
+    )
+
+
+def _program(name: str, line: str, body: Numbered) -> tuple[Rewrite, Numbered]:
+    words = shlex.split(line)
+    command = [] if name == "script" else [name]
+    variable, tail = "", "check=True"
+    while words:
+        word = words.pop(0)
+        if word == "--no-raise-error":
+            tail = "check=False"
+        elif word == "--out" and words:
+            variable = words.pop(0)
+        elif word.startswith("--") and not command[1:]:
+            fix = "leave it out, or call subprocess yourself"
+            return Rewrite(None, f"a script cannot hold the option {word} of %%{name}", fix), []
+        else:
+            command.append(word)
+    if not command:
+        return Rewrite(None, "%%script names no program", "write %%script PROGRAM"), []
+    head = f'subprocess.run({_list(command)}, input="""'
+    tail = f'""", text=True, {tail})'
+    if variable:
+        head, tail = f"{variable} = {head}", f"{tail[:-1]}, stdout=subprocess.PIPE).stdout"
+    return Rewrite(head, imports=SUBPROCESS), _text(body, tail)
+
+
+def _file(line: str, body: Numbered, known: Container[str]) -> tuple[Rewrite, Numbered]:
+    words = line.split()
+    append = "-a" in words[:1] or "--append" in words[:1]
+    name = line.split(None, 1)[1] if append and len(words) > 1 else line
+    if not name:
+        return Rewrite(None, "%%writefile names no file", "write %%writefile FILE"), []
+    path = f"Path({expanded(name, known)})"
+    if name.startswith("~"):
+        path += ".expanduser()"
+    plain = all(text.isascii() for _, text in body)
+    encoding = "" if plain else ', encoding="utf-8"'
+    if append:
+        head = f'with {path}.open("a"{encoding}) as file: file.write("""\\'
+        tail = '""")'
+    else:
+        head, tail = f'{path}.write_text("""\\', f'"""{encoding})'
+    return Rewrite(head, imports=("from pathlib import Path",)), _text(body, tail)
+
+
+def _list(words: list[str]) -> str:
+    return f"[{', '.join(quoted(word) for word in words)}]"
+
+
+def _text(body: Numbered, tail: str) -> Numbered:
+    """Return the lines of `body` as they stand inside three quotes, and `tail` in a line below."""
+    # IPython hands the body on with a newline at its end.
+    lines = [(number, _escaped(text)) for number, text in body]
+    if not lines[-1][1]:
+        lines.pop()
+    return [*lines, (lines[-1][0] + 1, tail)]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"""', r"\"\"\"").replace("\r", r"\r")

@@ -17,11 +17,10 @@ from submarine_engine.command import Command, parse_cell
 from submarine_engine.errors import BundleError, CommandError
 from submarine_engine.job import NO_OUTPUTS
 
+from submarine_magics.cell_view import held_interrupts, watch
+from submarine_magics.frontend import cell_order
 from submarine_magics.homecoming import bring_home
-from submarine_magics.interrupts import held_interrupts
-from submarine_magics.notebook import cell_order
 from submarine_magics.show import say, show_help
-from submarine_magics.watch import watch
 from submarine_magics.workbench import Workbench
 
 if TYPE_CHECKING:

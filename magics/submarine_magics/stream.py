@@ -1,14 +1,12 @@
 """A job's logs as a cell's output: a head as it comes, then a rolling tail in one display.
 
-stdout and stderr are the cell's own streams. A notebook that stored all of a long log would not
-open again, so a cell keeps about `limit` bytes: once the head is spent, one display shows the last
-part, and ends with the number of lines left out and where the full log is. What the job displays
-stands between, as it does in any cell.
+The traceback at the end of a failed job's log is held back: the cell shows it once, as its own.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 import uuid
@@ -18,11 +16,116 @@ from typing import Any
 from IPython import get_ipython
 from IPython.display import clear_output, display, publish_display_data, update_display
 from submarine_engine.events import Display
-from submarine_engine.logs import PlainDisplays, Renderer
-from submarine_engine.tail import Tail
+from submarine_engine.logs import PlainDisplays, Renderer, Tail
 
-from submarine_magics import frontend, pace
-from submarine_magics.card.mime import JOB_TYPE, WIDGET_TYPE
+from submarine_magics import frontend
+from submarine_magics.card.display import JOB_TYPE, WIDGET_TYPE
+
+# The traceback at the end of a failed job's log: the cell shows it once, as its own error.
+#
+# The log keeps it. The cell's error tells the same by the notebook's cells and lines, so that text
+# is kept back from the first line of a traceback until it is clear whether the job ended by it.
+
+
+_HEAD = re.compile(r"(?<!│ )Traceback \(most recent call last\):\n")
+_CHAINED = (
+    "\n\nDuring handling of the above exception, another exception occurred:\n\n",
+    "\n\nThe above exception was the direct cause of the following exception:\n\n",
+)
+_KEPT_BACK = 1.0
+"""Seconds that text waits at most: one that code prints itself is shown after that."""
+
+
+class HeldTraceback:
+    """Gives text to `output`, but for the traceback that a job ends by.
+
+    Parameters
+    ----------
+    output
+        Where text goes.
+    """
+
+    def __init__(self, output: Renderer) -> None:
+        self._output = output
+        self._held: list[tuple[str, str, str] | Display] = []
+        self._until = 0.0
+
+    def text(self, task: str, stream: str, text: str) -> None:
+        """Take the next text of a log."""
+        if not self._held:
+            found = _HEAD.search(text) if stream == "stderr" else None
+            if found is None:
+                self._output.text(task, stream, text)
+                return
+            if found.start():
+                self._output.text(task, stream, text[: found.start()])
+            text = text[found.start() :]
+            self._until = time.monotonic() + _KEPT_BACK
+        self._held.append((task, stream, text))  # what comes after it has to wait, too
+
+    def display(self, item: Display) -> None:
+        """Take the next display: in order with the text."""
+        if self._held:
+            self._held.append(item)
+        else:
+            self._output.display(item)
+
+    def tick(self) -> None:
+        """Show what has waited long enough."""
+        if self._held and time.monotonic() >= self._until:
+            self.release()
+
+    def release(self) -> None:
+        """Show all of it."""
+        held, self._held = self._held, []
+        for item in held:
+            if isinstance(item, Display):
+                self._output.display(item)
+            else:
+                self._output.text(*item)
+
+    def drop(self, summary: str) -> None:
+        """Show all of it but for the traceback that ends with `summary`."""
+        errors = [item for item in self._held if not isinstance(item, Display)]
+        errors = [item for item in errors if item[1] == "stderr"]
+        if not errors:
+            return
+        task = errors[0][0]
+        before, after = _without_last("".join(text for _, _, text in errors), summary)
+        others = [item for item in self._held if item not in errors]
+        self._held = [(task, "stderr", before), *others, (task, "stderr", after)]
+        self._held = [item for item in self._held if isinstance(item, Display) or item[2]]
+        self.release()
+
+
+def _without_last(text: str, summary: str) -> tuple[str, str]:
+    """Return what is before and after the last traceback of `text`, chained ones included.
+
+    All of the text is before where that traceback is not of the exception `summary`.
+    """
+    heads = [found.start() for found in _HEAD.finditer(text)]
+    if not heads or not summary:
+        return text, ""
+    last = heads[-1]
+    # A module's name comes before the type here, and `summary` may be cut.
+    end = re.compile(rf"^(?:[\w.]+\.)?{re.escape(summary)}.*\n?", re.MULTILINE).search(text, last)
+    if end is None:
+        return text, ""
+    begin = last
+    for head in reversed(heads[:-1]):
+        if not text[:begin].endswith(_CHAINED):
+            break
+        begin = head
+    return text[:begin], text[end.end() :]
+
+
+# A job's logs as a cell's output: a head as it comes, then a rolling tail in one display.
+#
+# stdout and stderr are the cell's own streams. A notebook that stored all of a long log would not
+# open again, so a cell keeps about `limit` bytes: once the head is spent, one display shows the
+# last part, and ends with the number of lines left out and where the full log is. What the job
+# displays stands between, as it does in any cell.
+
 
 _UPDATE_EVERY = 0.2
 _LEAST_TAIL = 2_000
@@ -64,7 +167,7 @@ class CellOutput(Renderer):
         if self._tail is None:
             head, text = self._split(text)
             if head:
-                pace.shared.take(_stored(head) if self._limit else 0)
+                frontend.shared.take(_stored(head) if self._limit else 0)
                 _write(stream, head)
         if text:
             if self._tail is None:
@@ -148,7 +251,7 @@ class CellOutput(Renderer):
         lines = f"{elided:,} line{'' if elided == 1 else 's'} elided"
         text = f"… {lines}{so_far and ' ' + so_far}, full log: {self._full_log}\n\n{last}"
         bundle = {"text/plain": text}
-        pace.shared.take(_stored(text))
+        frontend.shared.take(_stored(text))
         _flush()
         if self._display_id:
             _raw(update_display, bundle, self._display_id)
@@ -164,7 +267,7 @@ def _nothing() -> None:
 
 
 def _publish(item: Display) -> None:
-    pace.shared.take(len(json.dumps(item.data)))
+    frontend.shared.take(len(json.dumps(item.data)))
     _flush()
     options: dict[str, Any] = {"update": True} if item.kind == "update" else {}
     if item.display_id:

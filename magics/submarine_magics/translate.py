@@ -1,52 +1,287 @@
-"""A cell as the user typed it → plain Python, line for line.
-
-IPython's own transformer finds its syntax; what it turns into calls of ``get_ipython()`` is then
-written as a person would: ``!ls`` becomes ``subprocess.run("ls", shell=True)``. Lines that only
-make sense in a notebook are left out and listed.
-"""
+"""A cell as the user typed it becomes plain Python, line for line."""
 
 from __future__ import annotations
 
 import ast
 import warnings
 from collections.abc import Container, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from IPython.core.inputtransformer2 import TransformerManager
 from submarine_engine.bundle import Dropped
-from submarine_engine.bundle.text import UNREADABLE
+from submarine_engine.bundle.source import UNREADABLE
 from submarine_engine.command import parse_cell
 from submarine_engine.errors import CommandError
 
-from submarine_magics.aligned import (
-    Numbered,
-    cell_magic,
-    cleaned,
-    is_plain,
-    numbered,
-    transformed,
-)
-from submarine_magics.ipython_calls import IPythonCall, KnownNames, bodies, ipython_calls
-from submarine_magics.magic_cells import cell_magic_code
+from submarine_magics.aligned import Numbered, cell_magic, cleaned, is_plain, numbered, transformed
 from submarine_magics.magic_lines import (
     INTERACTIVE,
     RUN_ASIDE,
     WRAPPERS,
     Rewrite,
+    cell_magic_code,
     interactive,
     line_magic,
     shell_call,
     without_options,
 )
-from submarine_magics.timed import (
-    CLOCK,
-    START,
-    STOP,
-    stop_at_end,
-    timed_expression,
-    timed_line,
-)
-from submarine_magics.translation import Problem, Translation
+
+# What becomes of a cell that is translated to plain Python.
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A line that a job cannot do without, and that no script can hold."""
+
+    line: int
+    text: str
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A cell in plain Python.
+
+    Parameters
+    ----------
+    source
+        Line N of it is line N of the cell.
+    dropped
+        Lines that are left out.
+    problems
+        Those of them that change what the cell does, had it to run in a job.
+    imports
+        Import statements that the translation relies on, in no line of the cell.
+    numbers
+        By the lines of the cell as IPython compiles it (from 0): their numbers in the cell. Empty
+        where they are the same.
+    magic
+        Name of the cell magic around the cell; empty where there is none.
+    """
+
+    source: str
+    dropped: tuple[Dropped, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    imports: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = ()
+    magic: str = ""
+
+
+# The calls of ``get_ipython()`` in code, as IPython's transformer makes them.
+
+
+@dataclass(frozen=True, slots=True)
+class IPythonCall:
+    """What a call of ``get_ipython()`` asks for.
+
+    Parameters
+    ----------
+    method
+        ``magic``, or for the shell ``system`` and ``getoutput``.
+    magic
+        The magic's name; empty for the shell.
+    text
+        The rest of the line.
+    """
+
+    method: str
+    magic: str
+    text: str
+
+    @property
+    def typed(self) -> str:
+        """How a user types it."""
+        if self.method == "magic":
+            return f"%{self.magic} {self.text}".strip()
+        return f"!{self.text}"
+
+
+class KnownNames:
+    """Names that have a value: in the notebook, or by the code of `tree` itself."""
+
+    def __init__(self, outer: Container[str], tree: ast.AST) -> None:
+        self.outer = outer
+        self.own = set(_bound(tree))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.own or name in self.outer
+
+
+def bodies(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield every list of statements in `tree`."""
+    for node in ast.walk(tree):
+        for field in ("body", "orelse", "finalbody"):
+            body = getattr(node, field, None)
+            if isinstance(body, list) and body:
+                yield body
+
+
+def ipython_calls(statement: ast.stmt) -> Iterator[tuple[ast.Call, IPythonCall]]:
+    """Yield the calls on one line in `statement`, but not those of statements inside it."""
+    todo: list[ast.AST] = [statement]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Call) and node.lineno == node.end_lineno:
+            call = _ipython_call(node)
+            if call is not None:
+                yield node, call
+                continue
+        todo += [
+            child
+            for child in ast.iter_child_nodes(node)
+            if not isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case))
+        ]
+
+
+def _bound(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0]
+
+
+def _ipython_call(node: ast.Call) -> IPythonCall | None:
+    function = node.func
+    if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Call):
+        return None
+    if getattr(function.value.func, "id", "") != "get_ipython":
+        return None
+    words = [str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)]
+    if node.keywords or len(words) != len(node.args) or not words:
+        return None
+    return _named(function.attr, words)
+
+
+def _named(method: str, words: list[str]) -> IPythonCall | None:
+    if method in ("system", "getoutput") and len(words) == 1:
+        return IPythonCall(method, "", words[0])
+    if method == "run_line_magic":
+        return IPythonCall("magic", words[0].lstrip("%"), " ".join(words[1:]))
+    if method == "magic" and len(words) == 1:
+        name, _, line = words[0].partition(" ")
+        return IPythonCall("magic", name.lstrip("%"), line.strip())
+    return None
+
+
+# ``%time`` and ``%%time`` in a job: a small class of the script prints what they print.
+
+
+NAME = "IPythonClock"
+
+CLOCK = f'''class {NAME}:
+    """Prints how long code took, as IPython's %time does."""
+
+    started = []
+
+    @classmethod
+    def start(cls):
+        import os
+        import time
+
+        cls.started.append((time.perf_counter(), *os.times()[:2]))
+        return cls
+
+    @classmethod
+    def stop(cls, value=None):
+        import os
+        import time
+
+        now = time.perf_counter(), *os.times()[:2]
+        wall, user, system = (b - a for a, b in zip(cls.started.pop(), now))
+        total = user + system
+        print(f"CPU times: user {{user:.3g}} s, sys: {{system:.3g}} s, total: {{total:.3g}} s")
+        print(f"Wall time: {{wall:.3g}} s")
+        return value
+'''
+
+START = f"{NAME}.start()"
+STOP = f"{NAME}.stop()"
+
+Edit = tuple[int, int, str]
+"""Text to insert: at which line (from 1) and column (in bytes) of the source."""
+
+
+def timed_expression(code: str) -> str:
+    """Return an expression that gives what `code` gives, timed."""
+    return f"{NAME}.start().stop({code})"
+
+
+def timed_line(code: str) -> str | None:
+    """Return simple statements on one line, timed; None where there is no such line for them."""
+    try:
+        body = ast.parse(code).body
+    except UNREADABLE:
+        return None
+    if not body or "\n" in code or any(_is_compound(node) for node in body):
+        return None
+    value = _value(body[0])
+    if len(body) == 1 and value is not None:
+        return _inserted(code, _around(value, f"{NAME}.start().stop("))
+    return f"{START}; {code.rstrip().rstrip(';')}; {STOP}"
+
+
+def stop_at_end(source: str) -> list[Edit] | None:
+    """Return what makes the last statement of a timed cell stop the clock and keep its value.
+
+    Returns
+    -------
+    list or None
+        None where `STOP` is to follow in a line of its own.
+    """
+    try:
+        body = ast.parse(source).body
+    except UNREADABLE:
+        return []
+    last = body[-1] if body else None
+    if last is None or (value := _value(last)) is None:
+        return None
+    if isinstance(last, ast.Expr) and _names_alone(value):
+        # A cell's names come home by being shown: the expression stays as it is.
+        return [(last.lineno, last.col_offset, f"{STOP}; ")]
+    return _around(value, f"{NAME}.stop(")
+
+
+def _value(node: ast.stmt) -> ast.expr | None:
+    if isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)):
+        return node.value
+    return None
+
+
+def _names_alone(value: ast.expr) -> bool:
+    items = value.elts if isinstance(value, ast.Tuple) else [value]
+    return all(isinstance(item, ast.Name) for item in items)
+
+
+def _is_compound(node: ast.stmt) -> bool:
+    return hasattr(node, "body") or isinstance(node, ast.Match)
+
+
+def _around(value: ast.expr, call: str) -> list[Edit]:
+    # Parentheses are not in a node's range, and a tuple may have none.
+    bare = isinstance(value, ast.Tuple)
+    begin = (value.lineno, value.col_offset, call + "(" * bare)
+    return [begin, (value.end_lineno or 0, value.end_col_offset or 0, ")" * (1 + bare))]
+
+
+def _inserted(line: str, edits: list[Edit]) -> str:
+    encoded = line.encode()
+    for _, column, text in sorted(edits, reverse=True):
+        encoded = encoded[:column] + text.encode() + encoded[column:]
+    return encoded.decode()
+
+
+# A cell as the user typed it → plain Python, line for line.
+#
+# IPython's own transformer finds its syntax; what it turns into calls of ``get_ipython()`` is then
+# written as a person would: ``!ls`` becomes ``subprocess.run("ls", shell=True)``. Lines that only
+# make sense in a notebook are left out and listed.
+
 
 JOBS = ("submarine", "submarine.python")
 """Cell magics whose body does not run in the notebook."""
@@ -258,7 +493,7 @@ class _Work:
         if call.magic in RUN_ASIDE:
             rewrite = self.aside(f"%{call.magic}")
         elif call.magic == "run" and (self.executed or not alone):
-            # What it has run is among the cells, see `ran_files`.
+            # What it has run is among the cells, see `cells`.
             rewrite = Rewrite(None, "it runs another file in the notebook")
         elif call.magic in INTERACTIVE and not self.executed:
             rewrite = interactive(f"%{call.magic}")

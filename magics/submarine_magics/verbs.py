@@ -1,28 +1,179 @@
-"""``%submarine VERB …``: what a notebook can ask for, in the one grammar of all front ends."""
+"""``%submarine VERB …``: what a notebook can ask for, in the one grammar of all front ends.
+
+With completion by Tab, and TensorBoard in the cell where our server extension runs.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from html import escape
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
+from IPython.core.error import TryNext
+from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import Code, display
 from submarine_engine.clusters.base import Gpu
 from submarine_engine.clusters.saving import absolute, default_name
-from submarine_engine.command import NOTEBOOK, Command, parse
-from submarine_engine.doctor import Check, doctor
-from submarine_engine.errors import JobError
+from submarine_engine.command import NOTEBOOK, Command, complete, parse
+from submarine_engine.doctor import doctor
+from submarine_engine.errors import JobError, SubmarineError
 from submarine_engine.events import Moment
+from submarine_engine.findings import Check
 from submarine_engine.future import Job
-from submarine_engine.records import JobSummary, job_name, list_jobs, open_job
+from submarine_engine.history import default_home
+from submarine_engine.records import JobSummary, job_name, job_words, list_jobs, open_job
+from submarine_engine.tensorboard import Board, boards, wait
+from submarine_engine.tensorboard.board import asked, stop_asked
 
 from submarine_magics.card import mimebundle
-from submarine_magics.card.words import visible
+from submarine_magics.card.model import visible
+from submarine_magics.cell_view import attach, show_log
 from submarine_magics.homecoming import bring_home, fetch
 from submarine_magics.running import parts_bundle, run_parts
 from submarine_magics.show import Listing, say, show_help, table
-from submarine_magics.tensorboard import show_tensorboard
-from submarine_magics.watch import attach, show_log
 from submarine_magics.workbench import Workbench
+
+# The Jupyter server that started this kernel, where our extension runs in it.
+#
+# A server writes ``jpserver-<pid>.json`` into Jupyter's runtime folder (jupyter_server's
+# ``serverapp.write_server_info_file``), and starts kernels with ``JPY_PARENT_PID`` and
+# ``JPY_SESSION_NAME`` in their environment.
+
+
+_PATIENCE = 2.0
+_OK = 200
+
+
+class Server(NamedTuple):
+    """A server of ours; `base_url` begins and ends with a slash."""
+
+    base_url: str
+
+
+def server_of_kernel() -> Server | None:
+    """Return the server of this kernel; None where there is none, or our extension is not in it."""
+    parent = os.environ.get("JPY_PARENT_PID", "")
+    if not re.fullmatch(r"[0-9]{1,10}", parent):
+        return None
+    from jupyter_core.paths import jupyter_runtime_dir  # noqa: PLC0415 - of kernels alone
+
+    for pid in {parent, str(os.getppid())}:
+        with suppress(OSError, ValueError, KeyError, TypeError, HTTPException):
+            with open(f"{jupyter_runtime_dir()}/jpserver-{pid}.json", encoding="utf-8") as file:  # noqa: PTH123 - short
+                info = json.load(file)
+            if _has_extension(info):
+                return Server(str(info["base_url"]))
+    return None
+
+
+def _has_extension(info: dict[str, object]) -> bool:
+    """Ask the server, by its own address on this machine."""
+    where = urlsplit(str(info["url"]))
+    if where.scheme != "http" or not where.hostname:
+        # By a certificate that only browsers know, or a socket: taken for one that has it.
+        return where.scheme == "https"
+    connection = HTTPConnection(where.hostname, where.port, timeout=_PATIENCE)
+    try:
+        path = f"{str(info['base_url']).rstrip('/')}/submarine/api/tensorboards"
+        headers = {"Authorization": f"token {info['token']}"} if info.get("token") else {}
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().status == _OK
+    finally:
+        connection.close()
+
+
+# ``%submarine tensorboard``: in the cell, through the Jupyter server where our extension runs.
+
+
+_HEIGHT = 700
+
+
+def show_tensorboard(_: Workbench, command: Command) -> object:
+    """Show a TensorBoard in the cell; or list those that run, or end them."""
+    home = default_home()
+    if "stop" in command.values:
+        stopped = stop_asked(home, command.values)
+        for board in stopped:
+            say(f"TensorBoard over {board.wanted.words} ended")
+        if not stopped:
+            say("no TensorBoard runs")
+        return None
+    if "list" in command.values:
+        found = boards(home)
+        rows = [(board.id, board.wanted.words, board.address) for board in found]
+        return Listing(found, ("ID", "SHOWS", "ADDRESS"), rows)
+    board = wait(home, asked(home, command.values))
+    display(board_bundle(board), raw=True)
+    return None
+
+
+def board_bundle(board: Board) -> dict[str, str]:
+    """Return a TensorBoard for a cell: a frame where Jupyter's server brings it, else a link."""
+    title = f"TensorBoard over {board.wanted.words}"
+    server = server_of_kernel()
+    if server is None:
+        link = f'<a href="{escape(board.address)}" target="_blank" rel="noopener">TensorBoard</a>'
+        html = f"<p>{link} over {escape(board.wanted.words)}, on the notebook's own machine</p>"
+        return {"text/html": html, "text/plain": f"{title}: {board.address}"}
+    path = f"{server.base_url.rstrip('/')}{board.path}"
+    html = (
+        f'<iframe src="{escape(path)}" title="{escape(title)}" width="100%" height="{_HEIGHT}" '
+        f'style="border:0" loading="lazy"></iframe><p><a href="{escape(path)}" target="_blank" '
+        'rel="noopener">TensorBoard in a page of its own</a></p>'
+    )
+    return {"text/html": html, "text/plain": f"{title}: {path}"}
+
+
+# Tab completion of the magics: verbs, options, and the ids and names of jobs.
+
+
+_LINE = re.compile(r"\s*(?P<magic>%%?)submarine\s(?P<rest>.*)", re.DOTALL)
+
+
+def register(shell: InteractiveShell) -> None:
+    """Ask `candidates` wherever a line begins with one of the magics."""
+    for name in ("%submarine", "%%submarine"):
+        shell.set_hook("complete_command", candidates, str_key=name)
+
+
+def unregister(shell: InteractiveShell) -> None:
+    """Take back what `register` did."""
+    hooks: Any = shell.strdispatchers["complete_command"]
+    for name in ("%submarine", "%%submarine"):
+        hooks.strs.pop(name, None)
+
+
+def candidates(shell: InteractiveShell, event: SimpleNamespace) -> list[str]:  # noqa: ARG001
+    """Return what may stand at the cursor, as IPython's ``complete_command`` hook wants it.
+
+    IPython takes a word to begin after ``=``, as the grammar does not, so that only the part from
+    there is given.
+
+    Raises
+    ------
+    TryNext
+        The line is not one of ours.
+    """
+    found = _LINE.fullmatch(event.text_until_cursor)
+    if found is None:
+        raise TryNext
+    cell = found["magic"] == "%%"
+    try:
+        words = complete(found["rest"], jobs=job_words, cell=cell, surface=NOTEBOOK)
+    except (SubmarineError, OSError):  # a key was pressed: no place for errors
+        return []
+    typed = found["rest"].split()[-1] if found["rest"][-1:].strip() else ""
+    known = len(typed) - len(event.symbol) if typed.endswith(event.symbol) else 0
+    return [word[known:] for word in words]
+
 
 _NEWEST = 20
 

@@ -23,13 +23,12 @@ from submarine_engine.future import Job
 from submarine_engine.job import JobSpec
 
 from submarine_magics import frontend
-from submarine_magics.card.words import visible_lines
+from submarine_magics.card.model import visible_lines
+from submarine_magics.cell_view import Interrupt
 from submarine_magics.cells import CellLog
-from submarine_magics.interrupts import Interrupt
-from submarine_magics.notebook import notebook_path
+from submarine_magics.frontend import display_settings, notebook_path
 from submarine_magics.reading import can_read
 from submarine_magics.show import ask, say
-from submarine_magics.showing import display_settings
 
 _T = TypeVar("_T")
 _QUESTION = 4000

@@ -4,8 +4,8 @@ import os
 import signal
 
 import pytest
+from submarine_engine.api import Console, cancelling_on_interrupt
 from submarine_engine.clusters.local import LocalCluster
-from submarine_engine.console import Console, cancelling_on_interrupt
 from submarine_engine.future import Job
 from submarine_engine.job import JobState
 

@@ -8,7 +8,7 @@ import sys
 import textwrap
 
 import pytest
-from submarine_engine import JobState, api, calls, list_jobs, open_job
+from submarine_engine import JobState, api, list_jobs, open_job
 
 PROGRAM = """
     import dataclasses, functools, sys
@@ -337,4 +337,4 @@ def test_what_a_function_displays_is_text_on_the_console(program):
 
 def test_submit_says_each_keyword_of_a_job():
     keywords = inspect.signature(api.submit).parameters.values()
-    assert {one.name for one in keywords if one.kind is one.KEYWORD_ONLY} == set(calls.OPTIONS)
+    assert {one.name for one in keywords if one.kind is one.KEYWORD_ONLY} == set(api.OPTIONS)

@@ -14,9 +14,8 @@ from submarine_engine.future import Job
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 from submarine_engine.lifecycle import JobStatus
 from submarine_magics.card import read_record, view
-from submarine_magics.card.html import to_html
-from submarine_magics.card.tree import card_tree, script_tree
-from submarine_magics.card.words import clock
+from submarine_magics.card.model import clock
+from submarine_magics.card.tree import card_tree, script_tree, to_html
 
 SOURCE = files("submarine_magics.card").joinpath("card.js").read_text()
 # The contract of an anywidget model: get, on, off, send.

@@ -11,7 +11,7 @@ from enum import IntEnum
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from submarine_engine.bundle.literals import LONGEST, in_order, literal, quoted
+from submarine_engine.bundle.source import LONGEST, in_order, literal, quoted
 
 floats = st.floats(allow_nan=True, allow_infinity=True)
 scalars = (

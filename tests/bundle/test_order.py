@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from submarine_engine.bundle.order import ordered, reachable
+from submarine_engine.bundle.script import ordered, reachable
 
 nodes = st.integers(0, 9)
 edges = st.dictionaries(nodes, st.sets(nodes, max_size=4), max_size=10)

@@ -9,10 +9,9 @@ import warnings
 from pathlib import Path
 
 import pytest
-from submarine_engine.bundle.bindings import Kind, bound_names
-from submarine_engine.bundle.executed import _adds_to
-from submarine_engine.bundle.glance import may_add, may_bind
-from submarine_engine.bundle.reader import read_statements
+from submarine_engine.bundle.executed import _adds_to, may_add, may_bind
+from submarine_engine.bundle.source import Kind, bound_names
+from submarine_engine.bundle.statements import read_statements
 
 MODULES = sorted(Path(os.__file__).parent.glob("[a-z]*.py"))[::3]
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from submarine_magics.card import mime, widget
+from submarine_magics.card import display, widget
 
 pytestmark = pytest.mark.service
 
@@ -69,7 +69,7 @@ CELLS = {
         print(took)
     """,
     "flooded": """
-        from submarine_magics import pace
+        from submarine_magics import frontend as pace
         from submarine_magics.card import display
         display._AGAIN_AFTER = 0.05
         pace.shared = pace.Pace(clock=lambda: 0.0)  # what went stays lately, however slow the job
@@ -222,9 +222,9 @@ def test_the_style_is_saved_once(ran):
 def test_a_cell_that_is_run_again_brings_the_style_again(monkeypatch):
     cells = iter(["a", "b", "a", "b", None])
     kernel = SimpleNamespace(get_parent=lambda _: {"metadata": {"cellId": next(cells)}})
-    monkeypatch.setattr(mime, "get_ipython", lambda: SimpleNamespace(kernel=kernel))
-    monkeypatch.setattr(mime, "_styled", [])
-    assert [mime.wants_style() for _ in range(5)] == [True, False, True, False, False]
+    monkeypatch.setattr(display, "get_ipython", lambda: SimpleNamespace(kernel=kernel))
+    monkeypatch.setattr(display, "_styled", [])
+    assert [display.wants_style() for _ in range(5)] == [True, False, True, False, False]
 
 
 def test_a_card_follows_its_job_by_itself(ran):

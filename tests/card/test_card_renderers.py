@@ -10,10 +10,20 @@ from html.parser import HTMLParser
 import nbformat
 import pytest
 from submarine_magics.card import view
-from submarine_magics.card.html import ATTRIBUTES, TAGS, serialise, style, to_html
-from submarine_magics.card.mime import JOB_TYPE, static_bundle
-from submarine_magics.card.text import bar, percent, to_text
-from submarine_magics.card.tree import Node, card_tree, script_tree
+from submarine_magics.card.display import JOB_TYPE, static_bundle
+from submarine_magics.card.tree import (
+    ATTRIBUTES,
+    TAGS,
+    Node,
+    bar,
+    card_tree,
+    percent,
+    script_tree,
+    serialise,
+    style,
+    to_html,
+    to_text,
+)
 
 HOSTILE = '</code></script><script>alert(1)</script><img src=x onerror="alert(1)">\u202e\x1b[0m"\'&'
 EVERY_STATE = [

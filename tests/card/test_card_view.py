@@ -15,8 +15,15 @@ from submarine_engine.events import Granted
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 from submarine_engine.lifecycle import JobStatus, fold
 from submarine_magics.card import view
-from submarine_magics.card.model import SCRIPT_SHOWN, web_address
-from submarine_magics.card.words import clock, duration, ordinal, visible, visible_lines
+from submarine_magics.card.model import (
+    SCRIPT_SHOWN,
+    clock,
+    duration,
+    ordinal,
+    visible,
+    visible_lines,
+    web_address,
+)
 
 
 @pytest.fixture

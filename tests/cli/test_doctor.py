@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from submarine_engine import JobState, open_job
-from submarine_engine.doctor import BAD, NOTE, OK, doctor
+from submarine_engine.doctor import doctor
+from submarine_engine.findings import BAD, NOTE, OK
 from submarine_engine.history import default_home
 
 

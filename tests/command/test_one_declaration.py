@@ -17,9 +17,9 @@ job.JobSpec = dataclasses.make_dataclass(
     bases=(job.JobSpec,), frozen=True, kw_only=True,
 )
 
-from submarine_engine import calls
+from submarine_engine import api as calls
 from submarine_engine.command import NOTEBOOK, complete, help_text, parse, parse_cell, to_command
-from submarine_zeppelin.joboptions import local_options, merged
+from submarine_zeppelin.commands import local_options, merged
 from submarine_zeppelin.properties import read_properties
 
 spec = parse("job run --flavour sweet").spec

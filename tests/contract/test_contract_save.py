@@ -6,7 +6,8 @@ import json
 import threading
 
 import pytest
-from submarine_engine.clusters.saving import can_save, checkpoints
+from submarine_engine.clusters import saving
+from submarine_engine.clusters.saving import can_save
 from submarine_engine.errors import SaveError
 from submarine_engine.job import JobState
 
@@ -150,7 +151,7 @@ def test_what_lies_at_the_path_is_left_alone(cluster):
 
 
 def test_without_a_function_the_last_complete_checkpoint_is_copied(cluster, monkeypatch):
-    monkeypatch.setattr(checkpoints, "REST", 5.0)  # a busy machine lets the job pause
+    monkeypatch.setattr(saving, "REST", 5.0)  # a busy machine lets the job pause
     kept = cluster.folder / "kept"
     job, gate = train(
         cluster,

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from submarine_engine.errors import ClusterError
-from submarine_engine.installer.jars import fetch_jars, jars_folder
-from submarine_engine.installer.java import Java
+from submarine_engine.installer.java import Java, fetch_jars, jars_folder
 
 JAVA = Java(Path("/opt/java"), 17)
 # Takes Maven's own options; each run is a line in the file `runs`.
@@ -25,7 +24,7 @@ test -s "$pom" && mkdir "$out" && sleep 0.3 && echo jar > "$out/hadoop.jar"
 FETCH = """
 import sys
 from pathlib import Path
-from submarine_engine.installer.jars import fetch_jars
+from submarine_engine.installer.java import fetch_jars
 from submarine_engine.installer.java import Java
 print(fetch_jars(Java(Path("/opt/java"), 17)))
 """

@@ -12,14 +12,9 @@ from pathlib import Path
 import pytest
 from submarine_engine.errors import ClusterError
 from submarine_engine.installer import HadoopCluster
-from submarine_engine.installer.layout import Layout
-from submarine_engine.installer.lock import alone
-from submarine_engine.installer.processes import (
-    end_containers,
-    end_daemon,
-    find_daemons,
-    marks,
-)
+from submarine_engine.installer.cluster import alone
+from submarine_engine.installer.daemons import end_containers, end_daemon, find_daemons, marks
+from submarine_engine.installer.plan import Layout
 
 SLEEP = "import sys, time; print(flush=True); time.sleep(600)"
 

@@ -9,10 +9,9 @@ import pytest
 from submarine_engine.cli import main
 from submarine_engine.errors import ClusterError
 from submarine_engine.installer import Daemon, HadoopCluster, Plan, Wanted
-from submarine_engine.installer.files import write_files
-from submarine_engine.installer.gpus import Card, find_gpus
 from submarine_engine.installer.java import Java
-from submarine_engine.installer.ports import FIRST
+from submarine_engine.installer.plan import FIRST, Card, find_gpus
+from submarine_engine.installer.sites import write_files
 
 from tests.jobs import until
 

@@ -10,12 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from submarine_engine.errors import ClusterError, CommandError
-from submarine_engine.installer import HadoopCluster, ports, sites
-from submarine_engine.installer.gpus import Card, choose_gpus, declared_gpus, to_xml
+from submarine_engine.installer import HadoopCluster, plan, sites
 from submarine_engine.installer.java import Java
-from submarine_engine.installer.layout import Layout
-from submarine_engine.installer.plan import MOST_NODES, Plan, Wanted, read_plan
-from submarine_engine.installer.ports import BLOCK, FIRST, LAST, hold_block, listening_ports
+from submarine_engine.installer.plan import (
+    BLOCK,
+    FIRST,
+    LAST,
+    MOST_NODES,
+    Card,
+    Layout,
+    Plan,
+    Wanted,
+    choose_gpus,
+    declared_gpus,
+    gpus_xml,
+    hold_block,
+    listening_ports,
+    read_plan,
+)
 
 HOME = Path("/somewhere/home")
 
@@ -32,15 +44,15 @@ def real_gpus(count):
 @pytest.fixture
 def _blocks(monkeypatch):
     """Let blocks lie where no cluster comes or goes meanwhile."""
-    monkeypatch.setattr(ports, "FIRST", FIRST - (LAST - FIRST) // 2)
-    monkeypatch.setattr(ports, "LAST", FIRST)
+    monkeypatch.setattr(plan, "FIRST", FIRST - (LAST - FIRST) // 2)
+    monkeypatch.setattr(plan, "LAST", FIRST)
 
 
 @pytest.mark.usefixtures("_blocks")
 def test_two_at_once_have_different_ports(tmp_path):
     with hold_block(tmp_path) as first, hold_block(tmp_path) as second:
         assert abs(first - second) >= BLOCK
-        assert ports.FIRST <= first < ports.LAST
+        assert plan.FIRST <= first < plan.LAST
     with hold_block(tmp_path) as again:
         assert again == first
 
@@ -116,7 +128,7 @@ def test_no_two_nodes_or_clusters_declare_the_same_gpu():
 
 
 def test_node_managers_read_what_the_program_says():
-    root = ET.fromstring(to_xml([*real_gpus(1), *declared_gpus(2, 1)]))  # noqa: S314 - our own
+    root = ET.fromstring(gpus_xml([*real_gpus(1), *declared_gpus(2, 1)]))  # noqa: S314 - our own
     assert root.findtext("attached_gpus") == "3"
     assert [gpu.findtext("minor_number") for gpu in root.iter("gpu")] == ["3", "0", "1"]
     assert root.findtext("gpu/product_name") == "H<0>"

@@ -17,9 +17,8 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.installer import HadoopCluster, Wanted
-from submarine_engine.installer.daemons import FORMATTER
-from submarine_engine.installer.ports import BLOCK
-from submarine_engine.installer.processes import find_daemons
+from submarine_engine.installer.daemons import FORMATTER, find_daemons
+from submarine_engine.installer.plan import BLOCK
 
 pytestmark = pytest.mark.long
 

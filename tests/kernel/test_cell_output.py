@@ -93,7 +93,7 @@ def test_markup_is_text(run):
 
 def test_all_that_is_sent_is_within_the_budget_of_the_server(run):
     ran = run(
-        "from submarine_magics import pace\n"
+        "from submarine_magics import frontend as pace\n"
         "class Counted(pace.Pace):\n"
         "    taken = 0\n"
         "    def take(self, size):\n"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from submarine_magics.notebook import notebook_path
+from submarine_magics.frontend import notebook_path
 from submarine_magics.tags import NotebookTags, job_options, sent_tags
 
 
@@ -109,7 +109,7 @@ def test_the_notebook_is_who_says_so_first(tmp_path, monkeypatch):
 def test_the_notebook_is_what_the_parent_was_started_with(tmp_path, monkeypatch):
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
     notebook(tmp_path / "in.ipynb")
-    child = "from submarine_magics.notebook import notebook_path; print(notebook_path({}))"
+    child = "from submarine_magics.frontend import notebook_path; print(notebook_path({}))"
     parent = (
         f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
     )

@@ -11,8 +11,8 @@ import sys
 import pytest
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.local import LocalCluster, launch
-from submarine_engine.clusters.local import settle as settling
-from submarine_engine.clusters.processes import stat
+from submarine_engine.clusters.local import scheduler as settling
+from submarine_engine.clusters.machine import stat
 from submarine_engine.job import JobState
 
 from tests.jobs import processes_of, until
@@ -308,7 +308,7 @@ def test_a_machine_that_was_started_anew(local, monkeypatch):
 
 
 def test_a_stranger_with_the_number_of_the_session_is_left_alone(local):
-    from submarine_engine.clusters.processes import end_leftovers, stat
+    from submarine_engine.clusters.machine import end_leftovers, stat
 
     stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:

@@ -12,10 +12,10 @@ import types
 import warnings
 
 import pytest
-from submarine_engine.clusters import locks, progress
-from submarine_engine.clusters.ending import Ending, judge
-from submarine_engine.clusters.local import memory
-from submarine_engine.clusters.local.leases import Holder, Leases, release
+from submarine_engine.clusters import locks, tasks
+from submarine_engine.clusters.local import job_run
+from submarine_engine.clusters.local.scheduler import Holder, Leases, release
+from submarine_engine.clusters.tasks import Ending, judge
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import Moment
 from submarine_engine.history import TaskPaths, make_private
@@ -60,11 +60,11 @@ def test_a_week_of_progress_is_some_thousand_events(tmp_path, monkeypatch):
     task = TaskPaths(tmp_path / "worker-0")
     make_private(task.root)
     clock = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(progress.Progress, "_changed", lambda *_: True)
+    monkeypatch.setattr(tasks.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(tasks.Progress, "_changed", lambda *_: True)
     said = {"fraction": 0.5, "message": ""}
-    monkeypatch.setattr(progress, "read_json", lambda _: said)
-    watched, told = progress.Progress(task), 0
+    monkeypatch.setattr(tasks, "read_json", lambda _: said)
+    watched, told = tasks.Progress(task), 0
     while clock[0] < 7 * 86400:
         clock[0] += max(0.5, clock[0] / 2000)
         said["message"] = f"{clock[0]} s"
@@ -79,7 +79,7 @@ def test_a_week_of_progress_is_some_thousand_events(tmp_path, monkeypatch):
 def test_progress_that_makes_no_sense_is_passed_over(tmp_path, monkeypatch, content):
     task = TaskPaths(tmp_path / "worker-0")
     make_private(task.root)
-    watched = progress.Progress(task)
+    watched = tasks.Progress(task)
     monkeypatch.setattr(watched, "_told_at", -1.0)
     task.progress.write_bytes(content.encode("latin-1"))
     assert watched.look() is None
@@ -131,7 +131,7 @@ def test_a_lease_passes_to_whoever_inherits_it(tmp_path):
 FORK = """
 import os, signal, sys
 from pathlib import Path
-from submarine_engine.clusters.local.leases import Holder, Leases, release
+from submarine_engine.clusters.local.scheduler import Holder, Leases, release
 leases = Leases(Path(sys.argv[1]))
 taken = leases.take(("0",), 1, Holder("", ""))
 pid = os.fork()
@@ -150,8 +150,8 @@ def test_a_fork_of_the_notebook_does_not_take_a_lease_along(tmp_path):
 
 
 def test_memory_is_told_in_units_people_use():
-    assert memory._words(512 << 20) == "512 MiB"
-    assert memory._words(8 << 30) == "8.0 GiB"
+    assert job_run._words(512 << 20) == "512 MiB"
+    assert job_run._words(8 << 30) == "8.0 GiB"
 
 
 @pytest.mark.parametrize("instruction", ["open", "flock", "close"])

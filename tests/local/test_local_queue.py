@@ -7,8 +7,7 @@ import shutil
 import signal
 
 import pytest
-from submarine_engine.clusters.local.queuefile import QueueFile, Ticket
-from submarine_engine.clusters.local.tickets import Queue
+from submarine_engine.clusters.local.scheduler import Queue, QueueFile, Ticket
 from submarine_engine.errors import SubmissionError
 from submarine_engine.events import Waiting
 from submarine_engine.job import JobState
@@ -182,7 +181,7 @@ def test_the_gpus_tell_who_holds_them(local, held):
 
 
 def keepers(local):
-    return {pid for pid, command in local.processes().items() if "keeper import main" in command}
+    return {pid for pid, command in local.processes().items() if "scheduler import main" in command}
 
 
 def supervisors(local):

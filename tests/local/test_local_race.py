@@ -61,7 +61,7 @@ def test_two_notebooks_race_for_the_gpus(local, declare_gpus, tmp_path, seed):
     victim = until(lambda: running(local, [ids[WAITS] for ids in of_each]))
     os.kill(local.supervisor(victim), signal.SIGKILL)
     for pid, command in local.processes().items():
-        if "keeper import main" in command:
+        if "scheduler import main" in command:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     (detector / "gate").touch()

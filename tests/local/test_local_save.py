@@ -14,8 +14,7 @@ import pytest
 from submarine_engine import Job
 from submarine_engine.cli import main
 from submarine_engine.clusters.local import LocalCluster
-from submarine_engine.clusters.saving import can_save, default_name
-from submarine_engine.clusters.saving.checkpoints import FolderStorage, copy_newest
+from submarine_engine.clusters.saving import FolderStorage, can_save, copy_newest, default_name
 from submarine_engine.errors import SaveError, UnsupportedError
 from submarine_engine.history import JobPaths
 

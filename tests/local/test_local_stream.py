@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from submarine_engine.clusters import reader
 from submarine_engine.clusters.base import Cursor
-from submarine_engine.clusters.journal import Journal, read_events
 from submarine_engine.clusters.reader import read_batch
+from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.errors import JobError, JobNotFoundError
 from submarine_engine.events import Exited, Finished, LogChunk, Started, Submitted
 from submarine_engine.history import JobPaths, make_private

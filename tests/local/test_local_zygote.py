@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from submarine_engine.clusters.local import zygotes
-from submarine_engine.clusters.local.staging import RUNTIME
+from submarine_engine.clusters.local.cluster import RUNTIME
 from submarine_engine.job import JobState
-from submarine_runtime import fitness
+from submarine_runtime import zygote
 
 from tests.jobs import bundle_of, processes_of, spec_of, until
 
@@ -426,11 +426,11 @@ def test_what_has_looked_for_gpus_is_for_jobs_without(ahead, library):
 @pytest.mark.parametrize("what", ["/usr/lib/libcuda.so.550.54", "/dev/nvidia0"])
 def test_so_is_what_has_loaded_the_driver(monkeypatch, what):
     line = "7f29fd12b000-7f29fd132000 r-xp 00000000 fe:00 325737 "
-    assert not fitness.has_driver()
-    monkeypatch.setattr(fitness, "_mappings", lambda: [f"{line}/usr/lib/libm.so\n"])
-    assert not fitness.has_driver()
-    monkeypatch.setattr(fitness, "_mappings", lambda: [f"{line}{what}\n"])
-    assert fitness.has_driver()
+    assert not zygote.has_driver()
+    monkeypatch.setattr(zygote, "_mappings", lambda: [f"{line}/usr/lib/libm.so\n"])
+    assert not zygote.has_driver()
+    monkeypatch.setattr(zygote, "_mappings", lambda: [f"{line}{what}\n"])
+    assert zygote.has_driver()
 
 
 def test_a_library_that_cannot_be_imported_alone_is_left_to_the_job(ahead, library):

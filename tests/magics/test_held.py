@@ -2,7 +2,7 @@
 
 import pytest
 from submarine_engine.events import Display
-from submarine_magics.held import HeldTraceback
+from submarine_magics.stream import HeldTraceback
 
 ONE = "Traceback (most recent call last):\n  File 'x'\n    f()\nKeyError: 1\n"
 TWO = "Traceback (most recent call last):\n  File 'x'\n    g()\nlib.LibError: two\nlines\n"
@@ -76,7 +76,7 @@ def test_one_that_code_prints_itself_is_shown_soon(held, written, monkeypatch):
     held.text("worker-0", "stderr", ONE)
     held.tick()
     assert written.all == ""
-    monkeypatch.setattr("submarine_magics.held.time.monotonic", lambda: float("inf"))
+    monkeypatch.setattr("submarine_magics.stream.time.monotonic", lambda: float("inf"))
     held.tick()
     assert written.all == ONE
 

@@ -12,9 +12,8 @@ from submarine_engine.errors import JobCancelledError, SubmarineError
 from submarine_engine.future import Job
 from submarine_engine.history import JobPaths
 from submarine_engine.job import JobState
-from submarine_magics import interrupts
-from submarine_magics.interrupts import Interrupt, KernelEnds, held_interrupts
-from submarine_magics.watch import watch
+from submarine_magics import cell_view
+from submarine_magics.cell_view import Interrupt, KernelEnds, held_interrupts, watch
 from submarine_magics.workbench import Workbench
 
 from tests.jobs import bundle_of, spec_of
@@ -77,12 +76,12 @@ def test_another_thread_holds_nothing():
 
 
 def test_an_interrupt_is_meant_once_the_kernel_is_not_about_to_end(monkeypatch):
-    monkeypatch.setattr(interrupts, "_SETTLES", 60)
+    monkeypatch.setattr(cell_view, "_SETTLES", 60)
     with held_interrupts() as held:
         assert not held.meant()
         interrupt()
         assert not held.meant()
-        monkeypatch.setattr(interrupts, "_SETTLES", 0)
+        monkeypatch.setattr(cell_view, "_SETTLES", 0)
         assert held.meant()
 
 
@@ -90,7 +89,7 @@ def test_the_interrupt_of_a_kernel_that_ends_is_not_for_the_cell(monkeypatch):
     class Shell:
         exit_now = True
 
-    monkeypatch.setattr(interrupts, "get_ipython", Shell)
+    monkeypatch.setattr(cell_view, "get_ipython", Shell)
     with held_interrupts() as held:
         assert not held.meant()
         interrupt()
@@ -126,7 +125,7 @@ def test_a_second_interrupt_cancels_the_job_before_the_first_was_taken_up(sleepe
 
 def test_who_ends_the_kernel_may_interrupt_it_twice(sleeper, monkeypatch):
     """Zeppelin aborts a paragraph once for each class of its interpreter before it closes that."""
-    monkeypatch.setattr(interrupts, "get_ipython", lambda: SimpleNamespace(exit_now=True))
+    monkeypatch.setattr(cell_view, "get_ipython", lambda: SimpleNamespace(exit_now=True))
     with pytest.raises(SubmarineError, match="the kernel ends; the job goes on"):
         watch(sleeper, Twice())
     assert not sleeper.status().state.final
@@ -134,7 +133,7 @@ def test_who_ends_the_kernel_may_interrupt_it_twice(sleeper, monkeypatch):
 
 
 def test_interrupts_while_one_settles_say_nothing_new(monkeypatch):
-    monkeypatch.setattr(interrupts, "_SETTLES", 0.2)
+    monkeypatch.setattr(cell_view, "_SETTLES", 0.2)
     with held_interrupts() as held:
         interrupt()
         with pytest.raises(KeyboardInterrupt):

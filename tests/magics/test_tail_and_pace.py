@@ -2,8 +2,8 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from submarine_engine.tail import Tail
-from submarine_magics.pace import Pace
+from submarine_engine.logs import Tail
+from submarine_magics.frontend import Pace
 
 
 @given(st.lists(st.text(alphabet="ab\n", max_size=60), max_size=30), st.integers(1, 50))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.bundle import Cell, build
-from submarine_magics.shell_lines import expanded
+from submarine_magics.magic_lines import expanded
 from submarine_magics.translate import translate
 
 

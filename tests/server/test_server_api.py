@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import requests
-from submarine_jupyter.extras import EXTRAS
+from submarine_jupyter.extension import EXTRAS
 from submarine_jupyter.routes import BASE, all_routes
 
 from tests.jobs import until

@@ -7,9 +7,8 @@ from contextlib import ExitStack, closing
 from functools import partial
 
 import pytest
-from submarine_jupyter.streams import card_look
-from submarine_jupyter.watching import Watchers
-from submarine_jupyter.work import Work
+from submarine_jupyter.stream import card_look
+from submarine_jupyter.work import Watchers, Work
 
 from tests.jobs import until
 

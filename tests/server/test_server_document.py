@@ -8,7 +8,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from submarine_jupyter.extras import EXTRAS
+from submarine_jupyter.extension import EXTRAS
 from submarine_jupyter.routes import BASE, all_routes
 
 from tests.jobs import bundle_of, spec_of, until

@@ -14,7 +14,7 @@ import pytest
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.errors import ClusterError, JobNotFoundError
 from submarine_engine.history import JobPaths
-from submarine_jupyter.watching import Look
+from submarine_jupyter.work import Look
 
 from tests.jobs import LIMIT, bundle_of, end_processes_of, spec_of, until
 from tests.server.conftest import TOKEN, log_bytes

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from submarine_engine.logs import last_state
-from submarine_jupyter import lineindex, loglines
-from submarine_jupyter.lineindex import LineIndex
+from submarine_jupyter import log_index
+from submarine_jupyter.log_index import LineIndex
 
 PIECES = st.lists(
     st.sampled_from([b"\n", b"a", b"\r", b"\xff", "é".encode(), b"xyz" * 7, b"\n\n", b"ab\r\n"]),
@@ -20,7 +20,7 @@ PIECES = st.lists(
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(lineindex, "CHUNK", 8)
+    monkeypatch.setattr(log_index, "CHUNK", 8)
 
 
 @contextmanager
@@ -61,8 +61,8 @@ def test_lines_are_those_of_the_whole_log_however_it_grew(tmp_path_factory, piec
         grown(index, path, step)
         lines = lines_of(data)
         with opened(path) as log:
-            found = loglines.read_lines(index, log, start, 5)
-            last = loglines.read_lines(index, log, None, 3)
+            found = log_index.read_lines(index, log, start, 5)
+            last = log_index.read_lines(index, log, None, 3)
         assert found["lines"] == lines[start : start + 5]
         assert (found["total"], found["size"]) == (len(lines), len(data))
         assert last["lines"] == lines[-3:]
@@ -81,12 +81,12 @@ def test_search_finds_the_lines_that_hold_a_text(tmp_path_factory, data, text, b
     needle = text.encode().lower()
     holding = [n for n, line in enumerate(data.split(b"\n")) if needle in line.lower()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loglines, "_BLOCK", block)
-        patch.setattr(loglines, "_SCANNED", 2 * block)
+        patch.setattr(log_index, "_BLOCK", block)
+        patch.setattr(log_index, "_SCANNED", 2 * block)
         found, start = [], 0
         while start is not None:
             with opened(path) as log:
-                part = loglines.search(index, log, text, start, 2)
+                part = log_index.search(index, log, text, start, 2)
             assert part["next"] is None or part["next"] > start
             found += part["lines"]
             start = part["next"]
@@ -107,19 +107,19 @@ def test_a_log_that_was_cut_or_replaced_is_read_anew(tmp_path, after, replaced):
         path.write_bytes(after)
     grown(index, path)
     with opened(path) as log:
-        assert loglines.read_lines(index, log, 0, 50)["lines"] == lines_of(after)
+        assert log_index.read_lines(index, log, 0, 50)["lines"] == lines_of(after)
 
 
 def test_endless_lines_and_bars_stay_short(tmp_path, monkeypatch):
-    monkeypatch.setattr(lineindex, "CHUNK", 1 << 16)
+    monkeypatch.setattr(log_index, "CHUNK", 1 << 16)
     path = tmp_path / "stdout"
     bar = b"".join(b"%d%%\r" % n for n in range(200_000))
     path.write_bytes(b"x" * 3_000_000 + b"\n" + bar + b"\n" + b"\xff" * 20_000 + b"\nend")
     index = LineIndex()
     grown(index, path)
     with opened(path) as log:
-        first, second, third, fourth = loglines.read_lines(index, log, 0, 9)["lines"]
-        assert loglines.search(index, log, "end", 0, 9) == {"lines": [3], "next": None}
+        first, second, third, fourth = log_index.read_lines(index, log, 0, 9)["lines"]
+        assert log_index.search(index, log, "end", 0, 9) == {"lines": [3], "next": None}
     assert first == "x" * 10_000 + " … 2,990,001 bytes left out"
     assert second == "199999%"
     assert third == "\ufffd" * 10_000 + " … 10,000 characters left out"
@@ -127,13 +127,13 @@ def test_endless_lines_and_bars_stay_short(tmp_path, monkeypatch):
 
 
 def test_an_answer_of_long_lines_stays_small(tmp_path, monkeypatch):
-    monkeypatch.setattr(lineindex, "CHUNK", 1 << 16)
+    monkeypatch.setattr(log_index, "CHUNK", 1 << 16)
     path = tmp_path / "stdout"
     path.write_bytes((b"y" * 9_999 + b"\n") * 2000)
     index = LineIndex()
     grown(index, path)
     with opened(path) as log:
-        lines = loglines.read_lines(index, log, 0, 2000)["lines"]
+        lines = log_index.read_lines(index, log, 0, 2000)["lines"]
         assert len(lines) == 2000
         assert sum(map(len, lines)) < 5 << 20
-        assert loglines.read_lines(index, log, 5, 1)["lines"] == ["y" * 9_999]
+        assert log_index.read_lines(index, log, 5, 1)["lines"] == ["y" * 9_999]

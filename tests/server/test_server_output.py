@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from submarine_engine.history import JobPaths
-from submarine_jupyter import lineindex
+from submarine_jupyter import log_index
 from submarine_jupyter.output import MOST_SHOWN, Output
 
 from tests.jobs import until
@@ -80,7 +80,7 @@ PIECES = st.lists(st.tuples(st.integers(0, 1), st.text("ab\n", max_size=6)), max
 @given(pieces=PIECES, start=st.integers(0, 12), count=st.integers(1, 12))
 def test_lines_stand_where_they_began_however_the_logs_grew(tmp_path_factory, pieces, start, count):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lineindex, "CHUNK", 8)
+        patch.setattr(log_index, "CHUNK", 8)
         written = Written(tmp_path_factory.mktemp("home"))
         lines: list[tuple[int, str]] = []
         open_lines: dict[int, int] = {}

@@ -10,7 +10,7 @@ from submarine_engine.records import open_job
 from submarine_jupyter.cards import card as served_card
 from submarine_jupyter.page import page
 from submarine_magics.card import mimebundle
-from submarine_magics.card.mime import JOB_TYPE
+from submarine_magics.card.display import JOB_TYPE
 
 from tests.jobs import until
 

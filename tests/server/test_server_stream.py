@@ -8,9 +8,8 @@ from contextlib import closing
 from submarine_engine.clusters.base import Cursor
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.future import Job
-from submarine_jupyter.followers import Follower
-from submarine_jupyter.watching import Watchers
-from submarine_jupyter.work import Work
+from submarine_jupyter.stream import Follower
+from submarine_jupyter.work import Watchers, Work
 
 from tests.jobs import until
 from tests.server.conftest import log_bytes

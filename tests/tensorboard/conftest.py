@@ -8,7 +8,7 @@ from submarine_engine.clusters import locks
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.history import JobPaths
 from submarine_engine.tensorboard import stop
-from submarine_engine.tensorboard.record import Files, ids
+from submarine_engine.tensorboard.board import Files, ids
 
 from tests.jobs import LIMIT, bundle_of, end_processes_of, follow, spec_of, until
 

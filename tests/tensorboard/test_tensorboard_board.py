@@ -16,7 +16,7 @@ from submarine_engine.clusters import locks
 from submarine_engine.errors import ClusterError, CommandError, JobNotFoundError, UnsupportedError
 from submarine_engine.tensorboard import board as module
 from submarine_engine.tensorboard import boards, find_board, start, stop, wait, wanted
-from submarine_engine.tensorboard.record import Files
+from submarine_engine.tensorboard.board import Files
 
 from tests.jobs import until
 from tests.tensorboard.conftest import Reader, writes
@@ -200,9 +200,9 @@ def test_one_that_cannot_start_says_why(here, monkeypatch):
 
 
 def test_where_it_is_not_installed_the_fix_is_said(here, monkeypatch):
-    from submarine_engine.tensorboard import installed
+    from submarine_engine.tensorboard import board
 
-    monkeypatch.setattr(installed, "find_spec", lambda _: None)
+    monkeypatch.setattr(board, "find_spec", lambda _: None)
     with pytest.raises(UnsupportedError, match=r"submarine-notebook\[tensorboard\]"):
         start(here.home, wanted(here.home))
     with pytest.raises(UnsupportedError):

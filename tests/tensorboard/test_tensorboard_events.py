@@ -9,11 +9,10 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from submarine_engine.clusters.yarn.eventlog import EventLog
+from submarine_engine.clusters.yarn.log_mirror import EventLog
 from submarine_engine.history import JobPaths, TaskPaths, make_private, write_json
-from submarine_engine.tensorboard import eventfile, scalars
-from submarine_engine.tensorboard.farm import Farm
-from submarine_engine.tensorboard.found import Source
+from submarine_engine.tensorboard import scalar_reader, scalars
+from submarine_engine.tensorboard.event_dirs import Farm, Source
 from submarine_runtime.eventpack import pack
 from tensorboard.summary import Writer
 
@@ -95,7 +94,7 @@ def test_any_bytes_survive(tmp_path_factory, data):
     make_private(task.root)
     task.log("events").write_bytes(data)
     EventLog(task).step()
-    eventfile.scalars_of(data)
+    scalar_reader.scalars_of(data)
     assert (task.root / ".events-unpacked").exists() or not task.logdir.exists()
 
 
@@ -119,7 +118,7 @@ def logdir(job):
 
 def record(data):
     head = struct.pack("<Q", len(data))
-    return head + struct.pack("<I", eventfile._masked(head)) + data + bytes(4)
+    return head + struct.pack("<I", scalar_reader._masked(head)) + data + bytes(4)
 
 
 def simple(tag, step, value):
@@ -137,7 +136,9 @@ def test_both_kinds_of_scalars_are_read(job):
 
 
 def test_the_last_record_may_still_be_written(job, monkeypatch):
-    monkeypatch.setattr(sys.modules["submarine_engine.tensorboard.scalars"], "_LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(
+        sys.modules["submarine_engine.tensorboard.scalar_reader"], "_LOOK_AGAIN", 0.0
+    )
     path = logdir(job) / "events.out.tfevents.1"
     whole = record(simple(b"loss", 1, 1.0)) + record(simple(b"loss", 2, 0.5))
     seen = []

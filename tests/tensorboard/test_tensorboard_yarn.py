@@ -13,7 +13,7 @@ from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.history import JobPaths
 from submarine_engine.tensorboard import boards, scalars, stop, wait, wanted
-from submarine_engine.tensorboard.found import event_files
+from submarine_engine.tensorboard.event_dirs import event_files
 from tensorboard.summary import Writer
 
 from tests.jobs import bundle_of, end_processes_of, follow, spec_of, until

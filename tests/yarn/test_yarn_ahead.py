@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from submarine_engine.clusters.yarn import YarnCluster
-from submarine_engine.clusters.yarn.ahead import last_job
+from submarine_engine.clusters.yarn.cluster import last_job
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.history import JobPaths, make_private, read_json, write_json

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.clusters.yarn import YarnCluster
-from submarine_engine.clusters.yarn.hadoop import HadoopConf
-from submarine_engine.clusters.yarn.links import job_links
+from submarine_engine.clusters.yarn.hadoop import HadoopConf, job_links
 from submarine_engine.events import Exited, Finished, Granted, Released, Started, Submitted
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import fold

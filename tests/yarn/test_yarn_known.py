@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from submarine_engine.clusters import locks
-from submarine_engine.clusters.yarn.folder import KeeperFolder
+from submarine_engine.clusters.yarn.driver import KeeperFolder
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 
 from tests.hadoop import PROXIES

@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from submarine_engine.installer.jars import fetch_jars
-from submarine_engine.installer.java import find_java
-from submarine_engine.installer.programs import quick_flags
+from submarine_engine.installer.java import fetch_jars, find_java
+from submarine_engine.installer.sites import quick_flags
 from submarine_zeppelin.install import find_zeppelin, install
 
 HERE = Path(__file__).parent

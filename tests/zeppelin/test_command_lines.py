@@ -7,7 +7,7 @@ import json
 import pytest
 from submarine_engine.command import NOTEBOOK, parse
 from submarine_engine.errors import CommandError
-from submarine_zeppelin.old import NAMES
+from submarine_zeppelin.commands import NAMES
 
 from tests.zeppelin.asked import commands, job, options
 

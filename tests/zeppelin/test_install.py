@@ -169,7 +169,7 @@ def test_the_doctor_finds_what_is_wrong(home, capsys, tmp_path):
 
 
 def test_newer_zeppelins_are_noted(tmp_path):
-    from submarine_zeppelin.checks import checks
+    from submarine_zeppelin.install import checks
 
     newer = find_zeppelin(folder(tmp_path / "newer", "0.13.0"))
     assert checks(newer)[0].verdict == "note"

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from submarine_zeppelin import kernel as kernels
+from submarine_zeppelin import sessions as kernels
 
 from tests.jobs import until
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from submarine_magics.card import mime as card
-from submarine_zeppelin import mime
+from submarine_magics.card import display as card
+from submarine_zeppelin import outputs
 
 from tests.zeppelin.noted import Paragraph, clean, home, kernel, newest, run, text
 
@@ -11,7 +11,7 @@ __all__ = ["home", "kernel", "run"]  # fixtures
 
 
 def test_names_of_types_are_the_same_on_both_sides():
-    assert mime.JOB_TYPE == card.JOB_TYPE
+    assert outputs.JOB_TYPE == card.JOB_TYPE
 
 
 def test_a_frame_is_a_table(run):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from submarine_zeppelin.mime import JOB_TYPE, LOG_TYPE
-from submarine_zeppelin.outputs import Outputs
+from submarine_zeppelin.outputs import JOB_TYPE, LOG_TYPE, Outputs
 
 from tests.zeppelin.shown import shown, texts
 

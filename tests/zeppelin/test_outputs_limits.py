@@ -6,8 +6,7 @@ import time
 
 from hypothesis import given
 from hypothesis import strategies as st
-from submarine_zeppelin.mime import JOB_TYPE, LOG_TYPE
-from submarine_zeppelin.outputs import Outputs
+from submarine_zeppelin.outputs import JOB_TYPE, LOG_TYPE, Outputs
 
 from tests.zeppelin.shown import Shown, shown, texts
 

@@ -15,8 +15,8 @@ import pytest
 from submarine_engine.errors import ConfigError
 from submarine_engine.history import job_ids
 from submarine_engine.records import list_jobs, open_job
-from submarine_zeppelin import logfile
-from submarine_zeppelin.kernel import clear_left
+from submarine_zeppelin import service
+from submarine_zeppelin.sessions import clear_left
 from submarine_zeppelin.wire import Listener
 
 from tests.jobs import until
@@ -254,10 +254,10 @@ def test_it_logs_into_a_file_of_its_owner(talk, home):
 
 def test_the_log_goes_on_until_it_is_too_long(home):
     def write(group, text):
-        code = f"from submarine_zeppelin import logfile; logfile.begin({group!r}); print({text!r})"
+        code = f"from submarine_zeppelin import service; service.begin({group!r}); print({text!r})"
         return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout
 
-    log = logfile.path_of("../two words")
+    log = service.path_of("../two words")
     assert (log.parent, log.name) == (home / "zeppelin/logs", "two-words.log")
     assert (write("../two words", "one"), write("../two words", "two")) == (b"", b"")
     assert log.read_text() == "one\ntwo\n"

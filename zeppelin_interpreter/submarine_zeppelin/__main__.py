@@ -14,10 +14,9 @@ import time
 
 from submarine_engine.errors import SubmarineError
 
-from submarine_zeppelin import logfile
-from submarine_zeppelin.events import Events
+from submarine_zeppelin import service as logfile
 from submarine_zeppelin.service import Service, log
-from submarine_zeppelin.wire import IDL, Listener, address_towards
+from submarine_zeppelin.wire import IDL, Events, Listener, address_towards
 
 _LOOK = 2.0
 _PATIENCE = 120.0

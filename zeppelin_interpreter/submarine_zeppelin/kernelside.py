@@ -1,27 +1,150 @@
-"""What the kernel of a Zeppelin session has beside Submarine's magics: an IPython extension.
-
-Each ``execute_request`` says in its metadata whose paragraph it is (`commands.metadata`).
-"""
+"""What the kernel of a Zeppelin session has beside Submarine's magics: an IPython extension."""
 
 from __future__ import annotations
 
+import codecs
 import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import IO, Any
 
+from IPython.core.formatters import BaseFormatter
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 from submarine_engine.bundle import Part, PartBook
 from submarine_engine.errors import BundleError, SubmarineError
 from submarine_engine.records import JobSummary, list_jobs, open_job, record_of
+from submarine_engine.tables import add_frames, table
 from submarine_magics import frontend
-from submarine_magics.show import say
+from submarine_magics.show import Listing, say
 from submarine_magics.verbs import job_table, run_line
 from submarine_magics.workbench import Workbench, bench_of
+from traitlets import ObjectName, Unicode
 
-from submarine_zeppelin import shell as shell_magic
-from submarine_zeppelin import tables
-from submarine_zeppelin.mime import LOG_TYPE
+from submarine_zeppelin.outputs import LOG_TYPE, TABLE_TYPE
+
+# ``%submarine.sh``: shell commands in the kernel's process, and how they ended in a line.
+
+
+_PIECE = 1 << 16
+"""Bytes read at once: IPython's own ``%%sh`` takes a hundred, and ten times as long."""
+
+_SETTLES = 0.5  # seconds that an interrupted shell has before the next, harder signal
+
+
+class ShellError(SubmarineError):
+    """A paragraph's shell commands failed; what they wrote is above it."""
+
+
+def register_shell(shell: InteractiveShell) -> None:
+    """Add the cell magic to a kernel's shell."""
+    add: Any = shell.register_magic_function  # its type is that of the manager's own method
+    add(_run, "cell", "submarine.sh")
+
+
+def _run(line: str, cell: str) -> None:  # noqa: ARG001 - as magics are called
+    """Run the cell by ``sh``; what it writes is shown as it comes.
+
+    Raises
+    ------
+    ShellError
+        The exit status is not 0.
+    """
+    pipe = subprocess.PIPE
+    # The `sh` that is on the notes' PATH.
+    with subprocess.Popen(["sh"], stdin=pipe, stdout=pipe, stderr=pipe) as process:  # noqa: S607
+        assert process.stdin is not None  # noqa: S101 - for the type checker, here and below
+        # From a thread: a shell that reads slowly must not keep back what it writes.
+        source = f"{cell}\n".encode("utf-8", "replace")
+        writer = threading.Thread(target=_give, args=(process.stdin, source), daemon=True)
+        writer.start()
+        try:
+            _show(process)
+            process.wait()
+        except KeyboardInterrupt:
+            _end(process)
+        writer.join(_SETTLES)
+    if process.returncode:
+        raise ShellError(_told(process.returncode))
+
+
+def _give(stdin: IO[bytes], source: bytes) -> None:
+    with suppress(OSError), stdin:  # it has ended before it read all
+        stdin.write(source)
+
+
+def _show(process: subprocess.Popen[bytes]) -> None:
+    """Write what comes to the paragraph's own streams, until both ends are closed."""
+    decode = codecs.getincrementaldecoder("utf-8")
+    with selectors.DefaultSelector() as selector:
+        for pipe, stream in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
+            assert pipe is not None  # noqa: S101
+            selector.register(pipe, selectors.EVENT_READ, (decode("replace"), stream))
+        while selector.get_map():
+            for key, _ in selector.select():
+                decoder, stream = key.data
+                data = os.read(key.fd, _PIECE)
+                if not data:
+                    selector.unregister(key.fileobj)
+                stream.write(decoder.decode(data, not data))
+                stream.flush()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a shell that was interrupted: each signal has its time."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        process.send_signal(number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_SETTLES)
+            return
+
+
+def _told(status: int) -> str:
+    """Return how a shell ended; a negative status is the number of the signal that ended it."""
+    if status >= 0:
+        return f"the shell ended with exit status {status}"
+    try:
+        return f"the shell was ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"the shell was ended by signal {-status}"
+
+
+# Tables in a kernel: pandas frames and our own listings, as data for Zeppelin's ``TABLE``.
+
+
+class TableFormatter(BaseFormatter):
+    """Gives a table's data: ``columns``, ``rows`` and how many rows there are in ``total``."""
+
+    format_type = Unicode(TABLE_TYPE)
+    print_method = ObjectName("_repr_submarine_table_")
+    _return_type = dict
+
+
+def register_tables(shell: InteractiveShell) -> None:
+    """Let the shell show frames and listings as tables, beside their other forms."""
+    display_formatter: Any = shell.display_formatter
+    formatter: Any = TableFormatter(parent=display_formatter)
+    add_frames(formatter)
+    formatter.for_type(Listing, listing_table)
+    display_formatter.formatters[TABLE_TYPE] = formatter
+
+
+def listing_table(listing: Listing[Any]) -> dict[str, Any] | None:
+    """Return a listing as a table; None for an empty one, whose headings alone are better text."""
+    if not listing.rows:
+        return None
+    return {**table(listing.head, listing.rows), "below": "\n".join(listing.below)}
+
+
+# What the kernel of a Zeppelin session has beside Submarine's magics: an IPython extension.
+#
+# Each ``execute_request`` says in its metadata whose paragraph it is (`commands.metadata`).
+
 
 _NOBODY = ("", "anonymous")
 _LONGEST = 60
@@ -170,8 +293,8 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     shell.events.register("post_run_cell", note.after)
     register: Any = shell.register_magic_function  # its type is that of the manager's own method
     register(note.lines, "cell", "submarine.lines")
-    shell_magic.register(shell)
-    tables.register(shell)
+    register_shell(shell)
+    register_tables(shell)
 
 
 def _line(text: object) -> str:

@@ -13,7 +13,7 @@ from submarine_engine.command.values import did_you_mean
 from submarine_engine.errors import CommandError, ConfigError
 from submarine_engine.settings import KEYS
 
-from submarine_zeppelin.message import LIMIT
+from submarine_zeppelin.outputs import LIMIT
 
 SETTING = "submarine."
 JOB = "submarine.job."

@@ -3,15 +3,247 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+import tempfile
 import threading
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import Empty
+from typing import TYPE_CHECKING, Any
 
+from submarine_engine.clusters.machine import stat
 from submarine_engine.errors import ClusterError, SubmarineError
 
-from submarine_zeppelin.kernel import Kernel
 from submarine_zeppelin.properties import read_properties
+
+if TYPE_CHECKING:
+    from jupyter_client.blocking.client import BlockingKernelClient
+
+
+# The kernel of one session: an IPython process in which paragraphs run.
+
+
+EXTENSION = "submarine_zeppelin.kernelside"
+_START = 60.0
+_LOOK = 0.1
+_COMPLETION = 2.0
+_REPLY = 10.0
+_PREFIX = "submarine-kernel-"
+_PROGRAM = """import sys
+sys.path.remove("")  # nothing that lies in the working directory hides what a kernel needs
+from submarine_kernel.app import KernelApp
+KernelApp.launch_instance()
+"""
+
+Take = Callable[[str, Mapping[str, Any]], None]
+"""Takes the type and the content of each message that an execution sends; "" for a mere look."""
+
+
+class KernelDiedError(ClusterError):
+    """The kernel's process is gone; its variables are, too. Jobs go on."""
+
+
+class Kernel:
+    """One kernel; starts with the first use, and anew after its end."""
+
+    def __init__(self) -> None:
+        self._manager: Any = None
+        self._folder = ""
+        self._client: BlockingKernelClient | None = None
+        self._starting = threading.Lock()
+        self._asking = threading.Lock()
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process is there."""
+        return self._manager is not None and bool(self._manager.is_alive())
+
+    def start(self) -> None:
+        """Start it where it does not run.
+
+        Raises
+        ------
+        ClusterError
+            It does not start, or its part of this package does not load.
+        """
+        with self._starting:
+            if self.lives:
+                return
+            self.close()
+            from jupyter_client.manager import KernelManager  # noqa: PLC0415 - takes 0.2 s
+
+            # By sockets in a folder of its owner alone: nothing of it listens on a port. Their path
+            # is that of the connection's file, and has to be absolute: the kernel runs elsewhere.
+            clear_left()
+            self._folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+            file = str(Path(self._folder, "kernel.json"))
+            self._manager = KernelManager(transport="ipc", connection_file=file)
+            self._manager.kernel_spec.argv = [
+                sys.executable, "-c", _PROGRAM, "-f", "{connection_file}",
+            ]  # fmt: skip
+            self._manager.start_kernel(env=_environment(), cwd=str(Path.home()))
+            client = self._manager.client()
+            client.context.rcvhwm = 0  # else ZMQ drops what comes faster than it is read
+            client.start_channels()
+            try:
+                client.wait_for_ready(timeout=_START)
+            except RuntimeError as error:
+                self.close()
+                raise ClusterError(f"the kernel does not start: {error}") from error
+            self._client = client
+        self._load()
+
+    def _load(self) -> None:
+        failed: list[str] = []
+
+        def take(kind: str, content: Mapping[str, Any]) -> None:
+            if kind == "error":
+                failed.append(f"{content.get('ename')}: {content.get('evalue')}")
+
+        self.run(f"%load_ext {EXTENSION}", {}, take, kept=False)
+        if failed:
+            raise ClusterError(f"the kernel cannot load {EXTENSION}: {failed[0]}")
+
+    def run(
+        self, code: str, metadata: Mapping[str, Any], take: Take, *, kept: bool = True
+    ) -> Mapping[str, Any]:
+        """Execute `code`; return the reply once the kernel is idle again.
+
+        Parameters
+        ----------
+        kept
+            Whether it is one of the notebook's cells.
+
+        Raises
+        ------
+        KernelDiedError
+            The kernel's process ended meanwhile, or was ended.
+        """
+        assert self._client is not None  # noqa: S101 - after `start`
+        client = self._client
+        content = {
+            "code": code, "silent": not kept, "store_history": kept, "user_expressions": {},
+            "allow_stdin": False, "stop_on_error": False,
+        }  # fmt: skip
+        message = client.session.msg("execute_request", content)
+        message["metadata"] = dict(metadata)
+        with self._asking:
+            client.shell_channel.send(message)
+            sent = message["header"]["msg_id"]
+            return self._collect(client, sent, take) or self._reply(client, sent, _REPLY)
+
+    def _collect(
+        self, client: BlockingKernelClient, sent: str, take: Take
+    ) -> Mapping[str, Any] | None:
+        """Take all until the kernel is idle; return the reply where that has come instead."""
+        replied: Mapping[str, Any] | None = None
+        quiet_since = time.monotonic()
+        while True:
+            try:
+                message = client.get_iopub_msg(timeout=_LOOK)
+                quiet_since = time.monotonic()
+            except Empty:
+                if not self.lives:
+                    raise self._died(client) from None
+                take("", {})
+                replied = replied or self._replied(client, sent, 0)
+                if replied and time.monotonic() > quiet_since + _REPLY:
+                    return replied  # it came first, and what should have come with it does not
+                continue
+            if self._client is not client:
+                raise self._died(client)
+            if message["parent_header"].get("msg_id") != sent:
+                continue
+            kind, content = message["msg_type"], message["content"]
+            if kind == "status" and content["execution_state"] == "idle":
+                return replied
+            take(kind, content)
+
+    def _replied(
+        self, client: BlockingKernelClient, sent: str, patience: float
+    ) -> Mapping[str, Any] | None:
+        with suppress(Empty):
+            reply = client.get_shell_msg(timeout=patience)
+            if reply["parent_header"].get("msg_id") == sent:
+                found: Mapping[str, Any] = reply["content"]
+                return found
+        return None
+
+    def _reply(self, client: BlockingKernelClient, sent: str, patience: float) -> Mapping[str, Any]:
+        # A kernel replies before it is idle; one that was interrupted in between never will.
+        until = time.monotonic() + patience
+        while self.lives and time.monotonic() < until:
+            if found := self._replied(client, sent, _LOOK):
+                return found
+        if self.lives:
+            return {"status": "aborted"}
+        raise self._died(client)
+
+    def _died(self, client: BlockingKernelClient) -> KernelDiedError:
+        what = "the kernel ended" if self._client is client else "the interpreter was restarted"
+        return KernelDiedError(
+            f"{what}: its variables are gone, jobs go on",
+            fix="run the paragraphs again that define what is needed",
+        )
+
+    def complete(self, code: str, cursor: int) -> tuple[int, list[str]]:
+        """Return where the word at the cursor begins, and what it may become.
+
+        Nothing while something runs: a key was pressed, nobody waits for long.
+        """
+        if self._client is None or not self._asking.acquire(blocking=False):
+            return cursor, []
+        try:
+            sent = self._client.complete(code, cursor)
+            until = time.monotonic() + _COMPLETION
+            with suppress(Empty):
+                while time.monotonic() < until:
+                    reply = self._client.get_shell_msg(timeout=_COMPLETION)
+                    if reply["parent_header"].get("msg_id") == sent:
+                        content = reply["content"]
+                        return int(content["cursor_start"]), list(content["matches"])
+        finally:
+            self._asking.release()
+        return cursor, []
+
+    def interrupt(self) -> None:
+        """Interrupt what runs, as Jupyter's button does."""
+        if self.lives:
+            self._manager.interrupt_kernel()
+
+    def close(self) -> None:
+        """End its process; jobs go on."""
+        client, self._client = self._client, None
+        if self._manager is not None:
+            with suppress(Exception):
+                self._manager.shutdown_kernel(now=True)
+        if client is not None:
+            with self._asking:  # no socket is closed under a thread that waits for it
+                client.stop_channels()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _environment() -> dict[str, str]:
+    """Return the kernel's environment: commands of its paragraphs are those of its Python."""
+    own, path = str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)
+    if own not in path.split(os.pathsep)[:1]:
+        path = f"{own}{os.pathsep}{path}"
+    return {**os.environ, "PATH": path}
+
+
+def clear_left() -> None:
+    """Remove the folders of interpreters of this user that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        with suppress(OSError):
+            mine = folder.lstat().st_uid == os.getuid() and not folder.is_symlink()
+            if mine and owner.isdecimal() and stat(int(owner)) is None:
+                shutil.rmtree(folder)
 
 
 class Session:

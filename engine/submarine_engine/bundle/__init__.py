@@ -1,7 +1,6 @@
 """Cells to one training script: what was executed becomes what a person would have written."""
 
-from submarine_engine.bundle.build import build
-from submarine_engine.bundle.call import build_call
+from submarine_engine.bundle.build import build, build_call
 from submarine_engine.bundle.model import (
     Bundle,
     CapturedValue,
@@ -10,8 +9,7 @@ from submarine_engine.bundle.model import (
     LineSpan,
     Manifest,
 )
-from submarine_engine.bundle.partbook import Part, PartBook
-from submarine_engine.bundle.parts import build_parts
+from submarine_engine.bundle.parts import Part, PartBook, build_parts
 
 __all__ = [
     "Bundle",

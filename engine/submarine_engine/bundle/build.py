@@ -1,29 +1,38 @@
-"""From executed cells to a bundle."""
+"""From executed cells, or the call of a function, to a bundle.
+
+A cell that only defines is executed in the notebook, too; one that asks a person is refused, since
+a job has no keyboard.
+"""
 
 from __future__ import annotations
 
+import ast
+import builtins
 import difflib
+import functools
+import inspect
+import keyword
 import platform
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from submarine_runtime.home import containers_of
+from submarine_runtime.lean import type_name
 
 from submarine_engine.bundle import settings
-from submarine_engine.bundle.bindings import scope_names
-from submarine_engine.bundle.capture import LIMIT, Capture, Notice
-from submarine_engine.bundle.compose import compose
-from submarine_engine.bundle.definitions import definitions
-from submarine_engine.bundle.executed import Executed, Position
-from submarine_engine.bundle.loading import Loading, free_name
+from submarine_engine.bundle.capture import LIMIT, Capture, Loading, Notice, free_name
+from submarine_engine.bundle.executed import Executed, Import, Position, importable
 from submarine_engine.bundle.maincell import MainCell, take_apart, too_deep
 from submarine_engine.bundle.model import (
     Bundle,
     Cell,
+    Definition,
     Dropped,
     LoadedFile,
     MadeAgain,
@@ -31,13 +40,199 @@ from submarine_engine.bundle.model import (
     Sent,
 )
 from submarine_engine.bundle.modules import travelling_modules
-from submarine_engine.bundle.needs import Needs, NeedsSourceError, NeedsValueError
-from submarine_engine.bundle.origins import Defined, Origins
-from submarine_engine.bundle.plan import Plan, plan
-from submarine_engine.bundle.questions import refuse_questions
-from submarine_engine.bundle.refusals import together
-from submarine_engine.bundle.script import IPYTHON_SYNTAX, Script
-from submarine_engine.errors import BundleError, UndefinedNameError
+from submarine_engine.bundle.needs import (
+    Builtin,
+    Defined,
+    Imported,
+    Needs,
+    NeedsSourceError,
+    NeedsValueError,
+    Origins,
+)
+from submarine_engine.bundle.pickling import together
+from submarine_engine.bundle.script import IPYTHON_SYNTAX, THE_CALL, Plan, Script, compose, plan
+from submarine_engine.bundle.secrets import is_secret
+from submarine_engine.bundle.source import FUNCTIONS, LINE, lambda_source, literal, scope_names
+from submarine_engine.bundle.statements import Statement
+from submarine_engine.bundle.values import assigned_names, is_constant
+from submarine_engine.errors import BundleError, CannotTravelError, UndefinedNameError
+
+# What of a main cell is executed in the notebook, too: it defines, and has no other effect.
+
+
+_DEFINITIONS = (ast.Import, ast.ImportFrom, *FUNCTIONS, ast.ClassDef)
+
+
+def definitions(main: MainCell) -> tuple[Definition, ...]:
+    """Return the statements of the main cell that define what later cells need, in their order.
+
+    Imports, functions and classes, and literal constants that one of them reads. One that reads, as
+    it runs, a name that the cell computes (a default, a base class, a decorator) is left out: what
+    it made comes home as a value.
+    """
+    lazy = sys.version_info >= (3, 14) or any(map(_asks_for_lazy, main.parsed.statements))
+    computed: dict[str, int] = {}
+    for statement in main.parsed.statements:
+        for name in statement.binds:
+            computed[name] = computed.get(name, 0) + 1
+    found: list[tuple[Statement, Definition]] = []
+    for statement in main.parsed.statements:
+        if not (_defines(statement) and statement.alone):
+            continue
+        if any(name in computed for name in statement.reads(lazy=lazy).now):
+            continue
+        lines = main.parsed.text(statement)
+        lines = [line for line in lines if line[0] >= statement.first]
+        source = "\n".join(line for _, line in lines)
+        names = tuple(statement.binds)
+        found.append((statement, Definition(line=statement.first, source=source, names=names)))
+        for name in names:
+            computed[name] -= 1
+            if not computed[name]:
+                del computed[name]
+    read = {name for one, _ in found for name in one.reads(lazy=lazy).now}
+    return tuple(
+        definition
+        for one, definition in found
+        if isinstance(one.node, _DEFINITIONS) or read.intersection(definition.names)
+    )
+
+
+def _defines(statement: Statement) -> bool:
+    if isinstance(statement.node, _DEFINITIONS):
+        return True
+    names = assigned_names(statement.node)
+    return bool(names) and all(is_constant(statement.node, name) for name in names or ())
+
+
+def _asks_for_lazy(statement: Statement) -> bool:
+    node = statement.node
+    if not isinstance(node, ast.ImportFrom) or node.module != "__future__":
+        return False
+    return any(alias.name == "annotations" for alias in node.names)
+
+
+# Calls that ask a person: refused before the job is submitted where nobody could answer them.
+
+
+_ANSWER = "ask in the notebook, in a cell above, and use the answer here"
+_LOOK = "leave it out, or debug that code in the notebook: without %%submarine it stops there"
+_ASKS = {
+    "builtins.input": _ANSWER,
+    "getpass.getpass": _ANSWER,
+    "builtins.breakpoint": _LOOK,
+    "pdb.set_trace": _LOOK,
+    "pdb.post_mortem": _LOOK,
+    "pdb.pm": _LOOK,
+    "ipdb.set_trace": _LOOK,
+    "IPython.embed": _LOOK,
+    "IPython.core.debugger.set_trace": _LOOK,
+    "code.interact": _LOOK,
+}
+
+
+def refuse_questions(needs: Needs, rest: Sequence[Statement], *, answered: bool) -> None:
+    """Raise for calls that ask a person, in the main cell and in the definitions that it needs.
+
+    Parameters
+    ----------
+    rest
+        The statements that the main cell runs.
+    answered
+        Whether somebody waits for the job and is asked there: a debugger is refused all the same.
+
+    Raises
+    ------
+    BundleError
+        There are such calls; it names each with its cell and line.
+    """
+    executed = needs.origins.executed
+    statements = [(executed.cell(at), executed.statement(at)) for at in sorted(needs.sources)]
+    statements += [(needs.cell, statement) for statement in rest]
+    own = _imported([statement.node for statement in rest])
+    found = dict.fromkeys(
+        (typed, fix, f"{cell.label}, line {line}")
+        for cell, statement in statements
+        for typed, fix, line in _questions(needs, statement, own)
+        if not (answered and fix == _ANSWER)
+    )
+    if not found:
+        return
+    (first, fix, where), *others = found
+    what = f"`{first}` asks a person, and a job has nobody to ask"
+    if others:
+        listed = ", ".join(f"`{typed}` ({place})" for typed, _, place in others)
+        what += f"; so {'does' if len(others) == 1 else 'do'} {listed}"
+    raise BundleError(what, where=where, fix=fix)
+
+
+def _questions(
+    needs: Needs, statement: Statement, own: Mapping[str, Import]
+) -> Iterator[tuple[str, str, int]]:
+    """Yield the calls in a statement that ask: as typed, the way out, and the line.
+
+    `own` are the imports of what the main cell runs.
+    """
+    calls = [node for node in ast.walk(statement.node) if isinstance(node, ast.Call)]
+    if not calls:
+        return
+    reads = statement.reads(lazy=needs.lazy)
+    of_module = set(reads.now).union(*reads.later.values())
+    local = _imported([statement.node])
+    for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+        typed = _dotted(call.func)
+        root, dot, below = typed.partition(".")
+        if root not in of_module:
+            meant = _path(local.get(root))
+        elif root in needs.main.maybe:
+            meant = _path(own.get(root))
+        else:
+            meant = _meaning(needs, root)
+        if fix := _ASKS.get(meant + dot + below):
+            yield f"{typed}()", fix, call.lineno
+
+
+def _meaning(needs: Needs, name: str) -> str:
+    """Return the dotted name of what `name` is in the notebook; empty where it is its own."""
+    origin = needs.origins.of(name)
+    if isinstance(origin, Builtin):
+        return f"builtins.{name}"
+    return _path(origin.imports[0]) if isinstance(origin, Imported) else ""
+
+
+def _path(item: Import | None) -> str:
+    if item is None:
+        return ""
+    if item.name is not None:
+        return f"{item.module}.{item.name}"
+    return item.module if item.asname else item.module.partition(".")[0]
+
+
+def _imported(nodes: Sequence[ast.stmt]) -> dict[str, Import]:
+    """Return the imports anywhere in statements by the names that they bind."""
+    found = [
+        Import(alias.name, None, alias.asname)
+        if isinstance(node, ast.Import)
+        else Import(node.module or "", alias.name, alias.asname)
+        for statement in nodes
+        for node in ast.walk(statement)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    ]
+    return {item.binds: item for item in found}
+
+
+def _dotted(node: ast.expr) -> str:
+    """Return ``a.b.c`` for an expression that is nothing else; empty for all others."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
+
+
+# From executed cells to a bundle.
+
 
 ENTRY = "script.py"
 
@@ -306,3 +501,218 @@ def _cloudpickle() -> dict[str, bytes]:
     """Return the files of cloudpickle: the job's Python may be without it."""
     folder = Path(str(find_spec("cloudpickle").origin)).parent  # type: ignore[union-attr]
     return {f"cloudpickle/{file.name}": file.read_bytes() for file in sorted(folder.glob("*.py"))}
+
+
+# A function call as a job: the script ends in the call, written as a person would write it.
+
+
+_WIDTH = LINE - 4  # the call stands in a block
+_HISTORY = re.compile(r"_+|_i?\d+|_i+|In|Out")
+
+
+def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
+    function: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    cells: Sequence[Cell],
+    namespace: Mapping[str, object],
+    *,
+    limit: int = LIMIT,
+    root: Path | None = None,
+    answered: bool = False,
+) -> Bundle:
+    """Make one training script that ends in ``function(*args, **kwargs)``.
+
+    Parameters
+    ----------
+    function
+        A function or a class of the notebook or of a module, a method, a `functools.partial`, a
+        callable value, a lambda. One that a function has made travels by value.
+    args, kwargs
+        Small ones are written out, what has a name goes by that name, others travel as values.
+    cells, namespace, limit, root, answered
+        As for `build`.
+
+    Raises
+    ------
+    CannotTravelError
+        The function has no source to travel by, or a value cannot leave this process.
+    UndefinedNameError, CaptureTooLargeError, BundleError
+        As for `build`.
+    """
+    call = _Call(cells, namespace)
+    source = call.source(function, args, kwargs)
+    main = Cell(number=None, source=source, file=THE_CALL)
+    try:
+        known = {**namespace, **call.values}
+        return build(main, cells, known, limit=limit, root=root, answered=answered)
+    except CannotTravelError as error:
+        error.where = error.where or THE_CALL
+        raise
+
+
+class _Call:
+    """Writes a call, and collects the values that it needs under names of its own."""
+
+    def __init__(self, cells: Sequence[Cell], namespace: Mapping[str, object]) -> None:
+        self.namespace = namespace
+        self.values: dict[str, object] = {}
+        self._imports: dict[str, None] = {}
+        self._before: list[str] = []
+        self._taken: set[str] = set()
+        self._executed = Executed(cells)
+        self._names: dict[int, list[str]] = {}
+        for name, value in namespace.items():
+            if name.isidentifier() and not _HISTORY.fullmatch(name):
+                self._names.setdefault(id(value), []).append(name)
+
+    def source(
+        self, function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> str:
+        """Return the source of a cell that makes the call."""
+        while isinstance(function, functools.partial):
+            args = (*function.args, *args)
+            kwargs = {**function.keywords, **kwargs}
+            function = function.func
+        called = self.called(function)
+        given = [
+            self.value(value, hint)
+            for value, hint in zip(args, _hints(function, len(args)), strict=True)
+        ]
+        odd = {}
+        for name, value in kwargs.items():
+            if name.isidentifier() and not keyword.iskeyword(name):
+                given.append(f"{name}={self.value(value, name)}")
+            else:
+                odd[name] = value
+        if odd:
+            given.append(f"**{self.value(odd, 'options')}")
+        line = _laid_out(called, given)
+        if inspect.iscoroutinefunction(function):
+            self._imports["import asyncio"] = None
+            line = f"asyncio.run({called}({', '.join(given)}))"
+        return "\n".join([*self._imports, *self._before, line])
+
+    def called(self, function: Callable[..., object]) -> str:
+        """Return an expression for what is called."""
+        name = getattr(function, "__name__", type(function).__name__)
+        if known := self.known(function, name):
+            return known
+        if isinstance(function, types.MethodType):
+            owner = function.__self__
+            kind = owner if isinstance(owner, type) else type(owner)
+            return f"{self.value(owner, kind.__name__.lower())}.{function.__name__}"
+        if imported := self.imported(function):
+            return imported
+        if not isinstance(function, (types.FunctionType, type)):
+            return self.value(function, name.lower())
+        if isinstance(function, types.FunctionType) and name == "<lambda>":
+            return self.written(function) or self.value(function, "function")
+        if "<locals>" in function.__qualname__:
+            return self.value(function, name)  # no name leads to it: it travels by value
+        raise CannotTravelError(
+            f"`{name}` does not mean this {type_name(function)} any more",
+            where=THE_CALL,
+            fix="give the one that the name means now",
+        )
+
+    def written(self, function: types.FunctionType) -> str | None:
+        """Write out a lambda; None where its source is not all of it."""
+        source = lambda_source(function)
+        if source is None or function.__code__.co_freevars:
+            return None
+        name = self.free("function")
+        self._before.append(f"{name} = {source}")
+        return name
+
+    def value(self, value: object, hint: str) -> str:
+        """Return an expression for a value that the call is given."""
+        simple = isinstance(value, (int, float, complex, str, bytes, tuple, type(None)))
+        known = self.known(value, hint)
+        secret = is_secret(hint, value)
+        if secret and not (known and is_secret(known, value)):
+            known = self.free(hint)
+            self.values[known] = value
+        if known and (secret or not simple):
+            return known
+        written = literal(value)
+        if written is not None and "\n" not in written and len(written) <= _WIDTH // 2:
+            return written
+        if known:
+            return known
+        if isinstance(value, types.ModuleType):
+            self._imports[f"import {value.__name__}"] = None
+            return value.__name__
+        if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) and (
+            imported := self.imported(value)
+        ):
+            return imported
+        name = self.free(hint)
+        self.values[name] = value
+        return name
+
+    def known(self, value: object, hint: str) -> str | None:
+        """Return the name that the notebook has for `value`, `hint` if it is one of them."""
+        names = self._names.get(id(value), [])
+        public = [name for name in names if not name.startswith("_")]
+        return hint if hint in names else next(iter([*public, *names]), None)
+
+    def imported(self, value: object) -> str | None:
+        """Import `value` from its module, and return how it is called then."""
+        home = importable(value)
+        if home is None:
+            return None
+        module, qualname = home
+        if module == "builtins" and qualname not in self.namespace:
+            return qualname
+        top, _, rest = qualname.partition(".")
+        name = top
+        plain = f"from {module} import {top}"
+        if plain not in self._imports and self._means_something(top):
+            name = self.free(top)
+            self._imports[f"{plain} as {name}"] = None
+        else:
+            self._imports[plain] = None
+            self._taken.add(top)
+        return f"{name}.{rest}" if rest else name
+
+    def free(self, hint: str) -> str:
+        """Return a name that means nothing yet, like `hint`."""
+        base = re.sub(r"\W", "_", hint).strip("_") or "value"
+        name, count = base, 1
+        while not name.isidentifier() or self._means_something(name):
+            count += 1
+            name = f"{base}_{count}" if base.isidentifier() else f"value_{count}"
+        return name
+
+    def _means_something(self, name: str) -> bool:
+        return (
+            name in self.namespace
+            or name in self.values
+            or name in self._taken
+            or hasattr(builtins, name)
+            or keyword.iskeyword(name)
+            or self._executed.last(name) is not None
+        )
+
+
+def _hints(function: Callable[..., object], count: int) -> list[str]:
+    """Return what the positional arguments are called by the function."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # builtins do not tell
+        parameters = []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [parameter.name for parameter in parameters if parameter.kind in positional]
+    return [*names, *["argument"] * count][:count]
+
+
+def _laid_out(called: str, given: Sequence[str]) -> str:
+    """Return the call as ``ruff format`` leaves it, inside a block."""
+    flat = ", ".join(given)
+    line = f"{called}({flat})"
+    if len(line) <= _WIDTH:
+        return line
+    if len(flat) + 4 <= _WIDTH:
+        return f"{called}(\n    {flat}\n)"
+    return "\n".join([f"{called}(", *(f"    {argument}," for argument in given), ")"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from submarine_engine.bundle.literals import literal
+from submarine_engine.bundle.source import literal
 
 # Not what only begins like one: tokenizer, author, keyword, keypoints, passes, passenger.
 _NAME = re.compile(

@@ -18,11 +18,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from submarine_engine.bundle.imports import Import
-from submarine_engine.bundle.literals import quoted
-from submarine_engine.bundle.loading import free_name
+from submarine_engine.bundle.capture import free_name
+from submarine_engine.bundle.executed import Import
 from submarine_engine.bundle.model import Cell
 from submarine_engine.bundle.secrets import has_secret_name, looks_secret
+from submarine_engine.bundle.source import quoted
 
 TITLE = "Settings of the notebook"
 STATES = "random_states"

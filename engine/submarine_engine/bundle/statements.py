@@ -1,25 +1,522 @@
-"""A cell's source, taken apart into the statements of its outermost scope."""
+"""A cell's statements, and what each reads of its module: when, and what is bound by then.
+
+Read by scopes, without running: *now* is what a statement needs as it runs (defaults, decorators,
+bases), *later* what a function reads once it is called.
+"""
+
+# ruff: noqa: D102, N815 - the names and the meaning are those of ast.NodeVisitor
+# ruff: noqa: N815 - the names and the meaning are those of ast.NodeVisitor
 
 from __future__ import annotations
 
 import ast
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from submarine_engine.bundle.bindings import Kind, bound_names
-from submarine_engine.bundle.reader import read_statements
-from submarine_engine.bundle.reads import Reads
-from submarine_engine.bundle.text import (
+from submarine_engine.bundle.source import (
     UNREADABLE,
+    Kind,
     Lines,
+    bound_names,
     code_lines,
     fixed_lines,
+    imported_names,
+    parameters,
+    scope_names,
     shifted,
     without_semicolon,
 )
+
+# What code reads of its module: which names, when, and what is bound by then. Plain data.
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A name of the module that is read.
+
+    Parameters
+    ----------
+    line
+        Where it is read first without being bound.
+    hard
+        Whether the code fails where nobody defines it. Not so in annotations that are never
+        evaluated, under ``except NameError``, and for what an earlier branch may have bound.
+    bound
+        Names that the statements before have bound for certain, at every one of the places.
+    """
+
+    line: int
+    hard: bool
+    bound: frozenset[str]
+
+
+@dataclass(slots=True)
+class Reads:
+    """What a sequence of module-level statements reads.
+
+    Parameters
+    ----------
+    now
+        Names read while the statements run.
+    later
+        Names read by functions when they are called, by the name of the function or class of this
+        scope that they belong to; ``""`` for lambdas. ``bound`` is as of the definition.
+    bound
+        Names that are bound for certain once the statements have run.
+    maybe
+        Names that may be.
+    sets
+        Names that functions bind here by a ``global`` declaration.
+    stars
+        Modules whose names a star import binds.
+    """
+
+    now: dict[str, Use] = field(default_factory=dict)
+    later: dict[str, dict[str, Use]] = field(default_factory=dict)
+    bound: frozenset[str] = frozenset()
+    maybe: frozenset[str] = frozenset()
+    sets: frozenset[str] = frozenset()
+    stars: tuple[str, ...] = ()
+
+
+# What is bound at each place of a sequence of statements, as control flows through them.
+#
+# Only the outermost scope is followed: within functions it does not matter here when a name is
+# bound. A loop's body counts as run: notebooks that rely on a loop that never turns are not worth
+# the noise.
+
+
+class Flow(ast.NodeVisitor):
+    """Visits statements in the order in which they run, and keeps what is bound."""
+
+    def __init__(self) -> None:
+        self.bound: set[str] = set()
+        self.maybe: set[str] = set()
+        self.soft = 0  # above 0 where a name that is not there does no harm
+        self._carried: list[frozenset[str]] = []  # what the bodies of the loops around bind
+        self._snapshot: frozenset[str] | None = None
+
+    @property
+    @abstractmethod
+    def in_module(self) -> bool:
+        """Whether the code visited now stands in the outermost scope."""
+
+    @abstractmethod
+    def use(self, name: str, line: int) -> None:
+        """Take note that `name` is read."""
+
+    @abstractmethod
+    def bind(self, name: str) -> None:
+        """Take note that `name` is bound in the current scope."""
+
+    @abstractmethod
+    def annotation(self, node: ast.expr | None, *, variable: bool = False) -> None:
+        """Visit an annotation, maybe of a variable."""
+
+    def snapshot(self) -> frozenset[str]:
+        """Return what is bound for certain now."""
+        if self._snapshot is None:
+            self._snapshot = frozenset(self.bound)
+        return self._snapshot
+
+    def set_bound(self, name: str) -> None:
+        """Bind `name` in the outermost scope."""
+        self.bound.add(name)
+        self.maybe.add(name)
+        self._snapshot = None
+
+    def set_unbound(self, name: str) -> None:
+        """Unbind `name` in the outermost scope."""
+        self.bound.discard(name)
+        self._snapshot = None
+
+    def block(self, statements: Iterable[ast.AST]) -> None:
+        """Visit one after the other."""
+        for node in statements:
+            self.visit(node)
+
+    visit_all = block
+
+    # Simple statements whose order of evaluation is not that of their fields
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.visit(node.value)
+        self.visit_all(node.targets)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            self.use(node.target.id, node.lineno)
+        self.visit(node.value)
+        self.visit(node.target)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self.annotation(node.annotation, variable=True)
+        if node.value:
+            self.visit(node.value)
+            self.visit(node.target)
+        elif not isinstance(node.target, ast.Name):
+            self.visit(node.target)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        # A sum of 1,000 terms is nested 1,000 deep to the left.
+        right: list[ast.expr] = []
+        left: ast.expr = node
+        while isinstance(left, ast.BinOp):
+            right.append(left.right)
+            left = left.left
+        self.visit_all([left, *reversed(right)])
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        self.visit(node.target)
+
+    # Control flow
+
+    def visit_If(self, node: ast.If) -> None:
+        self.visit(node.test)
+        self._one_of(_Path(node.body), _Path(node.orelse))
+
+    def visit_Match(self, node: ast.Match) -> None:
+        self.visit(node.subject)
+        last = node.cases[-1]
+        wildcard = isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None
+        none = [] if wildcard and last.guard is None else [_Path([])]
+        self._one_of(*(_Path([case]) for case in node.cases), *none)
+
+    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar) -> None:
+        self.generic_visit(node)
+        if node.name:
+            self.bind(node.name)
+
+    visit_MatchStar = visit_MatchAs
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        self.generic_visit(node)
+        if node.rest:
+            self.bind(node.rest)
+
+    def visit_Try(self, node: ast.Try) -> None:
+        body = _Path([*node.body, *node.orelse], soft=any(map(_catches_names, node.handlers)))
+        begun = frozenset(bound_names(node.body))
+        self._one_of(body, *(_Path([handler], maybe=begun) for handler in node.handlers))
+        self.block(node.finalbody)
+
+    visit_TryStar = visit_Try
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.type:
+            self.visit(node.type)
+        if node.name:
+            self.bind(node.name)
+        self.block(node.body)
+        if node.name and self.in_module:
+            self.set_unbound(node.name)
+
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
+        self.visit(node.iter)
+        self._loop(node, node.target)
+
+    visit_AsyncFor = visit_For
+
+    def visit_While(self, node: ast.While) -> None:
+        self._loop(node, node.test)
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, head: ast.expr) -> None:
+        names = frozenset(bound_names([node]))
+        before = self.maybe
+        self.maybe = before.union(*self._carried)
+        self._carried.append(names)
+        self.visit(head)
+        self.block(node.body)
+        self._carried.pop()
+        self.maybe = before | names
+        self._one_of(_Path([]), _Path(node.orelse))
+
+    def _one_of(self, *paths: _Path) -> None:
+        """Visit `paths`, of which one is taken."""
+        before, maybe = self.bound, self.maybe
+        ends: list[set[str]] = []
+        for path in paths:
+            self.bound, self._snapshot = set(before), None
+            # In a loop, what stands below may have been bound by the turn before.
+            self.maybe = maybe.union(path.maybe, *self._carried)
+            self.soft += path.soft
+            self.block(path.nodes)
+            self.soft -= path.soft
+            if not path.leaves():
+                ends.append(self.bound)
+        self.bound = set.intersection(*ends) if ends else before
+        self.maybe = maybe.union(*(bound_names(path.nodes) for path in paths))
+        self._snapshot = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """One way through a statement; `maybe` holds names that it may find bound."""
+
+    nodes: Sequence[ast.AST]
+    maybe: frozenset[str] = frozenset()
+    soft: bool = False
+
+    def leaves(self) -> bool:
+        """Return whether this way never reaches what stands below the statement."""
+        last = self.nodes[-1] if self.nodes else None
+        if isinstance(last, (ast.ExceptHandler, ast.match_case)):
+            last = last.body[-1]
+        return isinstance(last, (ast.Raise, ast.Return, ast.Continue, ast.Break))
+
+
+def _catches_names(handler: ast.ExceptHandler) -> bool:
+    caught = handler.type
+    kinds = caught.elts if isinstance(caught, ast.Tuple) else [caught]
+    return any(isinstance(kind, ast.Name) and kind.id == "NameError" for kind in kinds)
+
+
+# Finds out what statements read of their module, and when: by their scopes, without running.
+
+
+_ALWAYS_THERE = re.compile(
+    "__(annotations|builtins|class|conditional_annotations|debug|dict|doc|file|loader|module|name"
+    "|package|qualname|spec)__"
+)
+
+
+def read_statements(statements: Sequence[ast.stmt], *, lazy: bool) -> Reads:
+    """Return what `statements` read of their module.
+
+    Parameters
+    ----------
+    lazy
+        Whether annotations are left unevaluated (``from __future__ import annotations``, and
+        Python 3.14 on).
+    """
+    reader = _Reader(lazy=lazy)
+    reader.block(statements)
+    reads = reader.reads
+    reads.bound, reads.maybe = frozenset(reader.bound), frozenset(reader.maybe)
+    reads.sets, reads.stars = frozenset(reader.sets), tuple(reader.stars)
+    return reads
+
+
+@dataclass(slots=True)
+class _Scope:
+    kind: str  # "function", "class", "block" (a comprehension) or "types" (type parameters)
+    names: set[str]
+    outer: set[str] | frozenset[str] = frozenset()  # declared global
+
+
+class _Reader(Flow):
+    """Visits code in the order in which it is evaluated."""
+
+    def __init__(self, *, lazy: bool) -> None:
+        super().__init__()
+        self.lazy = lazy
+        self.reads = Reads()
+        self.scopes: list[_Scope] = []
+        self.owner: str | None = None
+        self.deferred = 0
+        self.sets: set[str] = set()
+        self.stars: list[str] = []
+
+    @property
+    def in_module(self) -> bool:
+        return not self.scopes
+
+    # Names
+
+    def use(self, name: str, line: int) -> None:
+        """Record that `name` is read, unless it is one of an inner scope."""
+        if _ALWAYS_THERE.fullmatch(name):
+            return
+        through_types = True
+        for scope in reversed(self.scopes):
+            if name in scope.outer:
+                break
+            if name in scope.names and (scope.kind != "class" or through_types):
+                return
+            through_types = through_types and scope.kind == "types"
+        if self.deferred:
+            self.record(self.reads.later.setdefault(self.owner or "", {}), name, line, hard=True)
+        else:
+            self.record(self.reads.now, name, line, hard=name not in self.maybe)
+
+    def record(self, uses: dict[str, Use], name: str, line: int, *, hard: bool) -> None:
+        hard = hard and not self.soft
+        bound = self.snapshot()
+        if (old := uses.get(name)) is not None:
+            # The first place where it is not bound is the one to tell.
+            line = old.line if name not in old.bound else line
+            hard, bound = hard or old.hard, old.bound & bound
+        uses[name] = Use(line, hard, bound)
+
+    def bind(self, name: str) -> None:
+        scope = next((scope for scope in reversed(self.scopes) if scope.kind != "block"), None)
+        if scope is None:
+            self.set_bound(name)
+        elif name in scope.outer:
+            self.sets.add(name)
+        elif scope.kind == "class":
+            scope.names.add(name)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self.use(node.id, node.lineno)
+        elif isinstance(node.ctx, ast.Store):
+            self.bind(node.id)
+        else:
+            self.use(node.id, node.lineno)
+            if self.in_module:
+                self.set_unbound(node.id)
+
+    # Scopes
+
+    @contextmanager
+    def scope(self, scope: _Scope, *, deferred: bool = False) -> Iterator[None]:
+        self.scopes.append(scope)
+        self.deferred += deferred
+        yield
+        self.deferred -= deferred
+        self.scopes.pop()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self.visit_all(node.decorator_list)
+        self.visit_all([*node.args.defaults, *(d for d in node.args.kw_defaults if d)])
+        with self.owned_by(node.name), self.type_parameters(node):
+            for argument in ast.walk(node.args):
+                if isinstance(argument, ast.arg):
+                    self.annotation(argument.annotation)
+            self.annotation(node.returns)
+            local, outer = scope_names(node.body)
+            scope = _Scope("function", local | set(parameters(node.args)), outer)
+            with self.scope(scope, deferred=True):
+                self.block(node.body)
+        self.bind(node.name)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self.visit_all([*node.args.defaults, *(d for d in node.args.kw_defaults if d)])
+        local = set(parameters(node.args)) | set(bound_names([node.body]))
+        with self.scope(_Scope("function", local), deferred=True):
+            self.visit(node.body)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.visit_all(node.decorator_list)
+        with self.owned_by(node.name), self.type_parameters(node):
+            self.visit_all([*node.bases, *node.keywords])
+            with self.scope(_Scope("class", set(), scope_names(node.body)[1])):
+                self.block(node.body)
+        self.bind(node.name)
+
+    @contextmanager
+    def owned_by(self, name: str) -> Iterator[None]:
+        before = self.owner
+        self.owner = before or name
+        yield
+        self.owner = before
+
+    @contextmanager
+    def type_parameters(self, node: ast.AST) -> Iterator[None]:
+        found = getattr(node, "type_params", [])
+        if not found:
+            yield
+            return
+        with self.scope(_Scope("types", {parameter.name for parameter in found})):
+            for parameter in found:
+                self.unevaluated(getattr(parameter, "bound", None))
+                self.unevaluated(getattr(parameter, "default_value", None))
+            yield
+
+    def visit_TypeAlias(self, node: ast.AST) -> None:
+        with self.type_parameters(node):
+            self.unevaluated(node.value)  # type: ignore[attr-defined]
+        self.visit(node.name)  # type: ignore[attr-defined]
+
+    def comprehension(self, node: ast.AST, *results: ast.expr) -> None:
+        generators: list[ast.comprehension] = node.generators  # type: ignore[attr-defined]
+        self.visit(generators[0].iter)
+        targets = [generator.target for generator in generators]
+        with self.scope(_Scope("block", set(bound_names(targets)))):
+            for index, generator in enumerate(generators):
+                if index:
+                    self.visit(generator.iter)
+                self.visit_all(generator.ifs)
+            self.visit_all(results)
+
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> None:
+        self.comprehension(node, node.elt)
+
+    visit_SetComp = visit_ListComp
+    visit_GeneratorExp = visit_ListComp
+
+    def visit_DictComp(self, node: ast.DictComp) -> None:
+        self.comprehension(node, node.key, node.value)
+
+    # Annotations
+
+    def annotation(self, node: ast.expr | None, *, variable: bool = False) -> None:
+        if node is None:
+            return
+        own_variable = variable and bool(self.scopes) and self.scopes[-1].kind == "function"
+        if self.lazy or own_variable:
+            self.unevaluated(node)
+        else:
+            self.visit(node)
+            self.forward_references(node)
+
+    def unevaluated(self, node: ast.expr | None) -> None:
+        """Visit what is looked at by tools only: nothing fails where a name is missing."""
+        if node is not None:
+            self.deferred, self.soft = self.deferred + 1, self.soft + 1
+            self.visit(node)
+            self.deferred, self.soft = self.deferred - 1, self.soft - 1
+            self.forward_references(node)
+
+    def forward_references(self, node: ast.expr) -> None:
+        """Visit the types written as text in an annotation."""
+        for text in _texts(node):
+            try:
+                inner = ast.parse(str(text.value), mode="eval").body
+            except UNREADABLE:
+                continue
+            for name in ast.walk(inner):
+                if isinstance(name, ast.expr):
+                    name.lineno = text.lineno
+            self.unevaluated(inner)
+
+    # Imports
+
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            self.stars.append("." * node.level + (node.module or ""))
+        for name in imported_names(node):
+            self.bind(name)
+
+    visit_ImportFrom = visit_Import
+
+
+def _texts(annotation: ast.expr) -> Iterator[ast.Constant]:
+    """Yield the text constants of an annotation, but for the values of a ``Literal``."""
+    todo: list[ast.AST] = [annotation]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node
+        elif isinstance(node, ast.Subscript) and "Literal" in (
+            getattr(node.value, "id", ""),
+            getattr(node.value, "attr", ""),
+        ):
+            continue
+        todo += ast.iter_child_nodes(node)
+
+
+# A cell's source, taken apart into the statements of its outermost scope.
+
 
 _COMMENT = re.compile(r"\s*#(?!!| ?%%| In\[)")  # not a shebang or another notebook's markers
 

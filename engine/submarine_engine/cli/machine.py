@@ -19,7 +19,7 @@ from submarine_engine.history import default_home
 from submarine_engine.settings import KEYS, format_value
 
 if TYPE_CHECKING:
-    from submarine_engine.doctor import Check
+    from submarine_engine.findings import Check
     from submarine_engine.installer import DaemonStatus, HadoopCluster, Plan
     from submarine_engine.tensorboard import Board
 
@@ -139,7 +139,7 @@ def help_(command: Command, output: Output) -> int:
 def tensorboard(command: Command, output: Output) -> int:
     """Open a TensorBoard and write its address; or list those that run, or end them."""
     from submarine_engine.tensorboard import boards, wait  # noqa: PLC0415 - as for `cluster`
-    from submarine_engine.tensorboard.asked import asked, stop_asked  # noqa: PLC0415
+    from submarine_engine.tensorboard.board import asked, stop_asked  # noqa: PLC0415
 
     home = default_home()
     if "stop" in command.values:
@@ -288,7 +288,7 @@ def _known(cluster: HadoopCluster) -> list[DaemonStatus]:
 
 
 def _name_option(cluster: HadoopCluster) -> str:
-    from submarine_engine.installer.layout import DEFAULT_NAME  # noqa: PLC0415 - as above
+    from submarine_engine.installer.plan import DEFAULT_NAME  # noqa: PLC0415 - as above
 
     return "" if cluster.name == DEFAULT_NAME else f" --name {cluster.name}"
 

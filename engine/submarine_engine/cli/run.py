@@ -20,7 +20,7 @@ from tokenize import detect_encoding
 from submarine_engine.asking import Asker, read_at_terminal
 from submarine_engine.bundle.model import Bundle, LineSpan, Manifest
 from submarine_engine.bundle.modules import TOTAL_LIMIT, travelling_modules
-from submarine_engine.bundle.partcheck import missing_names
+from submarine_engine.bundle.parts import missing_names
 from submarine_engine.cli.output import INTERRUPTED, OK, Output, code_of_job
 from submarine_engine.cli.watch import Interrupts, counted_interrupts, follow, view_of
 from submarine_engine.clusters import open_cluster

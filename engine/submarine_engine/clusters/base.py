@@ -1,27 +1,118 @@
-"""The seam between what to run and where it runs.
+"""What front ends ask of a cluster, and what every cluster promises.
 
-A front end never knows which cluster it is on. To add a cluster, subclass `Cluster` and name it in
-the entry point group ``submarine.clusters``.
+`Cluster` is the seam between what to run and where it runs. A stream of a job is read in batches
+from a `Cursor`, so that any process can go on where another stopped.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from submarine_engine.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from submarine_engine.asking import Line
     from submarine_engine.bundle import Bundle
-    from submarine_engine.clusters.saved import Saved
     from submarine_engine.events import Display, Event, LogChunk
     from submarine_engine.job import JobSpec
     from submarine_engine.lifecycle import JobStatus
+
+
+class Line:
+    """The way to a question that waits for its answer.
+
+    While it is open the job waits. Its end without an answer is an ``EOFError`` in the job.
+
+    Parameters
+    ----------
+    pipe
+        A descriptor to write to, which this takes over.
+    """
+
+    def __init__(self, pipe: int) -> None:
+        self.pipe = pipe
+
+    @classmethod
+    def take(cls, path: Path) -> Line | None:
+        """Open the named pipe of a question; None where nobody waits behind it."""
+        try:
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return None
+        line = cls(pipe)
+        status = os.fstat(pipe)
+        if not stat.S_ISFIFO(status.st_mode) or status.st_uid != os.getuid():
+            line.close()
+            return None
+        os.set_blocking(pipe, True)
+        with suppress(OSError):
+            os.write(pipe, b"taken\n")
+        return line
+
+    def answer(self, text: str | None) -> None:
+        """Give the answer; None for the end of the input. Without effect where it came too late."""
+        data = json.dumps(text).encode() + b"\n"
+        with suppress(OSError):
+            while data:
+                data = data[os.write(self.pipe, data) :]
+
+    def close(self) -> None:
+        """Leave the job without an answer, where it has none yet."""
+        if self.pipe >= 0:
+            os.close(self.pipe)
+            self.pipe = -1
+
+
+# What is told of a model that was saved while its job runs.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A model that was saved while its job runs.
+
+    Parameters
+    ----------
+    path
+        The folder that holds its files now: of this machine, or ``hdfs://…``.
+    by
+        ``hook``: the function that the training code gave to `submarine_runtime.on_save`;
+        ``checkpoint``: the last checkpoint was copied.
+    source
+        The task whose function it was, or the name of the checkpoint.
+    files, size
+        How many files, and their bytes.
+    """
+
+    path: str
+    by: str
+    source: str
+    files: int
+    size: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return asdict(self)
+
+    @property
+    def words(self) -> str:
+        """What was saved, in words."""
+        what = f"by the code of {self.source}"
+        if self.by == "checkpoint":
+            what = f"a copy of the checkpoint {self.source}"
+        return f"{what}: {self.files} file{'s' * (self.files != 1)}, {self.size:,} bytes"
+
+
+# The seam between what to run and where it runs.
+#
+# A front end never knows which cluster it is on. To add a cluster, subclass `Cluster` and name it
+# in the entry point group ``submarine.clusters``.
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from submarine_engine.clusters import cancelling
+from submarine_engine.clusters import store
 from submarine_engine.clusters.base import Batch, Cluster, Cursor
-from submarine_engine.clusters.folded import Folded
-from submarine_engine.clusters.processes import reap
+from submarine_engine.clusters.machine import reap
 from submarine_engine.clusters.reader import read_batch
-from submarine_engine.clusters.warned import read_warnings
+from submarine_engine.clusters.store import Folded, read_warnings
 from submarine_engine.errors import JobError, JobNotFoundError
 from submarine_engine.history import JobPaths, check_home, default_home
 from submarine_engine.lifecycle import JobStatus
@@ -119,7 +118,7 @@ class RecordedCluster(Cluster):
             if self.statuses.status(paths).state.final:
                 return
             # First on record: who takes the job over sees it there, whatever became of the ring.
-            cancelling.ask(paths, reason, kill=kill)
+            store.ask(paths, reason, kill=kill)
             self.ring(paths, reason)
 
     @contextmanager

@@ -1,11 +1,20 @@
-"""What this machine is and has."""
+"""The machine as its kernel shows it: its name and memory, and its processes.
+
+Processes are started detached, found by marks in their environment, and ended by group.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
+
+# What this machine is and has.
+
 
 _MIB = 1 << 20
 
@@ -49,3 +58,170 @@ def oom_kills() -> int:
         if line.startswith("oom_kill "):
             return int(line.split()[1])
     return 0
+
+
+# Processes as the kernel shows them: starting one detached, finding and ending what a job left.
+#
+# Facts from proc(5) and prctl(2). A pid alone proves nothing, since numbers are used again: a
+# process is ours where it is our own child that we have not yet waited for, or where its
+# environment names the job.
+
+
+DRIVER_MARK = "SUBMARINE_DRIVER"
+"""Environment variable of supervisors and keepers: a job that submits jobs does not end them."""
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_children: set[int] = set()
+
+
+def spawn(
+    arguments: Sequence[str], environment: Mapping[str, str], *, log: Path, keep: Sequence[int]
+) -> None:
+    """Start a process in a session of its own that outlives this one.
+
+    Parameters
+    ----------
+    log
+        Takes the process's stdout and stderr, appended.
+    keep
+        Descriptors that it inherits.
+
+    Raises
+    ------
+    OSError
+        The program is not there, or the machine can start no more.
+    """
+    import subprocess  # noqa: PLC0415 - most supervisors never start another, and it is slow
+
+    reap()
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        process = subprocess.Popen(  # noqa: S603 - our own program
+            arguments,
+            env={**environment, DRIVER_MARK: "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,
+            pass_fds=keep,
+            cwd="/",
+        )
+    finally:
+        os.close(descriptor)
+    process.returncode = 0  # `reap` waits for it: it may well outlive the Popen
+    _children.add(process.pid)
+
+
+def reap() -> None:
+    """Wait for those that `spawn` started and that have ended since, so that no zombie stays."""
+    for pid in list(_children):
+        try:
+            ended, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            ended = pid
+        if ended:
+            _children.discard(pid)
+
+
+class Stat(NamedTuple):
+    """A part of ``/proc/PID/stat``: `start` in clock ticks since the machine's, `rss` in bytes."""
+
+    state: str
+    parent: int
+    session: int
+    start: int
+    rss: int
+
+
+def stat(pid: int) -> Stat | None:
+    """Return what the kernel says of a process; None where it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
+    return Stat(
+        state=fields[0],
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        start=int(fields[19]),
+        rss=int(fields[21]) * _PAGE,
+    )
+
+
+def pids() -> Iterator[int]:
+    """Yield the ids of all processes."""
+    for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is needed
+        if name.isdecimal():
+            yield int(name)
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process of one thread."""
+    try:
+        return [
+            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [child for child in pids() if (seen := stat(child)) and seen.parent == pid]
+
+
+def has_mark(pid: int, variable: str, value: str) -> bool:
+    """Return whether a process was started with that environment variable."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return f"{variable}={value}".encode() in environment.split(b"\0")
+
+
+def is_driver(pid: int) -> bool:
+    """Return whether a process is a supervisor or a keeper."""
+    return has_mark(pid, DRIVER_MARK, "1")
+
+
+def end(pid: int, number: int = signal.SIGKILL) -> bool:
+    """Send a signal to a process that may be gone; whether it was there and is ours to signal."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+        return True
+    return False
+
+
+def end_group(group: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal to a process group that may be gone; its leader is not yet waited for."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def end_children() -> bool:
+    """Kill this process's children but for supervisors of other jobs; whether there were any.
+
+    Call it again until there are none: in a subreaper, the children of those killed come next.
+    """
+    found = [pid for pid in children(os.getpid()) if not is_driver(pid)]
+    for pid in found:
+        end(pid)
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    return bool(found)
+
+
+def end_leftovers(job_id: str, session: int | None, session_start: int | None) -> bool:
+    """Kill what is left of a job whose supervisor is gone; whether anything was there.
+
+    That is what was started with the job's id in its environment, and what belongs to the task's
+    session. A session whose leader began at another time is a stranger's with the same number.
+    """
+    leader = stat(session) if session else None
+    if leader and leader.start != session_start:
+        session = None
+    found = False
+    for pid in pids():
+        seen = stat(pid)
+        if seen is None or seen.state in "ZX" or is_driver(pid):
+            continue
+        if seen.session == session or has_mark(pid, "SUBMARINE_JOB_ID", job_id):
+            found |= end(pid)
+    return found

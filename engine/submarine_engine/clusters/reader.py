@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from submarine_engine.clusters.base import Batch, Cursor
-from submarine_engine.clusters.journal import read_events
+from submarine_engine.clusters.store import read_events
 from submarine_engine.errors import JobError
 from submarine_engine.events import (
     Display,

@@ -119,12 +119,6 @@ def _clusters(_: Front, text: str) -> list[str]:
     return starting(cluster_names(), text)
 
 
-def _verbs(_: Front, text: str) -> list[str]:
-    from submarine_engine.command.verbs import VERBS  # noqa: PLC0415 - verbs have options
-
-    return starting((verb.path[0] for verb in VERBS), text)
-
-
 def _resources(_: Front, text: str) -> list[str]:
     done, comma, last = text.rpartition(",")
     return [done + comma + each for each in starting(("memory=", "vcores=", "gpu="), last)]
@@ -155,7 +149,6 @@ RESOURCES = Kind("LIST", values.read_resources, _resources)
 CLUSTER_NAME = Kind("CLUSTER", candidates=_clusters)
 JOB = Kind("JOB", candidates=lambda front, text: starting(front.jobs(), text))
 TASK = Kind("TASK")
-VERB = Kind("VERB", candidates=_verbs)
 SWITCH = Kind("")
 """A flag that may also be written ``--flag true``, ``--flag false`` and ``--no-flag``."""
 

@@ -19,6 +19,7 @@ from submarine_engine.command.options import (
     TERMINAL,
     Argument,
     Front,
+    Kind,
     Option,
     find,
     items,
@@ -29,6 +30,15 @@ from submarine_engine.errors import CommandError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+
+def _verbs(_: Front, text: str) -> list[str]:
+
+    return starting((verb.path[0] for verb in VERBS), text)
+
+
+VERB = Kind("VERB", candidates=_verbs)
+
 
 PROGRAMS = {None: "submarine", TERMINAL: "submarine", NOTEBOOK: "%submarine"}
 OPTION = re.compile(r"--?[A-Za-z].*", re.DOTALL)
@@ -519,7 +529,7 @@ VERBS = (
     _in_terminal("version", "Say which release this is.", examples=("version",),
         run="machine:version"),
     Verb("help", "Show the help of all verbs, or of one.",
-        Argument("about", options.VERB, "The verb: job run.", required=False, repeat=True),
+        Argument("about", VERB, "The verb: job run.", required=False, repeat=True),
         examples=("help job run",), run="machine:help_"),
 )  # fmt: skip
 

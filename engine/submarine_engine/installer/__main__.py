@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 
 from submarine_engine.errors import SubmarineError
-from submarine_engine.installer.jars import fetch_jars
-from submarine_engine.installer.java import find_java
+from submarine_engine.installer.java import fetch_jars, find_java
 
 
 def main() -> int:

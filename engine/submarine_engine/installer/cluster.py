@@ -1,26 +1,97 @@
-"""One cluster of one's own: up, status, down."""
+"""One cluster of one's own: up, status, down; one process at a time works on it."""
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.history import default_home
-from submarine_engine.installer.daemons import Daemon, cluster_environment, daemon_names
-from submarine_engine.installer.files import remove_files, write_files
-from submarine_engine.installer.jars import fetch_jars
-from submarine_engine.installer.java import find_java
-from submarine_engine.installer.layout import DEFAULT_NAME, Layout
-from submarine_engine.installer.lock import alone
-from submarine_engine.installer.plan import Plan, Wanted, read_plan
-from submarine_engine.installer.ports import hold_block
-from submarine_engine.installer.processes import end_containers, end_daemon, find_daemons
-from submarine_engine.installer.ready import missing
-from submarine_engine.installer.starting import Starter
+from submarine_engine.installer.daemons import (
+    Daemon,
+    Starter,
+    cluster_environment,
+    daemon_names,
+    end_containers,
+    end_daemon,
+    find_daemons,
+    missing,
+)
+from submarine_engine.installer.java import fetch_jars, find_java
+from submarine_engine.installer.plan import (
+    DEFAULT_NAME,
+    Layout,
+    Plan,
+    Wanted,
+    hold_block,
+    read_plan,
+)
+from submarine_engine.installer.sites import remove_files, write_files
+
+# One process at a time works on a cluster; the lock's file is gone with the cluster.
+
+
+PATIENCE = 900.0
+
+_NAP = 0.1
+
+
+@contextmanager
+def alone(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
+    """Hold the lock `path` for the time of a ``with``; whoever holds it may remove its file.
+
+    Parameters
+    ----------
+    patience
+        Seconds to wait for another holder, who may be fetching jars.
+
+    Raises
+    ------
+    ClusterError
+        Another still holds it.
+    OSError
+        The folder of `path` cannot be made or written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    end = time.monotonic() + patience
+    while (descriptor := _take(path)) is None:
+        if time.monotonic() > end:
+            raise ClusterError(
+                f"another process has worked on this cluster for {patience:g} s",
+                where=str(path),
+                fix=f"see who: `fuser {path}`",
+            )
+        time.sleep(_NAP)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take(path: Path) -> int | None:
+    """Return a descriptor that holds the lock; None where another has it or has just removed it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:  # the last cluster of the home is going down
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(descriptor)
+    return None
+
+
+# One cluster of one's own: up, status, down.
+
 
 READY_IN = 300.0
 

@@ -1,19 +1,146 @@
-"""The daemons of a cluster: what each is, starting it, ending it."""
+"""The daemons of a cluster: started in order, asked whether a job could run, ended."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import select
+import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
 
 from submarine_engine.errors import ClusterError
-from submarine_engine.installer.layout import Layout
-from submarine_engine.installer.plan import Plan
-from submarine_engine.installer.processes import end_daemon, find_daemons, marks
-from submarine_engine.installer.programs import quick_flags
+from submarine_engine.installer.plan import Layout, Plan
+from submarine_engine.installer.sites import quick_flags
+
+# The processes of a cluster, found by what the kernel shows of them, and ended.
+#
+# No file remembers a pid: a daemon carries its cluster's folder and its own name among its
+# arguments (``/proc/PID/cmdline``), a container of a NodeManager its folder in ``LOCAL_DIRS``. So
+# what was started and what runs cannot differ, wherever a start was interrupted, and a number that
+# was given to a stranger since is never taken for ours: a process is looked at again once its pidfd
+# is held.
+
+
+_END_PATIENCE = 30.0
+
+
+def marks(layout: Layout, daemon: str) -> list[str]:
+    """Return the arguments by which a daemon is known."""
+    return [f"-Dsubmarine.cluster={layout.root}", f"-Dsubmarine.daemon={daemon}"]
+
+
+def find_daemons(layout: Layout) -> dict[str, int]:
+    """Return the pids of a cluster's daemons by name."""
+    found = {}
+    for pid in _own_pids():
+        if name := _daemon_name(pid, layout):
+            found[name] = pid
+    return found
+
+
+def end_daemon(layout: Layout, name: str, number: int = signal.SIGKILL) -> bool:
+    """Send a signal to a daemon and wait until it is gone; whether it is.
+
+    With a signal that may be caught, the wait ends after half a minute.
+    """
+    return all(
+        _end(pid, lambda pid: _daemon_name(pid, layout) == name, number)
+        for pid in list(_own_pids())
+        if _daemon_name(pid, layout) == name
+    )
+
+
+def end_containers(layout: Layout) -> None:
+    """Kill what NodeManagers of the cluster have started, and wait until it is gone.
+
+    The daemons are gone by now; a container may start more processes while it is looked at.
+
+    Raises
+    ------
+    ClusterError
+        Some are still there after half a minute.
+    """
+    end = time.monotonic() + _END_PATIENCE
+    while found := [pid for pid in _own_pids() if _is_container(pid, layout)]:
+        if time.monotonic() > end:
+            raise ClusterError(
+                f"processes of the cluster's containers do not end: {', '.join(map(str, found))}",
+                where=str(layout.root),
+                fix="see what they wait for (`ps`), then say `submarine cluster down` again",
+            )
+        for pid in found:
+            _end(pid, lambda pid: _is_container(pid, layout))
+
+
+def _end(pid: int, ours: Callable[[int], bool], number: int = signal.SIGKILL) -> bool:
+    """Signal `pid` if it is `ours`, and wait for its end; whether it is gone."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if not ours(pid):  # the number is another process's by now
+            return True
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, number)
+        waiting = select.poll()  # a pidfd can be read when its process has ended
+        waiting.register(handle, select.POLLIN)
+        return bool(waiting.poll(_END_PATIENCE * 1000))
+    finally:
+        os.close(handle)
+
+
+def _own_pids() -> Iterator[int]:
+    """Yield the processes of this user, but for this one."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                if entry.stat().st_uid == os.geteuid() and int(entry.name) != os.getpid():
+                    yield int(entry.name)
+
+
+def _daemon_name(pid: int, layout: Layout) -> str | None:
+    arguments = _strings(pid, "cmdline")
+    if marks(layout, "")[0] not in arguments:
+        return None
+    prefix = marks(layout, "")[1]
+    return next((a.removeprefix(prefix) for a in arguments if a.startswith(prefix)), None)
+
+
+def _is_container(pid: int, layout: Layout) -> bool:
+    """Whether a process was started by a NodeManager of the cluster.
+
+    Its environment names the container's folders; the shell that is about to set that environment
+    has its script in the NodeManager's.
+    """
+    nodes = f"{layout.data}/nodemanager-"
+    if any(entry.startswith(f"LOCAL_DIRS={nodes}") for entry in _strings(pid, "environ")):
+        return True
+    arguments = _strings(pid, "cmdline")
+    shell = bool(arguments) and Path(arguments[0]).name in ("bash", "sh")
+    return shell and any(argument.startswith(nodes) for argument in arguments[1:])
+
+
+def _strings(pid: int, file: str) -> list[str]:
+    try:
+        content = Path(f"/proc/{pid}/{file}").read_bytes()
+    except OSError:  # gone, or not ours to see
+        return []
+    return os.fsdecode(content).split("\0")
+
+
+# The daemons of a cluster: what each is, starting it, ending it.
+
 
 _YARN = "org.apache.hadoop.yarn.server"
 _HDFS = "org.apache.hadoop.hdfs.server"
@@ -174,3 +301,169 @@ def _last_life(log: Path) -> list[str]:
 
 def _private(path: str | Path, flags: int) -> int:
     return os.open(path, flags, 0o600)
+
+
+# Whether a job could run: asked of the daemons themselves, over HTTP on loopback.
+
+
+_ANSWER_PATIENCE = 5.0
+_ACTORS = "BPServiceActorInfo"
+# Nobody there, or a daemon that is still on its way up and says other things than it will.
+_NO_ANSWER = (OSError, HTTPException, ValueError, KeyError, TypeError)
+# A proxy of the environment has no business on loopback.
+_OPENER = build_opener(ProxyHandler({}))
+
+
+def missing(plan: Plan) -> list[str]:
+    """Return what is still missing before a job could run, in words; empty when it could."""
+    found = [_missing_yarn(plan)]
+    if plan.hdfs:
+        found.append(_missing_hdfs(plan))
+    return [problem for problem in found if problem]
+
+
+def _missing_yarn(plan: Plan) -> str:
+    try:
+        nodes = _ask(f"{plan.rm_web}/ws/v1/cluster/nodes")["nodes"]
+        known = {str(node["id"]).rpartition(":")[2]: node for node in (nodes or {}).get("node", ())}
+    except _NO_ANSWER:
+        return "the resourcemanager does not answer"
+    ready = sum(_node_runs(plan, number, known) for number in range(plan.nodes))
+    if ready == plan.nodes:
+        return ""
+    return f"{ready} of {plan.nodes} nodes running with {plan.gpus} GPUs"
+
+
+def _node_runs(plan: Plan, number: int, known: Mapping[str, Any]) -> bool:
+    node = known.get(str(plan.node_port(number, 0)))
+    if node is None or node["state"] != "RUNNING" or _gpus(node) != plan.gpus:
+        return False
+    # What the ResourceManager says of a node that was killed stays true for seconds: it has to be
+    # of the node's present life.
+    try:
+        own = _ask(f"{plan.node_web(number)}/ws/v1/node/info")["nodeInfo"]
+        return bool(own["nodeHealthy"] and own["lastNodeUpdateTime"] == node["lastHealthUpdate"])
+    except _NO_ANSWER:
+        return False
+
+
+def _gpus(node: dict[str, Any]) -> int:
+    kinds = node["totalResource"]["resourceInformations"]["resourceInformation"]
+    return next((int(kind["value"]) for kind in kinds if kind["name"] == "yarn.io/gpu"), 0)
+
+
+def _missing_hdfs(plan: Plan) -> str:
+    try:
+        if _bean(plan.namenode_web, "NameNode", "NameNodeInfo")["Safemode"]:
+            return "HDFS is in safe mode"
+        if not _bean(plan.namenode_web, "NameNode", "FSNamesystemState")["NumLiveDataNodes"]:
+            return "HDFS has no datanode"
+    except _NO_ANSWER:
+        return "the namenode does not answer"
+    if not _datanode_runs(plan):
+        return "the datanode does not answer"
+    # Whoever submits needs a home, and NodeManagers a place for logs that everybody may write.
+    # HDFS gives the folders above one the same mode: others have homes below /user.
+    folders = {"/user": "755", f"/user/{plan.user}": "700", "/tmp": "1777"}  # noqa: S108 - of HDFS
+    made = all(_make_folder(plan, path, mode) for path, mode in folders.items())
+    return "" if made else "HDFS lets no folder be made"
+
+
+def _datanode_runs(plan: Plan) -> bool:
+    try:
+        actors = json.loads(_bean(plan.datanode_web, "DataNode", "DataNodeInfo")[_ACTORS])
+        return bool(actors) and all(actor["ActorState"] == "RUNNING" for actor in actors)
+    except _NO_ANSWER:
+        return False
+
+
+def _bean(web: str, service: str, name: str) -> dict[str, Any]:
+    (found,) = _ask(f"{web}/jmx?qry=Hadoop:service={service},name={name}")["beans"]
+    return dict(found)
+
+
+def _make_folder(plan: Plan, path: str, mode: str) -> bool:
+    query = f"?op=MKDIRS&permission={mode}&user.name={plan.user}"
+    try:
+        return bool(_ask(f"{plan.namenode_web}/webhdfs/v1{path}{query}", "PUT")["boolean"])
+    except _NO_ANSWER:
+        return False
+
+
+def _ask(url: str, method: str = "GET") -> dict[str, Any]:
+    request = Request(url, method=method)  # noqa: S310 - an address of ours
+    try:
+        with _OPENER.open(request, timeout=_ANSWER_PATIENCE) as answer:
+            found: dict[str, Any] = json.load(answer)
+    except HTTPError as error:
+        error.close()
+        raise
+    return found
+
+
+# Starting daemons in order, and waiting until a job could run.
+
+
+_NAP = 0.1
+
+
+class Starter:
+    """Starts what is not running of a cluster, and waits for it.
+
+    Parameters
+    ----------
+    timeout
+        Seconds that all of it may take.
+    """
+
+    def __init__(self, plan: Plan, layout: Layout, timeout: float) -> None:
+        self._plan = plan
+        self._layout = layout
+        self._timeout = timeout
+        self._end = time.monotonic() + timeout
+
+    def start(self, names: Sequence[str]) -> None:
+        """Start daemons, all at once: the configuration lets them look for each other often.
+
+        Those of HDFS come last, since the file system may have to be made first.
+        """
+        for name in sorted(names, key=("namenode", "datanode").__contains__):
+            if name == "namenode":
+                self._format()
+            Daemon(name, self._plan, self._layout).run()
+
+    def wait(self) -> None:
+        """Wait until a job could run.
+
+        Raises
+        ------
+        ClusterError
+            A daemon has ended by itself, or it takes too long.
+        """
+        while problems := missing(self._plan):
+            running = find_daemons(self._layout)
+            for name in daemon_names(self._plan):
+                if name not in running:
+                    raise Daemon(name, self._plan, self._layout).failure()
+            if time.monotonic() > self._end:
+                raise ClusterError(
+                    f"it is not ready after {self._timeout:g} s: {'; '.join(problems)}",
+                    where=f"cluster {self._layout.name}",
+                    fix="`submarine cluster up` waits on, `submarine cluster logs` shows why",
+                )
+            time.sleep(_NAP)
+
+    def _format(self) -> None:
+        """Make the file system where there is none yet; one half made is made anew.
+
+        Who made that may be at it still, where the process that waited for it was killed.
+        """
+        end_daemon(self._layout, FORMATTER)
+        if self._layout.formatted.exists():
+            return
+        for folder in (self._layout.namenode, self._layout.datanode):
+            shutil.rmtree(folder, ignore_errors=True)
+        Daemon("namenode", self._plan, self._layout).run(
+            "-format", "-force", "-nonInteractive", wait=True
+        )
+        self._layout.formatted.touch(mode=0o600)

@@ -1,16 +1,293 @@
-"""What a cluster is made of, decided once and kept in its ``cluster.json``."""
+"""What a cluster is made of, kept in its ``cluster.json``: nodes, GPUs, ports, files."""
 
 from __future__ import annotations
 
 import getpass
+import hashlib
 import json
+import random
+import re
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
+from xml.sax.saxutils import escape
 
 from submarine_engine.errors import ClusterError, CommandError
-from submarine_engine.installer.gpus import Card, choose_gpus, find_gpus
 from submarine_engine.installer.java import Java
-from submarine_engine.installer.layout import Layout
+
+# The GPUs that NodeManagers count: this machine's own, or declared ones.
+#
+# A NodeManager asks a program for its GPUs and reads what ``nvidia-smi -q -x`` writes. The answer
+# is prepared here, from NVML or out of thin air; YARN schedules and accounts either alike.
+
+
+DEFAULT_COUNT = 4
+
+_MIB = 1 << 20
+_CARD = """<gpu id="{number}">
+<product_name>{name}</product_name><uuid>{uuid}</uuid><minor_number>{minor}</minor_number>
+<fb_memory_usage><total>{memory} MiB</total><used>0 MiB</used>\
+<free>{memory} MiB</free></fb_memory_usage>
+<utilization><gpu_util>0 %</gpu_util></utilization>
+<temperature><gpu_temp>30 C</gpu_temp><gpu_temp_max_threshold>90 C</gpu_temp_max_threshold>\
+<gpu_temp_slow_threshold>85 C</gpu_temp_slow_threshold></temperature>
+</gpu>
+"""
+
+
+class Card(NamedTuple):
+    """One GPU: `minor` is the number of its device file, `memory` in mebibytes."""
+
+    name: str
+    uuid: str
+    minor: int
+    memory: int
+
+
+class Choice(NamedTuple):
+    """The GPUs of a cluster.
+
+    Node N has ``cards[N * each:(N + 1) * each]``.
+    """
+
+    cards: tuple[Card, ...]
+    each: int
+    real: bool
+
+
+def choose_gpus(count: int | None, nodes: int, found: Sequence[Card], port: int) -> Choice:
+    """Give each node its GPUs: real ones where there are enough, declared ones otherwise.
+
+    Parameters
+    ----------
+    count
+        GPUs of each node; None shares out what is there, and declares four where nothing is.
+    found
+        The machine's own, see `find_gpus`.
+    port
+        The cluster's first: declared GPUs are told apart by it.
+    """
+    share = len(found) // nodes
+    if share and (count is None or 0 < count <= share):
+        return Choice(tuple(found), count or share, real=True)
+    wanted = DEFAULT_COUNT if count is None else count
+    return Choice(declared_gpus(wanted * nodes, port), wanted, real=False)
+
+
+def declared_gpus(count: int, port: int) -> tuple[Card, ...]:
+    """Return GPUs that are only said to be there; no two clusters of a machine have the same."""
+    return tuple(Card("Declared GPU", f"GPU-{port:08x}-{n:04x}", n, 16_384) for n in range(count))
+
+
+def find_gpus() -> tuple[Card, ...]:
+    """Return the machine's GPUs as NVML counts them; none where NVML is not there."""
+    try:
+        import pynvml  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        return ()
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return ()
+    try:
+        return tuple(_card(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
+    except pynvml.NVMLError:
+        return ()
+    finally:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def _card(nvml: Any, index: int) -> Card:  # noqa: ANN401 - a module without types
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    memory = 0
+    with suppress(nvml.NVMLError):  # GPUs that share the machine's memory have none to tell
+        memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total) // _MIB
+    return Card(
+        name=_text(nvml.nvmlDeviceGetName(handle)),
+        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+        minor=int(nvml.nvmlDeviceGetMinorNumber(handle)),
+        memory=memory,
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def gpus_xml(cards: Sequence[Card]) -> str:
+    """Return what a NodeManager understands (``GpuDeviceInformationParser`` of Hadoop 3)."""
+    rows = [
+        _CARD.format(
+            number=number, name=escape(card.name), uuid=escape(card.uuid), minor=card.minor,
+            memory=card.memory,
+        )
+        for number, card in enumerate(cards)
+    ]  # fmt: skip
+    return (
+        '<?xml version="1.0"?>\n<nvidia_smi_log>\n<driver_version>0</driver_version>\n'
+        f"<attached_gpus>{len(cards)}</attached_gpus>\n{''.join(rows)}</nvidia_smi_log>\n"
+    )
+
+
+# A cluster's folder: every file of it named once.
+
+
+DEFAULT_NAME = "yarn"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+
+
+class Layout:
+    """The files of one cluster, ``<home>/clusters/<name>/``; folders are the owner's alone.
+
+    Parameters
+    ----------
+    home
+        The folder of Submarine's records, see `submarine_engine.history.default_home`.
+    name
+        What people call the cluster.
+
+    Raises
+    ------
+    CommandError
+        `name` cannot name a folder, or the folder's path one that Hadoop can read.
+    """
+
+    def __init__(self, home: Path, name: str = DEFAULT_NAME) -> None:
+        if not _NAME.fullmatch(name):
+            raise CommandError(
+                f"{name!r} cannot name a cluster",
+                fix="use up to 40 letters, digits, '-', '_' and '.', a letter or digit first",
+            )
+        self.name = name
+        # By whatever way it is reached, it is one cluster: daemons are known by this path.
+        home = home.resolve()
+        self.root = home / "clusters" / name
+        # A comma or a colon ends a path in Hadoop's lists; XML and shells have their own troubles.
+        if re.search(r"[^\w/.+@~-]", str(self.root)):
+            raise CommandError(
+                "Hadoop cannot live in a folder of this name",
+                where=str(self.root),
+                fix="let SUBMARINE_HOME name a folder of letters, digits, '-', '_' and '.' alone",
+            )
+        self.lock = home / "clusters" / f"{name}.lock"
+        self.plan = self.root / "cluster.json"
+        self.conf = self.root / "conf"
+        self.bin = self.root / "bin"
+        self.logs = self.root / "logs"
+        self.data = self.root / "data"
+        self.tmp = self.root / "tmp"
+        self.web = self.root / "web"
+        self.files = self.data / "files"
+        self.namenode = self.data / "namenode"
+        self.datanode = self.data / "datanode"
+        self.formatted = self.data / "namenode-is-formatted"
+        self.states = self.data / "resourcemanager"
+
+    def log(self, daemon: str) -> Path:
+        """Return the log of a daemon."""
+        return self.logs / f"{daemon}.log"
+
+    def node_conf(self, number: int) -> Path:
+        """Return the folder with the configuration that only one NodeManager reads."""
+        return self.root / "nodes" / str(number)
+
+    def node_gpus(self, number: int) -> Path:
+        """Return the file that tells one NodeManager of its GPUs."""
+        return self.node_conf(number) / "gpus.xml"
+
+    def gpu_program(self, number: int) -> Path:
+        """Return the program by which it asks; NodeManagers insist on the name."""
+        return self.node_conf(number) / "bin" / "nvidia-smi"
+
+    def node_data(self, number: int) -> Path:
+        """Return the folder of one NodeManager's containers, logs and recovery."""
+        return self.data / f"nodemanager-{number}"
+
+    def folders(self) -> tuple[Path, ...]:
+        """Return the folders that are there before a daemon starts."""
+        # The web pages of HDFS are not in its jar, and it looks for their folders.
+        pages = (self.web / f"webapps/{name}/WEB-INF" for name in ("hdfs", "datanode"))
+        return (
+            self.conf, self.bin, self.logs, self.data, self.tmp, self.states, self.files,
+            *pages,
+        )  # fmt: skip
+
+
+# Ports that stay a cluster's own.
+#
+# A cluster takes a block of consecutive ports below those that the kernel gives to outgoing
+# connections, so that a daemon finds its port again after it was killed. While a cluster starts it
+# holds the name of its block (an abstract Unix socket: one owner in the ports' own network
+# namespace, gone with its process), so no two clusters of any user take the same one. Later its
+# listening daemons show that the block is taken.
+
+
+BLOCK = 128
+FIRST, LAST = 20_480, 32_768
+
+_LISTENING = "0A"
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+
+
+@contextmanager
+def hold_block(folder: Path, known: int | None = None) -> Iterator[int]:
+    """Hold a block of free ports for the time of a ``with``; gives its first port.
+
+    Parameters
+    ----------
+    folder
+        The cluster's; it decides where the search begins, so that a cluster mostly keeps its ports.
+    known
+        The block that the cluster has had; taken where it is free still.
+
+    Raises
+    ------
+    ClusterError
+        Every block is taken.
+    """
+    blocks = list(range(FIRST, LAST, BLOCK))
+    seed = hashlib.sha256(bytes(folder)).digest()
+    random.Random(seed).shuffle(blocks)  # noqa: S311 - nothing secret
+    for first in [known, *blocks] if known is not None else blocks:
+        with socket.socket(socket.AF_UNIX) as name:
+            try:
+                name.bind(f"\0submarine-ports-{first}")
+            except OSError:
+                continue
+            if listening_ports().isdisjoint(range(first, first + BLOCK)):
+                yield first
+                return
+    raise ClusterError(
+        f"no {BLOCK} ports in a row are free between {FIRST} and {LAST}",
+        fix="end clusters that nobody needs any more: `submarine cluster down`",
+    )
+
+
+def listening_ports() -> set[int]:
+    """Return the ports that somebody listens on (``/proc/net/tcp``, see proc(5)).
+
+    What is left of closed connections keeps no daemon from its port.
+    """
+    found: set[int] = set()
+    for table in _TABLES:
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except FileNotFoundError:  # a kernel without IPv6
+            continue
+        for line in lines:
+            _, local, _, state = line.split()[:4]
+            if state == _LISTENING:
+                found.add(int(local.rpartition(":")[2], 16))
+    return found
+
+
+# What a cluster is made of, decided once and kept in its ``cluster.json``.
+
 
 PLAN_VERSION = 1
 MOST_NODES = 16
@@ -65,7 +342,7 @@ class Plan:
     real
         Whether they are the machine's own.
     cards
-        See `submarine_engine.installer.gpus.Choice`.
+        See `submarine_engine.installer.plan.Choice`.
     port
         The first of the cluster's block of ports.
     java, jars

@@ -1,17 +1,24 @@
-"""Hadoop's configuration: small, quick to notice things, loopback alone.
-
-Names and defaults are of Hadoop 3.4.1's ``*-default.xml``. Where a value differs from the default,
-the reason stands beside it or is one of three: less memory, sooner, or fixed ports, which recovery
-after a kill needs.
-"""
+"""What a cluster's daemons and users read: Hadoop's configuration, programs in ``bin``."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from xml.sax.saxutils import escape
 
-from submarine_engine.installer.layout import Layout
-from submarine_engine.installer.plan import Plan
+from submarine_engine.history import write_aside
+from submarine_engine.installer.plan import Layout, Plan, gpus_xml
+
+# Hadoop's configuration: small, quick to notice things, loopback alone.
+#
+# Names and defaults are of Hadoop 3.4.1's ``*-default.xml``. Where a value differs from the
+# default, the reason stands beside it or is one of three: less memory, sooner, or fixed ports,
+# which recovery after a kill needs.
+
 
 HOST = "127.0.0.1"
 NODE_MEMORY = 8192
@@ -186,3 +193,153 @@ def _queues() -> dict[str, str]:
         f"root.{SMALL_QUEUE}.maximum-capacity": "25",
     }
     return {f"yarn.scheduler.capacity.{name}": value for name, value in settings.items()}
+
+
+# The programs of a cluster's ``bin``: ``yarn``, ``hdfs``, ``hadoop``, and the one that lists GPUs.
+#
+# They stand in for Hadoop's own shell scripts, which are not among the jars.
+
+
+_CLI = "org.apache.hadoop.yarn.client.cli"
+_TOOLS = "org.apache.hadoop.hdfs.tools"
+_SHARED = {"version": "org.apache.hadoop.util.VersionInfo", "jar": "org.apache.hadoop.util.RunJar"}
+# Verbs that hand themselves on to their class, as Hadoop's own scripts do.
+_SELF_NAMED = ("application", "app", "applicationattempt", "container")
+
+COMMANDS = {
+    "yarn": {
+        **dict.fromkeys(_SELF_NAMED, f"{_CLI}.ApplicationCLI"),
+        "cluster": f"{_CLI}.ClusterCLI",
+        "logs": f"{_CLI}.LogsCLI",
+        "node": f"{_CLI}.NodeCLI",
+        "nodeattributes": f"{_CLI}.NodeAttributesCLI",
+        "queue": f"{_CLI}.QueueCLI",
+        "rmadmin": f"{_CLI}.RMAdminCLI",
+        "top": f"{_CLI}.TopCLI",
+        **_SHARED,
+    },
+    "hdfs": {
+        "dfs": "org.apache.hadoop.fs.FsShell",
+        "dfsadmin": f"{_TOOLS}.DFSAdmin",
+        "fsck": f"{_TOOLS}.DFSck",
+        "getconf": f"{_TOOLS}.GetConf",
+        "version": _SHARED["version"],
+    },
+    "hadoop": {"fs": "org.apache.hadoop.fs.FsShell", **_SHARED},
+}
+
+_SCRIPT = """\
+#!/bin/sh
+# Hadoop's `{name}`, as far as the jars of this cluster have it.
+export HADOOP_CONF_DIR={conf} JAVA_HOME={home}
+verb=$1
+[ $# -gt 0 ] && shift
+case $verb in
+classpath)
+    if [ "$1" = --glob ]; then
+        echo {conf}:$(echo {jars}/*.jar | tr ' ' :)
+    else
+        echo {conf}:{jars}/'*'
+    fi
+    exit ;;
+{cases}
+*)
+    echo "{name}: there is no '$verb' here; there are: classpath {verbs}" >&2
+    exit 64 ;;
+esac
+exec {java} -cp {conf}:{jars}/'*' "$@"
+"""
+
+
+def programs(plan: Plan, layout: Layout) -> dict[Path, str]:
+    """Return the text of each program by path."""
+    found = {layout.bin / name: _script(name, plan, layout) for name in COMMANDS}
+    for number in range(plan.nodes):
+        told = shlex.quote(str(layout.node_gpus(number)))
+        found[layout.gpu_program(number)] = f"#!/bin/sh\nexec cat {told}\n"
+    return found
+
+
+def quick_flags(heap: int) -> list[str]:
+    """Return the options of a JVM that starts soon and stays small; `heap` in mebibytes."""
+    return [
+        f"-Xmx{heap}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+        # Maven has checked the jars by their sums; a sixth of the start is saved.
+        "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote",
+        "-Djava.net.preferIPv4Stack=true",
+    ]  # fmt: skip
+
+
+def _script(name: str, plan: Plan, layout: Layout) -> str:
+    verbs = COMMANDS[name]
+    java = [str(plan.java.program), *quick_flags(256), *plan.java.flags()]
+    return _SCRIPT.format(
+        name=name,
+        verbs=" ".join(verbs),
+        cases="\n".join(
+            f'{verb}) set -- {kind}{" " + verb if verb in _SELF_NAMED else ""} "$@" ;;'
+            for verb, kind in verbs.items()
+        ),
+        conf=shlex.quote(str(layout.conf)),
+        jars=shlex.quote(str(plan.jars)),
+        home=shlex.quote(str(plan.java.home)),
+        java=shlex.join(java),
+    )
+
+
+# Writing what a cluster's daemons and its users read; removing all of it.
+
+
+def write_files(plan: Plan, layout: Layout) -> None:
+    """Write the plan first, then configuration and programs; what was half written is whole then.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be written.
+    """
+    _make(layout.root)
+    write_aside(layout.plan, plan.to_json().encode())
+    for folder in layout.folders():
+        _make(folder)
+    for name, properties in shared_sites(plan, layout).items():
+        _write(layout.conf / name, to_xml(properties))
+    _write(layout.conf / "log4j.properties", LOG4J)
+    for number in range(plan.nodes):
+        folder = layout.node_conf(number)
+        _make(folder)
+        _make(layout.node_data(number))
+        _make(layout.gpu_program(number).parent)
+        _write(layout.node_gpus(number), gpus_xml(plan.cards_of(number)))
+        _write(folder / "yarn-site.xml", to_xml(node_site(plan, layout, number)))
+    for path, text in programs(plan, layout).items():
+        _write(path, text)
+        path.chmod(0o700)
+
+
+def remove_files(layout: Layout) -> None:
+    """Remove everything of a cluster but its lock, whatever a job has made of its folders' modes.
+
+    Raises
+    ------
+    OSError
+        Something cannot be removed.
+    """
+    with suppress(FileNotFoundError):
+        for folder, names, _ in os.walk(layout.root):
+            for name in names:
+                path = Path(folder, name)
+                if not path.is_symlink() and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+                    path.chmod(0o700)
+        shutil.rmtree(layout.root)
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it for the owner alone."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True, mode=0o700)
+
+
+def _write(path: Path, text: str) -> None:
+    write_aside(path, text.encode())

@@ -1,35 +1,78 @@
-"""A TensorBoard's process: ``python -m submarine_engine.tensorboard.serve HOME ID LOCK``.
-
-It holds no GPU and loads no TensorFlow, listens on loopback alone, and ends by itself some time
-after its last reader, or when its record is gone.
-"""
+"""A TensorBoard's process: ``python -m submarine_engine.tensorboard.serve HOME ID LOCK``."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from submarine_engine.clusters import locks
-from submarine_engine.clusters.processes import stat
+from submarine_engine.clusters.machine import stat
 from submarine_engine.config import load_config
-from submarine_engine.errors import SubmarineError
+from submarine_engine.errors import ClusterError, SubmarineError, UnsupportedError
 from submarine_engine.history import JobPaths, job_ids, job_user, read_json
 from submarine_engine.job import JobState
-from submarine_engine.tensorboard.farm import Farm
-from submarine_engine.tensorboard.found import Source, event_folders, job_sources
+from submarine_engine.tensorboard.board import MOST_JOBS, PREFIX, Board, Files, Wanted
+from submarine_engine.tensorboard.event_dirs import Farm, Source, event_folders, job_sources
 from submarine_engine.tensorboard.gate import Gate
-from submarine_engine.tensorboard.hdfs import let_fsspec_read
-from submarine_engine.tensorboard.record import PREFIX, Board, Files
-from submarine_engine.tensorboard.wanted import MOST_JOBS, Wanted
+
+# ``hdfs://`` for TensorBoard: it reads other file systems through fsspec, and that by WebHDFS.
+
+
+def let_fsspec_read(remote: Sequence[Source]) -> None:
+    """Let fsspec in this process read the user's HDFS: ``hdfs://…``, ``webhdfs://…``.
+
+    Raises
+    ------
+    UnsupportedError
+        The packages for it are not installed.
+    ConfigError, ClusterError
+        There is no Hadoop configuration, or HDFS does not answer.
+    """
+    try:
+        import fsspec  # noqa: PLC0415 - an extra
+        import requests  # noqa: F401, PLC0415 - likewise
+    except ImportError as error:
+        raise UnsupportedError(
+            f"reading {remote[0].place} needs a package that is not installed: {error.name}",
+            where="tensorboard",
+            fix="pip install 'submarine-notebook[yarn]'",
+        ) from error
+    if all(source.place.startswith("webhdfs:") for source in remote):
+        return  # the address says all
+    from submarine_engine.clusters.yarn.hadoop import load_hadoop  # noqa: PLC0415 - an extra's
+    from submarine_engine.clusters.yarn.hdfs import open_hdfs  # noqa: PLC0415 - likewise
+    from submarine_engine.clusters.yarn.jobhdfs import Hdfs  # noqa: PLC0415 - likewise
+
+    hdfs = open_hdfs(load_hadoop())
+    if hdfs is None:
+        raise ClusterError(
+            f"{remote[0].place} cannot be read: HDFS does not answer",
+            where="tensorboard",
+            fix="see `submarine doctor --cluster yarn`",
+        )
+    with closing(hdfs):
+        told = hdfs.container_environment()
+    # As jobs on YARN have it by plugin and environment.
+    fsspec.register_implementation("hdfs", Hdfs, clobber=True)
+    for name, options in told.items():
+        fsspec.config.conf[name.removeprefix("FSSPEC_").lower()] = json.loads(options)
+
+
+# A TensorBoard's process: ``python -m submarine_engine.tensorboard.serve HOME ID LOCK``.
+#
+# It holds no GPU and loads no TensorFlow, listens on loopback alone, and ends by itself some time
+# after its last reader, or when its record is gone.
+
 
 _EVERY = 2.0
 _RELOAD = 5

@@ -1,4 +1,4 @@
-/** Numbers, times and foreign text as words, as Python's `submarine_magics.card.words` has them. */
+/** Numbers, times and foreign text as words, as Python's `submarine_magics.card.model` has them. */
 
 const GLYPHS: Record<string, string> = {
   queued: '○',

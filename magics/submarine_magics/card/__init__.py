@@ -1,9 +1,7 @@
 """The job card: one view model, shown as a live widget, as static HTML and as plain text."""
 
-from submarine_magics.card.display import JobCard, preload, show_job
-from submarine_magics.card.mime import mimebundle
-from submarine_magics.card.model import CardView, view
-from submarine_magics.card.record import Record, read_record
+from submarine_magics.card.display import JobCard, mimebundle, preload, show_job
+from submarine_magics.card.model import CardView, Record, read_record, view
 
 __all__ = [
     "CardView",

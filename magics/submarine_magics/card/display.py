@@ -1,36 +1,138 @@
-"""The job card in a notebook: one mimebundle under one display id, kept up to date.
+"""The card in a notebook: one mimebundle under one display id, kept up to date.
 
-While the job runs the live widget is fed by its traits, and the display itself stays as it is: a
-front end builds the whole view anew for each new display. At the end the display becomes the static
-card, without the widget: that one is still there when the kernel is gone, where a front end would
-otherwise say "model not found". Without anywidget the static card is updated all along.
+Each front end takes the form that it knows best. Several jobs are shown in one table.
 """
 
 from __future__ import annotations
 
 import contextvars
+import json
+import sys
 import threading
 import time
 import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from IPython import get_ipython
+from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display, update_display
 from submarine_engine.errors import SubmarineError
 from submarine_engine.events import Moment
+from submarine_engine.future import Job
+from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
 
-from submarine_magics import frontend, pace
-from submarine_magics.card.links import with_pages
-from submarine_magics.card.mime import WIDGET_TYPE, static_bundle, wants_style
-from submarine_magics.card.model import CardView, view
-from submarine_magics.card.pages import cancel_url
-from submarine_magics.card.record import read_record
+from submarine_magics import frontend
+from submarine_magics.card.model import CardView, Record, count, read_record, view, visible
+from submarine_magics.card.pages import cancel_url, with_pages
+from submarine_magics.card.tree import Node, node, percent, serialise, style, to_html, to_text
 
 if TYPE_CHECKING:
-    from submarine_engine.future import Job
-
     from submarine_magics.card.widget import CardWidget
+
+
+# The card as a mimebundle: each front end takes the form that it knows best.
+
+
+JOB_TYPE = "application/vnd.submarine.job+json"
+WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
+
+
+_styled: list[str | None] = []
+"""The cell whose card has the style: the only element, once there is one."""
+
+
+def static_bundle(
+    card: CardView, note: str = "", *, text: bool = False, styled: bool = True
+) -> dict[str, Any]:
+    """Return the card for front ends without widgets: JSON for ours, HTML, plain text.
+
+    Parameters
+    ----------
+    note
+        For the reader of the HTML.
+    text
+        Whether the cell writes the job's text below the card: then a front end that follows the job
+        by itself need not show it as well.
+    styled
+        As for `to_html`.
+    """
+    if frontend.current.widgets:  # Jupyter's: it is saved with the notebook
+        card = without_own_pages(card)
+    return {
+        JOB_TYPE: {
+            "version": 2,
+            "job_id": card.job_id,
+            "cluster": card.cluster,
+            "name": card.title,
+            "state": card.state,
+            "progress": card.progress,
+            "log_url": card.log_url,
+            "log_label": card.log_label,
+            "text": text,
+            # All that is drawn at once, as one line of a notebook's file; the script is in the
+            # HTML, and the server has it.
+            "card": json.dumps(asdict(replace(card, script=None)), ensure_ascii=False),
+        },
+        "text/html": to_html(card, note, styled=styled),
+        "text/plain": to_text(card),
+    }
+
+
+def without_own_pages(card: CardView) -> CardView:
+    """Return `card` without addresses of this machine: they hold keys, and end with the kernel."""
+    tasks = tuple(
+        replace(task, log_url=None) if _is_own(task.log_url) else task for task in card.tasks
+    )
+    links = tuple((label, url) for label, url in card.links if not _is_own(url))
+    log_url = None if _is_own(card.log_url) else card.log_url
+    return replace(card, tasks=tasks, links=links, log_url=log_url)
+
+
+def _is_own(url: str | None) -> bool:
+    host = urlsplit(url).hostname if url else None
+    try:
+        return host == "localhost" or (host is not None and ip_address(host).is_loopback)
+    except ValueError:  # a name
+        return False
+
+
+def wants_style() -> bool:
+    """Return whether a card that is displayed now has to bring the style.
+
+    The first one of a kernel does, and does again where its cell is run again. Where each output
+    is a page of its own (Colab), all do.
+    """
+    shell = get_ipython()
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None or "google.colab" in sys.modules or not frontend.current.widgets:
+        return True
+    parent: dict[str, Any] = kernel.get_parent("shell") or {}
+    cell = (parent.get("metadata") or {}).get("cellId")
+    if not _styled:
+        _styled.append(cell)
+        return True
+    return cell is not None and _styled == [cell]
+
+
+def mimebundle(job: Job, status: JobStatus | None = None) -> dict[str, Any]:
+    """Return the static card of `job`, as ``Job``'s own display in a notebook."""
+    record = with_pages(read_record(job), job)
+    card = view(record, status or job.status(), Moment.now())
+    return static_bundle(card, styled=wants_style())
+
+
+# The job card in a notebook: one mimebundle under one display id, kept up to date.
+#
+# While the job runs the live widget is fed by its traits, and the display itself stays as it is: a
+# front end builds the whole view anew for each new display. At the end the display becomes the
+# static card, without the widget: that one is still there when the kernel is gone, where a front
+# end would otherwise say "model not found". Without anywidget the static card is updated all along.
+
 
 _LIVE_EVERY = 0.25
 _STATIC_EVERY = 1.0
@@ -124,7 +226,7 @@ class JobCard:
             return
         self._blocking = False
         self._last(card, now)
-        if pace.shared.tight():
+        if frontend.shared.tight():
             # Another thread, so that the cell need not wait; in this cell's context, so that the
             # front end knows whose display it is.
             again = contextvars.copy_context().run
@@ -211,7 +313,7 @@ class JobCard:
 
     def _refresh(self, card: CardView) -> None:
         bundle = self._bundle(card)
-        pace.shared.take(len(bundle["text/html"]))
+        frontend.shared.take(len(bundle["text/html"]))
         _raw(update_display, bundle, self._display_id)
 
     def _sent(self) -> None:
@@ -253,3 +355,142 @@ def _show_text(card: CardView) -> None:
 
 def _raw(show: Any, bundle: dict[str, Any], display_id: str) -> None:  # noqa: ANN401 - IPython's
     show(bundle, raw=True, display_id=display_id)
+
+
+# Several jobs in one table, kept up to date: how a list of what `submit` gave shows itself.
+
+
+_EVERY = 1.0
+_SHOWN = 200
+_HEAD = ("Job", "State", "Time", "Progress", "")
+_TYPES: tuple[type, ...] = (list, tuple, dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    cells: tuple[str, ...]
+    state: str
+    final: bool
+
+
+def register(shell: InteractiveShell) -> None:
+    """Let lists, tuples and dicts of jobs show themselves as a table; others are as they were."""
+    for kind in _TYPES:
+        _formatter(shell).for_type(kind, show_jobs)
+
+
+def unregister(shell: InteractiveShell) -> None:
+    """Take back what `register` did."""
+    for kind in _TYPES:
+        _formatter(shell).pop(kind, None)
+
+
+def _formatter(shell: InteractiveShell) -> Any:  # noqa: ANN401 - IPython's, not typed
+    assert shell.display_formatter is not None  # noqa: S101 - for the type checker
+    return shell.display_formatter.ipython_display_formatter
+
+
+def show_jobs(found: Sequence[object] | Mapping[object, object]) -> None:
+    """Show jobs as a table that follows them until the last one is over.
+
+    Raises
+    ------
+    NotImplementedError
+        They are not all jobs: IPython then shows `found` as it ever did.
+    """
+    values = list(found.values() if isinstance(found, Mapping) else found)
+    jobs = [job for job in values if isinstance(job, Job)]
+    if not jobs or len(jobs) < len(values):
+        raise NotImplementedError
+    names = [visible(key, 60) for key in found] if isinstance(found, Mapping) else []
+    _Table(jobs, names).show()
+
+
+class _Table:
+    def __init__(self, jobs: Sequence[Job], names: Sequence[str]) -> None:
+        self._jobs = jobs[:_SHOWN]
+        self._left = len(jobs) - len(self._jobs)
+        self._records = [read_record(job, machine=False) for job in self._jobs]
+        self._names = names
+        self._over: dict[int, _Row] = {}
+        self._styled = wants_style()
+        self._id = f"submarine-jobs-{uuid.uuid4().hex[:8]}"
+
+    def show(self) -> None:
+        """Display the table, and follow the jobs where the front end can show that."""
+        rows = self._rows()
+        bundle = self._bundle(rows)
+        if not in_kernel():
+            display({"text/plain": bundle["text/plain"]}, raw=True)
+            return
+        display(bundle, raw=True, display_id=self._id)
+        if not all(row.final for row in rows):
+            # In this cell's context, so that the front end knows whose display it is.
+            work = contextvars.copy_context().run
+            threading.Thread(target=work, args=(self._follow,), name=self._id, daemon=True).start()
+
+    def _follow(self) -> None:
+        shown: list[_Row] = []
+        while True:
+            rows = self._rows()
+            if rows != shown:
+                bundle = self._bundle(rows)
+                frontend.shared.take(len(bundle["text/html"]))
+                update_display(bundle, raw=True, display_id=self._id)
+                shown = rows
+            if all(row.final for row in rows):
+                return
+            time.sleep(_EVERY)
+
+    def _rows(self) -> list[_Row]:
+        now = Moment.now()
+        for at, job in enumerate(self._jobs):
+            row = self._over.get(at)
+            if row is None or not row.final:
+                self._over[at] = self._row(at, job, now)
+        return [self._over[at] for at in range(len(self._jobs))]
+
+    def _row(self, at: int, job: Job, now: Moment) -> _Row:
+        record = self._records[at]
+        name = self._names[at] if self._names else visible(record.title or job.id, 60)
+        try:
+            status = job.status()
+        except SubmarineError as error:  # its folder was deleted
+            return _Row((name, "unknown", "", "", visible(error.what, 200)), "lost", final=True)
+        return _of(name, record, status, now)
+
+    def _bundle(self, rows: Sequence[_Row]) -> dict[str, Any]:
+        words = _words(rows)
+        more = f"… {self._left:,} more" if self._left else None
+        head = node("tr", "", *(node("th", "", title, scope="col") for title in _HEAD))
+        body = [
+            node("tr", "", *(node("td", "", cell) for cell in row.cells), data_state=row.state)
+            for row in rows
+        ]
+        table = node("table", "table", node("thead", "", head), node("tbody", "", *body))
+        left = node("div", "quiet", more) if more else None
+        tree = Node(
+            "div",
+            {"class": "submarine-card tex2jax_ignore", "role": "group", "aria-label": "Jobs"},
+            (node("div", "facts", words), node("div", "scroll", table), left),
+        )
+        lines = ["  ".join(filter(None, row.cells)) for row in rows]
+        return {
+            "text/html": (f"<style>{style()}</style>" if self._styled else "") + serialise(tree),
+            "text/plain": "\n".join(filter(None, (words, *lines, more))),
+        }
+
+
+def _of(name: str, record: Record, status: JobStatus, now: Moment) -> _Row:
+    card = view(record, status, now)
+    done = "" if card.progress is None else percent(card.progress)
+    told = card.sentence or card.message
+    cells = (name, f"{card.glyph} {card.word}", card.elapsed_text, done, told)
+    return _Row(cells, card.state, card.final)
+
+
+def _words(rows: Sequence[_Row]) -> str:
+    queued = sum(row.state == JobState.QUEUED.value for row in rows)
+    running = sum(not row.final for row in rows) - queued
+    waiting = f"{queued} queued · " if queued else ""
+    return f"{running} running · {waiting}{count(len(rows), 'job')}"

@@ -1,32 +1,414 @@
-"""The view model of the job card: what it shows, as plain data, ready to be written anywhere.
+"""The job card as plain data: what it shows, in words and numbers.
 
-`view` is pure: the job's record, its status and the time in, words and numbers out. All text from
-outside is made visible and short here; a renderer only has to escape for its own language.
+`read_record` reads what does not change, `view` makes the `CardView` of that and a status. Text
+from jobs becomes visible and short here, and never becomes markup.
 """
 
 from __future__ import annotations
 
+import math
 import signal
-from collections.abc import Iterable
-from dataclasses import dataclass
+import time
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from submarine_engine.errors import SubmarineError
 from submarine_engine.events import Moment
-from submarine_engine.job import JobState, TaskState
+from submarine_engine.history import JobPaths, default_home, read_json
+from submarine_engine.job import JobSpec, JobState, TaskState
 from submarine_engine.lifecycle import JobStatus, TaskStatus
 
-from submarine_magics.card.ledger import LedgerView, view_ledger
-from submarine_magics.card.record import Record
-from submarine_magics.card.words import (
-    UNKNOWN,
-    clock,
-    count,
-    date_and_time,
-    duration,
-    ordinal,
-    time_of_day,
-    visible,
-    visible_lines,
-)
+if TYPE_CHECKING:
+    from submarine_engine.future import Job
+
+
+# Numbers, times and foreign text as words of the card; hostile text becomes visible text.
+
+
+UNKNOWN = "—"
+
+# Characters that would reorder, hide or break the text around them: Unicode's control (Cc), format
+# (Cf: right-to-left overrides, zero-width characters, tags), surrogate (Cs), line and paragraph
+# separators (Zl, Zp), private use (Co).
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Co"})
+_JOINERS = "\u200c\u200d"  # spell words in Persian and Indic scripts, and join emoji
+
+
+def visible(text: object, limit: int = 200) -> str:
+    """Return foreign text as one line that cannot reorder or hide what stands around it.
+
+    Control characters become their pictures (``␛``), other unseen ones ``[U+202E]``; longer text
+    than `limit` characters is cut in the middle.
+    """
+    line = str(text)
+    if len(line) > limit:
+        head = limit * 2 // 3
+        line = f"{line[:head]} … {line[len(line) - (limit - head) :]}"
+    return "".join(map(_seen, line))
+
+
+def visible_lines(text: str, limit: int) -> str:
+    r"""Return foreign text with its lines and tabs kept, at most `limit` characters of it."""
+    kept = text[:limit].replace("\r\n", "\n")
+    return "".join(char if char in "\n\t" else _seen(char) for char in kept)
+
+
+def _seen(char: str) -> str:
+    if char == " " or char in _JOINERS or unicodedata.category(char) not in _UNSEEN:
+        return char
+    code = ord(char)
+    if code < 0x20:  # noqa: PLR2004 - the C0 controls, which have pictures
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else f"[U+{code:04X}]"  # noqa: PLR2004 - delete's picture
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time as people say it: ``38 ms``, ``4.2 s``, ``3 min 05 s``."""
+    if not math.isfinite(seconds):
+        return UNKNOWN
+    if seconds < 0.9995:  # noqa: PLR2004 - what rounds to a thousand is a second
+        return f"{max(0.0, seconds) * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 9.95 else clock(seconds + 0.5)  # noqa: PLR2004 - one place
+
+
+def size(count: int) -> str:
+    """Return a number of bytes as people say it: ``12 MB``, in powers of a thousand."""
+    power = min(4, max(0, len(str(max(0, count))) - 1) // 3)
+    unit = ("bytes", "kB", "MB", "GB", "TB")[power]
+    value = count / 1000**power
+    return f"{value:.1f} {unit}" if power and value < 9.95 else f"{value:.0f} {unit}"  # noqa: PLR2004 - one place
+
+
+def clock(seconds: float) -> str:
+    """Return a length of time in whole seconds, for one that still runs (card.js has the same)."""
+    if not math.isfinite(seconds):
+        return UNKNOWN
+    whole = max(0, int(seconds))
+    minutes, second = divmod(whole, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days} d {hour} h"
+    if hours:
+        return f"{hours} h {minute:02} min"
+    return f"{minutes} min {second:02} s" if minutes else f"{second} s"
+
+
+def time_of_day(moment: Moment | None) -> str:
+    """Return the local time, ``14:03:59``; a dash where there is none or it is no time."""
+    if moment is None:
+        return UNKNOWN
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(moment.wall))
+    except (OverflowError, ValueError, OSError):
+        return UNKNOWN
+
+
+def date_and_time(moment: Moment | None) -> str:
+    """Return the local date and time, ``2025-03-14 15:09``; a dash as `time_of_day` does."""
+    if moment is None:
+        return UNKNOWN
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment.wall))
+    except (OverflowError, ValueError, OSError):
+        return UNKNOWN
+
+
+def ordinal(number: int) -> str:
+    """Return ``1st``, ``2nd``, ``11th``."""
+    teen = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def count(number: int, noun: str) -> str:
+    """Return ``1 GPU``, ``2 GPUs``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+# What a card shows of a job besides its status: read once, from the job's record.
+
+
+SCRIPT_LIMIT = 64 << 10
+"""Bytes of a script that a card reads; the whole one is in the job's folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The unchanging part of a job.
+
+    Parameters
+    ----------
+    title
+        What the job is called.
+    origin
+        Where it was submitted, in words (``In [3]``); empty where nobody knows.
+    machine_gpus
+        GPUs of the whole cluster, asked only for a job without any; None where nobody knows.
+    folder
+        The job's folder on this machine, ``~`` for the user's own; empty where it is not here.
+    log_url
+        The page of the job's log.
+    log_label
+        What its link is called, in the cluster's words.
+    links
+        The cluster's other pages of the job, ``(label, url)``.
+    task_links
+        Pages of tasks' logs, by task.
+    script, script_name, script_size
+        The entry script's beginning, at most `SCRIPT_LIMIT` bytes; its name; all its bytes.
+    """
+
+    job_id: str
+    cluster: str
+    spec: JobSpec
+    title: str = ""
+    origin: str = ""
+    host: str = ""
+    machine_gpus: int | None = None
+    folder: str = ""
+    log_url: str | None = None
+    log_label: str = "Log"
+    links: tuple[tuple[str, str], ...] = ()
+    task_links: Mapping[str, str] = field(default_factory=dict)
+    bundle_hash: str = ""
+    script: str = ""
+    script_name: str = ""
+    script_size: int = 0
+
+
+def read_record(
+    job: Job, *, title: str | None = None, origin: str = "", machine: bool = True
+) -> Record:
+    """Read what a card shows of `job`; what cannot be read is left out, a card never fails a job.
+
+    Parameters
+    ----------
+    title, origin
+        As in `Record`; the title is the job's name where None.
+    machine
+        Whether the cluster may be asked for `Record.machine_gpus`, which may take long.
+    """
+    paths = job_paths(job)
+    data = _json(paths.record) if paths else {}
+    spec = _spec(data)
+    name, script, size = _read_script(paths.bundle) if paths else ("", "", 0)
+    return Record(
+        job_id=job.id,
+        cluster=job.cluster.name,
+        spec=spec,
+        title=title or spec.name,
+        origin=origin,
+        host=str(data.get("host", "")),
+        machine_gpus=_machine_gpus(job) if machine and spec.gpus == 0 else None,
+        folder=_folder(paths.root) if paths else "",
+        log_label=job.cluster.log_label,
+        bundle_hash=str(data.get("bundle_hash", "")),
+        script=script,
+        script_name=name,
+        script_size=size,
+    )
+
+
+def job_paths(job: Job) -> JobPaths | None:
+    """Return the files of `job`; None where its record is not on this machine."""
+    try:
+        paths = JobPaths(getattr(job.cluster, "home", None) or default_home(), job.id)
+    except SubmarineError:
+        return None
+    return paths if paths.root.is_dir() else None
+
+
+def stored_spec(paths: JobPaths) -> JobSpec:
+    """Return what a job was asked to run, as its record says; an empty one where it does not."""
+    return _spec(_json(paths.record))
+
+
+def _folder(path: Path) -> str:
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):  # elsewhere, or nobody's home is known
+        return str(path)
+
+
+def _json(path: Path) -> dict[str, object]:
+    try:
+        data: object = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _spec(data: dict[str, object]) -> JobSpec:
+    try:
+        return JobSpec.from_json(data["spec"])  # type: ignore[arg-type]  # whatever is there
+    except (SubmarineError, AttributeError, KeyError, TypeError, ValueError):
+        return JobSpec()
+
+
+def _read_script(bundle: Path) -> tuple[str, str, int]:
+    """Return the entry script's name, its first part, and its size in bytes."""
+    name = str(_json(bundle / "manifest.json").get("entry", "script.py"))
+    path = bundle / name
+    try:
+        if not path.resolve().is_relative_to(bundle.resolve()):
+            return "", "", 0
+        with path.open("rb") as file:
+            return name, file.read(SCRIPT_LIMIT).decode("utf-8", "replace"), path.stat().st_size
+    except (OSError, ValueError):
+        return "", "", 0
+
+
+def _machine_gpus(job: Job) -> int | None:
+    try:
+        return len(job.cluster.gpus())
+    except (SubmarineError, OSError):
+        return None
+
+
+# The GPU ledger of a job as the card shows it: stages with their times, and one sentence.
+#
+# What the ledger calls held and busy is "starting" and "running" here: of a GPU that is held people
+# ask by whom, and busy says how hard it works, which nobody measured.
+
+
+_MUCH = 100_000
+"""Bytes of results from which on people may ask what they cost."""
+
+_MEANING = {
+    "queued": "waiting for GPUs",
+    "starting": "GPUs granted, code not yet running",
+    "running": "wall time of the code, with its GPUs",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of the ledger: ``queued``, ``starting`` or ``running``.
+
+    Parameters
+    ----------
+    text
+        How long, in words.
+    meaning
+        What the stage is, for who does not know the word.
+    ticking
+        Whether it goes on now.
+    """
+
+    name: str
+    seconds: float
+    text: str
+    meaning: str
+    ticking: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerView:
+    """The ledger in words and numbers.
+
+    Parameters
+    ----------
+    gpus
+        Which, in words: ``GPUs 0, 1``, ``2 GPUs``; or why there are none.
+    stages
+        Those reached, in order; none for a job without GPUs.
+    released
+        ``released 38 ms after return``, with what was written for the notebook before that where
+        it is much; empty while they are not, and without GPUs.
+    """
+
+    gpus: str
+    stages: tuple[Stage, ...]
+    released: str
+
+
+def view_ledger(record: Record, status: JobStatus, now: Moment) -> LedgerView:
+    """Return the ledger of a job at the moment `now`."""
+    number = status.ledger.gpus
+    if not number:
+        return LedgerView(gpus=_without(record), stages=(), released="")
+    ids = [visible(gpu, 20) for task in status.tasks for gpu in task.named_gpus]
+    named = 0 < len(ids) <= 8  # noqa: PLR2004 - one line
+    kind = "GPU" if number == 1 else "GPUs"
+    return LedgerView(
+        gpus=f"{kind} {', '.join(ids)}" if named else count(number, "GPU"),
+        stages=_stages(status, now),
+        released=_released(status),
+    )
+
+
+def _without(record: Record) -> str:
+    if record.machine_gpus == 0:
+        return "no GPU on this machine"
+    return "no GPU"
+
+
+def _stages(status: JobStatus, now: Moment) -> tuple[Stage, ...]:
+    spent = status.ledger.seconds(now)
+    seconds = {
+        "queued": spent["queued"],
+        "starting": spent["held"],
+        "running": spent["busy"],
+    }
+    reached = {
+        "queued": status.submitted is not None,
+        "starting": any(task.held for task in status.tasks),
+        "running": any(task.busy for task in status.tasks),
+    }
+    current = _current(status)
+    return tuple(
+        Stage(
+            name=name,
+            seconds=round(seconds[name], 3),
+            text=clock(seconds[name]) if name == current else duration(seconds[name]),
+            meaning=meaning,
+            ticking=name == current,
+        )
+        for name, meaning in _MEANING.items()
+        if reached[name]
+    )
+
+
+def _current(status: JobStatus) -> str | None:
+    """Return the stage that goes on now: the first one that any task is in."""
+    if status.state.final:
+        return None
+    for task in status.tasks:
+        if task.returned or task.exited:
+            continue
+        return "running" if task.busy else "starting" if task.held else "queued"
+    return None
+
+
+def _wrote(status: JobStatus) -> str:
+    """Return what was written while the GPUs were still held, where it is much."""
+    written = sum(task.wrote[0] for task in status.tasks)
+    seconds = max((task.wrote[1] for task in status.tasks), default=0.0)
+    return f"; results: {size(written)} in {duration(seconds)}" if written >= _MUCH else ""
+
+
+def _released(status: JobStatus) -> str:
+    after = status.ledger.released_after
+    if after is not None:
+        returned = all(task.returned for task in status.tasks if task.held)
+        return f"released {duration(after)} after {'return' if returned else 'exit'}" + _wrote(
+            status
+        )
+    held = status.ledger.held_now
+    if not held:
+        return "never held" if status.state.final else ""
+    over = status.state is not JobState.RUNNING and status.state.final
+    return f"{count(held, 'GPU')} still held" if over else ""
+
+
+# The view model of the job card: what it shows, as plain data, ready to be written anywhere.
+#
+# `view` is pure: the job's record, its status and the time in, words and numbers out. All text from
+# outside is made visible and short here; a renderer only has to escape for its own language.
+
 
 SCRIPT_SHOWN = 16_000
 """Characters of a script in a card: a notebook keeps them for every job."""
@@ -164,7 +546,7 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         log_label=visible(record.log_label, 40),
         log_path=visible(f"{record.folder}/tasks", 400) if record.folder else "",
         log_command=f"submarine job logs {visible(record.job_id, 64)}",
-        script=_script(record),
+        script=_script_view(record),
         links=_links(record.links),
         quicklinks=_links(record.spec.quicklinks),
     )
@@ -257,7 +639,7 @@ def _task(status: JobStatus, task: TaskStatus, log_url: str | None) -> TaskView:
     )
 
 
-def _script(record: Record) -> ScriptView | None:
+def _script_view(record: Record) -> ScriptView | None:
     if not record.script_name:
         return None
     text = visible_lines(record.script, SCRIPT_SHOWN)

@@ -1,18 +1,68 @@
-"""The card as a tree of elements: one structure, for the static HTML and for the live widget.
-
-A tree holds elements, a few attributes and text, never markup: `html` escapes it into HTML, and
-``card.js`` builds it from text nodes.
-"""
+"""The card as a tree of elements: one structure for HTML, the live widget and plain text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
+from html import escape
+from importlib.resources import files
 from typing import Any
 
-from submarine_magics.card.ledger import Stage
-from submarine_magics.card.model import CardView, ScriptView, TaskView
-from submarine_magics.card.text import ledger_words, percent
-from submarine_magics.card.words import UNKNOWN
+from submarine_magics import frontend
+from submarine_magics.card.model import UNKNOWN, CardView, ScriptView, Stage, TaskView, web_address
+
+# The card as plain text: for terminals, for what a program reads, for a saved notebook's diff.
+
+
+def to_text(card: CardView) -> str:
+    """Return the card in a few lines, the most important one first.
+
+    What differs from run to run stands in two of them, so that a notebook that was run again
+    differs in little.
+    """
+    facts = " · ".join((*card.facts, card.log_command))
+    lines = [f"{card.glyph} {card.title}: {card.word}, {card.elapsed_text} ({facts})"]
+    lines += [f"  {card.sentence}"] if card.sentence else []
+    if card.progress is not None and not card.final:
+        lines.append(f"  {bar(card.progress)} {percent(card.progress)} {card.message}".rstrip())
+    lines.append(f"  GPU ledger: {ledger_words(card)}")
+    lines += [f"  {task_words(task)}" for task in card.tasks]
+    lines += [f"  … {card.tasks_left_out} tasks more"] if card.tasks_left_out else []
+    lines += [f"  {label}: {url}" for label, url in (*card.links, *card.quicklinks)]
+    if card.script:
+        lines.append(f"  script: {card.script.name}, {card.script.lines}, {card.script.hash[:12]}")
+    return "\n".join(lines)
+
+
+def ledger_words(card: CardView) -> str:
+    """Return the ledger as one sentence."""
+    stages = [f"{stage.name} {stage.text}" for stage in card.ledger.stages]
+    return ", ".join(filter(None, (card.ledger.gpus, *stages, card.ledger.released)))
+
+
+def task_words(task: TaskView) -> str:
+    """Return a task as one sentence."""
+    state = f"{task.state} ({task.detail})" if task.detail else task.state
+    done = "" if task.progress is None else f", {percent(task.progress)}"
+    return f"{task.task} on {task.host}: {state}{done}"
+
+
+def percent(fraction: float) -> str:
+    """Return ``72 %``; never 100 % before the end."""
+    return f"{int(fraction * 100 + 1e-9)} %"
+
+
+def bar(fraction: float, width: int = 20) -> str:
+    """Return a bar of characters."""
+    full = int(fraction * width)
+    return "█" * full + "░" * (width - full)
+
+
+# The card as a tree of elements: one structure, for the static HTML and for the live widget.
+#
+# A tree holds elements, a few attributes and text, never markup: `tree` escapes it into HTML, and
+# ``card.js`` builds it from text nodes.
+
 
 _FEW_TASKS = 4
 
@@ -203,3 +253,71 @@ def _row(task: TaskView, *, with_gpus: bool) -> Node:
     gpus = (task.gpus,) if with_gpus else ()
     cells = (task.role, named, task.host, *gpus, state, task.started, task.finished, progress)
     return node("tr", "", *(node("td", "", cell) for cell in cells), data_state=task.state)
+
+
+# The card as static HTML: self-contained, no script, readable even where its style is taken away.
+#
+# GitHub and untrusted notebooks strip ``<style>`` and most attributes: what is left are lines of
+# text in a sensible order, a table and two foldable parts.
+
+
+# Words in a row are easier to read than a list of strings.
+TAGS = frozenset(
+    "a button caption code details div li pre span strong "  # noqa: SIM905 - as said above
+    "summary table tbody td th thead tr ul".split()
+)
+ATTRIBUTES = frozenset(
+    "class title href target rel role scope open tabindex type disabled".split()  # noqa: SIM905
+)
+
+
+def to_html(card: CardView, note: str = "", *, styled: bool = True) -> str:
+    """Return the card with its script and where its log is, in one line.
+
+    Parameters
+    ----------
+    note
+        For the reader.
+    styled
+        Whether the style comes along: the cards of one page need it once.
+    """
+    root = card_tree(card)
+    script = script_tree(card.script, card.log_path or "the job's folder") if card.script else None
+    notes = ". ".join(filter(None, (card.as_of, note)))
+    last = Node("div", {"class": "smc-foot"}, (notes,)) if notes else None
+    attributes = dict(root.attributes)
+    if frontend.current.white:
+        attributes["class"] += " smc-light"
+    whole = Node(root.tag, attributes, (*root.children, script, footer_tree(card), last))
+    text = serialise(whole).replace("\n", "&#10;")  # a saved card that differs differs in a line
+    return f"<style>{style()}</style>{text}" if styled else text
+
+
+@cache
+def style() -> str:
+    """Return the card's style sheet, the same for the static card and the live one."""
+    return files(__package__).joinpath("card.css").read_text("utf-8")
+
+
+def serialise(part: Node | str | None) -> str:
+    """Return `part` as HTML, less the tags, attributes and addresses that no card has."""
+    if part is None:
+        return ""
+    if isinstance(part, str):
+        return escape(part.encode("utf-8", "replace").decode(), quote=False)
+    tag = part.tag if part.tag in TAGS else "span"
+    inside = "".join(map(serialise, part.children))
+    return f"<{tag}{_attributes(part)}>{inside}</{tag}>"
+
+
+def _attributes(part: Node) -> str:
+    styles = {"grow": "flex-grow", "width": "width"}
+    found = []
+    for name, value in part.attributes.items():
+        if name in styles:
+            found.append(("style", f"{styles[name]}:{value}"))
+        elif name == "href":
+            found += [("href", value)] if web_address(value) else []
+        elif name in ATTRIBUTES or name.startswith(("aria-", "data-")):
+            found.append((name, value))
+    return "".join(f' {name}="{escape(value)}"' if value else f" {name}" for name, value in found)

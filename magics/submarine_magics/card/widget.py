@@ -15,9 +15,8 @@ import anywidget
 import traitlets
 from ipykernel.connect import get_connection_file
 
-from submarine_magics.card.html import style
 from submarine_magics.card.model import CardView
-from submarine_magics.card.tree import card_tree, footer_tree, script_tree
+from submarine_magics.card.tree import card_tree, footer_tree, script_tree, style
 
 # What a Jupyter server calls the kernel's connection file; its kernel id is in the name.
 _CONNECTION_FILE = re.compile(r"kernel-([0-9a-f-]{36})\.json$")

@@ -7,11 +7,11 @@ import time
 
 import pytest
 from submarine_engine.clusters import locks
-from submarine_engine.clusters.yarn import doctor_machine
+from submarine_engine.clusters.yarn import doctor
 from submarine_engine.clusters.yarn.doctor import run, yarn_checks
-from submarine_engine.clusters.yarn.folder import KeeperFolder
-from submarine_engine.clusters.yarn.paths import storage_problem
-from submarine_engine.doctor import BAD, NOTE, OK, Check
+from submarine_engine.clusters.yarn.driver import KeeperFolder
+from submarine_engine.clusters.yarn.preflight import storage_problem
+from submarine_engine.findings import BAD, NOTE, OK, Check
 
 ROOT = "/ws/v1/cluster"
 
@@ -274,22 +274,22 @@ def test_a_file_system_without_a_host(recorded, machine):
 def test_a_yarn_command_that_is_not_well(tmp_path, script, verdict, words):
     program(tmp_path / "own", "yarn", script)
     path = f"{tmp_path / 'own'}:{os.environ['PATH']}"
-    (check,) = doctor_machine.yarn_command({"PATH": path})
+    (check,) = doctor.yarn_command_check({"PATH": path})
     assert check.verdict == verdict
     assert words in check.what
     assert check.fix
 
 
 def test_no_yarn_command(tmp_path):
-    (check,) = doctor_machine.yarn_command({"PATH": str(tmp_path)})
+    (check,) = doctor.yarn_command_check({"PATH": str(tmp_path)})
     assert (check.verdict, check.what) == (BAD, "there is no program `yarn` on the PATH")
 
 
 def test_programs_that_hang(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor_machine, "_PROGRAM_TIMEOUT", 0.2)
+    monkeypatch.setattr(doctor, "_PROGRAM_TIMEOUT", 0.2)
     program(tmp_path / "own", "yarn", "exec sleep 60")
     path = f"{tmp_path / 'own'}:{os.environ['PATH']}"
-    (check,) = doctor_machine.yarn_command({"PATH": path})
+    (check,) = doctor.yarn_command_check({"PATH": path})
     assert (check.verdict, "does not end in 0.2 s" in check.what) == (BAD, True)
 
 
@@ -307,16 +307,16 @@ def test_java(tmp_path, says, verdict, words):
     home = tmp_path / "jdk"
     home.mkdir()
     program(home / "bin", "java", f"echo '{says}' >&2")
-    (check,) = doctor_machine.java({"JAVA_HOME": str(home), "PATH": ""})
+    (check,) = doctor.java_check({"JAVA_HOME": str(home), "PATH": ""})
     assert check.verdict == verdict
     assert words in check.what
     assert bool(check.fix) == (verdict == BAD)
 
 
 def test_no_java(tmp_path):
-    (check,) = doctor_machine.java({"PATH": str(tmp_path)})
+    (check,) = doctor.java_check({"PATH": str(tmp_path)})
     assert check.verdict == BAD
-    (check,) = doctor_machine.java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": ""})
+    (check,) = doctor.java_check({"JAVA_HOME": str(tmp_path / "gone"), "PATH": ""})
     assert (check.verdict, "cannot be started" in check.what) == (BAD, True)
 
 
@@ -333,7 +333,7 @@ def test_no_java(tmp_path):
     ],
 )
 def test_proxies(environ, verdict):
-    (check,) = doctor_machine.proxies(environ)
+    (check,) = doctor.proxy_checks(environ)
     assert check.verdict == verdict
 
 
@@ -341,9 +341,9 @@ def test_kerberos_tickets(recorded, tmp_path):
     conf = recorded("busy").configure(hadoop__security__authentication="kerberos")
     program(tmp_path / "with", "klist", "exit 0")
     program(tmp_path / "without", "klist", "exit 1")
-    with_ticket = list(doctor_machine.identity(conf, {"PATH": str(tmp_path / "with")}))[-1]
-    without = list(doctor_machine.identity(conf, {"PATH": str(tmp_path / "without")}))[-1]
-    no_program = list(doctor_machine.identity(conf, {"PATH": str(tmp_path)}))[-1]
+    with_ticket = list(doctor.identity_check(conf, {"PATH": str(tmp_path / "with")}))[-1]
+    without = list(doctor.identity_check(conf, {"PATH": str(tmp_path / "without")}))[-1]
+    no_program = list(doctor.identity_check(conf, {"PATH": str(tmp_path)}))[-1]
     assert (with_ticket.verdict, without.verdict, no_program.verdict) == (OK, BAD, NOTE)
     assert without.fix == "kinit"
 
@@ -353,7 +353,7 @@ def test_the_keeper_and_its_driver(recorded, tmp_path):
     folder = KeeperFolder(tmp_path / "home", conf)
 
     def told():
-        return [check.what for check in doctor_machine.keeper(folder.home, conf)]
+        return [check.what for check in doctor.keeper_check(folder.home, conf)]
 
     assert told()[0].startswith("none runs")
     assert told()[1].startswith("none runs")

@@ -3,10 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from submarine_engine.clusters.yarn.cold import Cold
-from submarine_engine.clusters.yarn.hdfslogs import Channel, Choice
-from submarine_engine.clusters.yarn.warm import Warm
-from submarine_engine.clusters.yarn.ways import open_way
+from submarine_engine.clusters.yarn.allocator import Cold, Warm, open_way
+from submarine_engine.clusters.yarn.log_transport import Channel, Choice
 from submarine_engine.history import JobPaths
 from submarine_engine.job import JobSpec
 

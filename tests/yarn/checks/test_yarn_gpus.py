@@ -9,8 +9,8 @@ from submarine_engine.clusters.base import GpuShare
 from submarine_engine.clusters.yarn import gpus
 from submarine_engine.clusters.yarn.gpus import Devices, cluster_gpus, gpu_shares, read_devices
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
-from submarine_engine.clusters.yarn.queues import waiting_reason
 from submarine_engine.clusters.yarn.rest import ResourceManager, gpus_of
+from submarine_engine.clusters.yarn.scheduler import waiting_reason
 from submarine_engine.job import JobSpec, Resources, Role
 
 pytestmark = pytest.mark.filterwarnings("ignore:distutils Version:DeprecationWarning")  # skein's

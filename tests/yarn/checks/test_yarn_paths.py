@@ -4,8 +4,7 @@ from dataclasses import replace
 import pytest
 import requests
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
-from submarine_engine.clusters.yarn.paths import check_paths
-from submarine_engine.clusters.yarn.preflight import check_spec
+from submarine_engine.clusters.yarn.preflight import check_paths, check_spec
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.job import JobSpec

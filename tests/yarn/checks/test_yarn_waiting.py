@@ -1,7 +1,7 @@
 import copy
 
 import pytest
-from submarine_engine.clusters.yarn.queues import master_fits, waiting_reason
+from submarine_engine.clusters.yarn.scheduler import master_fits, waiting_reason
 from submarine_engine.errors import ClusterError
 from submarine_engine.job import JobSpec, Resources, Role
 

@@ -10,7 +10,11 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
-from submarine_engine.clusters.yarn.application import application, heartbeat_jar, shape_key
+from submarine_engine.clusters.yarn.application import (
+    describe_application,
+    heartbeat_jar,
+    shape_key,
+)
 from submarine_engine.clusters.yarn.hadoop import HadoopConf
 
 from tests.jobs import spec_of, until
@@ -63,7 +67,9 @@ def test_a_container_is_not_over_before_its_task(tmp_path):
     task.chmod(0o700)
     folder = SimpleNamespace(root=tmp_path, conf=HadoopConf(tmp_path, {}, "f"))
     launch = {"python": str(task), "archives": {}, "probed": False}
-    made = application(spec_of(), folder, launch, job_id="job", environments={"worker": {}})
+    made = describe_application(
+        spec_of(), folder, launch, job_id="job", environments={"worker": {}}
+    )
     service = made.services["worker"]
     (tmp_path / ".skein.sh").write_text(service.script)
     command = ["/bin/bash", "-c", "bash .skein.sh >skein.log 2>&1"]  # as skein and YARN do

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from submarine_engine.bundle import Cell, build
-from submarine_engine.clusters.yarn import payload
+from submarine_engine.clusters.yarn import application
 from submarine_engine.history import JobPaths
 
 from tests.jobs import until
@@ -82,10 +82,10 @@ class Box:
             "LOG_DIRS": f"{self.logs},/elsewhere", "NM_HOST": "127.0.0.1",
             "NM_HTTP_PORT": str(self.node.server_port), "SUBMARINE_GPUS": str(gpus),
             "SUBMARINE_RELEASE": python,
-            **self.sent(payload.pack(self.paths, plan)), **(extra or {}),
+            **self.sent(application.pack(self.paths, plan)), **(extra or {}),
         }  # fmt: skip
-        (self.work / "submarine_runtime.zip").write_bytes(payload.RUNTIME)
-        command = [sys.executable, "-u", "-c", payload.BEGIN]
+        (self.work / "submarine_runtime.zip").write_bytes(application.RUNTIME)
+        command = [sys.executable, "-u", "-c", application.BEGIN]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command, cwd=self.work, env=outer, stdout=pipe, stderr=pipe, start_new_session=True
@@ -93,7 +93,7 @@ class Box:
 
     def sent(self, archive):
         if not self.by_url:
-            return payload.chunks(archive)
+            return application.chunks(archive)
         self.node.payload = archive
         return {
             "SUBMARINE_PAYLOAD_URL": f"http://127.0.0.1:{self.node.server_port}/payload?op=OPEN"
@@ -297,10 +297,10 @@ def test_a_silent_node_is_said_and_does_not_stop_the_job(box, node):
 def test_the_same_bundle_gives_the_same_bytes(tmp_path):
     paths = JobPaths(tmp_path, "20260101-000000-aaaaa")
     build(Cell(number=1, source="x = 1", raw="x = 1"), [], {}).write(paths.bundle)
-    assert payload.pack(paths, {"a": 1}) == payload.pack(paths, {"a": 1})
-    assert payload.pack(paths, {"a": 1}) != payload.pack(paths, {"a": 2})
+    assert application.pack(paths, {"a": 1}) == application.pack(paths, {"a": 1})
+    assert application.pack(paths, {"a": 1}) != application.pack(paths, {"a": 2})
 
 
 def test_chunks_fit_one_variable_each():
-    pieces = payload.chunks(os.urandom(payload.INLINE_MOST))
+    pieces = application.chunks(os.urandom(application.INLINE_MOST))
     assert all(len(name) + len(piece) < 128 * 1024 - 1 for name, piece in pieces.items())

@@ -7,11 +7,10 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from submarine_engine.clusters.yarn import gang
+from submarine_engine.clusters.yarn import allocator
+from submarine_engine.clusters.yarn.allocator import Gang, fits
 from submarine_engine.clusters.yarn.foreign import GPU, MEMORY, VCORES
-from submarine_engine.clusters.yarn.gang import Gang, fits
-from submarine_engine.clusters.yarn.nodes import Node
-from submarine_engine.clusters.yarn.scheduler import Queue, Scheduler
+from submarine_engine.clusters.yarn.scheduler import Node, Queue, Scheduler
 from submarine_engine.job import JobSpec, Resources, Role
 
 
@@ -51,7 +50,7 @@ def test_one_that_fits_has_its_containers_on_nodes(free, count, gpus):
 @pytest.fixture
 def clock(monkeypatch):
     now = SimpleNamespace(value=1000.0)
-    monkeypatch.setattr(gang.time, "monotonic", lambda: now.value)
+    monkeypatch.setattr(allocator.time, "monotonic", lambda: now.value)
     return now
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 from submarine_engine.clusters.yarn.doctor import yarn_checks
-from submarine_engine.clusters.yarn.folder import KeeperFolder, keeper_environment
+from submarine_engine.clusters.yarn.driver import KeeperFolder, keeper_environment
 from submarine_engine.clusters.yarn.hadoop import is_named, load_hadoop
-from submarine_engine.doctor import NOTE
 from submarine_engine.errors import ConfigError
+from submarine_engine.findings import NOTE
 from submarine_engine.history import default_home
 from submarine_engine.installer import HadoopCluster, Plan, Wanted
-from submarine_engine.installer.files import write_files
+from submarine_engine.installer.daemons import marks
 from submarine_engine.installer.java import Java
-from submarine_engine.installer.ports import FIRST
-from submarine_engine.installer.processes import marks
+from submarine_engine.installer.plan import FIRST
+from submarine_engine.installer.sites import write_files
 
 
 def write(folder, name, properties):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from submarine_engine.clusters.yarn.lifeline import due
-from submarine_engine.clusters.yarn.masters import Life
+from submarine_engine.clusters.yarn.masters import Life, due
 
 NOW = 1_000_000.0
 DAY = 24 * 3600.0

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from submarine_engine.bundle.model import CapturedValue
-from submarine_engine.clusters.yarn import environments, versions
-from submarine_engine.clusters.yarn.docker import docker_environment
+from submarine_engine.clusters.yarn import environments
+from submarine_engine.clusters.yarn.environments import (
+    check_versions,
+    docker_environment,
+    read_probe,
+)
 from submarine_engine.clusters.yarn.hadoop import HadoopConf
-from submarine_engine.clusters.yarn.versions import check_versions, read_probe
 from submarine_engine.errors import SubmissionError, UnsupportedError
 
 HERE = platform.python_version()
@@ -73,12 +76,14 @@ def test_a_folder_is_answered_with_the_two_ways(conf, tmp_path):
 
 
 def test_a_probe_tells_what_is_there():
-    command = versions.probe_command(sys.executable)
+    command = environments.probe_command(sys.executable)
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True)
     found = read_probe(f"noise of a site\n{done.stdout}more")
     assert found["python"] == HERE
     assert found["executable"] == sys.executable
-    assert {name: found[name] for name in versions.local_versions()} == versions.local_versions()
+    assert {
+        name: found[name] for name in environments.local_versions()
+    } == environments.local_versions()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +158,7 @@ def test_only_packages_whose_objects_travel_are_needed():
         CapturedValue(name="d", cell="", type="pandas.DataFrame", size=1, how="literal"),
         CapturedValue(name="e", cell="", type="__main__.Net", size=1, how="pickle"),
     ]
-    assert set(versions.needed_versions(values)) == {"numpy", "scikit-learn"}
+    assert set(environments.needed_versions(values)) == {"numpy", "scikit-learn"}
 
 
 IMAGES = ["python", "python:3.11", "host:5000/a/b_c:1.0-x", "a.b.c/x/y", f"a/b@sha256:{'0' * 64}"]

@@ -11,7 +11,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from submarine_engine.clusters.yarn import installed, packing
+from submarine_engine.clusters.yarn import packing
 
 from tests.yarn.environments.conftest import install
 
@@ -142,7 +142,7 @@ def test_packages_that_find_each_other_by_path_lie_in_one_layer(site):
     install(site, "sympy", files={"sympy/x.py": ""})
     install(site, "google-x", files={"google/x/y.py": ""})
     install(site, "google-y", files={"google/y/y.py": ""})
-    groups = packing.together(list(installed.distributions(site)))
+    groups = packing.together(list(packing.distributions(site)))
     assert names(groups) == [
         ["google-x", "google-y"],
         ["nvidia-a", "nvidia-b", "torch"],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from submarine_engine import Job
 from submarine_engine.clusters import open_cluster
-from submarine_engine.clusters.yarn import payload
+from submarine_engine.clusters.yarn import application
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.job import JobState
 
@@ -32,7 +32,7 @@ print(sorted(fs.ls(path)))
 @pytest.fixture
 def in_a_job(files, tmp_path):
     """Run code as it runs in a job: with the job's variables, and what is sent beside it."""
-    for name, data in payload._PLUGIN.items():
+    for name, data in application._PLUGIN.items():
         file = tmp_path / "job" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)

@@ -7,9 +7,9 @@ import threading
 import time
 
 import pytest
-from submarine_engine.clusters.yarn import sending, uploads
+from submarine_engine.clusters.yarn import uploads
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
-from submarine_engine.clusters.yarn.sending import Uploading, send_archive
+from submarine_engine.clusters.yarn.uploads import Uploading, send_archive
 from submarine_engine.errors import JobNotFoundError, SubmissionError
 
 DAY = 24 * 3600.0
@@ -143,7 +143,7 @@ def test_results_are_kept_in_hdfs(files, tmp_path):
 
 
 def test_it_is_told_how_much_went(files, tmp_path, monkeypatch):
-    monkeypatch.setattr(sending, "_EVERY", 600.0)  # longer than it takes on a busy machine
+    monkeypatch.setattr(uploads, "_EVERY", 600.0)  # longer than it takes on a busy machine
     size = 5_000_000
     (tmp_path / "file").write_bytes(secrets.token_bytes(size))
     said, went = [], []

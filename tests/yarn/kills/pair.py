@@ -9,12 +9,9 @@ from __future__ import annotations
 import subprocess
 
 from submarine_engine.installer import Daemon, HadoopCluster, Wanted
-from submarine_engine.installer.files import write_files
-from submarine_engine.installer.jars import fetch_jars
-from submarine_engine.installer.java import find_java
-from submarine_engine.installer.plan import Plan
-from submarine_engine.installer.ports import hold_block
-from submarine_engine.installer.sites import to_xml
+from submarine_engine.installer.java import fetch_jars, find_java
+from submarine_engine.installer.plan import Plan, hold_block
+from submarine_engine.installer.sites import to_xml, write_files
 
 from tests.hadoop import Yarn
 from tests.jobs import until

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from submarine_engine import Job
-from submarine_engine.clusters.yarn.master import FINAL
+from submarine_engine.clusters.yarn.masters import FINAL
 from submarine_engine.job import JobState
 
 from tests.jobs import end_processes_of, until

@@ -11,7 +11,7 @@ from threading import Thread
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from submarine_engine.clusters.yarn.nodelogs import NodeLogs, NodeSource
+from submarine_engine.clusters.yarn.node_pages import NodeLogs, NodeSource
 from submarine_engine.history import TaskPaths
 
 CONTAINER = "container_1700000000000_0001_01_000002"

@@ -9,18 +9,18 @@ from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
-from submarine_engine.clusters.yarn.aggregated import (
+from submarine_engine.clusters.yarn.hadoop import links, load_hadoop
+from submarine_engine.clusters.yarn.hdfs import open_hdfs
+from submarine_engine.clusters.yarn.log_mirror import LogMirror, LogsGoneError
+from submarine_engine.clusters.yarn.log_transport import (
     Aggregation,
+    Channel,
+    HdfsSource,
     aggregation,
+    choose_channel,
     fetch_aggregated,
 )
-from submarine_engine.clusters.yarn.hadoop import load_hadoop
-from submarine_engine.clusters.yarn.hdfs import open_hdfs
-from submarine_engine.clusters.yarn.hdfslogs import Channel, HdfsSource, choose_channel
-from submarine_engine.clusters.yarn.links import links
-from submarine_engine.clusters.yarn.logpage import LogsGoneError
-from submarine_engine.clusters.yarn.mirrorlog import LogMirror
-from submarine_engine.clusters.yarn.nodelogs import NodeLogs, NodeSource
+from submarine_engine.clusters.yarn.node_pages import NodeLogs, NodeSource
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import TaskPaths

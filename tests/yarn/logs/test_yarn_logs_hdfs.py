@@ -15,14 +15,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from submarine_engine.clusters.yarn import hdfslogs
-from submarine_engine.clusters.yarn.hdfslogs import HdfsSource
-from submarine_engine.clusters.yarn.logpage import LogsGoneError
-from submarine_engine.clusters.yarn.mirrorlog import LogMirror
+from submarine_engine.clusters.yarn import log_transport
+from submarine_engine.clusters.yarn.log_mirror import LogMirror, LogsGoneError
+from submarine_engine.clusters.yarn.log_transport import HdfsSource
 from submarine_engine.history import TaskPaths
 from submarine_runtime import ship
-from submarine_runtime.ship import Shipper
-from submarine_runtime.webwrite import WebFolder
+from submarine_runtime.ship import Shipper, WebFolder
 
 FOLDER = "/user/a b/logs"
 
@@ -119,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hdfs(monkeypatch):
-    monkeypatch.setattr(hdfslogs, "EVERY", 0.0)
+    monkeypatch.setattr(log_transport, "EVERY", 0.0)
     double = HdfsDouble()
     yield double
     double.close()
@@ -163,7 +161,7 @@ def test_each_byte_arrives_once(hdfs, container, tmp_path_factory, steps):
 
 
 def test_the_outcome_comes_when_the_logs_are_there(hdfs, container, tmp_path, monkeypatch):
-    monkeypatch.setattr(ship, "_PIECE", 4)
+    monkeypatch.setattr(ship, "_SHIP_PIECE", 4)
     (tmp_path / "stdout").write_bytes(b"123456")
     (tmp_path / "outcome.json").write_text("{}")
     (tmp_path / "progress.json").write_text('{"fraction": 0.5}')
@@ -247,7 +245,7 @@ def wait(condition):
 def test_displays_come_as_they_grow_and_before_the_outcome(
     hdfs, container, tmp_path, task, monkeypatch
 ):
-    monkeypatch.setattr(ship, "_PIECE", 4)
+    monkeypatch.setattr(ship, "_SHIP_PIECE", 4)
     (tmp_path / "displays").write_bytes(b"123456\n")
     (tmp_path / "outcome.json").write_text("{}")
     shipper = Shipper(str(tmp_path), WebFolder(hdfs.url))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from submarine_engine.clusters.yarn.hadoop import HadoopConf
-from submarine_engine.clusters.yarn.links import links, web_address
+from submarine_engine.clusters.yarn.hadoop import HadoopConf, links, web_address
 
 APP = "application_1700000000000_0001"
 CONF = {"yarn.resourcemanager.webapp.address": "rm.example:8088"}

@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from submarine_engine.clusters.base import Cursor
 from submarine_engine.clusters.reader import read_batch
-from submarine_engine.clusters.yarn.logpage import LogsGoneError
-from submarine_engine.clusters.yarn.mirrorlog import LogMirror
-from submarine_engine.clusters.yarn.nodelogs import NodeLogs, NodeSource
-from submarine_engine.clusters.yarn.way import job_variables
+from submarine_engine.clusters.yarn.allocator import job_variables
+from submarine_engine.clusters.yarn.log_mirror import LogMirror, LogsGoneError
+from submarine_engine.clusters.yarn.node_pages import NodeLogs, NodeSource
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import Display, Finished, LogChunk, Submitted
 from submarine_engine.history import JobPaths, TaskPaths

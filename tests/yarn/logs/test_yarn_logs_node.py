@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from submarine_engine.clusters.yarn import nodehttp
-from submarine_engine.clusters.yarn.logpage import LogsGoneError, LogTruncatedError
-from submarine_engine.clusters.yarn.nodelogs import NodeLogs
+from submarine_engine.clusters.yarn import node_pages
+from submarine_engine.clusters.yarn.log_mirror import LogsGoneError, LogTruncatedError
+from submarine_engine.clusters.yarn.node_pages import NodeLogs
 from submarine_engine.errors import ClusterError
 
 HOSTILE = (
@@ -48,7 +48,7 @@ def test_bytes_are_told_apart_from_what_stands_around_them(node, logs, container
 
 
 def test_reading_on_goes_on_with_the_same_answer(node, logs, container, monkeypatch):
-    monkeypatch.setattr(nodehttp, "_REST", 30.0)  # the end of an answer may be late
+    monkeypatch.setattr(node_pages, "_REST", 30.0)  # the end of an answer may be late
     content = noise(1, 3_000_000)
     node.write("stdout", content)
     assert logs.files(container) == {"stdout": len(content)}

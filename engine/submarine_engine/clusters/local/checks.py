@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from submarine_engine.clusters import machine
-from submarine_engine.clusters.datapaths import file_address
-from submarine_engine.clusters.environment import refuse_reserved
+from submarine_engine.clusters.environment import file_address, refuse_reserved
 from submarine_engine.clusters.local.gpus import DECLARATION, Inventory
 from submarine_engine.errors import ResourcesError, UnsupportedError
 from submarine_engine.job import JobSpec, Resources
@@ -64,7 +63,7 @@ def _check_kind(spec: JobSpec) -> None:
                 fix="leave it out: the job runs here, in this Python, in the order of submission",
             )
     if spec.tensorboard:
-        from submarine_engine.tensorboard.installed import check_installed  # noqa: PLC0415 - rare
+        from submarine_engine.tensorboard.board import check_installed  # noqa: PLC0415 - rare
 
         check_installed()
     if len(spec.tasks) != 1 or spec.roles[0].name != "worker":

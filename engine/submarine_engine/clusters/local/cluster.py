@@ -1,40 +1,281 @@
-"""The local cluster: the seam `Cluster`, over files, locks and processes of this machine."""
+"""The local cluster: jobs on this machine, without a daemon.
+
+A job on record gets a ticket in the machine's queue (`scheduler`), then a supervisor of its own
+(`launch`). This module is what front ends call; it only reads what those write.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import secrets
 import shutil
-from collections.abc import Callable
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from submarine_engine.asking import Line
-from submarine_engine.clusters import locks, machine
-from submarine_engine.clusters.base import Gpu
+from submarine_engine.clusters import locks, machine, saving, store
+from submarine_engine.clusters.base import Gpu, Line, Saved
 from submarine_engine.clusters.driver import RecordedCluster
+from submarine_engine.clusters.environment import job_environment, resolve_paths
 from submarine_engine.clusters.local import launch
-from submarine_engine.clusters.local.checks import check_spec
+from submarine_engine.clusters.local.checks import check_spec, local_path
 from submarine_engine.clusters.local.gpus import Inventory, inventory
-from submarine_engine.clusters.local.queuefile import Ticket
-from submarine_engine.clusters.local.saving import save_local
-from submarine_engine.clusters.local.settle import settle
-from submarine_engine.clusters.local.staging import put_on_record
-from submarine_engine.clusters.local.tickets import Queue
-from submarine_engine.clusters.local.waiting import tell_waiting
-from submarine_engine.clusters.saved import Saved
-from submarine_engine.clusters.saving import Asked
+from submarine_engine.clusters.local.launch import launch_file
+from submarine_engine.clusters.local.scheduler import Queue, Ticket, settle
+from submarine_engine.clusters.saving import Asked, FolderStorage, Note
+from submarine_engine.clusters.store import Journal
 from submarine_engine.config import Config, load_config
-from submarine_engine.errors import (
-    ClusterError,
-    SubmarineError,
-    SubmissionError,
-)
-from submarine_engine.history import JobPaths
-from submarine_engine.lifecycle import JobStatus
+from submarine_engine.errors import ClusterError, SaveError, SubmarineError, SubmissionError
+from submarine_engine.events import Waiting
+from submarine_engine.history import JobPaths, make_private, read_json, write_aside, write_json
+from submarine_engine.lifecycle import JobStatus, apply
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
     from submarine_engine.job import JobSpec
+
+
+# What a job waits for, in words, and on record while somebody looks.
+
+
+_NAMED = 2
+
+
+def seen_waiting(queue: Queue, job_id: str, status: JobStatus) -> JobStatus:
+    """Return `status` with the job's place in the queue as it is now.
+
+    Raises
+    ------
+    ClusterError
+        The queue is locked.
+    """
+    ahead = queue.ahead(job_id)
+    if ahead is None:
+        return status
+    return apply(status, Waiting(ahead=ahead, reason=describe(queue, job_id, ahead)))
+
+
+def tell_waiting(paths: JobPaths, queue: Queue, status: JobStatus) -> bool:
+    """Write the job's place in the queue where it is another than `status` says.
+
+    Raises
+    ------
+    OSError
+        The job's folder cannot be written.
+    ClusterError
+        The queue is locked.
+    """
+    now = seen_waiting(queue, paths.job_id, status)
+    if (now.ahead, now.waiting_reason) == (status.ahead, status.waiting_reason):
+        return False
+    lock = locks.take(paths.lock)
+    if lock is None:  # it begins right now, or another reader is at it
+        return False
+    try:
+        record = read_json(paths.record)
+        if record is None or now.ahead is None or paths.job_id not in queue:
+            return False
+        journal = Journal(paths, record)
+        try:
+            journal.append(Waiting(ahead=now.ahead, reason=now.waiting_reason))
+        finally:
+            journal.close()
+    finally:
+        locks.drop(lock)
+    return True
+
+
+def describe(queue: Queue, job_id: str, ahead: int) -> str:
+    """Return what a job waits for.
+
+    ``waiting behind bob-llm (4 GPUs, 2 free)`` where another job is first in the queue, since
+    nobody is let past it; else ``2 of 2 GPUs in use by 'mnist' (…ab3de)``.
+    """
+    first = queue.first() if ahead else None
+    ticket = first or queue.ticket(job_id)
+    pool = ticket.pool if ticket else ()
+    holders = [holder for holder in queue.holders(pool, fresh=False).values() if holder]
+    if first:
+        asked = f"{first.gpus} GPU{'s' if first.gpus > 1 else ''}"
+        more = f", {ahead} jobs ahead" if ahead > 1 else ""
+        return f"waiting behind {first.name} ({asked}, {len(pool) - len(holders)} free){more}"
+    words = []
+    if holders:
+        names = [str(holder) for holder, _ in Counter(holders).most_common()]
+        if len(names) > _NAMED:
+            names[_NAMED - 1 :] = [f"{len(names) - _NAMED + 1} other jobs"]
+        words.append(f"{len(holders)} of {len(pool)} GPUs in use by {' and '.join(names)}")
+    return ", ".join(words) or "next in turn"
+
+
+# Asking a job of the local cluster for its model: a line in its task's named pipe.
+
+
+_PIPE = "save"
+_LONGEST = 4096  # bytes that a pipe takes whole (PIPE_BUF)
+_LOOK = 0.02
+
+
+def save_local(asked: saving.Asked, path: str) -> Saved:
+    """Bring the model of a running job to a folder of this machine, see `Cluster.save`."""
+    paths = asked.paths
+    record = read_json(paths.record) or {}
+    target = saving.FolderTarget(local_path(path, "save to").absolute())
+    kept = record.get("spec", {}).get("checkpoint_path")
+    storage = None
+    if kept:
+        storage = FolderStorage(Path(record["workdir"]) / local_path(kept, "--checkpoint_path"))
+    return saving.save(asked, target, _Pipe(paths, asked.status), storage)
+
+
+class _Pipe:
+    """The way to the function of a task on this machine."""
+
+    unseen = ""
+
+    def __init__(self, paths: JobPaths, status: Callable[[], JobStatus]) -> None:
+        self._paths = paths
+        self._status = status
+
+    def find(self) -> str | None:
+        """Return the task that has a function."""
+        tasks = saving.in_order(self._status())
+        return next((task for task in tasks if self._note(task) is not None), None)
+
+    def ask(self, task: str, folder: Path, until: float) -> None:
+        """Have its files written."""
+        job_id, name = self._paths.job_id, secrets.token_hex(8)
+        before = self._note(task)
+        if before and before.state == "saving":
+            raise saving.busy(before, job_id)
+        self._ring(task, {"id": name, "folder": str(folder)})
+        while (note := self._note(task)) is None or note.id != name or note.state == "saving":
+            if self._status().state.final and self._note(task) == note:
+                raise saving.ended(job_id)
+            if time.monotonic() > until:
+                heard = note is not None and note.id == name
+                raise saving.hangs(job_id) if heard else saving.unheard(job_id)
+            time.sleep(_LOOK)
+        if note.state == "failed":
+            raise saving.failed(note, job_id, self._paths.task(task).root)
+
+    def _ring(self, task: str, asked: dict[str, str]) -> None:
+        line = json.dumps(asked, ensure_ascii=False).encode() + b"\n"
+        if len(line) > _LONGEST:
+            raise SaveError(
+                "the path is too long", job_id=self._paths.job_id, fix="name a shorter one"
+            )
+        try:
+            pipe = os.open(
+                self._paths.task(task).root / _PIPE, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            )
+        except OSError as error:  # nobody listens: the process that gave the function is gone
+            raise SaveError(
+                "the process that gave a function to on_save is gone",
+                job_id=self._paths.job_id,
+                fix="give it in the task's own process",
+            ) from error
+        try:
+            os.write(pipe, line)
+        finally:
+            os.close(pipe)
+
+    def _note(self, task: str) -> Note | None:
+        try:
+            return saving.read_note((self._paths.task(task).root / saving.NOTE).read_bytes())
+        except FileNotFoundError:
+            return None
+
+
+# What the local cluster adds to a job's folder: ``launch.json`` and the tasks' plans.
+
+
+# The runtime lies beside the engine, as the wheel puts it.
+RUNTIME = Path(__file__).resolve().parents[3] / "submarine_runtime" / "__main__.py"
+
+
+def put_on_record(  # noqa: PLR0913 - what a record is made of
+    home: Path,
+    spec: JobSpec,
+    bundle: Bundle,
+    workdir: Path,
+    *,
+    grace: float,
+    pool: Sequence[str] = (),
+    idle: float | None = None,
+) -> tuple[JobPaths, int]:
+    """Write a job's folder; as `submarine_engine.clusters.store.put_on_record`.
+
+    Parameters
+    ----------
+    pool
+        The GPUs of which the job may get its own.
+    idle
+        Seconds that a zygote for jobs like this one waits for the next; None for no zygote.
+
+    Raises
+    ------
+    SubmissionError
+        The disk is full, or a path of the job is not there; nothing is left behind.
+    """
+    sources = resolve_paths(spec, workdir, local_path)
+
+    def finish(staged: JobPaths, paths: JobPaths) -> None:
+        told = {"grace": grace, "pool": list(pool), "ahead": idle is not None}
+        _write_launch(staged, paths, spec, sources, told)
+        plan = partial(
+            store.task_plan,
+            spec,
+            job_id=paths.job_id,
+            bundle=str(paths.bundle),
+            entry=bundle.manifest.entry,
+            workdir=str(workdir),
+            home=bundle.manifest.home(),
+        )
+        for task in spec.tasks:
+            make_private(staged.task(task).logdir)
+            written = {**plan(task), "moments": True}
+            if idle is not None:
+                written["ahead"] = {"idle": idle}
+            write_json(staged.task(task).plan, written)
+
+    return store.put_on_record(home, "local", spec, bundle, workdir, finish)
+
+
+def _write_launch(
+    staged: JobPaths,
+    paths: JobPaths,
+    spec: JobSpec,
+    sources: tuple[Path | None, Path | None],
+    told: Mapping[str, Any],
+) -> None:
+    task = spec.tasks[0]
+    launch = {
+        "python": sys.executable,
+        "command": [sys.executable, "-u", str(RUNTIME), str(paths.task(task).root)],
+        "task": task,
+        **told,
+        "environment": job_environment(
+            os.environ,
+            spec.env,
+            job_id=paths.job_id,
+            task=paths.task(task),
+            vcores=spec.roles[0].resources.vcores,
+            input_path=sources[0],
+            checkpoint_path=sources[1],
+        ),
+    }
+    # In ASCII: a variable need not be UTF-8, and comes as surrogates then.
+    write_aside(launch_file(staged), json.dumps(launch).encode())
+
+
+# The local cluster: the seam `Cluster`, over files, locks and processes of this machine.
 
 
 class LocalCluster(RecordedCluster):
@@ -97,7 +338,7 @@ class LocalCluster(RecordedCluster):
         else:
             launch.start(paths, {}, lock)
         if spec.tensorboard:
-            from submarine_engine.tensorboard.beside import start_beside  # noqa: PLC0415 - rare
+            from submarine_engine.tensorboard.board import start_beside  # noqa: PLC0415 - rare
 
             start_beside(self.home, paths)
         return paths.job_id

@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from submarine_engine.clusters import cancelling, locks, machine
+from submarine_engine.clusters import locks, machine, store
 from submarine_engine.clusters.environment import gpu_environment
-from submarine_engine.clusters.journal import Journal, read_events
-from submarine_engine.clusters.processes import spawn
+from submarine_engine.clusters.machine import spawn
+from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.events import CancelRequested, Event, Finished, Granted, Released
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
@@ -74,7 +74,7 @@ def _start(
     leases: Mapping[str, int],
     lock: int,
 ) -> None:
-    if (wanted := cancelling.wanted(paths)) is not None:
+    if (wanted := store.wanted(paths)) is not None:
         end_unstarted(paths, wanted.reason)
         return
     task = launch["task"]

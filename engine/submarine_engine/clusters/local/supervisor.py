@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
         _leave_guard((int(lock), *logs))
         pid, started = _start(f"{home}/jobs/{job_id}/launch.json", command, logs, held)
     sys.path.insert(0, __file__.rsplit("/", 4)[0])
-    from submarine_engine.clusters.local.watch import watch  # noqa: PLC0415 - late, see above
+    from submarine_engine.clusters.local.job_run import watch  # noqa: PLC0415 - late, see above
 
     watch(home, job_id, task, pid, started=started, leases=held, grace=float(grace), ahead=ahead)
 
@@ -68,7 +68,7 @@ def guard(supervisor: int) -> NoReturn:
     if status == 0:  # it has ended them all by itself
         os._exit(0)
     sys.path.insert(0, __file__.rsplit("/", 4)[0])
-    from submarine_engine.clusters.processes import end_children  # noqa: PLC0415 - rarely needed
+    from submarine_engine.clusters.machine import end_children  # noqa: PLC0415 - rarely needed
 
     while end_children():
         time.sleep(_NAP)

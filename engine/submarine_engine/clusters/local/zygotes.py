@@ -22,12 +22,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from submarine_runtime.forked import LATE, ROOM
 from submarine_runtime.imported import FILE
-from submarine_runtime.zygote import LOCK, OPTION, SOCKET, UNFIT, WANTED, available
+from submarine_runtime.zygote import LATE, LOCK, OPTION, ROOM, SOCKET, UNFIT, WANTED, available
 
 from submarine_engine.clusters import locks, machine
-from submarine_engine.clusters.processes import DRIVER_MARK, spawn
+from submarine_engine.clusters.machine import DRIVER_MARK, spawn
 from submarine_engine.history import JobPaths, make_private, read_json, write_json
 
 _RUNTIME = Path(__file__).resolve().parents[3] / "submarine_runtime" / "__main__.py"

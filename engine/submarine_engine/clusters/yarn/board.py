@@ -20,13 +20,13 @@ import skein
 from submarine_runtime.container import EVENTS
 
 from submarine_engine.clusters.yarn import boardboot, jobhdfs
-from submarine_engine.clusters.yarn.hdfslogs import Channel
-from submarine_engine.clusters.yarn.links import web_address
+from submarine_engine.clusters.yarn.hadoop import web_address
+from submarine_engine.clusters.yarn.log_transport import Channel
 from submarine_engine.errors import ClusterError, SubmarineError
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hdfs import Hdfs
-    from submarine_engine.clusters.yarn.keeper import Services
+    from submarine_engine.clusters.yarn.services import Services
     from submarine_engine.job import JobSpec
 
 ROLE = "tensorboard"

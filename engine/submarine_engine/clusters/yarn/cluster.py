@@ -1,43 +1,218 @@
-"""YARN: the seam `Cluster`, over jobs' folders and the keeper that fills them."""
+"""The YARN cluster as front ends call it: over jobs' folders, and the keeper that fills them.
+
+``launch.json`` tells the keeper what it has to know of a job's submitter.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import time
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, nullcontext, suppress
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from submarine_engine.bundle.modules import ran_by_path
 from submarine_engine.clusters import locks
-from submarine_engine.clusters.base import Gpu, GpuShare
-from submarine_engine.clusters.datapaths import file_address, resolve_paths
+from submarine_engine.clusters.base import Gpu, GpuShare, Saved
 from submarine_engine.clusters.driver import RecordedCluster
-from submarine_engine.clusters.saved import Saved
+from submarine_engine.clusters.environment import file_address, resolve_paths
+from submarine_engine.clusters.machine import stat
 from submarine_engine.clusters.saving import Asked
-from submarine_engine.clusters.staging import put_on_record
-from submarine_engine.clusters.yarn.ahead import wish
-from submarine_engine.clusters.yarn.folder import KeeperFolder
+from submarine_engine.clusters.store import put_on_record
+from submarine_engine.clusters.yarn import uploads
+from submarine_engine.clusters.yarn.driver import KeeperFolder
+from submarine_engine.clusters.yarn.environments import (
+    Environment,
+    check_versions,
+    local_versions,
+    needed_versions,
+    prepare,
+)
 from submarine_engine.clusters.yarn.gpus import cluster_gpus, gpu_shares
-from submarine_engine.clusters.yarn.hadoop import HadoopConf, is_named, load_hadoop
-from submarine_engine.clusters.yarn.launch import make_launch, send_values
-from submarine_engine.clusters.yarn.links import job_links
+from submarine_engine.clusters.yarn.hadoop import HadoopConf, is_named, job_links, load_hadoop
+from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.clusters.yarn.preflight import check_spec
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.saving import save_yarn
+from submarine_engine.clusters.yarn.uploads import Tell, send_large
 from submarine_engine.config import load_config
 from submarine_engine.errors import JobNotFoundError, SubmissionError
-from submarine_engine.history import (
-    JobPaths,
-    make_private,
-    read_json,
-    write_json,
-)
+from submarine_engine.history import JobPaths, make_private, read_json, write_json
+from submarine_engine.job import JobSpec
 from submarine_engine.lifecycle import JobStatus
-from submarine_engine.tensorboard.beside import start_beside
+from submarine_engine.records import iter_jobs
+from submarine_engine.tensorboard.board import start_beside
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
-    from submarine_engine.job import JobSpec
+
+_LOOKED_AT = 50
+_SENT = ("pack", ".zip", ".gz", ".tgz", ".tar")
+
+
+def wish(cluster: YarnCluster, folder: KeeperFolder, notebook: str) -> None:
+    """Ask the keeper for what the first job of this process will need.
+
+    Containers of an application have one shape, so it is that of the notebook's last job, else of
+    the last job of any notebook, else of a job without options.
+
+    Raises
+    ------
+    SubmarineError
+        The cluster does not answer, or takes no such job.
+    OSError
+        No keeper can be started.
+    """
+    last = last_job(folder.home, notebook)
+    shape = JobSpec.from_json(last[0]) if last else JobSpec()
+    spec = cluster.check(
+        JobSpec(
+            roles=shape.roles,
+            queue=shape.queue,
+            docker_image=shape.docker_image,
+            environment=shape.environment,
+            node_label=shape.node_label,
+            notebook=notebook,
+        )
+    )
+    launch = _launch(cluster, spec, last[1] if last else None)
+    me = stat(os.getpid())
+    if launch is None or me is None:
+        return
+    folder.make()
+    content = {"version": 1, "spec": spec.to_json(), "launch": launch}
+    write_json(folder.wishes / f"{os.getpid()}-{me.start}.json", content)
+    folder.ensure_keeper()
+
+
+def _launch(
+    cluster: YarnCluster, spec: JobSpec, last: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Return what an application has to know; None where that would take packing and sending.
+
+    An archive of the last job is there already.
+    """
+    if not (spec.environment or "").lower().endswith(_SENT):
+        return environment_launch(cluster.conf, spec)
+    if last is None:
+        return None
+    fresh = environment_launch(cluster.conf, replace(spec, environment=None))
+    return {**fresh, **{key: last[key] for key in ("python", "archives", "environment", "probed")}}
+
+
+def last_job(home: Path, notebook: str) -> tuple[Any, dict[str, Any]] | None:
+    """Return the spec and ``launch.json`` of the job that the next one will most likely be like."""
+    found = list(_warm_jobs(home))
+    mine = (one for one in found if one[0].get("notebook") == notebook)
+    return next(mine, next(iter(found), None))
+
+
+def _warm_jobs(home: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield the last jobs that notebooks have had on YARN by warm masters, the newest first."""
+    for summary in islice(iter_jobs(home), _LOOKED_AT):
+        if summary.cluster != "yarn":
+            continue
+        root = JobPaths(home, summary.id).root
+        noted, record = read_json(root / "yarn.json"), read_json(root / "record.json")
+        launch = read_json(root / "launch.json")
+        if noted and record and launch and noted.get("mode") == "warm":
+            yield record["spec"], launch
+
+
+# What a keeper has to know of a job's submitter: ``launch.json``.
+
+
+_ON_THE_NODES = (None, "same")
+
+
+def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle, tell: Tell) -> dict[str, Any]:
+    """Make a job's environment ready, and return the content of ``launch.json``.
+
+    What people should know of the environment comes as a warning; what takes long is told.
+
+    Raises
+    ------
+    SubmissionError
+        There is no such environment, HDFS refuses it, or its Python is another one.
+    """
+    environment = _prepare(conf, spec, tell)
+    launch = _common(spec, environment)
+    needed = needed_versions(bundle.manifest.values)
+    if not environment.probed:
+        here, there = launch["here"], environment.versions
+        check_versions(here, there.get("python", here), needed=needed, found=there)
+    for note in environment.notes:
+        warnings.warn(note, stacklevel=2)
+    entry, home = bundle.manifest.entry, bundle.manifest.home()
+    beside = ran_by_path(bundle.files)
+    return {**launch, "needed": needed, "entry": entry, "home": home, "beside": beside}
+
+
+def send_values(conf: HadoopConf, bundle: Path, tell: Tell) -> dict[str, str]:
+    """Bring what is large in a job's bundle to HDFS, once for all jobs that have the same.
+
+    Without HDFS all of a bundle has to travel with the request, and the keeper says where that is
+    too much.
+
+    Parameters
+    ----------
+    bundle
+        Its folder, written.
+
+    Returns
+    -------
+    dict
+        The SHA-256 of each such file, by its path in the bundle.
+
+    Raises
+    ------
+    SubmissionError
+        HDFS refuses.
+    """
+    files = sorted(path for path in bundle.rglob("*") if path.is_file())
+    large = [path for path in files if path.stat().st_size >= uploads.LARGE]
+    hdfs = open_hdfs(conf) if large else None
+    if hdfs is None:
+        return {}
+    with closing(hdfs):
+        return send_large(hdfs, bundle, large, tell)
+
+
+def environment_launch(conf: HadoopConf, spec: JobSpec) -> dict[str, Any]:
+    """Return what an application of such jobs has to know, before there is one; raises likewise."""
+    return _common(spec, _prepare(conf, spec, lambda _text: None))
+
+
+def _common(spec: JobSpec, environment: Environment) -> dict[str, Any]:
+    me = stat(os.getpid())
+    return {
+        "version": 1,
+        "python": environment.python,
+        "archives": dict(environment.archives),
+        "environment": environment.key,
+        "probed": environment.probed and environment.kind != "image",
+        "here": local_versions(())["python"],
+        "grace": load_config().value("grace"),
+        "session": [os.getpid(), me.start] if spec.notebook and me else None,
+    }
+
+
+def _prepare(conf: HadoopConf, spec: JobSpec, tell: Tell) -> Environment:
+    python = load_config().value("yarn_python") or sys.executable
+    hdfs = None if spec.environment in _ON_THE_NODES else open_hdfs(conf)
+    with closing(hdfs) if hdfs is not None else nullcontext():
+        image = spec.docker_image
+        return prepare(spec.environment, conf, hdfs, python=python, image=image, tell=tell)
+
+
+# YARN: the seam `Cluster`, over jobs' folders and the keeper that fills them.
+
 
 _BETWEEN_KEEPERS = 2.0
 

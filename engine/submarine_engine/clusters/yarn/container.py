@@ -11,11 +11,15 @@ from typing import Any
 from submarine_runtime.container import STARTED
 from submarine_runtime.eventpack import LOG
 
-from submarine_engine.clusters.progress import Progress
-from submarine_engine.clusters.saving.notes import NOTE
-from submarine_engine.clusters.yarn.eventlog import EventLog
-from submarine_engine.clusters.yarn.logpage import LogsGoneError
-from submarine_engine.clusters.yarn.mirrorlog import LIMIT, LogMirror, LogSource
+from submarine_engine.clusters.saving import NOTE
+from submarine_engine.clusters.tasks import Progress
+from submarine_engine.clusters.yarn.log_mirror import (
+    LIMIT,
+    EventLog,
+    LogMirror,
+    LogsGoneError,
+    LogSource,
+)
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import (
     Event,
@@ -28,7 +32,7 @@ from submarine_engine.history import JobPaths, make_private, write_aside
 
 EXIT = "exit"
 AT_GATE = "at-gate"
-"""Written by a container of a gang when it waits for the others (`gang`)."""
+"""Written by a container of a gang when it waits for the others (`allocator`)."""
 
 _OUTCOME = "outcome.json"
 _PROGRESS = "progress.json"

@@ -1,33 +1,252 @@
-"""The Python that a job runs in: ``--environment same | pack | ARCHIVE | PYTHON``.
+"""The Python that a job runs in: ``--environment same | pack | ARCHIVE | PYTHON``, or Docker.
 
-========================  ========================================================================
-``same`` (the default)    this notebook's interpreter, at the same path on every node
-``pack``                  a copy of this notebook's environment, in layers (`packing`)
-an archive                ``.tar.gz``, ``.tgz``, ``.tar`` or ``.zip``, a local file or ``hdfs://…``,
-                          with ``bin/python`` in it, as venv-pack and conda-pack make them
-a path to an interpreter  ``/…/bin/python3`` on every node
-========================  ========================================================================
-
-With ``--docker_image``, ``same`` means the image's own ``python3``.
+Before a job starts, its interpreter is asked which packages it finds, so that what the notebook
+sends can be loaded there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import platform
+import re
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from submarine_engine.clusters.yarn import packing
-from submarine_engine.clusters.yarn.sending import Tell, send_archive, send_layers
-from submarine_engine.errors import SubmissionError
+from submarine_engine.clusters.yarn.foreign import told
+from submarine_engine.clusters.yarn.uploads import Tell, send_archive, send_layers
+from submarine_engine.errors import SubmissionError, UnsupportedError
 
 if TYPE_CHECKING:
+    from submarine_engine.bundle.model import CapturedValue
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
     from submarine_engine.clusters.yarn.hdfs import Hdfs
+
+
+# Which Python and packages a job finds, and whether what the notebook sends can be loaded there.
+#
+# Values travel by the standard pickle: a newer Python may write what an older one cannot read, and
+# a package reads what its own major release wrote. That is found out before a GPU is asked for.
+
+
+PACKAGES = ("numpy", "pandas", "scikit-learn", "scipy", "torch", "jax", "tensorflow")
+"""Distributions whose objects notebooks send most often."""
+
+_MODULES = {"sklearn": "scikit-learn"}
+_MARK = "SUBMARINE-PROBE "
+_SCRIPT = """
+import json, platform, sys
+from importlib import metadata
+found = {"python": platform.python_version(), "executable": sys.executable}
+for name in %r:
+    try:
+        found[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+print(%r + json.dumps(found), flush=True)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    what: str
+    here: str
+    there: str
+
+
+def probe_script(packages: Sequence[str] = PACKAGES) -> str:
+    """Return a program that prints what `read_probe` reads: run it by ``PYTHON -c``."""
+    return _SCRIPT % (tuple(packages), _MARK)
+
+
+def probe_command(python: str, packages: Sequence[str] = PACKAGES) -> str:
+    """Return the shell line for a container without a GPU; `python` is an `Environment`'s."""
+    return f"{shlex.quote(python)} -c {shlex.quote(probe_script(packages))}"
+
+
+def read_probe(text: str, python: str = "python") -> dict[str, str]:
+    """Return the versions that a probe has printed: ``python``, ``executable`` and packages.
+
+    Parameters
+    ----------
+    text
+        All that the probe's container wrote.
+    python
+        What was run, for the error.
+
+    Raises
+    ------
+    SubmissionError
+        The interpreter does not run there; with what was printed instead.
+    """
+    for line in text.splitlines():
+        if line.startswith(_MARK):
+            try:
+                found = json.loads(line[len(_MARK) :])
+                return {str(name): str(version) for name, version in found.items()}
+            except (ValueError, AttributeError):
+                break
+    said = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "nothing")
+    raise SubmissionError(
+        f"{python} does not run on the cluster's nodes, which say: {told(said)}",
+        where="--environment",
+        fix="send this notebook's own environment, --environment pack, or name an interpreter that "
+        "every node has: --environment /path/to/bin/python3",
+    )
+
+
+def local_versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Return the versions in this process's environment, as `read_probe` does."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def needed_versions(values: Iterable[CapturedValue]) -> dict[str, str]:
+    """Return the packages whose objects travel as pickles, with the versions that wrote them."""
+    modules = {value.type.partition(".")[0] for value in values if value.how != "literal"}
+    found = local_versions(_MODULES.get(module, module) for module in sorted(modules))
+    del found["python"]
+    return found
+
+
+def check_versions(
+    manifest_python: str,
+    remote_python: str,
+    *,
+    needed: Mapping[str, str] | None = None,
+    found: Mapping[str, str] | None = None,
+    where: str = "--environment",
+) -> None:
+    """Refuse a job whose values or syntax the other Python could not read.
+
+    Parameters
+    ----------
+    manifest_python, remote_python
+        Versions: of the notebook, and of the containers. Their minor releases must be the same.
+    needed
+        What `needed_versions` tells: each must be there, of the same major release (the same minor
+        one below 1.0).
+    found
+        Versions in the containers.
+
+    Raises
+    ------
+    SubmissionError
+        With a table of what differs: here and there.
+    """
+    rows = []
+    if _series(manifest_python, 2) != _series(remote_python, 2):
+        rows.append(_Row("Python", manifest_python, remote_python))
+    for name, here in (needed or {}).items():
+        there = (found or {}).get(name)
+        if there is None:
+            rows.append(_Row(name, here, "not there"))
+        elif _line_of(here) != _line_of(there):
+            rows.append(_Row(name, here, there))
+    if rows:
+        raise SubmissionError(
+            "what the notebook sends cannot be loaded in the job's environment:\n" + _table(rows),
+            where=where,
+            fix="send this notebook's own environment: --environment pack; or start the notebook "
+            "with the versions of the cluster",
+        )
+
+
+def _line_of(version: str) -> tuple[str, ...]:
+    major = _series(version, 1)
+    return _series(version, 2) if major == ("0",) else major
+
+
+def _series(version: str, parts: int) -> tuple[str, ...]:
+    return tuple(version.split(".")[:parts])
+
+
+def _table(rows: Sequence[_Row]) -> str:
+    lines = [_Row("", "this notebook", "the job"), *rows]
+    what = max(len(row.what) for row in lines)
+    here = max(len(row.here) for row in lines)
+    return "\n".join(
+        f"  {row.what:{what}}  {row.here:{here}}  {row.there}".rstrip() for row in lines
+    )
+
+
+# Containers in a Docker image: what YARN's Docker runtime is asked for, by environment.
+
+
+# The pattern of Hadoop's own DockerLinuxContainerRuntime, which refuses after the GPU is granted.
+_IMAGE = re.compile(
+    r"(([a-zA-Z0-9.-]+)(:[0-9]+)?/)?([a-z0-9_./-]+)(:[a-zA-Z0-9_][\w.-]{0,127})?"
+    r"(@sha256:[0-9a-f]{64})?"
+)
+_LONGEST = 255
+_MOUNT = re.compile(
+    r"(/[^:\x00,]*):(/[^:\x00,]*)(:(?:r[ow])(?:\+(?:r?(?:shared|slave|private)))?)?"
+)
+
+# As every Docker cluster of YARN has it: without them, the user has no name in the container.
+_ACCOUNTS = ("/etc/passwd:/etc/passwd:ro", "/etc/group:/etc/group:ro")
+
+
+def docker_environment(image: str, mounts: Sequence[str] = ()) -> dict[str, str]:
+    """Return the environment that makes YARN start a container from `image`.
+
+    Variables of Hadoop's "Launching Applications Using Docker Containers".
+
+    Parameters
+    ----------
+    image
+        ``[registry[:port]/]name[:tag][@sha256:…]``.
+    mounts
+        ``SOURCE:DESTINATION[:ro|rw]``, absolute paths; besides the node's accounts. The cluster
+        admits only those that its administrator allows.
+
+    Raises
+    ------
+    UnsupportedError
+        The image or a mount is not written as YARN reads it.
+    """
+    if len(image) > _LONGEST or not _IMAGE.fullmatch(image):
+        raise UnsupportedError(
+            f"{image!r} cannot name an image",
+            where="--docker_image",
+            fix="write [REGISTRY/]NAME[:TAG], the name in lower case",
+        )
+    for mount in mounts:
+        if not _MOUNT.fullmatch(mount):
+            raise UnsupportedError(
+                f"{mount!r} is no mount", where="mounts", fix="write /SOURCE:/DESTINATION[:ro|rw]"
+            )
+    modes = [mount if mount.count(":") > 1 else f"{mount}:ro" for mount in mounts]
+    return {
+        "YARN_CONTAINER_RUNTIME_TYPE": "docker",
+        "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": image,
+        "YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS": ",".join(dict.fromkeys((*_ACCOUNTS, *modes))),
+    }
+
+
+# The Python that a job runs in: ``--environment same | pack | ARCHIVE | PYTHON``.
+#
+# ========================  ========================================================================
+# ``same`` (the default)    this notebook's interpreter, at the same path on every node
+# ``pack``                  a copy of this notebook's environment, in layers (`packing`)
+# an archive                ``.tar.gz``, ``.tgz``, ``.tar`` or ``.zip``, a local file or
+#   ``hdfs://…``,
+#                           with ``bin/python`` in it, as venv-pack and conda-pack make them
+# a path to an interpreter  ``/…/bin/python3`` on every node
+# ========================  ========================================================================
+#
+# With ``--docker_image``, ``same`` means the image's own ``python3``.
+
 
 _OPTION = "--environment"
 _SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")

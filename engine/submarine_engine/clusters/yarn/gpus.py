@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from submarine_engine.clusters.base import Gpu, GpuShare
-from submarine_engine.clusters.yarn.applications import Application, alive
 from submarine_engine.clusters.yarn.foreign import GPU, at, listed, number, told
-from submarine_engine.clusters.yarn.nodehttp import NodeConnection
-from submarine_engine.clusters.yarn.nodes import Node, read_nodes
-from submarine_engine.clusters.yarn.scheduler import read_scheduler
+from submarine_engine.clusters.yarn.node_pages import NodeConnection
+from submarine_engine.clusters.yarn.scheduler import (
+    Application,
+    Node,
+    alive,
+    read_nodes,
+    read_scheduler,
+)
 from submarine_engine.errors import ClusterError
 
 if TYPE_CHECKING:

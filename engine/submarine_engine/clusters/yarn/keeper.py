@@ -12,94 +12,59 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from submarine_engine.clusters.journal import Journal
-from submarine_engine.clusters.processes import reap
+from submarine_engine.clusters.machine import reap
+from submarine_engine.clusters.store import Journal
 from submarine_engine.clusters.yarn import uploads
-from submarine_engine.clusters.yarn.ahead import heed_wishes
-from submarine_engine.clusters.yarn.channel import LogChannel
-from submarine_engine.clusters.yarn.driver import Driver
-from submarine_engine.clusters.yarn.folder import KeeperFolder
-from submarine_engine.clusters.yarn.giveway import give_way
-from submarine_engine.clusters.yarn.hadoop import ConfFolder, HadoopConf, read_conf
-from submarine_engine.clusters.yarn.hdfs import Hdfs, open_hdfs
-from submarine_engine.clusters.yarn.lifeline import keep_lifelines
-from submarine_engine.clusters.yarn.line import Line
-from submarine_engine.clusters.yarn.master import Session
-from submarine_engine.clusters.yarn.masters import Masters
-from submarine_engine.clusters.yarn.rest import ResourceManager
-from submarine_engine.clusters.yarn.watch import Watch
+from submarine_engine.clusters.yarn.allocator import has_master, take_master
+from submarine_engine.clusters.yarn.application import MASTER_MEMORY
+from submarine_engine.clusters.yarn.driver import KeeperFolder
+from submarine_engine.clusters.yarn.hadoop import ConfFolder, read_conf
+from submarine_engine.clusters.yarn.job_run import Watch
+from submarine_engine.clusters.yarn.log_transport import Channel
+from submarine_engine.clusters.yarn.masters import give_way, keep_lifelines, lives
+from submarine_engine.clusters.yarn.scheduler import master_fits
+from submarine_engine.clusters.yarn.services import Services
 from submarine_engine.config import load_config
 from submarine_engine.errors import SubmarineError
 from submarine_engine.events import Finished
 from submarine_engine.history import JobPaths, read_json
-from submarine_engine.job import JobState
+from submarine_engine.job import JobSpec, JobState
+
+
+def heed_wishes(services: Services) -> None:
+    """Begin with what notebooks wish for; returns at once."""
+    for path in services.folder.wishes.glob("*.json"):
+        content = read_json(path)
+        with suppress(OSError):
+            path.unlink()
+        if content is not None:
+            arguments = (services, content)
+            threading.Thread(target=_fulfil, args=arguments, daemon=True).start()
+
+
+def _fulfil(services: Services, content: dict[str, Any]) -> None:
+    """Start the master of a notebook where it has none and the queue has room; else the driver."""
+    launch = content["launch"]
+    try:
+        spec = JobSpec.from_json(content["spec"])
+        warm = services.logs.choice().channel is not Channel.AFTER
+        gone = not lives(services.session(launch))
+        if not warm or gone or not master_fits(services.rm, spec.queue, MASTER_MEMORY):
+            services.driver.start()  # the job will be an application of its own
+        elif not has_master(services, spec, launch):
+            services.masters.give(take_master(services, spec, launch))
+        _ = services.hdfs  # the job asks for it: found out once
+    except SubmarineError as error:
+        sys.stderr.write(f"nothing is made ready ahead: {error}\n")
+
 
 _TURN = 0.5
 _TRIES = 5
 _KEPT = 30 * 24 * 3600.0
-
-
-class Services:
-    """What all jobs of a keeper share.
-
-    Parameters
-    ----------
-    home
-        Where all jobs are kept.
-    conf
-        The cluster's configuration.
-    idle
-        Seconds after which a warm master without jobs ends.
-    lease
-        Seconds that a job waits on after its notebook has died.
-    logs
-        The setting ``yarn_logs``.
-    """
-
-    def __init__(
-        self,
-        home: Path,
-        conf: HadoopConf,
-        *,
-        idle: float,
-        lease: float = 30.0,
-        logs: str = "auto",
-    ) -> None:
-        self.conf = conf
-        self._lease = lease
-        self.folder = KeeperFolder(home, conf)
-        self.rm = ResourceManager(conf)
-        self.driver = Driver(self.folder)
-        self.masters = Masters(self.folder, self.driver, self.rm, idle)
-        self.logs = LogChannel(conf, self.rm, lambda: self.hdfs, logs)
-        self.line = Line()
-        self.load = 0
-        self._gone: dict[str, float] = {}
-        self._hdfs: Hdfs | None = None
-        self._hdfs_lock = threading.Lock()
-
-    @property
-    def hdfs(self) -> Hdfs | None:
-        """The way to HDFS; None where there is none, or WebHDFS does not answer."""
-        with self._hdfs_lock:
-            if self._hdfs is None:
-                self._hdfs = open_hdfs(self.conf)
-            return self._hdfs
-
-    def session(self, launch: Mapping[str, Any]) -> Session | None:
-        """Return whose job it is; None where it depends on no process."""
-        session = launch.get("session")
-        return (int(session[0]), int(session[1])) if session else None
-
-    def lease_is_over(self, job_id: str) -> bool:
-        """Return whether the job's notebook is gone too long, as of the first call."""
-        now = time.monotonic()
-        return now - self._gone.setdefault(job_id, now) > self._lease
 
 
 class Keeper:

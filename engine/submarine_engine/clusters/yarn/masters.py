@@ -1,23 +1,33 @@
-"""The warm masters of a keeper: which there are, and when each ends."""
+"""Shared applications: which there are, how one is reached, and when each ends.
+
+One without a job gives way where other applications wait to start (`yield_capacity`), and ends by
+itself where the machine of its notebook is gone and its keeper too (`keep_app_timeouts`).
+"""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from submarine_engine.clusters.yarn.folder import KeeperFolder, read_masters, write_masters
-from submarine_engine.clusters.yarn.master import (
-    Master,
-    Session,
-    lives,
-    read_master_probe,
-    wait_running,
+from submarine_engine.clusters.machine import stat
+from submarine_engine.clusters.yarn.application import PROBED
+from submarine_engine.clusters.yarn.driver import KeeperFolder, read_masters, write_masters
+from submarine_engine.clusters.yarn.foreign import GPU, MEMORY, VCORES, Amounts, lacking, plus
+from submarine_engine.clusters.yarn.node_pages import NodeLogs
+from submarine_engine.clusters.yarn.scheduler import (
+    DEFAULT,
+    Node,
+    Queue,
+    Scheduler,
+    read_nodes,
+    read_scheduler,
 )
-from submarine_engine.clusters.yarn.scheduler import DEFAULT
 from submarine_engine.errors import ClusterError, SubmarineError
 from submarine_engine.history import JobPaths, read_json
 
@@ -25,7 +35,327 @@ if TYPE_CHECKING:
     import skein
 
     from submarine_engine.clusters.yarn.driver import Driver
+    from submarine_engine.clusters.yarn.hadoop import HadoopConf
     from submarine_engine.clusters.yarn.rest import ResourceManager
+
+
+# A warm master: an application without a GPU that keeps the way to YARN open for a notebook.
+
+
+FINAL = ("FINISHED", "FAILED", "KILLED")
+_POLL = 0.1
+_PROBE_LOG = "application.driver.log"  # as skein names what runs beside a master
+_PROBE_PATIENCE = 20.0
+_CONTAINER = re.compile(r"container_[0-9e_]+")
+
+Session = tuple[int, int]
+"""A notebook's kernel: process id, and when it began in clock ticks; a number alone is reused."""
+
+
+def lives(session: Session | None) -> bool:
+    """Return whether the process of a session is there; one that is None always is."""
+    if session is None:
+        return True
+    seen = stat(session[0])
+    return seen is not None and seen.start == session[1] and seen.state != "Z"
+
+
+@dataclass(eq=False)
+class Master:
+    """An application that holds no GPU, and through which jobs ask for their containers.
+
+    Parameters
+    ----------
+    key
+        Its notebook and shape.
+    session
+        Whom it is for.
+    queue
+        Name or path of the queue it is in; None for ``default``.
+    probe
+        What the job's interpreter said on the master's node; None where it was not tried.
+    """
+
+    key: str
+    session: Session | None
+    queue: str | None = None
+    app_id: str = ""
+    app: skein.ApplicationClient | None = None
+    probe: str | None = None
+    failure: SubmarineError | None = None
+    jobs: int = 0
+    asking: threading.Lock = field(default_factory=threading.Lock)
+    idle_since: float = field(default_factory=time.time)
+    ready: threading.Event = field(default_factory=threading.Event)
+
+    def note(self) -> dict[str, Any]:
+        """Return what a keeper that comes after a kill has to know of it."""
+        return {
+            "key": self.key,
+            "session": self.session,
+            "queue": self.queue,
+            "app_id": self.app_id,
+            "idle_since": self.idle_since,
+            "probe": self.probe,
+        }
+
+    @classmethod
+    def noted(cls, noted: Mapping[str, Any]) -> Master:
+        """Return the one that `note` told of."""
+        session = noted["session"]
+        return cls(
+            noted["key"],
+            (int(session[0]), int(session[1])) if session else None,
+            noted.get("queue"),
+            app_id=noted["app_id"],
+            probe=noted["probe"],
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it runs, and no job needs it."""
+        return self.ready.is_set() and not self.jobs
+
+    def shut_down(self) -> bool:
+        """Let its application end by itself; whether that could be asked for."""
+        with suppress(Exception):
+            if self.app is not None:
+                self.app.shutdown("SUCCEEDED", "nobody needs it any more")
+                return True
+        return False
+
+    def close(self) -> None:
+        """Close the way to it."""
+        with suppress(Exception):
+            if self.app is not None:
+                self.app.close()
+
+
+def application_master(report: Mapping[str, Any]) -> str | None:
+    """Return the id of the container that an application's master runs in."""
+    found = _CONTAINER.search(str(report.get("amContainerLogs") or ""))
+    return found[0] if found else None
+
+
+def wait_running(rm: ResourceManager, app_id: str) -> dict[str, Any]:
+    """Wait until an application's master runs; return the application's report.
+
+    Raises
+    ------
+    ClusterError
+        It is over before that: with YARN's own words.
+    """
+    while True:
+        with suppress(ClusterError):
+            report = rm.application(app_id)
+            if report["state"] == "RUNNING":
+                return report
+            if report["state"] in FINAL:
+                break
+        time.sleep(_POLL)
+    raise ClusterError(
+        f"the application ended before it ran: {over_words(report)}",
+        where=app_id,
+        fix="YARN's words say why; submarine doctor --cluster yarn checks the cluster",
+    )
+
+
+def over_words(report: Mapping[str, Any]) -> str:
+    """Return how YARN says that an application ended, on one line."""
+    said = " ".join(str(report.get("diagnostics") or "").split())[:500]
+    state = str(report["state"])
+    if state == "FINISHED":  # by its master's own word, which tells how
+        state = str(report.get("finalStatus") or state)
+    return f"{state.lower()}{': ' + said if said else ''}"
+
+
+def read_master_probe(conf: HadoopConf, report: Mapping[str, Any]) -> str | None:
+    """Return what the interpreter said beside a new master; None where nobody can tell.
+
+    Parameters
+    ----------
+    report
+        The ResourceManager's of its application.
+    """
+    container = application_master(report)
+    logs = NodeLogs(str(report.get("amHostHttpAddress")), user=conf.user)
+    until = time.monotonic() + _PROBE_PATIENCE
+    try:
+        while container and time.monotonic() < until:
+            with suppress(ClusterError):
+                text = logs.read(container, _PROBE_LOG, 0, 1 << 16).decode(errors="replace")
+                if PROBED in text:
+                    return text.partition(PROBED)[0]
+            time.sleep(_POLL)
+    finally:
+        logs.close()
+    return None
+
+
+# Warm masters end by themselves where the machine of their notebook is gone, and its keeper too.
+#
+# YARN ends an application whose lifetime is over (``/apps/<id>/timeout`` of "ResourceManager REST
+# APIs", Hadoop 2.9 and later). A master that is idle has a lifetime that ends soon after its keeper
+# would end it; one that jobs use has a long one, since its end would be theirs.
+
+
+_TIMEOUT_INTERVAL = 1.0
+_MARGIN = 15.0
+_SETTLE = 10.0
+_LONG = 7 * 24 * 3600.0
+_AGAIN = 60.0
+
+
+def keep_lifelines(
+    masters: Masters, rm: ResourceManager, idle: float, stop: threading.Event
+) -> None:
+    """Tell the ResourceManager until when each master may live, whenever that changes.
+
+    Parameters
+    ----------
+    idle
+        Seconds after which the keeper ends a master without jobs.
+    stop
+        Ends it.
+    """
+    told: dict[str, float] = {}
+    not_before: dict[str, float] = {}
+    while not stop.wait(_TIMEOUT_INTERVAL):
+        lives = masters.lives()
+        for gone in set(told) - {life.app_id for life in lives}:
+            del told[gone]
+        for life in lives:
+            until = due(life, told.get(life.app_id), idle, time.time())
+            if until is None or not_before.get(life.app_id, 0.0) > time.time():
+                continue
+            try:
+                rm.set_lifetime(life.app_id, until)
+                told[life.app_id] = until
+            except ClusterError:  # it is away, or knows no lifetimes
+                not_before[life.app_id] = time.time() + _AGAIN
+
+
+def due(life: Life, told: float | None, idle: float, now: float) -> float | None:
+    """Return until when a master is to live, where that is to be told; None where it is not.
+
+    Parameters
+    ----------
+    told
+        What the ResourceManager was told last.
+    idle
+        As `keep_lifelines` has it.
+    now
+        The time, in seconds since the epoch, as all of these are.
+    """
+    if life.idle_since is None:
+        until = now + _LONG
+        return until if told is None or told < now + _LONG / 2 else None
+    # A notebook's jobs follow one another: what would change at once again is not told.
+    if now - life.idle_since < min(_SETTLE, idle / 4):
+        return None
+    until = max(life.idle_since + idle, now) + _MARGIN
+    return None if told is not None and abs(told - until) < _MARGIN / 2 else until
+
+
+# Warm masters stand in nobody's way: an idle one ends where others wait for what it holds.
+
+
+_YIELD_INTERVAL = 1.0
+# What a master may take at most: Hadoop's default rounds 256 MB up to that
+# (yarn.scheduler.minimum-allocation-mb).
+_MASTER = {MEMORY: 1024, VCORES: 1}
+
+
+def give_way(masters: Masters, rm: ResourceManager, stop: threading.Event) -> None:
+    """End idle masters, one a turn and queue, as long as others wait there for their place.
+
+    A queue limits what all application masters in it may hold together
+    (``maximum-am-resource-percent`` of YARN's capacity scheduler), warm ones among them, and they
+    hold memory and a vcore that containers may lack. Whatever is asked for waits for a moment: what
+    is held back is so in two looks a second apart. The ResourceManager is asked for nothing while
+    no master is idle.
+
+    Parameters
+    ----------
+    stop
+        Ends it.
+    """
+    waited: set[str] = set()
+    while not stop.wait(_YIELD_INTERVAL):
+        idle = masters.idle_queues()
+        wait = held_back(rm, idle) if idle else set()
+        for queue in wait & waited:
+            masters.end_idlest(queue)
+        waited = wait
+
+
+def held_back(rm: ResourceManager, idle: Mapping[str, int]) -> set[str]:
+    """Return in which queues idle masters keep others waiting; none where the RM is silent.
+
+    Parameters
+    ----------
+    idle
+        How many there are, by queue.
+    """
+    with suppress(ClusterError):
+        scheduler = read_scheduler(rm.get("/ws/v1/cluster/scheduler"))
+        found = {name: scheduler.find(name) for name in idle}
+        starting = {name for name, queue in found.items() if queue is not None and queue.pending}
+        paths = {name: queue.path for name, queue in found.items() if queue is not None}
+        wanting = [queue for queue in scheduler.leaves if _wanted(queue)]
+        if not wanting:
+            return starting
+        nodes = [node for node in read_nodes(rm.get("/ws/v1/cluster/nodes")) if node.up]
+        short = (
+            name for one in wanting for name in _in_the_way(one, scheduler, nodes, idle, paths)
+        )
+        return {*starting, *short}
+    return set()
+
+
+def _wanted(queue: Queue) -> Amounts:
+    return {name: queue.waiting[name] for name in (MEMORY, VCORES) if queue.waiting.get(name)}
+
+
+def _in_the_way(
+    queue: Queue,
+    scheduler: Scheduler,
+    nodes: list[Node],
+    idle: Mapping[str, int],
+    paths: Mapping[str, str],
+) -> Iterator[str]:
+    """Yield the queues whose idle masters hold what containers of `queue` lack.
+
+    Where GPUs are lacking, or far more than idle masters hold, their end would help nobody.
+    """
+    wanted = _wanted(queue)
+    if queue.waiting.get(GPU) and not any(node.free.get(GPU, 0) > 0 for node in nodes):
+        return
+    path = queue.path
+    while path:
+        limit = scheduler.find(path)
+        below = {name for name, one in paths.items() if f"{one}.".startswith(f"{path}.")}
+        if limit and limit.most is not None and limit.used is not None:
+            room = plus(limit.most, limit.used, -1)
+            if queue.waiting.get(GPU) and room.get(GPU, 1) <= 0:
+                return
+            if _would_do(wanted, room, sum(idle[name] for name in below)):
+                yield from below
+        path = path.rpartition(".")[0]
+    count = sum(idle[name] for name in paths)
+    if all(lacking(wanted, node.free) for node in nodes) and any(
+        _would_do(wanted, node.free, count) for node in nodes
+    ):
+        yield from paths
+
+
+def _would_do(wanted: Amounts, room: Amounts, masters: int) -> bool:
+    """Return whether that does not fit, and would without so many masters."""
+    freed = plus(room, _MASTER, masters)
+    return bool(lacking(wanted, room)) and not lacking(wanted, freed)
+
+
+# The warm masters of a keeper: which there are, and when each ends.
 
 
 class Life(NamedTuple):

@@ -1,33 +1,387 @@
-"""What the ResourceManager would refuse or never grant, said before anything is asked of it."""
+"""What a cluster would refuse or never grant, said before anything is asked of it.
+
+Queues and their rights, limits of the ResourceManager, and whether a job's paths in HDFS can be
+read and written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote, urlsplit
 
-from submarine_engine.clusters.datapaths import file_address
-from submarine_engine.clusters.environment import refuse_reserved
-from submarine_engine.clusters.yarn.access import refusal
-from submarine_engine.clusters.yarn.foreign import GPU, MEMORY
-from submarine_engine.clusters.yarn.limits import (
-    MEMORY_DEFAULT,
-    Found,
-    Problem,
-    check_resources,
-    raise_problems,
+import requests
+
+from submarine_engine.clusters.environment import file_address, refuse_reserved
+from submarine_engine.clusters.yarn.foreign import (
+    GPU,
+    MEMORY,
+    VCORES,
+    at,
+    in_words,
+    number,
+    plus,
+    some,
+    told,
 )
-from submarine_engine.clusters.yarn.nodes import read_nodes
-from submarine_engine.clusters.yarn.paths import path_problems, storage_problem
-from submarine_engine.clusters.yarn.scheduler import DEFAULT, Queue, Scheduler, read_scheduler
-from submarine_engine.errors import UnsupportedError
+from submarine_engine.clusters.yarn.hdfs import name_nodes
+from submarine_engine.clusters.yarn.rest import new_session
+from submarine_engine.clusters.yarn.scheduler import (
+    DEFAULT,
+    Node,
+    Queue,
+    Scheduler,
+    largest,
+    none_up,
+    read_nodes,
+    read_scheduler,
+    with_label,
+)
+from submarine_engine.errors import ClusterError, ResourcesError, SubmissionError, UnsupportedError
 from submarine_engine.job import JobSpec, Resources, Role
-from submarine_engine.tensorboard.installed import check_installed
+from submarine_engine.tensorboard.board import check_installed
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
     from submarine_engine.clusters.yarn.rest import ResourceManager
+
+
+# Whether the user may submit to a queue.
+
+
+def refusal(rm: ResourceManager, conf: HadoopConf, queue: Queue) -> str:
+    """Return in words that the user may not submit to `queue`; empty where that is not certain.
+
+    The ResourceManager answers those who administer the queue. For all others its access lists
+    are read, as far as one can without knowing the groups that it counts a user to.
+    """
+    user = conf.user
+    query = {"user": user, "queue-acl-type": "SUBMIT_APPLICATIONS"}
+    try:
+        answer: object = rm.get(
+            f"/ws/v1/cluster/queues/{quote(queue.path, safe='')}/access", **query
+        )
+    except ClusterError:
+        answer = None
+    allowed = str(at(answer, "allowed")).lower()
+    if allowed == "false":
+        words = told(at(answer, "diagnostics"))
+        return f"{user} may not submit to queue {queue.path}; the ResourceManager says: {words}"
+    if allowed == "true" or not conf.is_true("yarn.acl.enable"):
+        return ""
+    if not queue.acls or any(admits(acl, user) for acl in queue.acls):
+        return ""
+    lists = ", ".join(sorted({repr(acl.strip()) for acl in queue.acls if acl.strip()})) or "nobody"
+    return f"{user} may not submit to queue {queue.path}: its access lists admit {told(lists)}"
+
+
+def admits(acl: str, user: str) -> bool:
+    """Whether an access list (``user,user group,group``) may admit `user`; groups may."""
+    if "*" in acl:
+        return True
+    users, _, groups = acl.partition(" ")
+    return user in users.split(",") or bool(groups.strip())
+
+
+# What a cluster can never grant, by the figures of its ResourceManager.
+
+
+MEMORY_DEFAULT = 2048
+MASTER_MEMORY = 256
+
+_GPU_FIX = (
+    "let the administrator name yarn.io/gpu in resource-types.xml and in "
+    "yarn.nodemanager.resource-plugins, and choose the DominantResourceCalculator; or ask for "
+    "--gpus 0"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason why the job cannot run; `kind` is the error that it is alone."""
+
+    kind: type[SubmissionError]
+    what: str
+    where: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the ResourceManager told; `label` is the node label that the job asks for."""
+
+    scheduler: Scheduler
+    nodes: tuple[Node, ...]
+    label: str = ""
+
+    @property
+    def usable(self) -> tuple[Node, ...]:
+        """The nodes that may take the job's containers."""
+        return with_label(self.nodes, self.label)
+
+    @property
+    def total(self) -> dict[str, int]:
+        """What these have in all."""
+        total: dict[str, int] = {}
+        for node in self.usable:
+            total = plus(total, node.total)
+        return total
+
+    def most(self, queue: Queue | None) -> Mapping[str, int] | None:
+        """Return what the queue may hold of them; None where the scheduler does not tell."""
+        if queue is None:
+            return None
+        return queue.partitions.get(self.label) if self.label else queue.most
+
+
+def raise_problems(problems: list[Problem]) -> None:
+    """Raise one error that tells all `problems`, of the kind of the first; nothing for none."""
+    if not problems:
+        return
+    first = problems[0]
+    if len(problems) == 1:
+        raise first.kind(first.what, where=first.where, fix=first.fix)
+    lines = "".join(f"\n  · {one.where}: {one.what}" for one in problems)
+    fixes = dict.fromkeys(one.fix for one in problems if one.fix)
+    raise first.kind(
+        f"the job cannot run, for {len(problems)} reasons:{lines}",
+        where="YARN cluster",
+        fix="; ".join(fixes),
+    )
+
+
+def check_resources(spec: JobSpec, queue: Queue | None, found: Found) -> Iterator[Problem]:
+    """Yield what the cluster can never grant, `spec` having all its numbers."""
+    if not found.usable:
+        label = f" and has the label {found.label!r}" if found.label else ""
+        what = none_up(found.nodes) if not label else f"no node takes containers{label}"
+        yield Problem(ResourcesError, what, "YARN cluster", "see `submarine doctor --cluster yarn`")
+        return
+    if spec.gpus and not any(GPU in node.total for node in found.nodes):
+        what = f"the job asks for {some(GPU, spec.gpus)}, the scheduler accounts no GPUs"
+        yield Problem(ResourcesError, what, "YARN cluster", _GPU_FIX)
+        return
+    total: dict[str, int] = {MEMORY: MASTER_MEMORY, VCORES: 1}
+    limit = (queue.largest if queue else None) or {}
+    said: set[str] = set()
+    for role in spec.roles:
+        each = _each(role)
+        total = plus(total, each, role.count)
+        said.update(_over(each, limit))
+        yield from _container(role, each, limit, found)
+    for there, whose in _limits(queue, found):
+        for name in (name for name in (GPU, MEMORY, VCORES) if name not in said):
+            if total.get(name, 0) > there.get(name, total.get(name, 0)):
+                yield Problem(
+                    ResourcesError,
+                    f"the job asks for {some(name, total[name])} in all"
+                    f"{'' if name == GPU else ', its application master among them'}; "
+                    f"{whose} {some(name, there[name])} at most",
+                    "YARN cluster",
+                    "ask for fewer or smaller containers, or choose another queue",
+                )
+
+
+def _limits(queue: Queue | None, found: Found) -> Iterator[tuple[Mapping[str, int], str]]:
+    most = found.most(queue)
+    if queue is not None and most:
+        yield most, f"queue {queue.path} may hold"
+    if not most or any(most.get(name, 0) > value for name, value in found.total.items()):
+        yield found.total, "the nodes that take containers have"
+
+
+def _each(role: Role) -> dict[str, int]:
+    asked = role.resources
+    wanted = {MEMORY: asked.memory or MEMORY_DEFAULT, VCORES: asked.vcores or 1}
+    return {GPU: asked.gpus, **wanted} if asked.gpus else wanted
+
+
+def _over(each: Mapping[str, int], limit: Mapping[str, int]) -> list[str]:
+    return [name for name, value in each.items() if value > limit.get(name, value)]
+
+
+def _container(
+    role: Role, each: Mapping[str, int], limit: Mapping[str, int], found: Found
+) -> Iterator[Problem]:
+    """Check one container of a role, and that all of them find a node."""
+    where = f"role {role.name}"
+    over = _over(each, limit)
+    for name in over:
+        yield Problem(
+            ResourcesError,
+            f"one container asks for {some(name, each[name])}, the scheduler gives "
+            f"{some(name, limit[name])} at most ({_SETTINGS[name]})",
+            where,
+            f"ask for {some(name, limit[name])} or less",
+        )
+    room = sum(node.room(each, node.total) for node in found.usable)
+    if over or room >= role.count:
+        return
+    if room == 0:
+        what = f"one container asks for {in_words(each)}; no node has that, the largest is"
+        yield Problem(ResourcesError, f"{what} {largest(found.usable)}", where, "ask for less")
+    else:
+        what = f"{role.count} containers of {in_words(each)} each; the nodes have room for {room}"
+        yield Problem(ResourcesError, what, where, "ask for fewer or smaller ones")
+
+
+_SETTINGS = {
+    MEMORY: "yarn.scheduler.maximum-allocation-mb",
+    VCORES: "yarn.scheduler.maximum-allocation-vcores",
+    GPU: "yarn.resource-types.yarn.io/gpu.maximum-allocation",
+}
+
+
+# Whether a job's paths in HDFS can be read and written, found out before it asks for a GPU.
+
+
+_TIMEOUT = (3.0, 10.0)
+_QUOTAS = (("spaceConsumed", "spaceQuota", "bytes"), ("fileAndDirectoryCount", "quota", "names"))
+_READ, _READ_FOLDER, _CHANGE = "r--", "r-x", "-wx"
+
+
+def check_paths(spec: JobSpec, conf: HadoopConf) -> None:
+    """Refuse an input that cannot be read and a checkpoint folder that cannot be written.
+
+    Only paths in this cluster's own HDFS (``hdfs://…``) are looked at: what others mean is known
+    to the job's own code alone.
+
+    Raises
+    ------
+    SubmissionError
+        With HDFS's own words, or the figures of a quota that is used up.
+    ClusterError
+        HDFS does not answer.
+    """
+    raise_problems(list(path_problems(spec, conf)))
+
+
+def path_problems(spec: JobSpec, conf: HadoopConf) -> Iterator[Problem]:
+    """Yield what is wrong with them; raises `ClusterError` as `check_paths` does."""
+    source, target = (_of_this_hdfs(path, conf) for path in (spec.input_path, spec.checkpoint_path))
+    if source is None and target is None:
+        return
+    with new_session(conf) as session:
+        files = _Files(conf, session)
+        if source is not None:
+            yield from _readable(files, source)
+        if target is not None:
+            yield from _writable(files, target)
+
+
+def storage_problem(conf: HadoopConf) -> Problem | None:
+    """Return what keeps skein from sending a job's files; None where nothing does.
+
+    skein 0.8.2 asks whether two file systems are one by their hosts' names, and fails where neither
+    has a host (``Utils.equalFs``).
+    """
+    if conf.default_fs.partition(":")[0] != "file":
+        return None
+    return Problem(
+        UnsupportedError,
+        f"fs.defaultFS is {conf.default_fs}, and skein can send files to one with a host alone",
+        str(conf.folder / "core-site.xml"),
+        "name the cluster's file system there, such as hdfs://host:8020",
+    )
+
+
+def _of_this_hdfs(path: str | None, conf: HadoopConf) -> PurePosixPath | None:
+    if path is None:
+        return None
+    try:
+        parts, ours = urlsplit(path), urlsplit(conf.default_fs)
+    except ValueError:
+        return None
+    if parts.scheme != "hdfs" or ours.scheme != "hdfs" or parts.netloc not in ("", ours.netloc):
+        return None
+    return PurePosixPath("/" + unquote(parts.path).strip("/"))
+
+
+def _readable(files: _Files, path: PurePosixPath) -> Iterator[Problem]:
+    where = "--input_path"
+    found, words = files.ask("GETFILESTATUS", path)
+    if found is None:
+        what = f"{path} cannot be read: {words}"
+        yield Problem(SubmissionError, what, where, "check the path: hdfs dfs -ls")
+        return
+    kind = at(found, "FileStatus", "type")
+    action = _READ_FOLDER if kind == "DIRECTORY" else _READ
+    allowed, words = files.ask("CHECKACCESS", path, fsaction=action)
+    if allowed is None:
+        what = f"{path} cannot be read: {words}"
+        yield Problem(SubmissionError, what, where, "ask its owner for access")
+
+
+def _writable(files: _Files, path: PurePosixPath) -> Iterator[Problem]:
+    where, there = "--checkpoint_path", path
+    found, words = files.ask("GETFILESTATUS", there)
+    while found is None and there != there.parent:  # it will be made
+        there = there.parent
+        found, words = files.ask("GETFILESTATUS", there)
+    if found is None:
+        yield Problem(
+            SubmissionError, f"{path} cannot be looked at: {words}", where, "see hdfs dfs"
+        )
+        return
+    if at(found, "FileStatus", "type") != "DIRECTORY":
+        yield Problem(SubmissionError, f"{there} is a file", where, "name a folder")
+        return
+    allowed, words = files.ask("CHECKACCESS", there, fsaction=_CHANGE)
+    if allowed is None:
+        what = f"{path} cannot be written: {words}"
+        yield Problem(SubmissionError, what, where, "give a folder that you may write")
+        return
+    usage, _ = files.ask("GETQUOTAUSAGE", there)
+    for used, most, unit in _QUOTAS:
+        held = number(at(usage, "QuotaUsage", used))
+        limit = number(at(usage, "QuotaUsage", most), -1)
+        if 0 < limit <= held:
+            what = f"the quota of {there} is used up: {held} of {limit} {unit}"
+            fix = "remove what you no longer need (hdfs dfs -du -h), or have the quota raised"
+            yield Problem(SubmissionError, what, where, fix)
+
+
+class _Files:
+    """WebHDFS questions that change nothing, to whichever NameNode is active."""
+
+    def __init__(self, conf: HadoopConf, session: requests.Session) -> None:
+        self._conf = conf
+        self._nodes = name_nodes(conf)
+        self._session = session
+
+    def ask(self, op: str, path: PurePosixPath, **query: str) -> tuple[Any, str]:
+        """Return the answer, ``{}`` for an empty one; or None, and HDFS's words why not."""
+        pars = {"op": op, **query}
+        if not self._conf.kerberos:
+            pars["user.name"] = self._conf.user
+        problem = "none is configured"
+        for node in self._nodes:
+            url = f"{node.url}/webhdfs/v1{quote(str(path))}"
+            try:
+                answer = self._session.get(url, params=pars, timeout=_TIMEOUT)
+                document = answer.json() if answer.content else {}
+            except (requests.RequestException, ValueError) as error:
+                problem = told(error, 200)
+                continue
+            if at(document, "RemoteException", "exception") == "StandbyException":
+                problem = f"{node} is standby"
+                continue
+            if answer.ok:
+                return document, ""
+            words = told(at(document, "RemoteException", "message"), 300)
+            return None, words or f"HDFS refuses ({answer.status_code})"
+        raise ClusterError(
+            f"no NameNode answers: {problem}",
+            where=self._conf.default_fs,
+            fix="see `submarine doctor --cluster yarn`",
+        )
+
+
+# What the ResourceManager would refuse or never grant, said before anything is asked of it.
+
 
 _NO_GPU = ("ps", "tensorboard")
 _OF_YARN = ("CONTAINER_ID", "LOCAL_DIRS", "LOG_DIRS", "HADOOP_TOKEN_FILE_LOCATION")

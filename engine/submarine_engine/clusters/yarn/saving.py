@@ -1,34 +1,247 @@
-"""Asking a job on YARN for its model: a signal there, and the way of its logs back."""
+"""The model of a job on YARN: asked for by a signal, and home by the way of its logs."""
 
 from __future__ import annotations
 
+import hashlib
+import secrets
+import shutil
+import tarfile
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from submarine_engine.clusters import saving
-from submarine_engine.clusters.datapaths import file_address
-from submarine_engine.clusters.saved import Saved
-from submarine_engine.clusters.saving import notes
-from submarine_engine.clusters.saving.checkpoints import FolderStorage, Storage
-from submarine_engine.clusters.saving.notes import Note
-from submarine_engine.clusters.yarn.channel import LogChannel
+from submarine_engine.clusters.base import Saved
+from submarine_engine.clusters.environment import file_address
+from submarine_engine.clusters.saving import File, FolderStorage, Note, Storage, occupied
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
-from submarine_engine.clusters.yarn.hdfslogs import Channel
-from submarine_engine.clusters.yarn.hdfssaving import HdfsStorage, HdfsTarget, hdfs_path
-from submarine_engine.clusters.yarn.unpacking import unpack
+from submarine_engine.clusters.yarn.log_transport import Channel, LogChannel
 from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError, SaveError, UnsupportedError
 from submarine_engine.history import JobPaths, read_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
     from submarine_engine.clusters.yarn.hdfs import Hdfs
-    from submarine_engine.clusters.yarn.mirrorlog import LogSource
+    from submarine_engine.clusters.yarn.log_mirror import LogSource
     from submarine_engine.clusters.yarn.rest import ResourceManager
     from submarine_engine.lifecycle import JobStatus
+
+
+# A packed model from its container, unpacked while it comes; the word of a stranger.
+
+
+Read = Callable[[str, int, int], bytes]
+"""Returns at most that many bytes of a file, from an offset on."""
+
+_AT_ONCE = 4 << 20
+
+
+def unpack(read: Read, pieces: Mapping[str, int], sha256: str, folder: Path) -> None:
+    """Write the files of an archive into an empty folder.
+
+    Parameters
+    ----------
+    pieces
+        The bytes of each piece of the archive, in their order.
+    sha256
+        What the sum of all of them has to be.
+
+    Raises
+    ------
+    ClusterError
+        What came is not what was sent, or no archive of plain files.
+    OSError
+        The folder cannot be written.
+    """
+    coming = _Coming(read, pieces)
+    try:
+        with tarfile.open(fileobj=coming, mode="r|", bufsize=_AT_ONCE) as archive:  # type: ignore[call-overload] # it reads, which is all that is asked
+            for member in archive:
+                _write(archive, member, folder)
+        while coming.read(_AT_ONCE):
+            pass
+    except tarfile.TarError as error:
+        raise _broken(str(error)) from error
+    if coming.sum.hexdigest() != sha256:
+        raise _broken("its check sum is another one")
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    path = PurePosixPath(member.name)
+    if path.is_absolute() or ".." in path.parts or "\0" in member.name:
+        raise _broken(f"it holds {member.name!r:.100}")
+    to = folder.joinpath(*path.parts)
+    if member.isdir():
+        to.mkdir(parents=True, exist_ok=True)
+    elif member.isreg() and (source := archive.extractfile(member)) is not None:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        with to.open("xb") as file:
+            shutil.copyfileobj(source, file, _AT_ONCE)
+
+
+def _broken(why: str) -> ClusterError:
+    return ClusterError(
+        f"the saved model that came from the container is not whole: {why}", fix="ask once more"
+    )
+
+
+class _Coming:
+    """All pieces as one file that is read from its beginning to its end."""
+
+    def __init__(self, read: Read, pieces: Mapping[str, int]) -> None:
+        self._read = read
+        self._left = list(pieces.items())
+        self._offset = 0
+        self.sum = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        found = bytearray()
+        while len(found) < size and self._left:
+            name, length = self._left[0]
+            data = self._read(name, self._offset, min(size - len(found), length - self._offset))
+            if not data:
+                raise _broken(f"{name} ends at byte {self._offset} of {length}")
+            found += data
+            self._offset += len(data)
+            if self._offset == length:
+                self._left.pop(0)
+                self._offset = 0
+        self.sum.update(found)
+        return bytes(found)
+
+
+# HDFS as a place that models are saved to, and as one that checkpoints lie in.
+
+
+def hdfs_path(path: str, conf: HadoopConf) -> str | None:
+    """Return the path in the cluster's HDFS that an ``hdfs:`` address is; None for others.
+
+    Raises
+    ------
+    UnsupportedError
+        It is in another HDFS.
+    """
+    try:
+        parts, ours = urlsplit(path), urlsplit(conf.default_fs)
+    except ValueError:
+        return None
+    if parts.scheme != "hdfs":
+        return None
+    if ours.scheme != "hdfs" or parts.netloc not in ("", ours.netloc):
+        raise UnsupportedError(
+            f"{path} is not in this cluster's storage, {conf.default_fs}",
+            where="path",
+            fix="write hdfs:///PATH for the HDFS of the cluster",
+        )
+    return "/" + unquote(parts.path).strip("/")
+
+
+class HdfsTarget:
+    """A folder in HDFS that a model is brought to, by way of a folder of this machine.
+
+    Parameters
+    ----------
+    path
+        Absolute, in HDFS.
+    local
+        A folder of this machine with room for it.
+    """
+
+    def __init__(self, hdfs: Hdfs, path: str, local: Path) -> None:
+        self._hdfs = hdfs
+        self._path = path
+        self._local = local
+        self._here: Path | None = None
+        above, _, name = path.rpartition("/")
+        self._above = above
+        self._aside = f"{above}/.{name[:100]}.{secrets.token_hex(4)}.part"
+
+    @property
+    def name(self) -> str:
+        """The folder's address."""
+        return self._hdfs.uri(self._path)
+
+    def begin(self) -> Path:
+        """Make a folder beside the one that is meant, and one here; HDFS refuses now or never."""
+        found = self._hdfs.entry(self._path)
+        if found is not None and (not found.folder or self._hdfs.list(self._path)):
+            raise occupied(self.name)
+        self._here = Path(tempfile.mkdtemp(prefix="saving-", dir=self._local))
+        self._hdfs.make_folder(self._aside)
+        return self._here
+
+    def commit(self) -> None:
+        """Bring the files there, and give the folder its name."""
+        if self._here is None:
+            return
+        for path in sorted(self._here.rglob("*")):
+            to = f"{self._aside}/{path.relative_to(self._here).as_posix()}"
+            if path.is_file():
+                self._hdfs.put(path, to)
+            elif path.is_dir():
+                self._hdfs.make_folder(to)
+        self._hdfs.rename(self._aside, self._path)
+
+    def discard(self) -> None:
+        """Remove what is not in its place."""
+        if self._here is not None:
+            shutil.rmtree(self._here, ignore_errors=True)
+            self._here = None
+            self._hdfs.remove(self._aside)
+
+
+class HdfsStorage:
+    """A checkpoint path in HDFS.
+
+    Parameters
+    ----------
+    hdfs
+        Opens HDFS; asked only where no function saves the model.
+    path
+        Absolute, in HDFS.
+    """
+
+    def __init__(self, hdfs: Callable[[], Hdfs], path: str) -> None:
+        self._hdfs = hdfs
+        self._path = path
+
+    @property
+    def name(self) -> str:
+        """The folder's address."""
+        return self._hdfs().uri(self._path)
+
+    def files(self) -> list[File]:
+        """Return all files below it."""
+        return list(self._below(self._path))
+
+    def _below(self, folder: str) -> Iterator[File]:
+        for entry in self._hdfs().list(folder):
+            if entry.folder:
+                yield from self._below(entry.path)
+            else:
+                relative = entry.path.removeprefix(f"{self._path}/")
+                yield File(relative, entry.size, entry.modified)
+
+    def get(self, path: str, to: Path) -> None:
+        """Copy a file to this machine."""
+        if not self._hdfs().exists(f"{self._path}/{path}"):
+            raise FileNotFoundError(path)
+        self._hdfs().get(f"{self._path}/{path}", to)
+
+    def is_whole(self, path: str) -> bool:
+        """Return whether nobody writes the file: HDFS shows the size of whole blocks alone."""
+        return not self._hdfs().is_open(f"{self._path}/{path}")
+
+
+# Asking a job on YARN for its model: a signal there, and the way of its logs back.
+
 
 _SIGNAL = "OUTPUT_THREAD_DUMP"  # SIGQUIT; the others that YARN can send end a container
 _AGAIN = 20.0
@@ -150,12 +363,12 @@ class _Signalled:
         source = self._source(task)
         before = self._note(source) if source else None
         if source is None or before is None:
-            raise notes.ended(self._paths.job_id)
+            raise saving.ended(self._paths.job_id)
         if before.state == "saving":
-            raise notes.busy(before, self._paths.job_id)
+            raise saving.busy(before, self._paths.job_id)
         note = self._wait(source, before, until)
         if note.state == "failed":
-            raise notes.failed(note, self._paths.job_id, self._paths.task(task).root)
+            raise saving.failed(note, self._paths.job_id, self._paths.task(task).root)
         self._bring(source, note, folder)
 
     def _wait(self, source: LogSource, before: Note, until: float) -> Note:
@@ -169,7 +382,7 @@ class _Signalled:
             now = time.monotonic()
             if now > until:
                 job_id = self._paths.job_id
-                raise notes.hangs(job_id) if heard else notes.unheard(job_id)
+                raise saving.hangs(job_id) if heard else saving.unheard(job_id)
             if not heard and now >= ring_at:
                 self._rm.signal(source.container, _SIGNAL)
                 ring_at = now + _AGAIN
@@ -198,7 +411,7 @@ class _Signalled:
 
     def _expect_alive(self) -> None:
         if self._status().state.final:
-            raise notes.ended(self._paths.job_id)
+            raise saving.ended(self._paths.job_id)
 
     def _source(self, task: str) -> LogSource | None:
         noted = read_json(self._paths.root / "yarn.json") or {}
@@ -211,11 +424,11 @@ class _Signalled:
         return self._sources[container]
 
     def _note(self, source: LogSource) -> Note | None:
-        size = source.sizes().get(notes.NOTE)
+        size = source.sizes().get(saving.NOTE)
         if size is None:
             return None
         try:  # it may be replaced meanwhile, by a longer or a shorter one
-            return notes.read_note(source.read(notes.NOTE, 0, min(size, _LARGEST_NOTE)))
+            return saving.read_note(source.read(saving.NOTE, 0, min(size, _LARGEST_NOTE)))
         except ClusterError:
             self._expect_alive()
             return None

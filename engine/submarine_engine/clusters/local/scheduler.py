@@ -1,0 +1,641 @@
+"""Who gets this machine's GPUs: first come, first served; all of a job's GPUs or none.
+
+The queue is a file of tickets, a GPU's lease the lock of a file. Whoever looks may grant; while
+tickets wait, a scheduler process does. A job whose supervisor was killed is found by its free lock,
+and gets its last word here (`recover_lost`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from submarine_engine.clusters import locks, machine
+from submarine_engine.clusters.local import launch
+from submarine_engine.clusters.local.launch import launch_file, start
+from submarine_engine.clusters.machine import reap, spawn
+from submarine_engine.clusters.store import Journal, read_events
+from submarine_engine.clusters.tasks import Ending, judge, read_outcome, returned_event
+from submarine_engine.errors import ClusterError, JobNotFoundError
+from submarine_engine.events import (
+    CancelRequested,
+    Event,
+    Exited,
+    Finished,
+    Granted,
+    Moment,
+    Released,
+    Started,
+)
+from submarine_engine.history import JobPaths, make_private, read_json, write_aside
+from submarine_engine.job import JobState
+from submarine_engine.lifecycle import JobStatus, TaskEnd, TaskStatus, final_state, fold
+
+# GPU leases: one locked file a GPU.
+#
+# A lease is the lock on the GPU's file. The descriptor is inherited by the job's supervisor and by
+# the task, so the GPU falls free when the last of them is gone, killed with -9 or not. Nothing has
+# to be cleaned up, and what the file says is only for people.
+#
+# Leases are taken and looked at under the queue's lock, which keeps two takers apart.
+
+
+_LONGEST_LABEL = 200
+
+
+class Holder(NamedTuple):
+    """Who holds a GPU, as the lease's file tells; both empty where it cannot be read."""
+
+    job_id: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name!r} (…{self.job_id[-5:]})" if self.job_id else "another process"
+
+
+class Leases:
+    """The leases of one machine.
+
+    Parameters
+    ----------
+    folder
+        Where the files are; made when it is first needed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def take(
+        self,
+        pool: Sequence[str],
+        count: int,
+        holder: Holder,
+        is_over: Callable[[str], bool] = lambda _: True,
+    ) -> dict[str, int] | None:
+        """Take `count` GPUs of `pool`, all or none.
+
+        Parameters
+        ----------
+        is_over
+            Asked with the id of the job that held a GPU before: whether nothing of it is left that
+            could still use that GPU. The lock alone does not tell, since a process may have closed
+            its descriptors.
+
+        Returns
+        -------
+        dict or None
+            Locked descriptors by GPU id; None where too few are free.
+        """
+        make_private(self._folder)
+        taken: dict[str, int] = {}
+        for gpu in pool:
+            if len(taken) == count:
+                break
+            descriptor = locks.take(self._folder / gpu)
+            if descriptor is None:
+                continue
+            former = os.pread(descriptor, _LONGEST_LABEL, 0).decode(errors="replace")
+            if former and not is_over(former.partition(" ")[0]):
+                locks.drop(descriptor)
+                continue
+            taken[gpu] = descriptor
+        if len(taken) < count:
+            release(taken)
+            return None
+        label = f"{holder.job_id} {holder.name}"[:_LONGEST_LABEL].encode()
+        for descriptor in taken.values():
+            # A full disk costs the label, never the lease.
+            with suppress(OSError):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, label, 0)
+        return taken
+
+    def holders(self, pool: Sequence[str]) -> dict[str, Holder | None]:
+        """Return who holds each GPU of `pool`; None where it is free."""
+        return {gpu: self._holder(self._folder / gpu) for gpu in pool}
+
+    def _holder(self, path: Path) -> Holder | None:
+        if locks.is_free(path):
+            return None
+        try:
+            job_id, _, name = path.read_text(errors="replace").partition(" ")
+        except OSError:
+            return Holder("", "")
+        return Holder(job_id, name)
+
+
+def release(leases: dict[str, int]) -> None:
+    """Close the descriptors; the GPUs are free where no other process has inherited them."""
+    while leases:
+        locks.drop(leases.popitem()[1])
+
+
+# The file that is the queue: a line a ticket, in order.
+#
+# A new ticket is one line more; anything else is written aside and renamed. Whoever changes the
+# file holds the queue's lock; whoever reads it sees whole tickets only.
+
+
+_LINE = re.compile(r"\S+ \S+ [0-9]+ \S+\n")
+
+
+class Ticket(NamedTuple):
+    """A job's place in the queue: it waits for `gpus` of the GPUs in `pool`."""
+
+    job_id: str
+    name: str
+    gpus: int
+    pool: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """The ticket as it is written; neither ids nor names hold a space."""
+        return f"{self.job_id} {self.name} {self.gpus} {','.join(self.pool)}\n"
+
+    @classmethod
+    def from_line(cls, line: str) -> Ticket:
+        """Build from what `line` gave."""
+        job_id, name, gpus, pool = line.split()
+        return cls(job_id, name, int(gpus), tuple(pool.split(",")))
+
+
+class QueueFile:
+    """Reads and writes the queue's file.
+
+    Parameters
+    ----------
+    path
+        The file; made with the first ticket.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._version: tuple[int, int, int] | None = None
+        self._lines: dict[str, str] = {}
+        self._torn = False
+
+    def lines(self) -> Mapping[str, str]:
+        """Return the tickets' lines by job id, in order; read again only where they changed."""
+        try:
+            status = self._path.stat()
+            version = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if version != self._version:
+                text = self._path.read_text()
+                whole = text[: text.rfind("\n") + 1]
+                self._torn = len(whole) < len(text)
+                lines = (line for line in whole.splitlines(True) if _LINE.fullmatch(line))
+                self._lines = {line.partition(" ")[0]: line for line in lines}
+                self._version = version
+        except FileNotFoundError:
+            return {}
+        return self._lines
+
+    def forget(self) -> None:
+        """Read the file again at the next look, changed or not."""
+        self._version = None
+
+    def append(self, ticket: Ticket) -> None:
+        """Put a ticket at the end.
+
+        Raises
+        ------
+        OSError
+            The disk is full; the queue is as before.
+        """
+        lines = self.lines()
+        if not lines or self._torn:  # half a line, of a submitter that was killed, must go
+            self.replace([*lines.values(), ticket.line])
+            return
+        line = ticket.line.encode()
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(descriptor).st_size
+            try:
+                written = os.pwrite(descriptor, line, size)
+                if written < len(line):
+                    os.pwrite(descriptor, line[written:], size + written)  # tells why by raising
+            except OSError:
+                os.ftruncate(descriptor, size)
+                raise
+        finally:
+            os.close(descriptor)
+
+    def replace(self, lines: Iterable[str]) -> None:
+        """Write all lines anew; raises as `append` does."""
+        write_aside(self._path, "".join(lines).encode())
+
+
+# The queue of a machine: first come first served, all of a job's GPUs or none.
+#
+# The whole queue is one small file, a line a ticket, replaced at each change. Who changes it holds
+# ``queue.lock``. Whoever looks may grant what can be granted: the submitter, a supervisor that has
+# just given its GPUs back, and the keeper, which lives only while tickets wait and sees what falls
+# free otherwise.
+
+
+_FRESH = 0.5
+_ENGINE = Path(__file__).resolve().parents[3]
+_KEEP = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from submarine_engine.clusters.local.scheduler import main; main(sys.argv[2:])"
+)
+
+
+class Queue:
+    """The queue of this machine.
+
+    Parameters
+    ----------
+    home
+        Where all jobs are kept; machines that share it have a queue each.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._folder = home / "hosts" / machine.host()
+        self._file = QueueFile(self._folder / "queue")
+        self._seen_holders: dict[tuple[str, ...], tuple[float, dict[str, Holder | None]]] = {}
+        self._cared = 0.0
+        self.leases = Leases(self._folder / "gpus")
+
+    def add(self, ticket: Ticket) -> None:
+        """Put a ticket at the end.
+
+        Raises
+        ------
+        OSError
+            The disk is full; the queue is as before.
+        ClusterError
+            The queue is locked, see `locks.held`.
+        """
+        make_private(self._folder)
+        with self._lock():
+            self._file.append(ticket)
+
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._file.lines()
+
+    def __iter__(self) -> Iterator[Ticket]:
+        return map(Ticket.from_line, self._file.lines().values())
+
+    def ahead(self, job_id: str) -> int | None:
+        """Return how many tickets are before a job's; None where it has none."""
+        lines = self._file.lines()
+        return list(lines).index(job_id) if job_id in lines else None
+
+    def ticket(self, job_id: str) -> Ticket | None:
+        """Return a job's ticket; None where it has none."""
+        line = self._file.lines().get(job_id)
+        return Ticket.from_line(line) if line else None
+
+    def first(self) -> Ticket | None:
+        """Return the ticket of who is next; None where nobody waits."""
+        line = next(iter(self._file.lines().values()), None)
+        return Ticket.from_line(line) if line else None
+
+    def cancel(self, job_id: str, reason: str) -> bool:
+        """End a job that waits, and take its ticket away; False where it does not wait.
+
+        Raises
+        ------
+        ClusterError, OSError
+            As `add`.
+        """
+        if job_id not in self:
+            return False
+        with self._lock():
+            left = dict(self._file.lines())
+            if left.pop(job_id, None) is None:
+                return False
+            paths = JobPaths(self._home, job_id)
+            lock = locks.take(paths.lock, wait=1.0)
+            if lock is None:  # it has just begun
+                return False
+            try:
+                launch.end_unstarted(paths, reason)
+            finally:
+                locks.drop(lock)
+            self._file.replace(left.values())
+        return True
+
+    def grant(self, *, keep: bool = True) -> bool:
+        """Start every job at the head of the queue whose GPUs are free.
+
+        Parameters
+        ----------
+        keep
+            Make sure that a keeper lives where tickets are left.
+
+        Returns
+        -------
+        bool
+            Whether tickets are left.
+        """
+        if not self._file.lines():
+            return False
+        with self._lock():
+            self._grant_in_turn()
+            self._seen_holders = {}
+            left = bool(self._file.lines())
+            if left and keep:
+                self._keep()
+        return left
+
+    def care(self) -> None:
+        """Grant, and make sure of a keeper, for one who only looks: twice a second at most."""
+        if time.monotonic() - self._cared > _FRESH:
+            self._cared = time.monotonic()
+            self.grant()
+
+    def holders(self, pool: Sequence[str], *, fresh: bool = True) -> dict[str, Holder | None]:
+        """Return who holds each GPU of `pool`, None where it is free.
+
+        Parameters
+        ----------
+        fresh
+            Whether what was true half a second ago is too old.
+        """
+        pool = tuple(pool)
+        seen = self._seen_holders.get(pool)
+        if fresh or seen is None or time.monotonic() - seen[0] > _FRESH:
+            make_private(self._folder)
+            with self._lock():
+                seen = time.monotonic(), self.leases.holders(pool)
+            self._seen_holders = {pool: seen}
+        return seen[1]
+
+    def leave_if_empty(self, keeper_lock: int) -> bool:
+        """Let a keeper go: nobody can add a ticket between its look and its leave."""
+        with self._lock():
+            if self._file.lines():
+                return False
+            locks.drop(keeper_lock)
+            return True
+
+    def _grant_in_turn(self) -> None:
+        left = dict(self._file.lines())
+        for ticket in self:
+            if waits := self._waits(ticket):
+                taken = self.leases.take(
+                    ticket.pool, ticket.gpus, Holder(*ticket[:2]), self._is_over
+                )
+                if taken is None:
+                    break
+                try:
+                    begun = launch.start(JobPaths(self._home, ticket.job_id), taken)
+                finally:
+                    release(taken)
+                if not begun:
+                    break
+            del left[ticket.job_id]
+            if waits:
+                self._file.replace(left.values())
+        if len(left) < len(self._file.lines()):
+            self._file.replace(left.values())
+
+    def _waits(self, ticket: Ticket) -> bool:
+        """Return False for a job that is gone, or was begun by a granter that was killed then."""
+        try:
+            return launch.launch_file(JobPaths(self._home, ticket.job_id)).exists()
+        except JobNotFoundError:
+            return False
+
+    def _is_over(self, job_id: str) -> bool:
+        """Return whether nothing is left of a job whose GPUs have fallen free; end what is."""
+        with suppress(JobNotFoundError):
+            return end_leftovers(JobPaths(self._home, job_id))
+        return True
+
+    def _keep(self) -> None:
+        lock = locks.take(self._folder / "keeper.lock")
+        if lock is None:
+            return
+        try:
+            spawn(
+                [sys.executable, "-I", "-S", "-c", _KEEP, str(_ENGINE), str(self._home), str(lock)],
+                os.environ,
+                log=self._folder / "keeper.log",
+                keep=[lock],
+            )
+        finally:
+            locks.drop(lock)
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        with locks.held(self._folder / "queue.lock"):
+            self._file.forget()  # what is decided here is decided on what the file says now
+            yield
+
+
+# The last word of a job whose supervisor could not say it.
+
+
+_MOST_ATTEMPTS = 3
+_LOST = "its supervisor vanished without a last word (killed, or out of memory)"
+_REBOOT = "the machine was started anew while the job was on"
+_NEVER_RAN = f"its supervisor was killed {_MOST_ATTEMPTS} times before its code began"
+_NEVER_BEGUN = "the process that submitted it was killed before the job was in the queue"
+_PATIENCE = 2.0  # a process with a GPU of its own takes about one to go
+_CLUSTER = "local"
+
+
+def settle(paths: JobPaths, queue: Queue) -> bool:
+    """End a job of this cluster that nobody watches any more, and say so in its events.
+
+    What is left of its processes is killed. A job whose function had returned has its result, and
+    counts as succeeded; any other is lost.
+
+    One whose code has not begun yet is granted once more instead.
+
+    Returns
+    -------
+    bool
+        Whether the job was without a supervisor and is settled now. It is not as long as a process
+        of it is left that cannot be killed: one in the kernel's hands may still use a GPU.
+
+    Raises
+    ------
+    OSError
+        The job's folder cannot be read or written.
+    """
+    if paths.job_id in queue:
+        return False
+    signature = _signature(paths)
+    lock = locks.take(paths.lock)
+    if lock is None:
+        return False
+    try:
+        settled = _settle(paths, queue, signature)
+    finally:
+        locks.drop(lock)
+    if settled is None:
+        _grant_again(paths, queue)
+    return settled is not False
+
+
+def _settle(paths: JobPaths, queue: Queue, signature: Mapping[str, Any]) -> bool | None:
+    """Settle under the job's lock; None where the job is to be granted once more."""
+    record = read_json(paths.record)
+    # All clusters share a home, and on another one nobody holds a job's lock while it runs. The
+    # queue once more: until a moment ago the submitter may have held the lock.
+    ours = machine.host(), _CLUSTER
+    if (
+        record is None
+        or (record["host"], record["cluster"]) != ours
+        or paths.job_id in queue
+        or (status := fold(events := _events(paths))).state.final
+    ):
+        return False
+    rebooted = record.get("boot") != machine.boot_id()
+    if not rebooted and not _end_leftovers(paths, signature):
+        return False
+    attempts = sum(isinstance(event, Granted) for event in events)
+    unbegun = launch_file(paths).exists()
+    if unbegun and not rebooted and 0 < attempts < _MOST_ATTEMPTS:
+        return None
+    if rebooted:
+        reason = _REBOOT
+    elif attempts == 0:
+        reason = _NEVER_BEGUN
+    else:
+        reason = _NEVER_RAN if unbegun else _LOST
+    asked = next((event for event in events if isinstance(event, CancelRequested)), None)
+    journal = Journal(paths, record)
+    try:
+        journal.append_last(*_last_events(paths, status, reason, asked))
+    finally:
+        journal.close()
+    launch_file(paths).unlink(missing_ok=True)
+    return True
+
+
+def _events(paths: JobPaths) -> list[Event]:
+    return [event for event, _ in read_events(paths.events)[0]]
+
+
+def _grant_again(paths: JobPaths, queue: Queue) -> None:
+    """Put a job back in the queue whose granter and supervisor were killed before its code began.
+
+    Several who do it at once do it once: it has one ticket, and one supervisor can hold its lock.
+    """
+    launch, record = read_json(launch_file(paths)), read_json(paths.record)
+    if launch is None or record is None:  # somebody else has seen to it
+        return
+    if pool := tuple(launch["pool"]):
+        spec = record["spec"]
+        gpus = spec["roles"][0]["resources"]["gpus"]
+        queue.add(Ticket(paths.job_id, spec["name"], gpus, pool))
+        queue.grant()
+    else:
+        start(paths, {})
+
+
+def _signature(paths: JobPaths) -> Mapping[str, Any]:
+    with suppress(OSError, ValueError):
+        signature = read_json(paths.lock)
+        if isinstance(signature, dict):
+            return signature
+    return {}
+
+
+def end_leftovers(paths: JobPaths) -> bool:
+    """End what is left of a job whose leases have fallen free; whether nothing is left.
+
+    A supervisor that lives has ended all of it before it gave the leases back. One that was killed
+    has not, nor has a guard that was killed with it.
+    """
+    if not locks.is_free(paths.lock):
+        return True
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        if JobState((read_json(paths.status) or {})["state"]).final:
+            return True
+    return _end_leftovers(paths, _signature(paths))
+
+
+def _end_leftovers(paths: JobPaths, signature: Mapping[str, Any]) -> bool:
+    session, began = signature.get("session"), signature.get("session_start")
+    limit = time.monotonic() + _PATIENCE
+    while machine.end_leftovers(paths.job_id, session, began):
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _last_events(
+    paths: JobPaths, status: JobStatus, reason: str, asked: CancelRequested | None
+) -> list[Event]:
+    ends = []
+    events: list[Event] = []
+    for task in status.tasks:
+        ending = Ending(-signal.SIGKILL, read_outcome(paths.task(task.task)))
+        now = Moment.now()
+        end = TaskEnd(state=JobState.LOST, reason=reason, at=now)
+        if ending.kind and task.held is not None:
+            returned = ending.returned_at(task.busy or now, now)
+            state, why = judge(ending, paths.root, oom_killed=False)
+            if state is JobState.SUCCEEDED:
+                why = f"{'returned' if returned else 'ended'}, but {reason}"
+            to_its_end = ending.came_to_its_end
+            end = TaskEnd(state=state, reason=why, at=now, returned=returned, to_its_end=to_its_end)
+        ends.append(end)
+        if task.held is not None:
+            events += _last_of_task(task, ending, end)
+    state, why = final_state(ends, cancelled=asked)
+    return [*events, Finished(state=state, reason=why)]
+
+
+def _last_of_task(task: TaskStatus, ending: Ending, end: TaskEnd) -> list[Event]:
+    events: list[Event] = []
+    if ending.kind and task.busy is None:  # it was over before its supervisor could say that it ran
+        events.append(Started(task=task.task, at=end.returned or Moment.now()))
+    if end.returned:
+        events.append(returned_event(task.task, ending, end.returned))
+    if not task.state.final:
+        events.append(Exited(task=task.task, exit_code=ending.exit_code, reason=end.reason))
+    return [*events, Released(task=task.task)]
+
+
+# The keeper: grants leases while tickets wait, and ends when none is left.
+#
+# What a supervisor gives back it grants at once by itself. The keeper is there for everything else:
+# a holder that was killed, a GPU that a leftover process held, a job whose supervisor is gone.
+
+
+_INTERVAL = 0.2
+_CARE = 10
+
+
+def main(arguments: list[str]) -> None:
+    """Run a keeper: the home of all jobs, and the descriptor that holds the keeper's lock."""
+    home = Path(arguments[0])
+    lock = int(arguments[1])
+    queue = Queue(home)
+    turn = 0
+    while home.exists():
+        # A full disk, or a queue that a stopped process has locked: later, then.
+        with suppress(OSError, ClusterError):
+            if not queue.grant(keep=False) and queue.leave_if_empty(lock):
+                return
+            if turn % _CARE == 0:
+                _settle_holders(home, queue)
+        turn += 1
+        time.sleep(_INTERVAL)
+        reap()
+
+
+def _settle_holders(home: Path, queue: Queue) -> None:
+    """End what is left of jobs that hold GPUs and have lost their supervisor."""
+    first = next(iter(queue), None)
+    for holder in queue.holders(first.pool).values() if first else ():
+        if holder is None:
+            continue
+        with suppress(JobNotFoundError, OSError):
+            settle(JobPaths(home, holder.job_id), queue)

@@ -1,0 +1,487 @@
+"""Job folders: put on record whole, appended to by one process at a time, read by all.
+
+A job's folder is its record. `put_on_record` writes it aside and renames it into place; `Journal`
+appends to ``events.jsonl`` and keeps ``status.json``; `StatusCache` reads many statuses quickly.
+Beside the events lie two notes: ``warnings.json``, and ``cancel.json`` of whoever wants it to end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from submarine_engine.clusters import locks, machine
+from submarine_engine.errors import SubmissionError
+from submarine_engine.events import (
+    Event,
+    Finished,
+    Granted,
+    Moment,
+    Started,
+    Submitted,
+    event_from_json,
+)
+from submarine_engine.history import (
+    RECORD_VERSION,
+    JobPaths,
+    check_home,
+    make_private,
+    new_job_id,
+    read_json,
+    shown_user,
+    write_aside,
+    write_json,
+)
+from submarine_engine.job import JobState
+from submarine_engine.lifecycle import JobStatus, fold
+
+if TYPE_CHECKING:
+    from submarine_engine.bundle import Bundle
+    from submarine_engine.job import JobSpec
+
+
+# A job's ``events.jsonl`` and ``status.json``, written by whoever holds the supervisor's lock.
+
+
+STATUS_VERSION = 1
+RESERVE = "reserve"
+RESERVE_SIZE = 16384
+
+
+class Journal:
+    """Appends events; the summary in ``status.json`` follows them.
+
+    The file stays open, so that a deleted folder or a full disk is no surprise half-way.
+
+    Parameters
+    ----------
+    record
+        The content of the job's ``record.json``.
+
+    Raises
+    ------
+    OSError
+        The file cannot be opened.
+    """
+
+    def __init__(self, paths: JobPaths, record: Mapping[str, Any]) -> None:
+        self._paths = paths
+        self._record = record
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._descriptor = os.open(paths.events, flags, 0o600)
+        self._cut_torn_line()
+
+    def append(self, *events: Event) -> None:
+        """Write events, all or none.
+
+        Raises
+        ------
+        OSError
+            The disk is full; nothing was written.
+        """
+        lines = [json.dumps(event.to_json(), ensure_ascii=False) + "\n" for event in events]
+        data = "".join(lines).encode(errors="replace")
+        size = os.fstat(self._descriptor).st_size
+        try:
+            written = os.write(self._descriptor, data)
+            if written < len(data):
+                os.write(self._descriptor, data[written:])  # tells why by raising
+        except OSError:
+            os.ftruncate(self._descriptor, size)
+            raise
+        self._summarise(events)
+
+    def append_last(self, *events: Event) -> None:
+        """Write a job's last events, in the room that was kept for them on a full disk.
+
+        Raises
+        ------
+        OSError
+            Even that is not enough.
+        """
+        with suppress(OSError):
+            (self._paths.root / RESERVE).unlink(missing_ok=True)
+        self.append(*events)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def _summarise(self, events: tuple[Event, ...]) -> None:
+        for event in reversed(events):
+            if (state := _state_after(event)) is not None:
+                reason = event.reason if isinstance(event, Finished) else ""
+                finished = [event.at.wall, event.at.mono] if state.final else None
+                # The events are the truth: a summary that cannot be written is only old.
+                with suppress(OSError):
+                    write_json(
+                        self._paths.status, summary(self._record, state, reason, finished=finished)
+                    )
+                return
+
+    def _cut_torn_line(self) -> None:
+        """Drop a line that a former writer did not live to end; no reader has taken it yet."""
+        size = os.fstat(self._descriptor).st_size
+        tail = os.pread(self._descriptor, RESERVE_SIZE, max(0, size - RESERVE_SIZE))
+        torn = len(tail) - (tail.rfind(b"\n") + 1)
+        if torn:
+            os.ftruncate(self._descriptor, size - torn)
+
+
+def summary(
+    record: Mapping[str, Any],
+    state: JobState = JobState.QUEUED,
+    reason: str = "",
+    *,
+    finished: list[float] | None = None,
+) -> dict[str, Any]:
+    """Return the content of ``status.json``."""
+    resources = [role["resources"]["gpus"] * role["count"] for role in record["spec"]["roles"]]
+    return {
+        "version": STATUS_VERSION,
+        "id": record["id"],
+        "name": record["spec"]["name"],
+        "cluster": record["cluster"],
+        "state": state.value,
+        "reason": reason.encode(errors="replace").decode(),
+        "gpus": sum(resources),
+        "created": record["created"],
+        "finished": finished,
+    }
+
+
+def read_events(path: Path, offset: int = 0) -> tuple[list[tuple[Event, int]], int]:
+    """Read whole lines from `offset`.
+
+    Returns
+    -------
+    events : list of (Event, int)
+        Each with the offset of its line; lines that are damaged are passed over.
+    end : int
+        Where to go on.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    """
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read()
+    data = data[: data.rfind(b"\n") + 1]
+    found = []
+    place = offset
+    for line in data.splitlines(keepends=True):
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            found.append((event_from_json(json.loads(line)), place))
+        place += len(line)
+    return found, offset + len(data)
+
+
+def _state_after(event: Event) -> JobState | None:
+    if isinstance(event, Finished):
+        return event.state
+    if isinstance(event, Granted):
+        return JobState.STARTING
+    return JobState.RUNNING if isinstance(event, Started) else None
+
+
+# Statuses of jobs, each folded once: later looks read only what is new.
+
+
+_MOST = 256
+
+
+class _Seen(NamedTuple):
+    inode: int
+    offset: int
+    status: JobStatus
+
+
+class Folded:
+    """Remembers the statuses of the jobs looked at last."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+
+    def status(self, paths: JobPaths) -> JobStatus:
+        """Return the job as its events tell.
+
+        Raises
+        ------
+        OSError
+            The job's folder is gone, or cannot be read.
+        """
+        now = paths.events.stat()
+        seen = self._seen.pop(paths.job_id, None)
+        if seen is None or seen.inode != now.st_ino or seen.offset > now.st_size:
+            seen = _Seen(now.st_ino, 0, JobStatus())
+        if seen.offset < now.st_size:
+            found, end = read_events(paths.events, seen.offset)
+            status = fold((event for event, _ in found), seen.status)
+            seen = _Seen(now.st_ino, end, status)
+        self._seen[paths.job_id] = seen
+        while len(self._seen) > _MOST:
+            self._seen.popitem(last=False)
+        return seen.status
+
+
+# What went wrong beside a job itself, noted in its folder: ``warnings.json``.
+
+
+_FILE = "warnings.json"
+
+
+def add_warning(paths: JobPaths, text: str) -> None:
+    """Note a warning, once; for the one process that sees the job through.
+
+    Raises
+    ------
+    OSError
+        The disk is full, or the job's folder is gone.
+    """
+    noted = read_warnings(paths)
+    if text not in noted:
+        write_json(paths.root / _FILE, {"version": 1, "warnings": [*noted, text]})
+
+
+def read_warnings(paths: JobPaths) -> list[str]:
+    """Return what `add_warning` noted, oldest first; nothing where that cannot be read."""
+    with suppress(OSError, ValueError, AttributeError, TypeError):
+        noted = read_json(paths.root / _FILE) or {}
+        return [str(text) for text in noted.get("warnings", ())]
+    return []
+
+
+# How somebody says that a job shall end: ``cancel.json``, and a ring of the supervisor's bell.
+#
+# No signal is sent to the supervisor, so none can hit a stranger that has got its number since.
+
+
+class Wanted(NamedTuple):
+    """What ``cancel.json`` says; `kill` for at once, without grace."""
+
+    reason: str
+    kill: bool
+
+
+def bell(paths: JobPaths) -> Path:
+    """Return the path of the named pipe at which the job's supervisor listens."""
+    return paths.root / "bell"
+
+
+def ask(paths: JobPaths, reason: str, *, kill: bool) -> None:
+    """Say that the job shall end.
+
+    Raises
+    ------
+    OSError
+        The folder is gone. On a full disk the request is told by an empty file.
+    """
+    try:
+        write_json(paths.cancel, {"reason": reason, "kill": kill})
+    except FileNotFoundError:
+        raise
+    except OSError:
+        paths.cancel.touch(mode=0o600)
+    with suppress(OSError):  # nobody listens
+        descriptor = os.open(bell(paths), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, b"!")
+        finally:
+            os.close(descriptor)
+
+
+def wanted(paths: JobPaths) -> Wanted | None:
+    """Return what somebody wants, None where nobody wants the job to end."""
+    try:
+        data = read_json(paths.cancel)
+    except (OSError, ValueError):
+        return Wanted("", kill=False)
+    if data is None:
+        return None
+    if not isinstance(data, dict):
+        return Wanted("", kill=False)
+    return Wanted(str(data.get("reason") or ""), kill=data.get("kill") is True)
+
+
+# Putting a job on record: its folder is written aside, whole, and renamed into place.
+
+
+PLAN_VERSION = 1
+_FRESH = 60.0
+
+
+def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
+    home: Path,
+    cluster: str,
+    spec: JobSpec,
+    bundle: Bundle,
+    workdir: Path,
+    finish: Callable[[JobPaths, JobPaths], None],
+) -> tuple[JobPaths, int]:
+    """Write a job's folder.
+
+    Parameters
+    ----------
+    cluster
+        The name of the cluster that the job is for.
+    finish
+        Writes what that cluster needs besides: called with the folder as it is staged, and as it
+        will be.
+
+    Returns
+    -------
+    paths : JobPaths
+        The job.
+    lock : int
+        The descriptor that holds its supervisor's lock: while it is open, no reader takes the job
+        for lost.
+
+    Raises
+    ------
+    SubmissionError
+        The disk is full; nothing is left behind.
+    ConfigError
+        As `check_home`.
+    """
+    paths = JobPaths(home, new_job_id())
+    staged = JobPaths(_staging(home), paths.job_id)
+    with _all_or_nothing(staged, paths):
+        make_private(home)
+    check_home(home)
+    with _all_or_nothing(staged, paths):
+        make_private(paths.root.parent)
+        make_private(staged.root)
+        lock = locks.take(staged.lock, wait=1.0)
+        if lock is None:
+            raise OSError("somebody else has taken it")
+        try:
+            bundle.write(staged.bundle)
+            _write_record(staged, cluster, spec, bundle, workdir)
+            finish(staged, paths)
+            write_aside(staged.root / RESERVE, bytes(RESERVE_SIZE))
+            staged.root.rename(paths.root)
+        except BaseException:
+            locks.drop(lock)
+            raise
+    return paths, lock
+
+
+@contextmanager
+def _all_or_nothing(staged: JobPaths, paths: JobPaths) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        shutil.rmtree(staged.root, ignore_errors=True)
+        if isinstance(error, (OSError, ValueError)):
+            why = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise SubmissionError(
+                f"the job's folder cannot be written: {why}",
+                where=str(paths.root),
+                fix="make room there, or let SUBMARINE_HOME name a folder of yours with room",
+            ) from error
+        raise
+
+
+def _write_record(
+    staged: JobPaths, cluster: str, spec: JobSpec, bundle: Bundle, workdir: Path
+) -> None:
+    created = Moment.now()
+    record = {
+        "version": RECORD_VERSION,
+        "id": staged.job_id,
+        "cluster": cluster,
+        "spec": spec.to_json(),
+        "created": [created.wall, created.mono],
+        "workdir": str(workdir),
+        "bundle_hash": bundle.hash,
+        "python": sys.executable,
+        "user": shown_user() or user_name(),
+        "host": machine.host(),
+        "boot": machine.boot_id(),
+    }
+    write_json(staged.record, record)
+    write_json(staged.status, summary(record))
+    journal = Journal(staged, record)
+    try:
+        journal.append(Submitted(gpus=spec.gpus or 0, tasks=spec.tasks, at=created))
+    finally:
+        journal.close()
+
+
+def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
+    spec: JobSpec,
+    task: str,
+    *,
+    job_id: str,
+    bundle: str,
+    entry: str,
+    workdir: str,
+    home: Mapping[str, Any] | None = None,
+) -> Mapping[str, Any]:
+    """Return the content of ``task.json``.
+
+    Parameters
+    ----------
+    bundle, workdir
+        Where they lie on the machine that runs the task.
+    home
+        What `Manifest.home` says.
+    """
+    role = next(role for role in spec.roles if task in role.tasks)
+    return {
+        "version": PLAN_VERSION,
+        "job_id": job_id,
+        "task": task,
+        "bundle": bundle,
+        "entry": entry,
+        "command": role.command,
+        "args": list(role.args),
+        "workdir": workdir,
+        "outputs": list(spec.outputs),
+        "env": dict(spec.env),
+        "home": home,
+        "asks": spec.asks,
+    }
+
+
+def sweep(home: Path) -> None:
+    """Remove what submitters that were killed half-way have left.
+
+    Raises
+    ------
+    OSError
+        Something cannot be removed.
+    """
+    folder = _staging(home) / "jobs"
+    if not folder.is_dir():
+        return
+    for left in folder.iterdir():
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime < _FRESH:  # its lock may be about to be taken
+                continue
+        lock = left / "supervisor.lock"
+        if lock.exists() and locks.is_free(lock):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def user_name() -> str:
+    """Return the name of the user that this process runs as; the number where it has none."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's nameless user
+        return str(os.getuid())
+
+
+def _staging(home: Path) -> Path:
+    return home / "staging"

@@ -1,0 +1,258 @@
+"""What is known of a task: how far it is, and how it ended.
+
+Progress is what the task says itself, else what its log shows. The end is made of the exit status
+and ``outcome.json``; `final_state` puts it into a state and words.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from submarine_engine.events import Moment, Progressed, Returned
+from submarine_engine.history import TaskPaths, read_json
+from submarine_engine.job import JobState
+
+# A task's progress: what it says itself, else what its log shows.
+
+
+_MOST = 65536
+_OVERLAP = 512
+_SHORTEST = 0.5
+_SHARE = 1000
+_LONGEST_MESSAGE = 200
+
+
+class Progress:
+    """Looks at a task now and then, and tells what is new.
+
+    The longer a job runs the rarer: a thousandth of its age apart, so that a week of progress is
+    some thousand events.
+
+    Parameters
+    ----------
+    task
+        The task's files.
+    """
+
+    def __init__(self, task: TaskPaths) -> None:
+        self._task = task
+        self._began = self._told_at = time.monotonic()
+        self._seen: dict[Path, tuple[int, int]] = {}
+        self._told: tuple[float, str] | None = None
+        self._epochs: dict[Path, tuple[int, int] | None] = {}
+        self._explicit = False
+
+    def look(self, *, last: bool = False) -> Progressed | None:
+        """Return the task's progress where it is new and time to tell it; it is for the `last`."""
+        now = time.monotonic()
+        if not last and now - self._told_at < max(_SHORTEST, (now - self._began) / _SHARE):
+            return None
+        found = self._said() or (None if self._explicit else self._shown())
+        if found is None or found == self._told:
+            return None
+        self._told, self._told_at = found, now
+        fraction, message = found
+        return Progressed(task=self._task.root.name, fraction=fraction, message=message)
+
+    def _said(self) -> tuple[float, str] | None:
+        if not self._changed(self._task.progress):
+            return None
+        try:
+            data = read_json(self._task.progress) or {}
+            fraction, message = float(data["fraction"]), str(data.get("message") or "")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        if not 0 <= fraction <= 1:  # NaN too
+            return None
+        self._explicit = True
+        return fraction, message[:_LONGEST_MESSAGE]
+
+    def _shown(self) -> tuple[float, str] | None:
+        # imported late: few jobs come here before they are over
+        from submarine_runtime.recognise import last_epoch, recognise  # noqa: PLC0415
+
+        for log in (self._task.stderr, self._task.stdout):
+            read_to = self._seen.get(log, (0, 0))[1]
+            if not self._changed(log):
+                continue
+            text = _since(log, read_to - _OVERLAP)
+            self._epochs[log] = last_epoch(text) or self._epochs.get(log)
+            if found := recognise(text, self._epochs[log]):
+                return found[0], found[1][:_LONGEST_MESSAGE]
+        return None
+
+    def _changed(self, path: Path) -> bool:
+        try:
+            status = path.stat()
+        except OSError:
+            return False
+        version = (status.st_mtime_ns, status.st_size)
+        if self._seen.get(path) == version:
+            return False
+        self._seen[path] = version
+        return True
+
+
+def _since(path: Path, offset: int) -> str:
+    """Return what a log holds from `offset`, the last part where that is much."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, offset, size - _MOST))
+            return file.read(_MOST).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+# How a task ended, in words: exit status and ``outcome.json`` in, state and reason out.
+
+
+_LONGEST_ERROR = 300
+_LITTLE_ROOM = 1 << 20
+_CANNOT_RUN = 127
+
+_SIGNALS = {
+    signal.SIGSEGV: "it touched memory that is not its own (segmentation fault)",
+    signal.SIGABRT: "it gave up by abort()",
+    signal.SIGBUS: "memory that it had mapped is gone (a full disk or /dev/shm, most likely)",
+    signal.SIGILL: "it ran an instruction that this processor does not have",
+    signal.SIGFPE: "an arithmetic error in native code",
+    signal.SIGTERM: "somebody asked it to end",
+    signal.SIGKILL: "somebody killed it from outside",
+}
+
+
+class Ending(NamedTuple):
+    """What a task leaves behind.
+
+    Parameters
+    ----------
+    status
+        The exit status of its process, negative for a signal.
+    outcome
+        The content of ``outcome.json``; empty where the runtime wrote none.
+    """
+
+    status: int
+    outcome: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """The outcome's kind, empty where there is none."""
+        return str(self.outcome.get("kind", ""))
+
+    @property
+    def exit_code(self) -> int:
+        """The task's exit code: what the outcome says, since that was written in full.
+
+        How the process left after that (a library that crashes in its clean-up) changes nothing.
+        """
+        code = self.outcome.get("exit_code")
+        return code if self.kind and isinstance(code, int) else self.status
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the script was asked to end (SIGTERM), and did not catch that."""
+        error = self.outcome.get("error")
+        return isinstance(error, dict) and error.get("type") == "KeyboardInterrupt"
+
+    @property
+    def came_to_its_end(self) -> bool:
+        """Whether the script ran to its end.
+
+        One that was asked to end meanwhile has handled that, as a notebook's cell handles an
+        interrupt (``except KeyboardInterrupt``): it has succeeded.
+        """
+        return self.kind == "returned" and self.exit_code == 0
+
+    def returned_at(self, started: Moment, ended: Moment) -> Moment | None:
+        """Return when the function returned or raised, within the task's life; None if never."""
+        if self.kind not in ("returned", "raised"):
+            return None
+        try:
+            wall, mono = map(float, self.outcome["returned_at"])
+        except (KeyError, TypeError, ValueError):
+            return ended
+        if not (math.isfinite(wall) and math.isfinite(mono)):
+            return ended
+        return Moment(wall, min(max(mono, started.mono), ended.mono))
+
+
+def returned_event(task: str, ending: Ending, at: Moment) -> Returned:
+    """Return the event that says when a task's function returned, and what it wrote then."""
+    home = ending.outcome.get("home")
+    size, seconds = 0, 0.0
+    if isinstance(home, dict):
+        with suppress(TypeError, ValueError, OverflowError):
+            size, seconds = int(home.get("size") or 0), float(home.get("seconds") or 0)
+    if not (size >= 0 and 0 <= seconds < math.inf):
+        size, seconds = 0, 0.0
+    return Returned(task=task, at=at, size=size, seconds=seconds)
+
+
+def read_outcome(task: TaskPaths) -> Mapping[str, Any]:
+    """Return ``outcome.json``, empty where there is none that can be read."""
+    try:
+        outcome = read_json(task.outcome)
+    except (OSError, ValueError):
+        return {}
+    return outcome if isinstance(outcome, dict) else {}
+
+
+def judge(ending: Ending, folder: Path, *, oom_killed: bool) -> tuple[JobState, str]:
+    """Return the job's final state and why, for a task that nobody ended on purpose.
+
+    Parameters
+    ----------
+    folder
+        The job's folder: a full disk explains much.
+    oom_killed
+        Whether the kernel has ended a process for lack of memory meanwhile.
+    """
+    code = ending.exit_code
+    if code == 0 and ending.kind in ("returned", "exited"):
+        return JobState.SUCCEEDED, ""
+    if ending.kind == "raised":
+        return JobState.FAILED, _raised(ending.outcome)
+    return JobState.FAILED, _in_words(code, ending.kind, oom_killed=oom_killed) + _disk(folder)
+
+
+def _raised(outcome: Mapping[str, Any]) -> str:
+    error = outcome.get("error")
+    if not isinstance(error, dict):
+        return "the job's code raised an error"
+    message = str(error.get("message") or "").strip().partition("\n")[0]
+    text = f"{error.get('type')}: {message}" if message else str(error.get("type"))
+    return text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 1] + "…"
+
+
+def _in_words(code: int, kind: str, *, oom_killed: bool) -> str:
+    if code >= 0:
+        if code == _CANNOT_RUN and not kind:
+            return "the job's program could not be run; its log says why"
+        how = "" if kind else ", without a last word from Python (os._exit?)"
+        return f"exited with code {code}{how}"
+    try:
+        number = signal.Signals(-code)
+    except ValueError:
+        return f"ended by signal {-code}"
+    why = _SIGNALS.get(number, "")
+    if number is signal.SIGKILL and oom_killed:
+        why = "the kernel ended it: the machine had no memory left"
+    return f"ended by {number.name}" + (f": {why}" if why else "")
+
+
+def _disk(folder: Path) -> str:
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return ""
+    full = room.f_bavail * room.f_frsize < _LITTLE_ROOM
+    return f"; the disk that holds {folder} is full" if full else ""

@@ -1,0 +1,697 @@
+"""How a job comes to its containers: in a shared application, or in one of its own.
+
+`open_allocator` chooses. A `SharedApplication` is kept for a notebook, without a GPU, so that the
+next job needs no new master; a `DedicatedApplication` ends with its job. A `Gang` sees to it that a
+job of several containers holds all of them or none: two jobs that each hold a part of what they
+need would wait for ever, with idle GPUs.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from submarine_runtime.container import DIGEST, LARGE, URL
+from submarine_runtime.displays import INLINE
+
+from submarine_engine.clusters.environment import file_address, thread_limits
+from submarine_engine.clusters.store import add_warning, task_plan
+from submarine_engine.clusters.yarn import application, uploads
+from submarine_engine.clusters.yarn.application import (
+    MASTER_MEMORY,
+    describe_application,
+    service_name,
+    shape_key,
+)
+from submarine_engine.clusters.yarn.board import BoardBeside
+from submarine_engine.clusters.yarn.environments import check_versions, read_probe
+from submarine_engine.clusters.yarn.foreign import GPU, MEMORY, VCORES, lacking, plus
+from submarine_engine.clusters.yarn.log_transport import Channel
+from submarine_engine.clusters.yarn.masters import FINAL, Master, over_words, wait_running
+from submarine_engine.clusters.yarn.scheduler import (
+    DEFAULT,
+    Node,
+    Scheduler,
+    master_fits,
+    read_nodes,
+    read_scheduler,
+    with_label,
+)
+from submarine_engine.errors import ClusterError, SubmarineError
+from submarine_engine.history import JobPaths, read_json, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import skein
+
+    from submarine_engine.clusters.yarn.container import Container
+    from submarine_engine.clusters.yarn.rest import ResourceManager
+    from submarine_engine.clusters.yarn.services import Services
+    from submarine_engine.job import JobSpec, Role
+
+
+# A job of several containers takes all of them or none.
+#
+# YARN grants containers one by one, and keeps those that it has granted for whoever asked. Two jobs
+# that each hold a part of what they need would wait for ever, with idle GPUs. So a gang
+#
+# * asks only when all of it would fit into what is free now; until then it holds nothing,
+# * begins when its last container is there: each waits at a gate for that (`application`),
+# * gives back what it holds where the rest does not come within seconds, since somebody was
+#   quicker, waits a random time, and begins anew.
+#
+# Jobs of one container may overtake a gang that waits: what it needs is not kept free for it.
+
+
+GANG = "SUBMARINE_GANG"
+"""Set in the containers of a gang: they wait at the gate."""
+
+_LOOK = 1.0
+_PATIENCE = 15.0
+_BACK_OFF = (5.0, 15.0)
+_UNSEEN = 5.0
+_RING = 3.0
+_RINGS = 5
+
+
+class Gang:
+    """When a job of several containers asks for them, and when it gives them back.
+
+    Parameters
+    ----------
+    spec
+        The job, with every role's resources a number.
+    """
+
+    def __init__(self, rm: ResourceManager, spec: JobSpec) -> None:
+        self._rm = rm
+        self._spec = spec
+        self.size = len(spec.tasks)
+        self._not_before = 0.0
+        self._came = 0
+        self._came_at = 0.0
+        self._rung: dict[str, tuple[int, float]] = {}
+        self._waits = False
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the job has several containers."""
+        return self.size > 1
+
+    @property
+    def note(self) -> str:
+        """What is said of it while it waits; empty for any other job."""
+        return f"it takes all {self.size} containers at once" if self._waits else ""
+
+    def may_ask(self) -> bool:
+        """Whether all of it would fit now; looked at once a second."""
+        if not self.is_one:
+            return True
+        now = time.monotonic()
+        if now < self._not_before:
+            return False
+        self._not_before = now + _LOOK
+        self._waits = True
+        with suppress(ClusterError):
+            scheduler = read_scheduler(self._rm.get("/ws/v1/cluster/scheduler"))
+            nodes = read_nodes(self._rm.get("/ws/v1/cluster/nodes"))
+            self._waits = not fits(self._spec, nodes, scheduler)
+        return not self._waits
+
+    def is_late(self, came: int) -> bool:
+        """Whether `came` containers have waited for the rest for too long.
+
+        It is not to be asked for again for a random time then.
+        """
+        now = time.monotonic()
+        if came != self._came:
+            self._came, self._came_at = came, now
+        if not 0 < came < self.size or now - self._came_at < _PATIENCE:
+            return False
+        self._not_before = now + random.uniform(*_BACK_OFF)  # noqa: S311 - no secret
+        self._came, self._waits = 0, True
+        return True
+
+    def open_gate(self, containers: Sequence[Container]) -> None:
+        """Let all begin, once each is there. Said again to those that do not hear it."""
+        if not self.is_one or not all(container.id for container in containers):
+            return
+        now = time.monotonic()
+        for one in containers:
+            rings, rung_at = self._rung.setdefault(one.id, (0, now))
+            unseen = not one.is_live and now - rung_at > _UNSEEN  # nobody sees that it is there
+            heard = one.started or one.over or one.released or rings == _RINGS
+            if heard or not (one.at_gate or unseen) or (rings and now - rung_at < _RING):
+                continue
+            self._rung[one.id] = rings + 1, now
+            with suppress(ClusterError):
+                self._rm.signal(one.id, "OUTPUT_THREAD_DUMP")  # SIGQUIT
+
+
+def fits(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> bool:
+    """Whether all containers of a job would find room in what is free now."""
+    each = [
+        {GPU: asked.gpus or 0, MEMORY: asked.memory or 0, VCORES: asked.vcores or 0}
+        for role in spec.roles
+        for asked in [role.resources] * role.count
+    ]
+    wanted: dict[str, int] = {}
+    for one in each:
+        wanted = plus(wanted, one)
+    queue = scheduler.find(spec.queue or DEFAULT)
+    path = queue.path if queue and not spec.node_label else ""
+    while path:
+        found = scheduler.find(path)
+        if found and found.most is not None and found.used is not None:
+            room = plus(found.most, found.used, -1)
+            if lacking({name: value for name, value in wanted.items() if name in room}, room):
+                return False
+        path = path.rpartition(".")[0]
+    free = [node.free for node in with_label(tuple(nodes), spec.node_label or "")]
+    for one in sorted(each, key=lambda one: (one[GPU], one[MEMORY]), reverse=True):
+        needed = {name: value for name, value in one.items() if value}
+        place = next((n for n, there in enumerate(free) if not lacking(needed, there)), None)
+        if place is None:
+            return False
+        free[place] = plus(free[place], one, -1)
+    return True
+
+
+# How a job comes to its containers: by a warm master, or by an application of its own.
+
+
+_ENDED = ("SUCCEEDED", "FAILED", "KILLED")
+_LOOK_EVERY = 0.25  # seconds, once all containers are there: how they end is seen elsewhere first
+_STATES = ("WAITING", "REQUESTED", "RUNNING", *_ENDED)
+
+
+class Found(NamedTuple):
+    """A container that YARN gave; `began` on its wall clock."""
+
+    id: str
+    node: str
+    began: float
+
+
+Asked = Mapping[str, Found]
+
+
+class Way(ABC):
+    """How one job asks for its containers.
+
+    Parameters
+    ----------
+    services
+        What the keeper's jobs share.
+    """
+
+    note = ""
+    ends_with_job = False
+    """Whether the application is over as soon as the job is."""
+
+    def __init__(
+        self, services: Services, paths: JobPaths, spec: JobSpec, launch: Mapping[str, Any]
+    ) -> None:
+        self._services = services
+        self._paths = paths
+        self._spec = spec
+        self._launch = launch
+        noted = read_json(paths.root / "yarn.json") or {}
+        self.app_id: str = noted.get("app_id", "")
+        self._instances: dict[str, str] = noted.get("instances", {})
+        self._known = {task: Found(*found) for task, found in noted.get("containers", {}).items()}
+        self._seen: dict[str, skein.Container] = {}
+        self._app: skein.ApplicationClient | None = None
+        self.gang = Gang(services.rm, spec)
+        self._looked_at = 0.0
+        self._board = BoardBeside(services, paths.job_id, spec)
+        self._board.address = noted.get("board", "")
+
+    @property
+    def ahead(self) -> int:
+        """How many jobs of the same application asked before this one."""
+        return 0
+
+    @abstractmethod
+    def ask(self) -> Asked | None:
+        """Return the containers so far by task; None while nothing could be asked for yet.
+
+        Raises
+        ------
+        ClusterError
+            There is no way to any, for good.
+        """
+
+    @abstractmethod
+    def give_back(self) -> None:
+        """End what came of a gang, and forget it."""
+
+    @abstractmethod
+    def withdraw(self) -> None:
+        """Ask for nothing any more, and end what there is."""
+
+    def end_beside(self) -> None:  # noqa: B027 - of applications that are the job's own
+        """End what runs beside the job's own containers, which are all over."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what this job held."""
+
+    def _enough(self) -> Asked | None:
+        """Return the containers so far where the job begins with them, a gang with all; or None."""
+        known = self._known
+        return None if self.gang.is_one and len(known) < self.gang.size else known or None
+
+    def _look_for_all(self) -> Asked | None:
+        """Look at what the master says; a gang whose rest does not come is given back."""
+        if self.gang.is_late(len(self._look())):
+            self.give_back()
+        return self._enough()
+
+    def _forget(self) -> None:
+        self._instances, self._known = {}, {}
+        self._note_down()
+
+    def words(self, task: str) -> str:
+        """Return what the application's master says of a container's end."""
+        with suppress(Exception):
+            self._looked_at = 0.0
+            self._look()
+        container = self._seen.get(self._instances.get(task, ""))
+        said = str(getattr(container, "exit_message", "") or "")
+        return " ".join(said.split())[:500]
+
+    def is_new(self, container_id: str) -> bool:
+        """Return whether the ResourceManager may not show the container yet."""
+        found = [c for c in self._seen.values() if c.yarn_container_id == container_id]
+        return any(str(c.state) in ("WAITING", "REQUESTED") for c in found)
+
+    def is_over(self, task: str) -> bool:
+        """Return whether the application's master was told that the task's container has ended."""
+        seen = self._seen.get(self._instances.get(task, ""))
+        return seen is not None and str(seen.state) in _ENDED
+
+    def _look(self) -> Asked:
+        if self._app is None:
+            return {}
+        now = time.monotonic()
+        if len(self._known) == len(self._instances) and now - self._looked_at < _LOOK_EVERY:
+            return self._known
+        self._looked_at = now
+        for container in self._app.get_containers(states=_STATES):
+            self._seen[container.id] = container
+        known = dict(self._known)
+        for task, instance in self._instances.items():
+            seen = self._seen.get(instance)
+            if seen is not None and seen.yarn_container_id and task not in known:
+                began = seen.start_time.timestamp() if seen.start_time else 0.0
+                known[task] = Found(seen.yarn_container_id, seen.yarn_node_http_address, began)
+        if known != self._known:
+            self._known = known
+            self._note_down()
+        return known
+
+    def _note_down(self) -> None:
+        write_json(
+            self._paths.root / "yarn.json",
+            {"version": 1, "mode": type(self).__name__.lower(), "app_id": self.app_id,
+             "instances": self._instances, "containers": self._known,
+             "board": self._board.address},
+        )  # fmt: skip
+
+    def _environment(self, role: Role, task: str | None) -> dict[str, str]:
+        """Return what brings a task (None: each task of a role) its payload."""
+        plan = {
+            **task_plan(
+                self._spec, task or role.tasks[0], job_id=self._paths.job_id, bundle="",
+                entry=self._launch["entry"], workdir="", home=self._launch.get("home"),
+            ),
+            "workdir": None, "results": ".", "env": {}, "anew": bool(self._spec.env),
+            "beside": self._launch.get("beside", []),
+            "environment": {
+                **self._data_access(),
+                **job_variables(self._paths.job_id, self._spec, role, task),
+            },
+        }  # fmt: skip
+        large: Mapping[str, str] = self._launch.get("large", {})
+        archive = application.pack(self._paths, plan, large)
+        own = {
+            application.PYTHON: self._launch["here"],
+            **self._services.logs.variables(self._paths.job_id),
+        }
+        hdfs = (
+            self._services.hdfs
+            if self._spec.env or len(archive) > application.INLINE_LIMIT
+            else None
+        )
+        if self.gang.is_one:
+            own[GANG] = "1"
+        if large:
+            if (there := self._services.hdfs) is None:
+                raise ClusterError(
+                    "HDFS, where the job's values are, does not answer",
+                    where=self._paths.job_id,
+                    fix="see `submarine doctor --cluster yarn`",
+                )
+            address = uploads.cache_path(there, DIGEST, uploads.LARGE_SUFFIX)
+            own[LARGE] = there.url_for_container(address)
+        if hdfs is not None:
+            url = hdfs.url_for_container(uploads.upload_once(hdfs, archive, ".z"))
+            return {URL: url, **own}
+        if len(archive) > application.INLINE_MOST:
+            raise ClusterError(
+                f"the job's bundle has {len(archive):,} bytes, and there is no HDFS to bring it by",
+                where=self._paths.job_id,
+                fix="capture less, or let WebHDFS be reached (submarine doctor --cluster yarn)",
+            )
+        return {**application.chunks(archive), **own}
+
+    def _data_access(self) -> dict[str, str]:
+        """Return what lets the job's own code read HDFS; nothing where that does not answer."""
+        with suppress(ClusterError):
+            hdfs = self._services.hdfs
+            return hdfs.container_environment() if hdfs is not None else {}
+        return {}
+
+
+def raise_unless_silent(app_id: str, error: Exception) -> None:
+    """Pass over a master that is silent: whether it is gone, the ResourceManager knows.
+
+    Raises
+    ------
+    ClusterError
+        The error is none of a silent master.
+    """
+    if isinstance(error, ClusterError):
+        raise error
+    name = type(error).__name__
+    if name not in ("ConnectionError", "TimeoutError", "ApplicationError", "RpcError"):
+        raise ClusterError(f"skein says: {name}: {error}", where=app_id) from error
+
+
+def job_variables(job_id: str, spec: JobSpec, role: Role, task: str | None) -> dict[str, str]:
+    """Return a task's environment besides the container's own."""
+    # Where the container has no IPython to draw with, the runtime draws without.
+    backend = INLINE if spec.notebook else "Agg"
+    found = {"PYTHONUNBUFFERED": "1", "SUBMARINE_JOB_ID": job_id, "MPLBACKEND": backend}
+    if role.resources.vcores:
+        found.update(thread_limits(role.resources.vcores))
+    found.update(spec.env)
+    if task is not None:
+        found["SUBMARINE_TASK"] = task
+    for name, path in (("INPUT", spec.input_path), ("CHECKPOINT", spec.checkpoint_path)):
+        if path is not None:
+            here = file_address(path, f"--{name.lower()}_path")
+            found[f"SUBMARINE_{name}_PATH"] = path if here is None else str(here)
+    return found
+
+
+# Jobs by a warm master: an application that is kept for a notebook, without a GPU.
+
+
+_OUTSTANDING = ("WAITING", "REQUESTED")
+
+
+def master_key(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> str:
+    """Return what tells masters apart: whose they are, and the shape of their containers."""
+    return f"{services.session(launch)}:{shape_key(spec, launch['environment'])}"
+
+
+def has_master(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> bool:
+    """Whether a master that would do for such a job is kept already."""
+    return services.masters.keeps(master_key(services, spec, launch))
+
+
+def take_master(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> Master:
+    """Return the master of such jobs, for one job more; it may still be starting."""
+
+    def make() -> skein.ApplicationSpec:
+        return describe_application(spec, services.folder, launch, job_id=None, environments={})
+
+    key, session = master_key(services, spec, launch), services.session(launch)
+    probed = bool(launch["probed"])
+    return services.masters.take(key, session, spec.queue, make, probed=probed)
+
+
+class Warm(Way):
+    """Through the notebook's own master: ready, and without a GPU between jobs."""
+
+    _master: Master | None = None
+
+    @property
+    def ahead(self) -> int:
+        """How many tasks asked the same master before this one's, and still wait."""
+        mine = set(self._instances.values())
+        seen = list(self._seen.values())  # in the order of asking
+        first = next((n for n, container in enumerate(seen) if container.id in mine), len(seen))
+        asked = sum(str(container.state) in _OUTSTANDING for container in seen[:first])
+        return asked + self._services.line.before(self._paths.job_id)
+
+    @property
+    def has_master(self) -> bool:
+        """Whether a master that would do is kept already."""
+        return has_master(self._services, self._spec, self._launch)
+
+    def ask(self) -> Asked | None:
+        """Ask the master, as soon as it runs."""
+        if self._app is None:
+            if self._master is None:
+                self._services.line.name(self._paths.job_id, self._key)
+                self._master = take_master(self._services, self._spec, self._launch)
+            if not self._master.ready.wait(0.02):
+                if not self._known:
+                    self.app_id = self._master.app_id
+                return self._enough()  # of a job that runs: its log needs no master
+            if self._master.failure is not None:
+                self._services.masters.drop(self._master)
+                if (known := self._enough()) is not None:
+                    return known
+                raise self._master.failure
+            self._check_probe(self._master)
+            self._app, self.app_id = self._master.app, self._master.app_id
+        try:
+            if self._is_asked() or (self._may_ask() and self._add()):
+                self._services.line.leave(self._paths.job_id)
+            return self._look_for_all()
+        except Exception as error:  # noqa: BLE001 - gRPC's own as well
+            raise_unless_silent(self.app_id, error)
+            if self._enough() is None:
+                self._begin_anew()
+            return self._enough()
+
+    def give_back(self) -> None:
+        """End what came, and stand in the line again."""
+        self.withdraw()
+        self._forget()
+        self._services.line.join(self._paths.job_id)
+        self._services.line.name(self._paths.job_id, self._key)
+
+    def withdraw(self) -> None:
+        """End the job's own containers."""
+        if self._app is not None:
+            for instance in self._instances.values():
+                with suppress(Exception):
+                    self._app.kill_container(instance)
+
+    def close(self) -> None:
+        """Give the master back."""
+        self._services.line.leave(self._paths.job_id)
+        if self._master is not None:
+            self._services.masters.give(self._master)
+            self._master = None
+
+    def _begin_anew(self) -> None:
+        """Forget a master that is gone, before the job got anything of it."""
+        with suppress(ClusterError):
+            if self._services.rm.application(self.app_id)["state"] in FINAL:
+                if self._master is not None:
+                    self._services.masters.drop(self._master)
+                    self.close()
+                self._app, self.app_id = None, ""
+                self._forget()
+
+    @property
+    def _key(self) -> str:
+        return master_key(self._services, self._spec, self._launch)
+
+    def _check_probe(self, master: Master) -> None:
+        """Refuse, before a GPU is asked for, what the interpreter there cannot run."""
+        if master.probe is None or self._known:
+            return
+        found = read_probe(master.probe, self._launch["python"])
+        needed = self._launch["needed"]
+        check_versions(self._launch["here"], found["python"], needed=needed, found=found)
+
+    def _is_asked(self) -> bool:
+        return len(self._instances) == sum(len(role.tasks) for role in self._spec.roles)
+
+    def _may_ask(self) -> bool:
+        if not self._services.line.is_turn(self._paths.job_id):
+            return False
+        return bool(self._instances) or self.gang.may_ask()
+
+    def _add(self) -> bool:
+        """Ask for what was not asked for yet, as far as that can be done now; whether it is all.
+
+        skein tells requests apart by a priority that it counts on from the *lowest* outstanding one
+        (YARN's priorities compare the other way round): where two are outstanding, a third may take
+        the place of the second, which then waits for ever. Jobs stand in line here instead.
+        """
+        assert self._app is not None  # noqa: S101 - `ask` has it
+        assert self._master is not None  # noqa: S101 - likewise
+        with self._master.asking:
+            for role in self._spec.roles:
+                for task in role.tasks:
+                    if task in self._instances:
+                        continue
+                    alone = self._master.jobs == 1 and not self._instances
+                    if not alone and len(self._app.get_containers(states=_OUTSTANDING)) > 1:
+                        return False
+                    added = self._app.add_container(
+                        service_name(role), self._environment(role, task)
+                    )
+                    self._instances[task] = added.id
+                    self._note_down()
+        return True
+
+
+# Jobs by an application of their own, which ends with the job.
+
+
+class Cold(Way):
+    """By an application of the job's own, which ends with it."""
+
+    ends_with_job = True
+    _thread: threading.Thread | None = None
+    _failure: SubmarineError | None = None
+    _is_over = False
+
+    def ask(self) -> Asked | None:
+        """Ask the application's master, as soon as it runs."""
+        if self._failure is not None:
+            raise self._failure
+        if self._is_over:
+            return self._known
+        if self._app is None:
+            if self._thread is None:
+                self._services.line.leave(self._paths.job_id)
+                if not self.app_id and not self.gang.may_ask():
+                    return None
+                self._thread = threading.Thread(target=self._start, daemon=True)
+                self._thread.start()
+            self._thread.join(0.02)
+            return self._enough()  # of a job that runs: its log needs no master
+        try:
+            if self._board.step(self._app, self._seen):
+                self._note_down()
+            return self._look_for_all()
+        except Exception as error:  # noqa: BLE001 - gRPC's own as well
+            raise_unless_silent(self.app_id, error)
+            if self._enough() is None:
+                self._raise_if_over()
+            return self._enough()
+
+    def _raise_if_over(self) -> None:
+        with suppress(ClusterError):
+            report = self._services.rm.application(self.app_id)
+            if report["state"] in FINAL:
+                self._failure = ClusterError(
+                    f"the application ended before the job began: {over_words(report)}",
+                    where=self.app_id,
+                )
+
+    def give_back(self) -> None:
+        """End the application."""
+        self.withdraw()
+        self.close()
+        self._app, self._thread, self.app_id = None, None, ""
+        self._forget()
+
+    def withdraw(self) -> None:
+        """End the application."""
+        if self.app_id:
+            with suppress(ClusterError):
+                self._services.rm.kill(self.app_id)
+
+    def end_beside(self) -> None:
+        """End the TensorBoard beside the job."""
+        self._board.end(self._app)
+
+    def close(self) -> None:
+        """Close the way to the master."""
+        if self._app is not None:
+            self._app.close()
+
+    def _start(self) -> None:
+        try:
+            if not self.app_id:
+                beside = self._board.worker_environment()
+                environments = {
+                    r.name: {**self._environment(r, None), **beside} for r in self._spec.roles
+                }
+                described = describe_application(
+                    self._spec, self._services.folder, self._launch,
+                    job_id=self._paths.job_id, environments=environments,
+                    board=self._board,
+                )  # fmt: skip
+                self.app_id = self._services.driver.submit(described)
+                if self._spec.priority is not None:
+                    self._services.rm.set_priority(self.app_id, self._spec.priority)
+                self._instances = {
+                    task: f"{role.name}_{number}"
+                    for role in self._spec.roles
+                    for number, task in enumerate(role.tasks)
+                }
+                self._note_down()
+            wait_running(self._services.rm, self.app_id)
+            self._app = self._services.driver.connect(self.app_id)
+        except SubmarineError as error:
+            self._failure = None if self._known else error
+            self._is_over = True
+        except Exception as error:  # noqa: BLE001 - gRPC's own as well
+            self._failure = ClusterError(f"{type(error).__name__}: {error}")
+
+
+# Which way a job goes: as its mode says, and where it is on one already, by that.
+
+
+def _blind(services: Services) -> str:
+    """Return why nothing of a container can be seen from here while its application lives.
+
+    A warm application lives on after its job, and with it what only its end would show.
+    """
+    choice = services.logs.choice()
+    return choice.why if choice.channel is Channel.AFTER else ""
+
+
+def open_way(services: Services, paths: JobPaths, spec: JobSpec, launch: Mapping[str, Any]) -> Way:
+    """Return the way of a job: the one it is on already, else as its mode says.
+
+    Where the log can only come after the application's end, the job has one of its own.
+    """
+    noted = read_json(paths.root / "yarn.json")
+    mode = noted["mode"] if noted else spec.mode
+    note = ""
+    if not noted and (blind := _blind(services)):
+        mode, note = "cold", f"its log comes after its end: {blind}"
+        with suppress(OSError):
+            add_warning(paths, f"the log and the result came after the end only: {blind}")
+    elif mode == "auto" and spec.tensorboard:
+        mode = "cold"  # skein proxies a page for as long as its application lives
+    elif mode == "auto":
+        mode = "warm" if spec.notebook and spec.priority is None else "cold"
+        if mode == "warm":
+            warm = Warm(services, paths, spec, launch)
+            if warm.has_master or master_fits(services.rm, spec.queue, MASTER_MEMORY):
+                return warm
+            mode = "cold"
+            note = "one application for this job: the queue has no room for a warm one"
+    way = (Warm if mode == "warm" else Cold)(services, paths, spec, launch)
+    way.note = note
+    return way

@@ -1,0 +1,614 @@
+"""A task's logs, copied from wherever they can be read into the job's own folder.
+
+Hadoop prints a log between a header and a trailer; here its bytes are told apart from those. One of
+the logs is a packed one, of the events for TensorBoard, and is unpacked as it comes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from http.client import HTTPResponse
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Protocol
+
+from submarine_runtime.displays import FILE
+from submarine_runtime.eventpack import LOG
+from submarine_runtime.moments import MOST, SHARE
+
+from submarine_engine.errors import ClusterError
+from submarine_engine.history import TaskPaths, make_private, write_aside, write_json
+
+# A log as Hadoop prints it: a header, the log's own bytes, a trailer.
+#
+# The form is that of ``LogToolUtils`` and ``NMWebServices`` (Hadoop 2.9 to 3.4), the same from a
+# NodeManager and from the ``yarn logs`` command::
+#
+#     Container: container_… on node_…
+#     LogAggregationType: LOCAL
+#     ================================
+#     LogType:stdout
+#     LogLastModifiedTime:…
+#     LogLength:45
+#     LogContents:
+#     <bytes>End of LogType:stdout.…
+#
+# Nothing in it is escaped: only the length tells where the bytes end, whatever they hold.
+
+
+LONGEST_LINE = 1 << 12
+MOST_LINES = 24
+LARGEST = 1 << 62
+_CONTENTS = b"LogContents:\n"
+_TRAILER = b"End of LogType:"
+
+
+_CONTAINER = re.compile(r"container_(?:e\d{1,12}_)?(\d{1,20}_\d{1,12})_\d{1,12}_\d{1,20}", re.ASCII)
+
+
+def application_of(container: str) -> str:
+    """Return the id of the application that a container is of.
+
+    Raises
+    ------
+    ClusterError
+        `container` is not a container's id.
+    """
+    match = _CONTAINER.fullmatch(container)
+    if match is None:
+        raise ClusterError(f"{container!r} is not a container's id")
+    return f"application_{match[1]}"
+
+
+class LogsGoneError(ClusterError):
+    """The node no longer has the log, or not yet."""
+
+
+class LogTruncatedError(ClusterError):
+    """The log is shorter than what was read of it: it was cut, and began anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands before a log's bytes.
+
+    Parameters
+    ----------
+    container
+        Whose log it is; empty where the header does not say.
+    name
+        Of the file.
+    length
+        Bytes of the whole log, of which the answer may hold a part.
+    kind
+        ``LOCAL``, from the node's own disk, or ``AGGREGATED``; empty from Hadoop 2.
+    """
+
+    container: str
+    name: str
+    length: int
+    kind: str
+
+
+def trailer(name: str) -> bytes:
+    """Return what comes right after the bytes of the log `name`."""
+    return _TRAILER + name.encode()
+
+
+def read_header(readline: Callable[[int], bytes]) -> Header | None:
+    """Read to the first byte of a log.
+
+    Parameters
+    ----------
+    readline
+        Returns the next line, of at most so many bytes; empty at the end.
+
+    Returns
+    -------
+    Header or None
+        None where there is no log: an older NodeManager prints no header for an empty one.
+
+    Raises
+    ------
+    ClusterError
+        It is no such header.
+    """
+    fields: dict[bytes, bytes] = {}
+    for _ in range(MOST_LINES):
+        line = readline(LONGEST_LINE)
+        if line == _CONTENTS:
+            return _header(fields)
+        if not fields and (not line or line.startswith(_TRAILER)):
+            return None
+        if not line.endswith(b"\n"):
+            break
+        key, _, value = line.partition(b":")
+        fields.setdefault(key, value.strip())
+    raise _nonsense("it has no header of a log")
+
+
+def _header(fields: dict[bytes, bytes]) -> Header:
+    length = fields.get(b"LogLength", b"")
+    name = fields.get(b"LogType", b"")
+    if not length.isdigit() or not 0 <= int(length) <= LARGEST or not name:
+        raise _nonsense("its header has no name or no length")
+    return Header(
+        container=fields.get(b"Container", b"").partition(b" ")[0].decode("ascii", "replace"),
+        name=name.decode("utf-8", "replace"),
+        length=int(length),
+        kind=fields.get(b"LogAggregationType", b"").decode("ascii", "replace"),
+    )
+
+
+def _nonsense(why: str) -> ClusterError:
+    return ClusterError(
+        f"an answer is no log of YARN's: {why}",
+        fix="is something else than a NodeManager listening at that address?",
+    )
+
+
+# The bytes of a log out of one answer, told apart from what Hadoop puts around them.
+
+
+_GUARD = 1 << 12
+
+
+class Tail:
+    """The rest of a log, read piece by piece.
+
+    Bytes are given out only when it is certain that they are the log's. Where a file is cut while
+    the node sends it, an older NodeManager sends less than it has announced, and the trailer
+    would be taken for log: so a trailer's length is always held back until the end is seen.
+
+    Parameters
+    ----------
+    response
+        The answer, read up to the log's first byte.
+    key
+        Container and file.
+    begins, length
+        The answer holds the log's bytes from `begins` to `length`.
+    offset
+        Bytes from here on are wanted.
+    """
+
+    def __init__(
+        self, response: HTTPResponse, key: tuple[str, str], begins: int, length: int, offset: int
+    ) -> None:
+        self.key = key
+        self.offset = offset
+        self.remaining = length - offset
+        self._response = response
+        self._trailer = trailer(key[1])
+        self._buffer = bytearray()
+        self._skip = offset - begins
+
+    def read(self, limit: int) -> bytes:
+        """Return the next bytes, at most `limit`.
+
+        Raises
+        ------
+        OSError, HTTPException
+            The answer breaks off; nothing of it that was not given out may be used.
+        ClusterError
+            The log was cut while it was sent.
+        """
+        size = min(limit, self.remaining)
+        whole = self.remaining + len(self._trailer)
+        needed = self._skip + min(size + _GUARD, whole)
+        while len(self._buffer) < needed:
+            piece = self._response.read1(max(1 << 16, needed - len(self._buffer)))
+            if not piece:
+                raise ClusterError(f"{self.key[1]} of {self.key[0]} was cut while it was read")
+            self._buffer += piece
+        end = self._skip + self.remaining
+        if needed == self._skip + whole and not self._buffer.startswith(self._trailer, end):
+            raise ClusterError(f"{self.key[1]} of {self.key[0]} was cut while it was read")
+        data = bytes(memoryview(self._buffer)[self._skip : self._skip + size])
+        del self._buffer[: self._skip + size]
+        self._skip = 0
+        self.offset += size
+        self.remaining -= size
+        return data
+
+
+# Where in a file of logs, as ``yarn logs -out`` writes them, each log lies.
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One log inside a file of several.
+
+    Parameters
+    ----------
+    path
+        The file.
+    begins
+        Where in it the log's first byte is.
+    length
+        Bytes of the log.
+    """
+
+    path: Path
+    begins: int
+    length: int
+
+    def read(self, offset: int, limit: int) -> bytes:
+        """Return at most `limit` bytes of the log from `offset` on."""
+        size = max(0, min(limit, self.length - offset))
+        with self.path.open("rb") as file:
+            return os.pread(file.fileno(), size, self.begins + offset)
+
+
+def stored_logs(folder: Path, container: str) -> dict[str, Stored]:
+    """Find the aggregated logs of a container in all files below `folder`, by name.
+
+    Where YARN has gathered a log several times while it grew, the longest counts.
+
+    Raises
+    ------
+    ClusterError
+        A file is not of the form of logs, or ends inside one.
+    """
+    found: dict[str, Stored] = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        for name, log in _logs_in(path, container):
+            if name not in found or found[name].length < log.length:
+                found[name] = log
+    return found
+
+
+def _logs_in(path: Path, container: str) -> Iterator[tuple[str, Stored]]:
+    with path.open("rb") as file:
+        at = 0
+        while (header := read_header(file.readline)) is not None:
+            begins = file.tell()
+            file.seek(header.length, os.SEEK_CUR)
+            _pass_trailer(file, header.name)
+            at = file.tell()
+            if header.container == container and header.kind != "LOCAL":
+                yield header.name, Stored(path, begins, header.length)
+        if at != os.fstat(file.fileno()).st_size:
+            raise ClusterError(f"byte {at} of {path} is not the beginning of a log")
+
+
+def _pass_trailer(file: BinaryIO, name: str) -> None:
+    """Pass ``End of LogType:NAME``, a line of stars, and the empty lines around them."""
+    at = file.tell()
+    lines = [file.readline(LONGEST_LINE)]
+    if lines == [b"\n"]:
+        lines = [file.readline(LONGEST_LINE)]
+    lines += [file.readline(LONGEST_LINE), file.readline(LONGEST_LINE)]
+    if not lines[0].startswith(trailer(name)) or set(lines[1].strip()) != {ord("*")}:
+        raise ClusterError(
+            f"byte {at} of {file.name} is not the end of {name}: the logs cannot be told apart"
+        )
+
+
+# A task's logs, copied from wherever they can be read into the job's own folder.
+#
+# The copy is only ever appended to, and its size is the only note of how far it came: whoever goes
+# on (the keeper after a kill, another source after the application's end) begins at the next byte.
+
+
+STREAMS = ("stdout", "stderr", LOG, FILE)
+LIMIT = 32 << 20
+_PIECE = 1 << 20
+_BETWEEN = 0.05
+_TEXT = ("stdout", "stderr")
+_MOMENTS = 0.1
+"""Seconds: what comes sooner after a moment has its time."""
+
+
+class LogSource(Protocol):
+    """Where a container's logs can be read."""
+
+    @property
+    def container(self) -> str:
+        """YARN's id of the container."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it shows the files themselves, so that a shorter one was truncated."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether what it last showed of a container that is over is all there is."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return the size of each file; empty where nothing is known of the container."""
+
+    def read(self, name: str, offset: int, limit: int) -> bytes:
+        """Return at most `limit` bytes of a file from `offset` on."""
+
+    def close(self) -> None:
+        """Close what was opened for it."""
+
+
+class LogMirror:
+    """Copies the logs and displays of one container behind what the task's logs hold already.
+
+    Where a task runs in one container after another, the logs of each come after those of the one
+    before. A file that was truncated by its job begins anew behind what was copied of it. Where
+    each log of each container begins is kept beside the copies.
+
+    Parameters
+    ----------
+    local
+        The task's files.
+    source
+        Where to copy from.
+    """
+
+    def __init__(self, local: TaskPaths, source: LogSource) -> None:
+        self._local = local
+        self._source = source
+        self._note = local.origins
+        self._origins = self._begin()
+        self._began = time.monotonic()
+        self._moment_due = 0.0
+
+    def step(self, limit: int = LIMIT, sizes: Mapping[str, int] | None = None) -> int:
+        """Copy what is new, at most `limit` bytes; return how many.
+
+        Parameters
+        ----------
+        sizes
+            What the source has just said of its files, to spare asking it again.
+
+        Raises
+        ------
+        ClusterError
+            The source does not answer; what came before is written.
+        OSError
+            The copy cannot be written; likewise.
+        """
+        if sizes is None:
+            sizes = self._source.sizes()
+        copied = 0
+        for stream in STREAMS:
+            if stream in sizes:
+                copied += self._copy(stream, sizes[stream], limit - copied)
+        return copied
+
+    def peek(self, stream: str) -> int:
+        """Copy a piece of one log, whatever its size is now; return how many bytes.
+
+        Raises
+        ------
+        ClusterError, OSError
+            As `step`.
+        """
+        return self._copy(stream, self._offset(stream) + 1, _PIECE)
+
+    def drain(self, seconds: float = 30.0) -> bool:
+        """Copy until nothing is missing, for a container that writes no more.
+
+        Returns
+        -------
+        bool
+            False where the source no longer knows the container, or time ran out: the rest is to
+            come from elsewhere.
+
+        Raises
+        ------
+        ClusterError, OSError
+            As `step`.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            sizes = self._source.sizes()
+            if self._source.settled and not any(stream in sizes for stream in STREAMS):
+                return False
+            try:
+                copied = self.step(sizes=sizes)
+            except LogsGoneError:
+                return False
+            if self._source.settled and not self.behind(sizes):
+                return True
+            if time.monotonic() > until:
+                return False
+            if not copied:
+                time.sleep(_BETWEEN)
+
+    def behind(self, sizes: Mapping[str, int]) -> int:
+        """Return how many bytes of files of these sizes are not copied yet."""
+        return sum(
+            max(0, sizes[stream] - self._offset(stream)) for stream in STREAMS if stream in sizes
+        )
+
+    def borders(self, stream: str) -> list[int]:
+        """Return at which bytes of the copy the containers' logs begin."""
+        return sorted(origins.get(stream, 0) for origins in _read_note(self._note).values())
+
+    def _copy(self, stream: str, size: int, limit: int) -> int:
+        offset = self._offset(stream)
+        if size < offset:
+            if not self._source.live:
+                return 0
+            offset = self._begin_anew(stream)
+        copied = 0
+        while offset < size and copied < limit:
+            try:
+                data = self._source.read(stream, offset, min(_PIECE, limit - copied))
+            except LogTruncatedError:
+                offset = self._begin_anew(stream)
+                break
+            if not data:
+                break
+            if stream in _TEXT and self._source.live:  # else it was written who knows when
+                self._note_moment()
+            _append(self._local.log(stream), data)
+            offset += len(data)
+            copied += len(data)
+        return copied
+
+    def _note_moment(self) -> None:
+        """Note that more text came now, as the runtime notes on other clusters when it is written.
+
+        So lines have times, and both logs an order, to the length of a look.
+        """
+        now = time.monotonic()
+        if now < self._moment_due or _size(self._local.moments) >= MOST:
+            return
+        self._moment_due = now + max(_MOMENTS, (now - self._began) / SHARE)
+        sizes = [_size(self._local.log(stream)) for stream in _TEXT]
+        with suppress(OSError):  # a full disk: the text itself has more to say of that
+            _append(self._local.moments, f"{json.dumps([time.time(), *sizes])}\n".encode())
+
+    def _offset(self, stream: str) -> int:
+        """Return how far the source's file is copied."""
+        return _size(self._local.log(stream)) - self._origins[stream]
+
+    def _begin(self) -> dict[str, int]:
+        """Return at which byte of the copies the container's logs begin, and keep that."""
+        noted = _read_note(self._note)
+        if self._source.container in noted:
+            return {**dict.fromkeys(STREAMS, 0), **noted[self._source.container]}
+        origins = {stream: _size(self._local.log(stream)) for stream in STREAMS}
+        write_json(self._note, {**noted, self._source.container: origins})
+        return origins
+
+    def _begin_anew(self, stream: str) -> int:
+        self._origins = {**self._origins, stream: _size(self._local.log(stream))}
+        noted = _read_note(self._note)
+        write_json(self._note, {**noted, self._source.container: self._origins})
+        return 0
+
+
+def _append(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            # What was written counts, even if the disk has no room for the rest.
+            view = view[os.write(descriptor, view) :]
+    finally:
+        os.close(descriptor)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _read_note(path: Path) -> dict[str, dict[str, int]]:
+    try:
+        data: dict[str, dict[str, int]] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    return data
+
+
+# A container's events, unpacked from the log that they come in into the task's log directory.
+#
+# `submarine_runtime.eventpack` says how they lie in it. The log is the job's own text: names lead
+# nowhere else, and what is damaged is passed over.
+
+
+_HEAD = re.compile(rb"([0-9]{1,4}) ([0-9]{1,12}) ([0-9]{1,8})\n")
+_LONGEST_HEAD = 32
+_LARGEST = 1 << 23
+_ONE_STEP = 64 << 20
+_PART = 200
+
+
+class EventLog:
+    """Unpacks a task's events as their log grows.
+
+    Parameters
+    ----------
+    local
+        The task's files; the log is a copy among them.
+    """
+
+    def __init__(self, local: TaskPaths) -> None:
+        self._local = local
+        self._log = local.log(LOG)
+        self._note = local.root / ".events-unpacked"
+        self._done = _number(self._note)
+
+    def step(self, borders: Iterable[int] = ()) -> None:
+        """Unpack what is new, a bounded part of it.
+
+        Parameters
+        ----------
+        borders
+            At which bytes the logs of further containers begin.
+
+        Raises
+        ------
+        OSError
+            The task's folder cannot be written.
+        """
+        try:
+            size = self._log.stat().st_size
+        except FileNotFoundError:
+            return
+        if size <= self._done:
+            return
+        begin = self._done
+        with self._log.open("rb") as file:
+            while self._done < min(size, begin + _ONE_STEP):
+                end = min((border for border in borders if border > self._done), default=size)
+                after = self._unpack(file, end)
+                if after is None:
+                    if end == size:
+                        break  # the rest of a piece is still to come
+                    after = end  # the container before was cut off
+                self._done = after
+        if self._done != begin:
+            write_aside(self._note, str(self._done).encode())
+
+    def _unpack(self, file: BinaryIO, end: int) -> int | None:
+        """Unpack the next piece; return where it ends. None where it is not all there."""
+        file.seek(self._done)
+        head = _HEAD.match(file.read(min(_LONGEST_HEAD, end - self._done)))
+        if head is None:
+            # Unless it is the beginning of one, nothing after it can be told apart.
+            return None if end - self._done < _LONGEST_HEAD else end
+        name_size, at, size = map(int, head.groups())
+        after = self._done + head.end() + name_size + size
+        if size > _LARGEST:
+            return end
+        if after > end:
+            return None
+        file.seek(self._done + head.end())
+        name = file.read(name_size).decode("utf-8", "replace")
+        data = file.read(size)
+        if (path := self._place(name)) is not None:
+            with suppress(OSError):  # a folder of that name, or a name that this disk has not
+                _write(path, at, data)
+        return after
+
+    def _place(self, name: str) -> Path | None:
+        parts = name.split("/")
+        if not name.isprintable() or any(part in ("", ".", "..") for part in parts):
+            return None
+        if any(len(part.encode()) > _PART for part in parts):
+            return None
+        return self._local.logdir / PurePosixPath(name)
+
+
+def _write(path: Path, at: int, data: bytes) -> None:
+    make_private(path.parent)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags | (0 if at else os.O_TRUNC), 0o600)
+    try:
+        if os.fstat(descriptor).st_size >= at:  # a hole would be read as damage
+            os.pwrite(descriptor, data, at)
+    finally:
+        os.close(descriptor)
+
+
+def _number(path: Path) -> int:
+    with suppress(OSError, ValueError):
+        return int(path.read_bytes())
+    return 0

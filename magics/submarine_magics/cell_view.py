@@ -1,0 +1,324 @@
+"""A cell that follows its job: card on top, text below; an interrupt cancels."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from IPython import get_ipython
+from IPython.display import display
+from submarine_engine.asking import Asker
+from submarine_engine.config import load_config
+from submarine_engine.errors import JobCancelledError, SubmarineError
+from submarine_engine.events import Display, Question
+from submarine_engine.future import Job
+from submarine_engine.job import JobState
+from submarine_engine.lifecycle import JobStatus
+from submarine_engine.logs import Renderer, follow
+
+from submarine_magics import frontend
+from submarine_magics.card import JobCard
+from submarine_magics.card.pages import log_page
+from submarine_magics.reading import read
+from submarine_magics.show import say
+from submarine_magics.stream import CellOutput, HeldTraceback, in_notebook
+
+# What an interrupt means while a cell follows its job: the first cancels, the second leaves.
+
+
+_SETTLES = 1.0
+"""Seconds: a server that ends a kernel interrupts it first, and asks it to end right after."""
+
+
+class KernelEnds(KeyboardInterrupt):
+    """The interrupt was not for the cell: the kernel is about to end, and its job is to go on."""
+
+
+class Interrupt:
+    """Whether the user interrupted the cell."""
+
+    def __init__(self) -> None:
+        self.pending = False
+        self._at = 0.0
+
+    def meant(self) -> bool:
+        """Return whether the user wants the cell to stop.
+
+        An interrupt says so only once it is clear that the kernel is not just about to end.
+
+        Raises
+        ------
+        KernelEnds
+            It is: a job outlives its kernel.
+        """
+        if self.pending and getattr(get_ipython(), "exit_now", False) is True:
+            raise KernelEnds
+        return self.pending and time.monotonic() >= self._at + _SETTLES
+
+    def settle(self) -> None:
+        """Wait until it is clear that the kernel is not just about to end.
+
+        Who ends it may have interrupted it more than once; further interrupts say nothing new.
+
+        Raises
+        ------
+        KernelEnds
+            It is.
+        """
+        while True:
+            try:
+                while not self.meant():
+                    time.sleep(0.02)
+            except KernelEnds:
+                raise
+            except KeyboardInterrupt:
+                continue
+            return
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - signal's
+        """Remember the first SIGINT, raise KeyboardInterrupt at the second."""
+        self._at = time.monotonic()
+        if self.pending:
+            raise KeyboardInterrupt
+        self.pending = True
+
+
+@contextmanager
+def held_interrupts() -> Iterator[Interrupt]:
+    """Hold back the first SIGINT: it is only remembered; the second raises KeyboardInterrupt.
+
+    An exception in the middle of anything would lose a job between its submission and the moment
+    that we know its id, or text between the log and the cell. In a thread that is not the main one
+    (a subshell of the kernel) signals do not arrive, and nothing is held.
+    """
+    interrupt = Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+    former = signal.signal(signal.SIGINT, interrupt.on_signal)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+# A cell that watches its job: card on top, text below, an interrupt cancels.
+
+
+_SOON = 1.5
+"""Seconds in which an interrupted job ends without that anybody has to be told to wait."""
+
+
+class CellView(Renderer):
+    """Shows a job in the cell that runs now: its card, and its text below.
+
+    Parameters
+    ----------
+    interrupt
+        Asked at every tick: the first interrupt of the cell cancels the job. None leaves interrupts
+        alone.
+    origin
+        Where the job was submitted, in words: ``In [3]``.
+    """
+
+    def __init__(self, job: Job, interrupt: Interrupt | None = None, origin: str = "") -> None:
+        self._job = job
+        self._interrupt = interrupt
+        self.cancelled = False
+        """Whether the job was asked to end."""
+        self._tell_at = 0.0
+        self._card = JobCard(job, origin=origin, blocking=interrupt is not None, text=True)
+        self._output = cell_output(job)
+        self._output.cleared = self._again
+        self._output.below_value = interrupt is not None
+        self._held = HeldTraceback(self._output)
+        self._asker = Asker(job, read) if interrupt is not None else None
+        self._card.display()
+
+    def _again(self) -> None:
+        """Show the card again: the job's code cleared the output, and means what it wrote."""
+        self._card.again()
+
+    def status(self, status: JobStatus) -> None:
+        """Bring the card up to date."""
+        self._card.update(status)
+
+    def text(self, task: str, stream: str, text: str) -> None:
+        """Write text below the card."""
+        self._held.text(task, stream, text)
+
+    def display(self, item: Display) -> None:
+        """Show what the job shows below the card."""
+        self._held.display(item)
+
+    def question(self, item: Question) -> str | None:
+        """Ask the person at this cell."""
+        if self._asker is None:
+            return None
+        self._held.release()
+        self._output.flush()
+        return self._asker.take(item)
+
+    def close(self) -> None:
+        """Let no question of the job's wait for this cell."""
+        if self._asker is not None:
+            self._asker.close()
+
+    def tick(self) -> None:
+        """Do what is due, and cancel the job once the cell was interrupted."""
+        self._card.tick()
+        self._held.tick()
+        self._output.tick()
+        if self._interrupt and not self.cancelled and self._interrupt.meant() and self.cancel():
+            self._tell_at = time.monotonic() + _SOON
+        if self._tell_at and time.monotonic() > self._tell_at:
+            self._tell_at = 0.0
+            say(f"cancelling job {self._job.id} … (interrupt again to leave at once)")
+
+    def cancel(self) -> bool:
+        """Ask the job to end; return whether it was not over yet."""
+        asked = self._job.cancel("the cell was interrupted")
+        self.cancelled = True  # not before: an interrupt in between has it asked again
+        return asked
+
+    def end(self, status: JobStatus) -> None:
+        """Show the last of the text and the final state.
+
+        The cell's own error tells how a job failed, see `HeldTraceback`.
+        """
+        if status.state is JobState.FAILED:
+            self._held.drop(status.reason)
+        self._held.release()
+        self._output.flush()
+        self._card.close(status)
+
+    def leave(self) -> None:
+        """Show the last of the text that came; the job may go on."""
+        self._held.release()
+        self._output.flush()
+        self._card.leave()
+
+
+def cell_output(job: Job) -> CellOutput:
+    """Make the output of a job for the cell that runs now."""
+    limit = int(load_config().value("cell_output_limit"))
+    where = job.cluster.log_url(job.id) or f"%submarine job logs {job.id}"
+    if kind := frontend.current.log_type:
+        where = log_page(job) or where
+        display({kind: {"job_id": job.id, "full": where}}, raw=True)
+    return CellOutput(where, limit if in_notebook() else None)
+
+
+class LogView(Renderer):
+    """Shows a job's text alone.
+
+    Parameters
+    ----------
+    task
+        Only this one; None for all.
+    streams
+        Only these.
+    """
+
+    def __init__(self, job: Job, task: str | None, streams: Collection[str]) -> None:
+        self._output = cell_output(job)
+        self._task = task
+        self._streams = streams
+
+    def text(self, task: str, stream: str, text: str) -> None:
+        """Write text that was asked for."""
+        if self._task in (None, task) and stream in self._streams:
+            self._output.text(task, stream, text)
+
+    def display(self, item: Display) -> None:
+        """Show what the job showed; where one asked for a stream, this stream's text alone."""
+        if self._task in (None, item.task) and len(self._streams) > 1:
+            self._output.display(item)
+
+    def tick(self) -> None:
+        """Do what is due."""
+        self._output.tick()
+
+    def leave(self) -> None:
+        """Show the last of the text."""
+        self._output.flush()
+
+
+def show_log(
+    job: Job, *, task: str | None, streams: Collection[str], offset: int, wait: bool
+) -> None:
+    """Show a job's text from byte `offset` on: what is there now, or with `wait` to its end."""
+    view = LogView(job, task, streams)
+    try:
+        follow(job, view, offset=offset, wait=wait)
+    except KeyboardInterrupt:
+        say(f"left; job {job.id} goes on")
+    finally:
+        view.leave()
+
+
+def watch(job: Job, interrupt: Interrupt, origin: str = "") -> None:
+    """Follow `job` in this cell until it is over; the cell's first interrupt cancels it.
+
+    Raises
+    ------
+    JobCancelledError
+        The cell was interrupted twice: the job's end goes on by itself.
+    SubmarineError
+        The kernel is about to end: the job goes on without it.
+    """
+    view = CellView(job, interrupt, origin)
+    try:
+        left = _leaves(job, view, interrupt)
+    except KernelEnds:
+        view.leave()
+        raise SubmarineError(
+            "the kernel ends; the job goes on",
+            where=f"job {job.id}",
+            fix=f"%submarine job attach {job.id} follows it again",
+        ) from None
+    finally:
+        view.close()
+    if left:
+        view.leave()
+        raise JobCancelledError(
+            "left before its end; it is being cancelled",
+            job_id=job.id,
+            fix=f"%submarine job attach {job.id} shows how it ends",
+        )
+
+
+def _leaves(job: Job, view: CellView, interrupt: Interrupt) -> bool:
+    """Follow `job`; return whether a second interrupt came before its end."""
+    try:
+        follow(job, view)
+    except KernelEnds:
+        raise
+    except KeyboardInterrupt:
+        if not view.cancelled:  # the second came before the first was taken up
+            interrupt.settle()
+            view.cancel()
+        return True
+    return False
+
+
+def attach(job: Job, offset: int = 0) -> bool:
+    """Follow `job` in this cell from byte `offset`; an interrupt leaves, and the job goes on.
+
+    Returns
+    -------
+    bool
+        Whether the job is over.
+    """
+    view = CellView(job)
+    try:
+        follow(job, view, offset=offset)
+    except KeyboardInterrupt:
+        view.leave()
+        say(f"left; job {job.id} goes on")
+        return False
+    return True
