@@ -16,7 +16,7 @@ from select import POLLERR, POLLIN, poll, select
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from submarine_engine.clusters.base import Line
+from submarine_engine.clusters.base import AnswerPipe
 from submarine_engine.errors import SubmarineError
 from submarine_engine.events import LogChunk, Question
 
@@ -41,7 +41,7 @@ class Asker:
     def __init__(self, job: Job, read: Read) -> None:
         self._job = job
         self._read = read
-        self._line: Line | None = None
+        self._line: AnswerPipe | None = None
         self._typed: dict[int, str] = {}
 
     def take(self, item: Question) -> str | None:

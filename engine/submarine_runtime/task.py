@@ -229,7 +229,7 @@ def main(folder: str) -> NoReturn:
     ending = _run_entry(plan, folder) if command is None else _run_command(command)
     code = outcome.write(ending)
     if plan.get("ahead"):
-        from submarine_runtime.imported import note  # noqa: PLC0415 - only where it is asked for
+        from submarine_runtime.imported_modules import note  # noqa: PLC0415 - only where it is asked for
 
         note(folder)
     leave(code)

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from submarine_runtime.displays import INLINE
-from submarine_runtime.imported import installed, leave_out
+from submarine_runtime.imported_modules import installed, leave_out
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 

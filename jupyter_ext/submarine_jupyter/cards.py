@@ -24,7 +24,7 @@ from submarine_engine.records import JobSummary, iter_jobs
 
 from submarine_jupyter import jobs
 from submarine_jupyter.jobs import origin_of
-from submarine_jupyter.routes import CardPart, Extra
+from submarine_jupyter.routes import CardPart, Plugin
 from submarine_jupyter.work import Work
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ _MESSAGE = 4000
 _TASKS = 64
 
 
-class JobLook:
+class CardPoller:
     """One job, looked at by whoever asks for its card; the unchanging part is read once."""
 
-    def __init__(self, job: Job, extras: Sequence[Extra] = ()) -> None:
+    def __init__(self, job: Job, plugins: Sequence[Plugin] = ()) -> None:
         # Late: the card brings IPython, which a server that shows no job need not load.
         from submarine_magics.card.model import read_record  # noqa: PLC0415
 
@@ -53,11 +53,11 @@ class JobLook:
         self._paths = jobs.paths_of(job.id)
         origin = origin_of(self._paths)
         self._record = read_record(job, origin=origin.cell, machine=False)
-        self._parts: list[CardPart] = [extra.card(job) for extra in extras if extra.card]
+        self._parts: list[CardPart] = [plugin.card(job) for plugin in plugins if plugin.card]
         self._seen: object = None
         self._failure: dict[str, Any] | None = None
 
-    def look(self) -> tuple[str | None, bool]:
+    def poll(self) -> tuple[str | None, bool]:
         """Return the card as JSON, None where nothing has changed, and whether the job is over.
 
         Raises
@@ -117,9 +117,9 @@ class JobLook:
         return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
-def card(job_id: str, extras: Sequence[Extra] = ()) -> dict[str, Any]:
-    """Return a job's card as it stands; raises as `jobs.opened` and `JobLook.look` do."""
-    text, _ = JobLook(jobs.opened(job_id), extras).look()
+def card(job_id: str, plugins: Sequence[Plugin] = ()) -> dict[str, Any]:
+    """Return a job's card as it stands; raises as `jobs.opened` and `CardPoller.look` do."""
+    text, _ = CardPoller(jobs.opened(job_id), plugins).poll()
     found: dict[str, Any] = json.loads(text or "{}")
     return found
 
@@ -152,7 +152,7 @@ def _failure(job: Job, status: JobStatus) -> dict[str, Any] | None:
 
 # All jobs and all clusters at a glance: one task looks, for every page that is open.
 #
-# Jobs come from their summaries on disk. What a cluster knows is asked in lanes of its own, its
+# Jobs come from their summaries on disk. What a cluster knows is asked in pools of its own, its
 # GPUs about once a second, so that one which does not answer delays nothing and is told by name.
 
 
@@ -168,8 +168,8 @@ _NOTHING: dict[str, Any] = {"total": 0, "free": 0, "error": "", "shares": [], "g
 class _Asked:
     """One question to one cluster, asked again and again: its last answer, and how late it is."""
 
-    def __init__(self, work: Work, lane: str) -> None:
-        self._work, self._lane = work, lane
+    def __init__(self, work: Work, pool: str) -> None:
+        self._work, self._pool = work, pool
         self._began = 0.0
         self.task: asyncio.Task[None] | None = None
         self.answer: dict[str, Any] = {}
@@ -188,7 +188,7 @@ class _Asked:
 
     async def _ask(self, question: Callable[[], dict[str, Any]]) -> None:
         try:
-            self.answer, self.error = await self._work.call(self._lane, question), ""
+            self.answer, self.error = await self._work.call(self._pool, question), ""
         except (SubmarineError, OSError) as error:
             self.error = str(error)
         except Exception as error:  # noqa: BLE001 - of whatever cluster somebody has installed
@@ -206,7 +206,7 @@ class Overview:
         self._names: list[str] | None = None
         self._seen: object = None
 
-    async def look(self) -> tuple[str | None, bool]:
+    async def poll(self) -> tuple[str | None, bool]:
         """Return the overview as JSON, or None where nothing has changed; it never ends."""
         if self._names is None:
             self._names = await self._work.call("overview", configured_names)

@@ -24,14 +24,14 @@ from submarine_jupyter.handlers import (
     Shown,
 )
 from submarine_jupyter.page import JobPage
-from submarine_jupyter.routes import BASE, Extra, Server, all_routes
-from submarine_jupyter.stream import CardNow, Events, OverviewNow, Page
+from submarine_jupyter.routes import BASE, Plugin, Server, all_routes
+from submarine_jupyter.stream import CardSnapshot, Events, OverviewSnapshot, Page
 from submarine_jupyter.work import LIMIT, MOST_STREAMS, Watchers, Work
 
 # The modules that add to the server, each by one line.
 
 
-EXTRAS: tuple[Extra, ...] = (save.EXTRA, tensorboard.EXTRA)
+PLUGINS: tuple[Plugin, ...] = (save.PLUGIN, tensorboard.PLUGIN)
 
 
 # All handlers of the extension, as tornado takes them.
@@ -41,9 +41,9 @@ _LOG = "/jobs/{job_id}/logs/{task}/{stream}"
 _OUTPUT = "/jobs/{job_id}/output/{task}"
 _OWN: dict[str, Any] = {
     "/openapi.json": Document,
-    "/overview": OverviewNow,
+    "/overview": OverviewSnapshot,
     "/stream": Page,
-    "/jobs/{job_id}/card": CardNow,
+    "/jobs/{job_id}/card": CardSnapshot,
     "/jobs/{job_id}/events": Events,
     f"{_LOG}/lines": Lines,
     f"{_LOG}/search": Search,
@@ -56,17 +56,17 @@ _OWN: dict[str, Any] = {
 }
 
 
-def handlers(app: Server, extras: tuple[Extra, ...]) -> list[tuple[Any, ...]]:
-    """Return every route with its handler; the modules in `extras` add theirs."""
-    shared: dict[str, Any] = {"work": app.work, "watchers": app.watchers, "extras": extras}
+def handlers(app: Server, plugins: tuple[Plugin, ...]) -> list[tuple[Any, ...]]:
+    """Return every route with its handler; the modules in `plugins` add theirs."""
+    shared: dict[str, Any] = {"work": app.work, "watchers": app.watchers, "plugins": plugins}
     shared["indexes"] = Indexes(app.work)
     shared["outputs"] = Outputs(app.work)
     paths: dict[str, dict[str, Any]] = {}
-    for route in all_routes(extras):
+    for route in all_routes(plugins):
         paths.setdefault(route.path, {})[route.method] = route
     found: list[tuple[Any, ...]] = []
-    for extra in extras:
-        found += extra.handlers(app) if extra.handlers else ()
+    for plugin in plugins:
+        found += plugin.handlers(app) if plugin.handlers else ()
     for path, routes in paths.items():
         kind = _OWN.get(path, Call)
         pattern = next(iter(routes.values())).pattern
@@ -101,12 +101,12 @@ class SubmarineApp(ExtensionApp):
         """Register the routes, all of them below the server's base URL."""
         self.work = Work(self.call_limit)
         self.watchers = Watchers(self.max_streams)
-        self.handlers.extend(handlers(self, EXTRAS))
+        self.handlers.extend(handlers(self, PLUGINS))
 
     async def stop_extension(self) -> None:
         """End what is watched, and the threads, with the server."""
-        for extra in EXTRAS:
-            if extra.stop:
-                extra.stop(self)
+        for plugin in PLUGINS:
+            if plugin.stop:
+                plugin.stop(self)
         self.watchers.stop()
         self.work.stop()

@@ -21,13 +21,13 @@ from submarine_jupyter import jobs
 from submarine_jupyter.access import may
 from submarine_jupyter.log_index import LineIndex, read_lines, search
 from submarine_jupyter.output import Output
-from submarine_jupyter.routes import BASE, Extra, Route, openapi, read_numbers, status_of, told
+from submarine_jupyter.routes import BASE, Plugin, Route, openapi, read_numbers, status_of, told
 from submarine_jupyter.work import Watchers, Work
 
 # What is known of logs and outputs, shared by all readers of a server; one's turn at a time.
 
 
-LANE = "logs"
+POOL = "logs"
 _MOST_INDEXES = 64
 _STEP = 64 << 20
 """Bytes that are indexed at a time: others get their turn in between."""
@@ -66,9 +66,9 @@ class Indexes:
         while len(self._found) > _MOST_INDEXES:
             self._found.popitem(last=False)
         async with one.turn:
-            while not await self._work.call(LANE, _grow, one.index, path):
+            while not await self._work.call(POOL, _grow, one.index, path):
                 pass
-            return await self._work.call(LANE, _ask, one.index, path, question)
+            return await self._work.call(POOL, _ask, one.index, path, question)
 
 
 class Outputs:
@@ -86,18 +86,18 @@ class Outputs:
         JobNotFoundError, FileNotFoundError
             There is no such job, or no such task.
         """
-        paths = await self._work.call(LANE, jobs.paths_of, job_id)
+        paths = await self._work.call(POOL, jobs.paths_of, job_id)
         if (job_id, task) not in self._found:
-            await self._work.call(LANE, jobs.check_task, job_id, task)
+            await self._work.call(POOL, jobs.check_task, job_id, task)
         key = (job_id, task)
         output, turn = self._found.setdefault(key, (Output(paths, task), asyncio.Lock()))
         self._found.move_to_end(key)
         while len(self._found) > _MOST_OUTPUTS:
             self._found.popitem(last=False)
         async with turn:
-            while not await self._work.call(LANE, output.grow, _STEP):
+            while not await self._work.call(POOL, output.grow, _STEP):
                 pass
-            return await self._work.call(LANE, question, output)
+            return await self._work.call(POOL, question, output)
 
 
 def _grow(index: LineIndex, path: Path) -> bool:
@@ -124,10 +124,10 @@ class Api(APIHandler):
         routes: dict[str, Route] | None = None,
         indexes: Indexes | None = None,
         outputs: Outputs | None = None,
-        extras: tuple[Extra, ...] = (),
+        plugins: tuple[Plugin, ...] = (),
     ) -> None:
         """Take what the server's handlers share, and this path's routes by method."""
-        self.work, self.routes, self.extras = work, routes or {}, extras
+        self.work, self.routes, self.plugins = work, routes or {}, plugins
         self.watchers = watchers or Watchers()
         self.indexes = indexes or Indexes(work)
         self.outputs = outputs or Outputs(work)
@@ -190,7 +190,7 @@ class Call(Api):
     """A route whose answer a thread finds."""
 
     async def respond(self, **names: str) -> None:
-        """Call the route's function in the lane of the cluster that it is about."""
+        """Call the route's function in the pool of the cluster that it is about."""
         method = str(self.request.method).lower()
         route = self.routes[method]
         if route.answer is None:
@@ -198,7 +198,7 @@ class Call(Api):
         given: dict[str, Any] = {**names, **self.numbers(method)}
         if route.body is not None:
             given["body"] = self._body()
-        found = await self.work.call(await self._lane(names), route.answer, **given)
+        found = await self.work.call(await self._pool(names), route.answer, **given)
         if isinstance(found, tuple):
             found, size = found
             self.set_header("X-Log-Size", str(size))
@@ -209,7 +209,7 @@ class Call(Api):
         else:
             self.tell(found)
 
-    async def _lane(self, names: dict[str, str]) -> str:
+    async def _pool(self, names: dict[str, str]) -> str:
         if "job_id" in names:
             return f"{await self.work.call('jobs', jobs.cluster_of, names['job_id'])} jobs"
         return f"{names['cluster']} calls" if "cluster" in names else "jobs"
@@ -229,7 +229,7 @@ class Document(Api):
 
     async def respond(self, **_names: str) -> None:
         """Send it."""
-        self.tell(await self.work.call("jobs", openapi, self.extras))
+        self.tell(await self.work.call("jobs", openapi, self.plugins))
 
 
 class Missing(APIHandler):
@@ -259,11 +259,11 @@ class LogHandler(Api):
         self, names: dict[str, str], question: Callable[[LineIndex, int], dict[str, object]]
     ) -> None:
         """Answer with what `question` finds; a log that is not there yet has no lines."""
-        path = await self.work.call(LANE, jobs.log_path, **names)
+        path = await self.work.call(POOL, jobs.log_path, **names)
         try:
             found = await self.indexes.ask(path, question)
         except FileNotFoundError:
-            await self.work.call(LANE, jobs.check_task, names["job_id"], names["task"])
+            await self.work.call(POOL, jobs.check_task, names["job_id"], names["task"])
             found = question(LineIndex(), -1)
         self.tell(found)
 
@@ -311,8 +311,8 @@ class File(LogHandler):
 
     async def respond(self, **names: str) -> None:
         """Send the whole log as it is now, as fast as its reader reads."""
-        path = await self.work.call(LANE, jobs.log_path, **names)
-        log = await self.work.call(LANE, jobs.open_plain, path)
+        path = await self.work.call(POOL, jobs.log_path, **names)
+        log = await self.work.call(POOL, jobs.open_plain, path)
         try:
             size = os.fstat(log).st_size
             name = "{job_id}-{task}.{stream}.log".format(**names)
@@ -323,7 +323,7 @@ class File(LogHandler):
             position = 0
             while position < size:
                 block = min(_BLOCK, size - position)
-                data = await self.work.call(LANE, os.pread, log, block, position)
+                data = await self.work.call(POOL, os.pread, log, block, position)
                 if not data:  # it was cut meanwhile: the length that was told cannot be kept
                     raise web.HTTPError(500, "the log was cut while it was sent")
                 self.write(data)

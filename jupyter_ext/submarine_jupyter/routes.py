@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # What other modules add to the server: routes, handlers, and parts of a job's card.
 #
-# Such a module names its `Extra` in `extension.EXTRAS`; nothing else is needed.
+# Such a module names its `Plugin` in `extension.PLUGINS`; nothing else is needed.
 
 
 CardPart = Callable[["JobStatus"], dict[str, Any]]
@@ -42,7 +42,7 @@ class Server(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
+class Plugin:
     """One module's additions.
 
     Parameters
@@ -237,9 +237,9 @@ ROUTES = (
 )  # fmt: skip
 
 
-def all_routes(extras: tuple[Extra, ...]) -> tuple[Route, ...]:
+def all_routes(plugins: tuple[Plugin, ...]) -> tuple[Route, ...]:
     """Return our routes and those that other modules add."""
-    return (*ROUTES, *(route for extra in extras for route in extra.routes))
+    return (*ROUTES, *(route for plugin in plugins for route in plugin.routes))
 
 
 def read_numbers(wanted: Mapping[str, Number], query: Mapping[str, str]) -> dict[str, int]:
@@ -386,16 +386,16 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
 # The OpenAPI document: made of the routes, and of the views that the answers are.
 
 
-def openapi(extras: tuple[Extra, ...]) -> dict[str, Any]:
+def openapi(plugins: tuple[Plugin, ...]) -> dict[str, Any]:
     """Return the OpenAPI document.
 
     Parameters
     ----------
-    extras
+    plugins
         The modules that add routes.
     """
     paths: dict[str, Any] = {}
-    for route in all_routes(extras):
+    for route in all_routes(plugins):
         paths.setdefault(BASE + route.path, {})[route.method] = _operation(route)
     return {
         "openapi": "3.1.0",

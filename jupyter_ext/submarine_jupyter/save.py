@@ -13,7 +13,7 @@ from submarine_engine.history import read_json
 
 from submarine_jupyter import jobs
 from submarine_jupyter.handlers import Call
-from submarine_jupyter.routes import CardPart, Extra, Route, Server
+from submarine_jupyter.routes import CardPart, Plugin, Route, Server
 from submarine_jupyter.work import Work
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Save(Call):
     """``POST /submarine/api/jobs/<id>/save``: answers when the model is there."""
 
     async def respond(self, **names: str) -> None:
-        """Save it, in a lane of its own: a function of a job's may take long."""
+        """Save it, in a pool of its own: a function of a job's may take long."""
         asked = self._body()
         cluster = await self.work.call("records", jobs.cluster_of, names["job_id"])
         self.tell(await self.work.call(f"{cluster} saves", saved, names["job_id"], asked))
@@ -104,4 +104,4 @@ def _stop(app: Server) -> None:
 
 
 _WORK: dict[Server, Work] = {}
-EXTRA = Extra(routes=(_ROUTE,), handlers=_handlers, card=_card, stop=_stop)
+PLUGIN = Plugin(routes=(_ROUTE,), handlers=_handlers, card=_card, stop=_stop)

@@ -20,10 +20,10 @@ from submarine_engine.events import Display, Event, LogChunk
 from tornado.iostream import StreamClosedError
 
 from submarine_jupyter import jobs
-from submarine_jupyter.cards import JobLook, Overview, card
+from submarine_jupyter.cards import CardPoller, Overview, card
 from submarine_jupyter.handlers import Api
-from submarine_jupyter.routes import Extra, told
-from submarine_jupyter.work import Look, Watcher, Work
+from submarine_jupyter.routes import Plugin, told
+from submarine_jupyter.work import Poller, Watcher, Work
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
@@ -157,9 +157,9 @@ class Follower(Watcher):
 
     async def _fetch(self, key: str, cursor: Cursor) -> Batch:
         job = self._job
-        lane = f"{job.cluster.name} streams"
+        pool = f"{job.cluster.name} streams"
         try:
-            batch = await self._work.call(lane, job.cluster.read, job.id, cursor, limit=BATCH)
+            batch = await self._work.call(pool, job.cluster.read, job.id, cursor, limit=BATCH)
         finally:
             del self._reading[key]
         if batch.items or batch.ended:
@@ -181,7 +181,7 @@ _SEND_QUICKEST = 0.125
 _SEND_SLOWEST = 0.25
 _OVERVIEW = 0.5
 _Seen = tuple[int, Exception | None]
-"""What a page was told of a `Look`: which version, and what trouble."""
+"""What a page was told of a `Poller`: which version, and what trouble."""
 
 
 class Stream(Api):
@@ -246,8 +246,8 @@ class Events(Stream):
             self.request.headers.get("Last-Event-ID") or self.get_query_argument("cursor", "")
         )
         job = await self.work.call("jobs", jobs.opened, job_id)
-        lane = f"{job.cluster.name} streams"
-        await self.work.call(lane, job.cluster.read, job.id, cursor, limit=1)  # or refuse at once
+        pool = f"{job.cluster.name} streams"
+        await self.work.call(pool, job.cluster.read, job.id, cursor, limit=1)  # or refuse at once
         await self.begin()
         with self.watchers.of(("events", job_id), lambda: Follower(job, self.work)) as follower:
             coming: asyncio.Task[Any] | None = None
@@ -289,31 +289,33 @@ class Page(Stream):
             )
         await self.begin()
         with ExitStack() as stack:
-            looks: dict[str, Look] = {}
+            pollers: dict[str, Poller] = {}
             for job_id in wanted:
-                looks[job_id] = self._card(stack, job_id)
+                pollers[job_id] = self._card(stack, job_id)
             if overview == "1":
-                looks[""] = self._overview(stack)
-            await self._send_all(looks)
+                pollers[""] = self._overview(stack)
+            await self._send_all(pollers)
 
-    async def _send_all(self, looks: dict[str, Look]) -> None:
-        seen: dict[str, _Seen] = dict.fromkeys(looks, (0, None))
-        while looks and not self.left:
+    async def _send_all(self, pollers: dict[str, Poller]) -> None:
+        seen: dict[str, _Seen] = dict.fromkeys(pollers, (0, None))
+        while pollers and not self.left:
             self.changed.clear()
-            for name, look in list(looks.items()):
-                now = (look.version, look.trouble)
+            for name, poller in list(pollers.items()):
+                now = (poller.version, poller.trouble)
                 if now != seen[name]:
                     version, trouble = seen[name]
                     seen[name] = now
                     if now[0] != version:
-                        await self.send(_page_event("card" if name else "overview", look.text))
+                        await self.send(_page_event("card" if name else "overview", poller.text))
                     if now[1] and now[1] is not trouble:
                         await self._tell("problem", name, now[1])
-                elif look.error or look.over:
-                    del looks[name]
-                    if look.error:
-                        await self._tell("gone", name, look.error)
-            if looks and not any(self._is_news(look, seen[name]) for name, look in looks.items()):
+                elif poller.error or poller.over:
+                    del pollers[name]
+                    if poller.error:
+                        await self._tell("gone", name, poller.error)
+            if pollers and not any(
+                self._is_news(poller, seen[name]) for name, poller in pollers.items()
+            ):
                 await self._wait()
 
     async def _wait(self) -> None:
@@ -323,46 +325,46 @@ class Page(Stream):
             await self.send(": nothing new\n\n")
 
     @staticmethod
-    def _is_news(look: Look, seen: _Seen) -> bool:
-        return (look.version, look.trouble) != seen or look.over or look.error is not None
+    def _is_news(poller: Poller, seen: _Seen) -> bool:
+        return (poller.version, poller.trouble) != seen or poller.over or poller.error is not None
 
     async def _tell(self, kind: str, name: str, error: Exception) -> None:
         await self.send(_page_event(kind, json.dumps({"id": name, **told(error)})))
 
-    def _card(self, stack: ExitStack, job_id: str) -> Look:
+    def _card(self, stack: ExitStack, job_id: str) -> Poller:
         return self._listen(
-            stack, ("card", job_id), lambda: card_look(self.work, job_id, self.extras)
+            stack, ("card", job_id), lambda: card_poller(self.work, job_id, self.plugins)
         )
 
-    def _overview(self, stack: ExitStack) -> Look:
-        return self._listen(stack, "overview", lambda: overview_look(self.work))
+    def _overview(self, stack: ExitStack) -> Poller:
+        return self._listen(stack, "overview", lambda: overview_poller(self.work))
 
-    def _listen(self, stack: ExitStack, key: object, make: Any) -> Look:  # noqa: ANN401
-        look: Look = stack.enter_context(self.watchers.of(key, make))
-        look.listeners.add(self.changed)
-        stack.callback(look.listeners.discard, self.changed)
-        return look
+    def _listen(self, stack: ExitStack, key: object, make: Any) -> Poller:  # noqa: ANN401
+        poller: Poller = stack.enter_context(self.watchers.of(key, make))
+        poller.listeners.add(self.changed)
+        stack.callback(poller.listeners.discard, self.changed)
+        return poller
 
 
-def card_look(work: Work, job_id: str, extras: tuple[Extra, ...]) -> Look:
+def card_poller(work: Work, job_id: str, plugins: tuple[Plugin, ...]) -> Poller:
     """Begin to look at a job's card."""
-    found: list[JobLook] = []
-    lane = "jobs"
+    found: list[CardPoller] = []
+    pool = "jobs"
 
-    async def look() -> tuple[str | None, bool]:
-        nonlocal lane
+    async def poll() -> tuple[str | None, bool]:
+        nonlocal pool
         if not found:
-            job = await work.call(lane, jobs.opened, job_id)
-            lane = f"{job.cluster.name} cards"
-            found.append(await work.call(lane, JobLook, job, extras))
-        return await work.call(lane, found[0].look)
+            job = await work.call(pool, jobs.opened, job_id)
+            pool = f"{job.cluster.name} cards"
+            found.append(await work.call(pool, CardPoller, job, plugins))
+        return await work.call(pool, found[0].poll)
 
-    return Look(look, _SEND_QUICKEST, _SEND_SLOWEST, ended_by=(JobNotFoundError,))
+    return Poller(poll, _SEND_QUICKEST, _SEND_SLOWEST, ended_by=(JobNotFoundError,))
 
 
-def overview_look(work: Work) -> Look:
+def overview_poller(work: Work) -> Poller:
     """Begin to look at all jobs and clusters."""
-    return Look(Overview(work).look, _OVERVIEW, _OVERVIEW)
+    return Poller(Overview(work).poll, _OVERVIEW, _OVERVIEW)
 
 
 def _page_event(kind: str, data: str) -> str:
@@ -372,29 +374,29 @@ def _page_event(kind: str, data: str) -> str:
 # A card and the overview as they are now, for who does not stream.
 
 
-class CardNow(Api):
+class CardSnapshot(Api):
     """``/jobs/{job_id}/card``."""
 
     async def respond(self, job_id: str) -> None:  # type: ignore[override]  # this path's names
         """Send the card."""
         cluster = await self.work.call("jobs", jobs.cluster_of, job_id)
-        self.tell(await self.work.call(f"{cluster} cards", card, job_id, self.extras))
+        self.tell(await self.work.call(f"{cluster} cards", card, job_id, self.plugins))
 
 
-class OverviewNow(Api):
+class OverviewSnapshot(Api):
     """``/overview``."""
 
     async def respond(self, **_names: str) -> None:
         """Send what the pages' one look has found, or look."""
         changed = asyncio.Event()
-        with self.watchers.of("overview", lambda: overview_look(self.work)) as look:
-            look.listeners.add(changed)
+        with self.watchers.of("overview", lambda: overview_poller(self.work)) as poller:
+            poller.listeners.add(changed)
             try:
-                while look.trouble or not look.version:
-                    if error := look.error or look.trouble:
+                while poller.trouble or not poller.version:
+                    if error := poller.error or poller.trouble:
                         raise error
                     changed.clear()
                     await asyncio.wait_for(changed.wait(), self.work.limit)
             finally:
-                look.listeners.discard(changed)
-            self.tell(json.loads(look.text))
+                poller.listeners.discard(changed)
+            self.tell(json.loads(poller.text))

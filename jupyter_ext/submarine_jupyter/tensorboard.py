@@ -18,15 +18,15 @@ from submarine_engine.errors import CommandError, SubmarineError
 from submarine_engine.history import default_home, read_json
 from submarine_engine.tensorboard import (
     Board,
-    boards,
     find_board,
-    poll,
+    list_boards,
+    poll_board,
     scalars,
-    start,
-    stop,
-    wanted,
+    select,
+    start_board,
+    stop_board,
 )
-from submarine_engine.tensorboard.gate import KEY_HEADER
+from submarine_engine.tensorboard.auth import KEY_HEADER
 from tornado import web
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 from tornado.httputil import HTTPHeaders
@@ -35,7 +35,7 @@ from tornado.simple_httpclient import SimpleAsyncHTTPClient
 from submarine_jupyter import jobs
 from submarine_jupyter.access import may
 from submarine_jupyter.handlers import Call
-from submarine_jupyter.routes import PATTERNS, CardPart, Extra, Route, Server
+from submarine_jupyter.routes import PATTERNS, CardPart, Plugin, Route, Server
 from submarine_jupyter.work import Work
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def proxy_handlers(work: Work) -> list[tuple[Any, ...]]:
 
 def _opened_for(job_id: str) -> Board:
     home = default_home()
-    return start(home, wanted(home, [jobs.paths_of(job_id).job_id]))
+    return start_board(home, select(home, [jobs.paths_of(job_id).job_id]))
 
 
 class _Raw(Proxy):
@@ -202,7 +202,7 @@ async def _up(work: Work, board_id: str) -> Board:
     until = asyncio.get_running_loop().time() + _START
     tried = False
     while not found.port:
-        board = await work.call("tensorboards", poll, home, found.wanted, tried=tried)
+        board = await work.call("tensorboards", poll_board, home, found.wanted, tried=tried)
         tried = True
         if board is not None:
             return board
@@ -234,7 +234,7 @@ _clients: list[AsyncHTTPClient] = []
 
 PATTERNS["board_id"] = "[0-9a-f]{16}"
 
-_LANE = "tensorboards"
+_POOL = "tensorboards"
 _MOST = 200
 _LONGEST = 4096
 _TEXT = {"type": "string", "maxLength": _LONGEST}
@@ -266,7 +266,7 @@ def shown(board: Board) -> dict[str, Any]:
 
 def listed() -> dict[str, Any]:
     """Return the user's TensorBoards that run."""
-    return {"tensorboards": [shown(board) for board in boards(default_home())]}
+    return {"tensorboards": [shown(board) for board in list_boards(default_home())]}
 
 
 def opened(asked: dict[str, Any], begin: Path) -> dict[str, Any]:
@@ -283,13 +283,13 @@ def opened(asked: dict[str, Any], begin: Path) -> dict[str, Any]:
     home = default_home()
     ids = [jobs.paths_of(job).job_id for job in found]
     return shown(
-        start(home, wanted(home, ids, everything=everything, folders=folders, begin=begin))
+        start_board(home, select(home, ids, everything=everything, folders=folders, begin=begin))
     )
 
 
 def stopped(board_id: str) -> dict[str, Any]:
     """End a TensorBoard of the user's."""
-    return {"id": board_id, "stopped": stop(default_home(), board_id)}
+    return {"id": board_id, "stopped": stop_board(default_home(), board_id)}
 
 
 _LIST = Route("get", "/tensorboards", "The TensorBoards that run", listed)
@@ -312,20 +312,20 @@ class TensorBoards(Call):
         await self._answered("post", names)
 
     async def respond(self, **names: str) -> None:
-        """Answer in a lane of its own."""
+        """Answer in a pool of its own."""
         if self.request.method != "POST":
             await super().respond(**names)
             return
         begin = str(self.settings.get("server_root_dir") or "~")
-        self.tell(await self.work.call(_LANE, _opened_below, self._body(), begin))
+        self.tell(await self.work.call(_POOL, _opened_below, self._body(), begin))
 
     @may("write")
     async def delete(self, **names: str) -> None:
         """End it; jupyter_server has checked the XSRF token."""
         await self._answered("delete", names)
 
-    async def _lane(self, names: dict[str, str]) -> str:  # noqa: ARG002 - one for all of them
-        return _LANE
+    async def _pool(self, names: dict[str, str]) -> str:  # noqa: ARG002 - one for all of them
+        return _POOL
 
 
 def _opened_below(asked: dict[str, Any], begin: str) -> dict[str, Any]:
@@ -381,4 +381,4 @@ def _handlers(app: Server) -> Sequence[tuple[Any, ...]]:
     ]
 
 
-EXTRA = Extra(routes=(_LIST, _OPEN, _STOP), handlers=_handlers, card=_card)
+PLUGIN = Plugin(routes=(_LIST, _OPEN, _STOP), handlers=_handlers, card=_card)

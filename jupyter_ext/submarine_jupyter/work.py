@@ -19,8 +19,8 @@ from submarine_engine.errors import ClusterError
 
 # Threads for what may block: the server's event loop never waits for a disk or a cluster.
 #
-# Each *lane* has a few threads of its own: the calls to one cluster, the reads of its jobs'
-# streams, the logs. One that hangs uses up its own lane and no other, and who waits for it is told
+# Each *pool* has a few threads of its own: the calls to one cluster, the reads of its jobs'
+# streams, the logs. One that hangs uses up its own pool and no other, and who waits for it is told
 # so.
 
 
@@ -34,7 +34,7 @@ LIMIT = 20.0
 _Task = tuple["Future[Any]", Callable[[], Any]]
 
 
-class _Lane:
+class _WorkerPool:
     """A few threads, begun when they are needed; the process's end does not wait for them."""
 
     def __init__(self, name: str) -> None:
@@ -74,7 +74,7 @@ class _Lane:
 
 
 class Work:
-    """The lanes of a server, by name.
+    """The pools of a server, by name.
 
     Parameters
     ----------
@@ -84,21 +84,21 @@ class Work:
 
     def __init__(self, limit: float = LIMIT) -> None:
         self.limit = limit
-        self._lanes: dict[str, _Lane] = {}
+        self._pools: dict[str, _WorkerPool] = {}
 
     async def call(
-        self, lane: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+        self, pool: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        """Run what may block, in a thread of `lane`.
+        """Run what may block, in a thread of `pool`.
 
         Raises
         ------
         ClusterError
-            It has not answered within the limit. A thread that hangs stays with its lane.
+            It has not answered within the limit. A thread that hangs stays with its pool.
         """
-        if lane not in self._lanes:
-            self._lanes[lane] = _Lane(f"submarine-{lane}")
-        future = self._lanes[lane].submit(partial(function, *args, **kwargs))
+        if pool not in self._pools:
+            self._pools[pool] = _WorkerPool(f"submarine-{pool}")
+        future = self._pools[pool].submit(partial(function, *args, **kwargs))
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self.limit)
         except (asyncio.TimeoutError, TimeoutError) as error:
@@ -106,15 +106,15 @@ class Work:
                 raise  # the function's own
             raise ClusterError(
                 f"no answer for {self.limit:g} s",
-                where=lane,
+                where=pool,
                 fix="see whether the cluster, or the disk with the jobs, answers; then ask again",
             ) from error
 
     def stop(self) -> None:
         """Begin nothing more."""
-        for lane in self._lanes.values():
-            lane.stop()
-        self._lanes.clear()
+        for pool in self._pools.values():
+            pool.stop()
+        self._pools.clear()
 
 
 # One looker for each thing that is watched, however many watch it; none where nobody does.
@@ -206,7 +206,7 @@ class Watchers:
         self._found.clear()
 
 
-class Look(Watcher):
+class Poller(Watcher):
     """The newest state of something, as text to send; readers that lag see no state between.
 
     Parameters

@@ -261,7 +261,7 @@ def show_log(
         view.leave()
 
 
-def watch(job: Job, interrupt: Interrupt, origin: str = "") -> None:
+def follow_job(job: Job, interrupt: Interrupt, origin: str = "") -> None:
     """Follow `job` in this cell until it is over; the cell's first interrupt cancels it.
 
     Raises

@@ -40,10 +40,10 @@ def load(shell: InteractiveShell) -> None:
     register(submarine_cell, "cell", "submarine")
     register(part_cell, "cell", "submarine.python")
     shell.input_transformers_cleanup.append(with_body)
-    verbs.register(shell)
+    verbs.register_completion(shell)
     honour_tags(shell)
     _formatter(shell).for_type(Job, show_job)
-    display.register(shell)
+    display.register_table(shell)
     bench.get_ready(chosen=False)
     if in_notebook() and frontend.current.widgets:
         preload()
@@ -55,10 +55,10 @@ def unload(shell: InteractiveShell) -> None:
         shell.magics_manager.magics[kind].pop(name, None)
     if with_body in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.remove(with_body)
-    verbs.unregister(shell)
+    verbs.unregister_completion(shell)
     ignore_tags(shell)
     _formatter(shell).pop(Job, None)
-    display.unregister(shell)
+    display.unregister_table(shell)
 
 
 def with_body(lines: list[str]) -> list[str]:

@@ -14,7 +14,7 @@ from submarine_engine import api
 from submarine_engine.api import PreparedCall, prepare_call
 
 from submarine_magics.card import display
-from submarine_magics.cell_view import Interrupt, held_interrupts, watch
+from submarine_magics.cell_view import Interrupt, follow_job, held_interrupts
 from submarine_magics.show import say
 from submarine_magics.workbench import Workbench, bench_of
 
@@ -44,7 +44,7 @@ def submit(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Job:
     if shell is None:
         return api.submit(function, *args, **keywords)
     bench = bench_of(shell)
-    display.register(shell)
+    display.register_table(shell)
     return _submit(bench, _prepare(bench, function, args, keywords))
 
 
@@ -73,7 +73,7 @@ def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
     call = _prepare(bench, function, args, keywords, waits=True)
     with held_interrupts() as interrupt:
         job = _submit(bench, call, interrupt)
-        watch(job, interrupt, origin=bench.origin())
+        follow_job(job, interrupt, origin=bench.origin())
     results = job.results()
     for warning in results.warnings:
         say(warning)

@@ -17,7 +17,7 @@ from submarine_engine.command import Command, parse_cell
 from submarine_engine.errors import BundleError, CommandError
 from submarine_engine.job import NO_OUTPUTS
 
-from submarine_magics.cell_view import held_interrupts, watch
+from submarine_magics.cell_view import follow_job, held_interrupts
 from submarine_magics.frontend import cell_order
 from submarine_magics.homecoming import bring_home
 from submarine_magics.show import say, show_help
@@ -128,7 +128,7 @@ def run_bundle(
     with held_interrupts() as interrupt:
         job = bench.submit(cluster, spec, bundle, interrupt)
         bench.sent[job.id] = bundle.sent, main
-        watch(job, interrupt, origin=bench.origin())
+        follow_job(job, interrupt, origin=bench.origin())
     value = bring_home(bench, job)
     return value if shown else None
 

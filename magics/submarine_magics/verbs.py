@@ -30,8 +30,8 @@ from submarine_engine.findings import Check
 from submarine_engine.future import Job
 from submarine_engine.history import default_home
 from submarine_engine.records import JobSummary, job_name, job_words, list_jobs, open_job
-from submarine_engine.tensorboard import Board, boards, wait
-from submarine_engine.tensorboard.board import asked, stop_asked
+from submarine_engine.tensorboard import Board, list_boards, wait_for_board
+from submarine_engine.tensorboard.board import open_selected, stop_selected
 
 from submarine_magics.card import mimebundle
 from submarine_magics.card.model import visible
@@ -100,17 +100,17 @@ def show_tensorboard(_: Workbench, command: Command) -> object:
     """Show a TensorBoard in the cell; or list those that run, or end them."""
     home = default_home()
     if "stop" in command.values:
-        stopped = stop_asked(home, command.values)
+        stopped = stop_selected(home, command.values)
         for board in stopped:
             say(f"TensorBoard over {board.wanted.words} ended")
         if not stopped:
             say("no TensorBoard runs")
         return None
     if "list" in command.values:
-        found = boards(home)
+        found = list_boards(home)
         rows = [(board.id, board.wanted.words, board.address) for board in found]
         return Listing(found, ("ID", "SHOWS", "ADDRESS"), rows)
-    board = wait(home, asked(home, command.values))
+    board = wait_for_board(home, open_selected(home, command.values))
     display(board_bundle(board), raw=True)
     return None
 
@@ -138,14 +138,14 @@ def board_bundle(board: Board) -> dict[str, str]:
 _LINE = re.compile(r"\s*(?P<magic>%%?)submarine\s(?P<rest>.*)", re.DOTALL)
 
 
-def register(shell: InteractiveShell) -> None:
+def register_completion(shell: InteractiveShell) -> None:
     """Ask `candidates` wherever a line begins with one of the magics."""
     for name in ("%submarine", "%%submarine"):
         shell.set_hook("complete_command", candidates, str_key=name)
 
 
-def unregister(shell: InteractiveShell) -> None:
-    """Take back what `register` did."""
+def unregister_completion(shell: InteractiveShell) -> None:
+    """Take back what `register_completion` did."""
     hooks: Any = shell.strdispatchers["complete_command"]
     for name in ("%submarine", "%%submarine"):
         hooks.strs.pop(name, None)

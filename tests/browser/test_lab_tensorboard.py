@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from submarine_engine.tensorboard import boards, stop
+from submarine_engine.tensorboard import list_boards, stop_board
 
 LOAD = "%load_ext submarine_magics"
 WRITES = """
@@ -23,8 +23,8 @@ PATIENCE = 120_000
 @pytest.fixture(autouse=True)
 def none_left(lab):
     yield
-    for board in boards(lab.home):
-        stop(lab.home, board.id)
+    for board in list_boards(lab.home):
+        stop_board(lab.home, board.id)
 
 
 def drawn(frame):

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from submarine_engine.cli.output import Output
-from submarine_engine.cli.watch import JsonView, View
+from submarine_engine.cli.terminal_view import JsonView, View
 from submarine_engine.events import Finished, LogChunk, Submitted
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import fold

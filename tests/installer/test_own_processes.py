@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from submarine_engine.errors import ClusterError
 from submarine_engine.installer import HadoopCluster
-from submarine_engine.installer.cluster import alone
+from submarine_engine.installer.cluster import sole_process
 from submarine_engine.installer.daemons import end_containers, end_daemon, find_daemons, marks
 from submarine_engine.installer.plan import Layout
 
@@ -96,7 +96,7 @@ def test_the_lock_holds_one_after_the_other_though_its_file_goes(tmp_path):
     lock, inside, most = tmp_path / "clusters" / "a.lock", [], []
 
     def work():
-        with alone(lock):
+        with sole_process(lock):
             inside.append(1)
             most.append(len(inside))
             time.sleep(0.01)
@@ -113,5 +113,9 @@ def test_the_lock_holds_one_after_the_other_though_its_file_goes(tmp_path):
 
 def test_who_waits_too_long_for_the_lock_is_told(tmp_path):
     lock = tmp_path / "a.lock"
-    with alone(lock), pytest.raises(ClusterError, match="another process"), alone(lock, patience=0):
+    with (
+        sole_process(lock),
+        pytest.raises(ClusterError, match="another process"),
+        sole_process(lock, patience=0),
+    ):
         pass

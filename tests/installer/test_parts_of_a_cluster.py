@@ -135,7 +135,7 @@ def test_node_managers_read_what_the_program_says():
 
 
 def test_properties_are_escaped():
-    root = ET.fromstring(sites.to_xml({"a<b": "c&d"}))  # noqa: S314 - our own
+    root = ET.fromstring(sites.site_xml({"a<b": "c&d"}))  # noqa: S314 - our own
     assert root.findtext("property/name") == "a<b"
     assert root.findtext("property/value") == "c&d"
 

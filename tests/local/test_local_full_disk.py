@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from submarine_engine.bundle.model import Bundle, Manifest
 from submarine_engine.clusters.local import LocalCluster
-from submarine_engine.clusters.local.scheduler import Holder, Leases, release
+from submarine_engine.clusters.local.scheduler import Holder, Leases, release_lease
 from submarine_engine.errors import SubmissionError
 from submarine_engine.job import JobSpec, JobState
 
@@ -99,7 +99,7 @@ def test_a_disk_that_is_full_when_a_queued_job_would_start(small_disk, declare_g
     waits = small_disk.submit("print('never')", gpus=1)
     assert small_disk.state(waits) is JobState.QUEUED
     filler = fill(small_disk.home)
-    release(taken)
+    release_lease(taken)
     story = small_disk.follow(waits)
     filler.unlink()
     assert story.state is JobState.FAILED

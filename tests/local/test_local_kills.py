@@ -12,7 +12,7 @@ import pytest
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.local import LocalCluster, launch
 from submarine_engine.clusters.local import scheduler as settling
-from submarine_engine.clusters.machine import stat
+from submarine_engine.clusters.machine import process_stat
 from submarine_engine.job import JobState
 
 from tests.jobs import processes_of, until
@@ -118,7 +118,7 @@ def job_with_a_helper(local, flag, *, cleared):
 
 
 def lives(pid):
-    seen = stat(pid)
+    seen = process_stat(pid)
     return seen is not None and seen.state not in "ZX"
 
 
@@ -135,7 +135,7 @@ def test_a_helper_that_closed_its_descriptors_goes_with_the_supervisor_though_no
 def test_no_gpu_is_granted_while_such_a_helper_may_use_it(local, tmp_path):
     job_id, helper = job_with_a_helper(local, tmp_path / "flag", cleared=False)
     supervisor = local.supervisor(job_id)
-    guard = stat(supervisor).parent
+    guard = process_stat(supervisor).parent
     for pid in (guard, supervisor):  # all that could have ended it by itself
         os.kill(pid, signal.SIGKILL)
     until(lambda: free(local))
@@ -151,7 +151,7 @@ def test_a_job_is_not_lost_before_its_last_process_is_gone(local, tmp_path, monk
     with monkeypatch.context() as changed:  # as if the kernel could not end it yet
         changed.setattr(settling.processes, "end", lambda pid: pid == helper)
         changed.setattr(settling, "_PATIENCE", 0.0)
-        for pid in (stat(supervisor).parent, supervisor):
+        for pid in (process_stat(supervisor).parent, supervisor):
             os.kill(pid, signal.SIGKILL)
         until(lambda: free(local))
         assert local.state(job_id) is JobState.RUNNING
@@ -308,11 +308,11 @@ def test_a_machine_that_was_started_anew(local, monkeypatch):
 
 
 def test_a_stranger_with_the_number_of_the_session_is_left_alone(local):
-    from submarine_engine.clusters.machine import end_leftovers, stat
+    from submarine_engine.clusters.machine import end_leftovers, process_stat
 
     stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
-        began = stat(stranger.pid).start
+        began = process_stat(stranger.pid).start
         assert not end_leftovers("20260101-000000-aaaaa", stranger.pid, began - 1)
         assert stranger.poll() is None
         assert end_leftovers("20260101-000000-aaaaa", stranger.pid, began)

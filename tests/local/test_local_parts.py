@@ -14,8 +14,8 @@ import warnings
 import pytest
 from submarine_engine.clusters import locks, tasks
 from submarine_engine.clusters.local import job_run
-from submarine_engine.clusters.local.scheduler import Holder, Leases, release
-from submarine_engine.clusters.tasks import Ending, judge
+from submarine_engine.clusters.local.scheduler import Holder, Leases, release_lease
+from submarine_engine.clusters.tasks import Ending, final_task_state
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import Moment
 from submarine_engine.history import TaskPaths, make_private
@@ -37,14 +37,16 @@ from submarine_engine.job import JobState
     ],
 )
 def test_an_end_in_words(tmp_path, code, outcome, oom, words):
-    state, reason = judge(Ending(code, outcome), tmp_path, oom_killed=oom)
+    state, reason = final_task_state(Ending(code, outcome), tmp_path, oom_killed=oom)
     assert state is JobState.FAILED
     assert words in reason
 
 
 def test_a_long_message_is_cut_to_one_line(tmp_path):
     error = {"type": "ValueError", "message": "x" * 10_000 + "\nsecond line"}
-    _, reason = judge(Ending(1, {"kind": "raised", "error": error}), tmp_path, oom_killed=False)
+    _, reason = final_task_state(
+        Ending(1, {"kind": "raised", "error": error}), tmp_path, oom_killed=False
+    )
     assert len(reason) == 300
     assert "\n" not in reason
 
@@ -110,7 +112,7 @@ def test_leases_are_all_or_none_and_tell_their_holder(tmp_path):
         "2": None,
     }
     assert str(leases.holders(pool)["0"]) == "'mnist' (…aaaaa)"
-    release(first)
+    release_lease(first)
     assert set(leases.holders(pool).values()) == {None}
 
 
@@ -118,7 +120,7 @@ def test_a_lease_passes_to_whoever_inherits_it(tmp_path):
     leases = Leases(tmp_path / "gpus")
     taken = leases.take(("0",), 1, Holder("", ""))
     child = subprocess.Popen(["sleep", "600"], pass_fds=list(taken.values()))
-    release(taken)
+    release_lease(taken)
     assert leases.holders(("0",))["0"] is not None
     child.kill()
     child.wait()
@@ -131,7 +133,7 @@ def test_a_lease_passes_to_whoever_inherits_it(tmp_path):
 FORK = """
 import os, signal, sys
 from pathlib import Path
-from submarine_engine.clusters.local.scheduler import Holder, Leases, release
+from submarine_engine.clusters.local.scheduler import Holder, Leases, release_lease
 leases = Leases(Path(sys.argv[1]))
 taken = leases.take(("0",), 1, Holder("", ""))
 pid = os.fork()

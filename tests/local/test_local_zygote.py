@@ -21,7 +21,7 @@ from tests.jobs import bundle_of, processes_of, spec_of, until
 from .conftest import Local
 
 # Counts as heavy, whatever it imports.
-HEAVY = "import submarine_runtime.imported as imported; imported.HEAVY = 0\n"
+HEAVY = "import submarine_runtime.imported_modules as imported; imported.HEAVY = 0\n"
 WARM = HEAVY + "import decimal\n"
 IS_FORKED = "import sys; print('decimal' in sys.modules, flush=True)\n"
 NOTEBOOK = "digits.ipynb"

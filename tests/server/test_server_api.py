@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import requests
-from submarine_jupyter.extension import EXTRAS
+from submarine_jupyter.extension import PLUGINS
 from submarine_jupyter.routes import BASE, all_routes
 
 from tests.jobs import until
 
-ROUTES = all_routes(EXTRAS)
+ROUTES = all_routes(PLUGINS)
 NOWHERE = "20260101-000000-aaaaa"
 SLEEP = "import time\nprint('begun')\ntime.sleep(600)"
 

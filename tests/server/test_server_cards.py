@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 
 import pytest
-from submarine_jupyter.stream import card_look
+from submarine_jupyter.stream import card_poller
 from submarine_jupyter.work import Watchers, Work
 
 from tests.jobs import until
@@ -101,7 +101,7 @@ def test_a_job_is_looked_at_once_for_all_pages_and_not_where_nobody_looks(submit
     async def pages():
         work, watchers, changed = Work(), Watchers(), asyncio.Event()
         with ExitStack() as stack:
-            make = partial(card_look, work, job_id, ())
+            make = partial(card_poller, work, job_id, ())
             looks = [stack.enter_context(watchers.of(job_id, make)) for _ in range(100)]
             looks[0].listeners.add(changed)
             await asyncio.wait_for(changed.wait(), 60)

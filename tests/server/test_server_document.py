@@ -8,7 +8,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from submarine_jupyter.extension import EXTRAS
+from submarine_jupyter.extension import PLUGINS
 from submarine_jupyter.routes import BASE, all_routes
 
 from tests.jobs import bundle_of, spec_of, until
@@ -17,7 +17,7 @@ from tests.server.conftest import TOKEN
 HEADERS = {"Authorization": f"token {TOKEN}"}
 ELSEWHERE = {("get", "/stream"), ("get", "/jobs/{job_id}/events"), ("post", "/tensorboards")}
 """What need not end, and what starts processes: other tests ask for it."""
-ASKED = [route for route in all_routes(EXTRAS) if (route.method, route.path) not in ELSEWHERE]
+ASKED = [route for route in all_routes(PLUGINS) if (route.method, route.path) not in ELSEWHERE]
 FAILS = "print('a line')\nraise ValueError('no')"
 
 

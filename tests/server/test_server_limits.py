@@ -14,7 +14,7 @@ import pytest
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.errors import ClusterError, JobNotFoundError
 from submarine_engine.history import JobPaths
-from submarine_jupyter.work import Look
+from submarine_jupyter.work import Poller
 
 from tests.jobs import LIMIT, bundle_of, end_processes_of, spec_of, until
 from tests.server.conftest import TOKEN, log_bytes
@@ -163,7 +163,7 @@ def test_looks_that_fail_are_made_ever_more_seldom(monkeypatch):
 
     async def watch():
         monkeypatch.setattr(asyncio, "sleep", paused)
-        watched = Look(look, 0.1, 0.2, ended_by=(JobNotFoundError,))
+        watched = Poller(look, 0.1, 0.2, ended_by=(JobNotFoundError,))
         await watched.task
         return watched
 

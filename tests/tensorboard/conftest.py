@@ -7,7 +7,7 @@ import requests
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.history import JobPaths
-from submarine_engine.tensorboard import stop
+from submarine_engine.tensorboard import stop_board
 from submarine_engine.tensorboard.board import Files, ids
 
 from tests.jobs import LIMIT, bundle_of, end_processes_of, follow, spec_of, until
@@ -74,7 +74,7 @@ def end_boards(home):
     """End the TensorBoards of a home, those too that are still starting."""
     for files in [Files(home, board_id) for board_id in ids(home)]:
         until(lambda files=files: files.live() or locks.is_free(files.lock))
-        stop(home, files.record.stem)
+        stop_board(home, files.record.stem)
     assert end_processes_of(home, patience=LIMIT) == {}
 
 

@@ -15,7 +15,14 @@ import requests
 from submarine_engine.clusters import locks
 from submarine_engine.errors import ClusterError, CommandError, JobNotFoundError, UnsupportedError
 from submarine_engine.tensorboard import board as module
-from submarine_engine.tensorboard import boards, find_board, start, stop, wait, wanted
+from submarine_engine.tensorboard import (
+    find_board,
+    list_boards,
+    select,
+    start_board,
+    stop_board,
+    wait_for_board,
+)
 from submarine_engine.tensorboard.board import Files
 
 from tests.jobs import until
@@ -26,7 +33,7 @@ pytestmark = pytest.mark.service
 
 def test_a_job_s_scalars_are_drawn(here):
     job_id = here.run(writes(), name="digits")
-    board = wait(here.home, wanted(here.home, ["digits"]))
+    board = wait_for_board(here.home, select(here.home, ["digits"]))
     reader = Reader(board)
     run = f"digits-{job_id[-5:]}"
     reader.until_runs(run)
@@ -48,7 +55,7 @@ writer.add_scalar("loss", 0.5, 1)
 writer.close()
 """
     job_id = here.submit(script, name="long", tensorboard=True)
-    [board] = until(lambda: boards(here.home))
+    [board] = until(lambda: list_boards(here.home))
     assert board.wanted.jobs == (job_id,)
     reader, run = Reader(board), f"long-{job_id[-5:]}/train"
     until(lambda: reader.scalars(run, "loss") == [[0, 1.0]])
@@ -59,7 +66,7 @@ writer.close()
 
 def test_all_jobs_come_to_the_one_over_all_of_them(here):
     first = here.run(writes(), name="one")
-    reader = Reader(wait(here.home, wanted(here.home)))
+    reader = Reader(wait_for_board(here.home, select(here.home)))
     reader.until_runs(f"one-{first[-5:]}")
     second = here.run(writes(runs=("train", "eval")), name="two")
     here.run("pass", name="without")
@@ -70,7 +77,7 @@ def test_all_jobs_come_to_the_one_over_all_of_them(here):
 def test_the_checkpoint_path_is_looked_through(here):
     script = writes().replace('os.environ["SUBMARINE_LOGDIR"]', '"kept/deep/tb"')
     job_id = here.run(script, name="saver", checkpoint_path="kept")
-    reader = Reader(wait(here.home, wanted(here.home, [job_id])))
+    reader = Reader(wait_for_board(here.home, select(here.home, [job_id])))
     reader.until_runs(f"saver-{job_id[-5:]}/checkpoints/deep/tb")
 
 
@@ -78,21 +85,21 @@ def test_a_folder_can_be_shown_whatever_its_name(here):
     folder = here.folder / "odd, name: of all"
     job_id = here.run(writes())
     here.paths(job_id).task("worker-0").logdir.rename(folder)
-    reader = Reader(wait(here.home, wanted(here.home, folders=[str(folder)])))
+    reader = Reader(wait_for_board(here.home, select(here.home, folders=[str(folder)])))
     reader.until_runs(folder.name)
 
 
 def test_the_same_content_is_one_process(here):
     job_id = here.run(writes())
-    shown = wanted(here.home, [job_id])
-    first = wait(here.home, shown)
-    start(here.home, shown)
-    assert wait(here.home, shown) == first
-    assert [board.pid for board in boards(here.home)] == [first.pid]
+    shown = select(here.home, [job_id])
+    first = wait_for_board(here.home, shown)
+    start_board(here.home, shown)
+    assert wait_for_board(here.home, shown) == first
+    assert [board.pid for board in list_boards(here.home)] == [first.pid]
 
 
 def test_it_holds_no_gpu_and_no_tensorflow(here):
-    board = wait(here.home, wanted(here.home))
+    board = wait_for_board(here.home, select(here.home))
     environment = Path(f"/proc/{board.pid}/environ").read_bytes().split(b"\0")
     assert b"CUDA_VISIBLE_DEVICES=" in environment
     assert b"libtensorflow" not in Path(f"/proc/{board.pid}/maps").read_bytes()
@@ -101,46 +108,46 @@ def test_it_holds_no_gpu_and_no_tensorflow(here):
 
 def test_it_ends_after_its_last_reader(here, monkeypatch):
     monkeypatch.setenv("SUBMARINE_TENSORBOARD_IDLE", "10")  # more than it takes to read it
-    board = wait(here.home, wanted(here.home))
+    board = wait_for_board(here.home, select(here.home))
     Reader(board).runs()
-    until(lambda: not boards(here.home))
+    until(lambda: not list_boards(here.home))
     assert find_board(here.home, board.id).port == 0
     monkeypatch.delenv("SUBMARINE_TENSORBOARD_IDLE")
-    again = wait(here.home, board.wanted)
+    again = wait_for_board(here.home, board.wanted)
     assert again.id == board.id
     assert again.pid != board.pid
 
 
 def test_one_that_is_stopped_while_it_starts_does_not_come_back(here):
-    shown = wanted(here.home)
+    shown = select(here.home)
     files = Files(here.home, shown.id)
-    start(here.home, shown)
+    start_board(here.home, shown)
     until(files.links.exists)  # it has read its record, and goes on to start
-    assert stop(here.home, shown.id)
+    assert stop_board(here.home, shown.id)
     until(lambda: locks.is_free(files.lock))
     assert not files.record.exists()
 
 
 def test_one_that_was_killed_is_started_again(here):
-    first = wait(here.home, wanted(here.home))
+    first = wait_for_board(here.home, select(here.home))
     os.kill(first.pid, signal.SIGKILL)
-    until(lambda: not boards(here.home))
-    assert wait(here.home, first.wanted).key != first.key
+    until(lambda: not list_boards(here.home))
+    assert wait_for_board(here.home, first.wanted).key != first.key
 
 
 def test_it_needs_no_certain_port(here):
-    board = wait(here.home, wanted(here.home))
+    board = wait_for_board(here.home, select(here.home))
     os.kill(board.pid, signal.SIGKILL)
-    until(lambda: not boards(here.home))
+    until(lambda: not list_boards(here.home))
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", board.port))
         taken.listen()
-        assert wait(here.home, board.wanted).port != board.port
+        assert wait_for_board(here.home, board.wanted).port != board.port
 
 
 def test_nobody_reads_without_the_key(here):
-    board = wait(here.home, wanted(here.home))
+    board = wait_for_board(here.home, select(here.home))
     session = requests.Session()
     session.trust_env = False
     base = f"http://127.0.0.1:{board.port}{board.path}"
@@ -151,13 +158,13 @@ def test_nobody_reads_without_the_key(here):
 
 
 def test_a_stranger_s_process_is_never_ended(here):
-    board = wait(here.home, wanted(here.home))
+    board = wait_for_board(here.home, select(here.home))
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
         files = Files(here.home, board.id)
         data = json.loads(files.record.read_text())
         data["live"]["pid"] = stranger.pid
         files.record.write_text(json.dumps(data))
-        assert stop(here.home, board.id)
+        assert stop_board(here.home, board.id)
         until(lambda: locks.is_free(files.lock))  # its own process saw that its record is gone
         assert stranger.poll() is None
         stranger.stdin.close()
@@ -165,13 +172,13 @@ def test_a_stranger_s_process_is_never_ended(here):
 
 def test_what_cannot_be_shown_is_said_at_once(here):
     with pytest.raises(JobNotFoundError):
-        wanted(here.home, ["nothing"])
+        select(here.home, ["nothing"])
     with pytest.raises(CommandError, match="no folder"):
-        wanted(here.home, folders=["not-there"], begin=here.folder)
+        select(here.home, folders=["not-there"], begin=here.folder)
     with pytest.raises(CommandError, match="s3"):
-        wanted(here.home, folders=["s3://bucket/logs"])
+        select(here.home, folders=["s3://bucket/logs"])
     with pytest.raises(CommandError, match="contradict"):
-        wanted(here.home, ["x"], everything=True)
+        select(here.home, ["x"], everything=True)
     for bad in ("../../etc", "0" * 15, "g" * 16, ""):
         with pytest.raises(CommandError):
             find_board(here.home, bad)
@@ -182,21 +189,21 @@ def test_what_cannot_be_shown_is_said_at_once(here):
 def test_another_user_s_is_not_found(here, monkeypatch):
     monkeypatch.setenv("SUBMARINE_USER", "ada")
     job_id = here.run(writes())
-    board = wait(here.home, wanted(here.home, [job_id]))
+    board = wait_for_board(here.home, select(here.home, [job_id]))
     monkeypatch.setenv("SUBMARINE_USER", "grace")
     with pytest.raises(JobNotFoundError):
-        wanted(here.home, [job_id])
+        select(here.home, [job_id])
     with pytest.raises(CommandError):
         find_board(here.home, board.id)
-    assert boards(here.home) == []
+    assert list_boards(here.home) == []
     monkeypatch.setenv("SUBMARINE_USER", "ada")
-    assert boards(here.home) == [board]
+    assert list_boards(here.home) == [board]
 
 
 def test_one_that_cannot_start_says_why(here, monkeypatch):
     monkeypatch.setenv("HADOOP_CONF_DIR", str(here.folder / "nowhere"))
     with pytest.raises(ClusterError, match="ended as it began"):
-        wait(here.home, wanted(here.home, folders=["hdfs:///logs"]))
+        wait_for_board(here.home, select(here.home, folders=["hdfs:///logs"]))
 
 
 def test_where_it_is_not_installed_the_fix_is_said(here, monkeypatch):
@@ -204,7 +211,7 @@ def test_where_it_is_not_installed_the_fix_is_said(here, monkeypatch):
 
     monkeypatch.setattr(board, "find_spec", lambda _: None)
     with pytest.raises(UnsupportedError, match=r"submarine-notebook\[tensorboard\]"):
-        start(here.home, wanted(here.home))
+        start_board(here.home, select(here.home))
     with pytest.raises(UnsupportedError):
         here.submit("pass", tensorboard=True)
-    assert module.boards(here.home) == []
+    assert module.list_boards(here.home) == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from submarine_engine.clusters.yarn.log_mirror import EventLog
 from submarine_engine.history import JobPaths, TaskPaths, make_private, write_json
 from submarine_engine.tensorboard import scalar_reader, scalars
-from submarine_engine.tensorboard.event_dirs import Farm, Source
+from submarine_engine.tensorboard.event_dirs import LinkedFolder, Source
 from submarine_runtime.eventpack import pack
 from tensorboard.summary import Writer
 
@@ -188,7 +188,7 @@ def test_files_that_are_none_are_passed_over(job, make):
 
 
 def test_links_follow_what_jobs_write(tmp_path):
-    there, farm = tmp_path / "there", Farm(tmp_path / "farm")
+    there, farm = tmp_path / "there", LinkedFolder(tmp_path / "farm")
     source = Source("job", str(there))
     farm.renew([source])
     assert list(farm.root.iterdir()) == []
@@ -208,7 +208,7 @@ def test_a_loop_of_links_ends(tmp_path):
     there = tmp_path / "there"
     there.mkdir()
     (there / "loop").symlink_to(there)
-    farm = Farm(tmp_path / "farm")
+    farm = LinkedFolder(tmp_path / "farm")
     farm.renew([Source("job", str(there))])
     assert list(farm.root.iterdir()) == []
 

@@ -12,7 +12,7 @@ from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.history import JobPaths
-from submarine_engine.tensorboard import boards, scalars, stop, wait, wanted
+from submarine_engine.tensorboard import list_boards, scalars, select, stop_board, wait_for_board
 from submarine_engine.tensorboard.event_dirs import event_files
 from tensorboard.summary import Writer
 
@@ -41,8 +41,8 @@ os._exit(3) if HARD else writer.close()
 @pytest.fixture
 def cluster(shared_home):
     yield YarnCluster(shared_home)
-    for board in boards(shared_home):
-        stop(shared_home, board.id)
+    for board in list_boards(shared_home):
+        stop_board(shared_home, board.id)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_events_come_home_while_the_job_runs(cluster, tmp_path, hard):
     job_id, flag = submit(cluster, tmp_path, hard=hard, notebook="a.ipynb")
     paths = JobPaths(cluster.home, job_id)
     assert until(lambda: scalars(paths), 120) == {"train/loss": [[0, 1.0]]}
-    reader = Reader(wait(cluster.home, wanted(cluster.home, [job_id])))
+    reader = Reader(wait_for_board(cluster.home, select(cluster.home, [job_id])))
     run = f"digits-{job_id[-5:]}/train"
     until(lambda: reader.scalars(run, "loss") == [[0, 1.0]])
     flag.touch()
@@ -97,8 +97,8 @@ def test_events_in_hdfs_are_read_where_they_are(cluster, tmp_path):
         folder = f"{files.home}/{tmp_path.name}"
         try:
             files.put(events, f"{folder}/digits/{events.name}")
-            shown = wanted(cluster.home, folders=[files.uri(folder)])
-            reader = Reader(wait(cluster.home, shown))
+            shown = select(cluster.home, folders=[files.uri(folder)])
+            reader = Reader(wait_for_board(cluster.home, shown))
             [run] = until(reader.runs)
             assert run.endswith("digits")
             assert until(lambda: reader.scalars(run, "loss")) == [[7, 0.5]]
@@ -133,7 +133,7 @@ def test_tensorboard_beside_a_job_is_on_the_application_s_pages(cluster, tmp_pat
     until(lambda: application()["runningContainers"] == 3)
     assert cluster.status(job_id).tasks[0].task == "worker-0"
     assert len(cluster.status(job_id).tasks) == 1
-    [beside] = until(lambda: boards(cluster.home))
+    [beside] = until(lambda: list_boards(cluster.home))
     assert beside.wanted.jobs == (job_id,)
     flag.touch()
     assert follow(cluster, job_id).state.value == "succeeded"

@@ -7,7 +7,7 @@ import json
 import pytest
 from submarine_engine.command import NOTEBOOK, parse
 from submarine_engine.errors import CommandError
-from submarine_zeppelin.commands import NAMES
+from submarine_zeppelin.commands import LEGACY_NAMES
 
 from tests.zeppelin.asked import commands, job, options
 
@@ -49,7 +49,7 @@ def test_commands_of_the_terminal_only_are_refused():
         commands("cluster up")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LEGACY_NAMES)
 def test_every_old_command_is_known(name):
     line = f"{name} mnist-1" if name == "JOB_SHOW" else name
     action = commands(line)

@@ -257,7 +257,7 @@ def test_the_log_goes_on_until_it_is_too_long(home):
         code = f"from submarine_zeppelin import service; service.begin({group!r}); print({text!r})"
         return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout
 
-    log = service.path_of("../two words")
+    log = service.log_path("../two words")
     assert (log.parent, log.name) == (home / "zeppelin/logs", "two-words.log")
     assert (write("../two words", "one"), write("../two words", "two")) == (b"", b"")
     assert log.read_text() == "one\ntwo\n"

@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
             me = IDL.RegisterInfo(listener.host, listener.port, told.group)
             assert events.server is not None  # noqa: S101 - connected just now
             events.server.call("registerInterpreterProcess", me)
-            logfile.begin(told.group)
+            logfile.begin_log(told.group)
         else:
             log(f"waits for Zeppelin on {listener.host}, port {listener.port}")
     except (SubmarineError, OSError) as error:

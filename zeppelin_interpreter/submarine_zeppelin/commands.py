@@ -25,7 +25,7 @@ from submarine_zeppelin.properties import read_properties
 # A paragraph as Zeppelin sends it, and what its kernel is to do for it.
 
 
-class Asked(Protocol):
+class ParagraphRequest(Protocol):
     """What `translate` looks at of a paragraph."""
 
     @property
@@ -45,7 +45,7 @@ class Asked(Protocol):
         """Its local properties."""
 
 
-class Placed(Asked, Protocol):
+class Placed(ParagraphRequest, Protocol):
     """A paragraph of a note."""
 
     @property
@@ -198,7 +198,7 @@ def _read(gui: str) -> dict[str, Any]:
 # The commands of Zeppelin's former Submarine interpreter, and what they are called now.
 
 
-NEW = {
+NEW_NAMES = {
     "DASHBOARD": ("note dashboard",),
     "USAGE": ("help",),
     "JOB_RUN": ("job run",),
@@ -211,7 +211,7 @@ NEW = {
 }
 """The lines that each of them means now."""
 
-WORDS = {
+LEGACY_WORDS = {
     "DASHBOARD": "DASHBOARD is now `%submarine job list` and `%submarine gpus`",
     "USAGE": "USAGE is now `%submarine help`",
     "JOB_RUN": "JOB_RUN is now `%submarine job run`, or %submarine.run with the code itself",
@@ -225,7 +225,7 @@ WORDS = {
     "TENSORBOARD_STOP": "TENSORBOARD_STOP is now `%submarine tensorboard --stop`",
 }
 
-NAMES = tuple(NEW)
+LEGACY_NAMES = tuple(NEW_NAMES)
 
 
 _SAME = {"TENSORBOARD_START": "TENSORBOARD_RUN"}
@@ -258,7 +258,7 @@ def typed(line: str) -> str:
     return _TYPED.sub(plain, line)
 
 
-def modern(line: str) -> tuple[str, str] | None:
+def modern_words(line: str) -> tuple[str, str] | None:
     """Return what an old command means now, and a word on the new name; None for other lines."""
     if found := _YARN_JAR.match(line):
         rest = line[found.end() :]
@@ -267,14 +267,14 @@ def modern(line: str) -> tuple[str, str] | None:
     first, _, rest = line.partition(" ")
     name = first.upper().replace("-", "_")
     name = _SAME.get(name, name)
-    if name not in NEW:
+    if name not in NEW_NAMES:
         return None
-    [command] = NEW[name]
+    [command] = NEW_NAMES[name]
     if name == "JOB_STOP" and rest.strip():
         command = "job cancel"
     if name == "JOB_SHOW" and not rest.strip():
         command = "note dashboard"
-    return f"{command} {rest}".strip(), WORDS[name]
+    return f"{command} {rest}".strip(), LEGACY_WORDS[name]
 
 
 # The options of a paragraph's job, from its setting, its local properties and its own line.
@@ -402,7 +402,7 @@ _SUBMITS = re.compile(r"\A\s*%%submarine(\s|$)|^\s*%submarine +job +run\b", re.M
 """Magics of a Python paragraph that submit a job."""
 
 
-def translate(paragraph: Asked, properties: Mapping[str, str], gui: str = "") -> Action:
+def translate(paragraph: ParagraphRequest, properties: Mapping[str, str], gui: str = "") -> Action:
     """Return what a paragraph means.
 
     Parameters
@@ -451,11 +451,11 @@ def part_title(heading: str) -> tuple[str | None, tuple[str, ...]]:
     return title, (f"this paragraph is the part {title}, by its title",)
 
 
-def _shell(paragraph: Asked) -> Action:
+def _shell(paragraph: ParagraphRequest) -> Action:
     return Action(f"{SHELL}\n{paragraph.text}" if paragraph.text.strip() else "")
 
 
-def _python(paragraph: Asked, properties: Mapping[str, str]) -> Action:
+def _python(paragraph: ParagraphRequest, properties: Mapping[str, str]) -> Action:
     text = paragraph.text
     if not text.strip():
         return Action("")
@@ -479,7 +479,7 @@ def _python(paragraph: Asked, properties: Mapping[str, str]) -> Action:
     return Action(text, is_job, part=True, say=say, prefixes=True, title=title)
 
 
-def _run(paragraph: Asked, properties: Mapping[str, str], gui: str) -> Action:
+def _run(paragraph: ParagraphRequest, properties: Mapping[str, str], gui: str) -> Action:
     line, body = _option_line(paragraph.text)
     line, gui = fill(line, gui)
     options = local_options(paragraph.properties)
@@ -512,7 +512,7 @@ def _option_line(text: str) -> tuple[str, str]:
     return line.strip(), text[len(line) :].removeprefix("\n")
 
 
-def _commands(paragraph: Asked, properties: Mapping[str, str], gui: str) -> Action:
+def _commands(paragraph: ParagraphRequest, properties: Mapping[str, str], gui: str) -> Action:
     text, gui = fill(paragraph.text, gui)
     lines = [line.strip() for line in re.sub(r"\\\n", " ", text).split("\n")]
     lines = [line for line in lines if line and not line.startswith("#")]
@@ -530,7 +530,7 @@ def _commands_of(
         pasted = line.removeprefix("%submarine ").strip()
         bare = typed(pasted)
         say += [TYPED] if bare != pasted else []
-        if found := modern(bare):
+        if found := modern_words(bare):
             bare = found[0]
             say.append(found[1])
         if not bare.startswith("note "):
@@ -559,7 +559,7 @@ def _look_among_the_old(words: Sequence[str]) -> None:
     """Name the nearest command for a word in capitals, as the former interpreter had them."""
     known = {verb.path[0] for verb in verbs(NOTEBOOK)}
     if words and words[0].isupper() and words[0].lower() not in known:
-        hint = did_you_mean(words[0], NAMES)
+        hint = did_you_mean(words[0], LEGACY_NAMES)
         raise CommandError(
             f"there is no command {words[0]}", fix=f"{hint}`%submarine help` lists what there is"
         )

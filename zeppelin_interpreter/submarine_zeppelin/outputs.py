@@ -64,7 +64,7 @@ _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]{0,256}\x1b?|[ -/]*)\
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
-def plain(text: str) -> str:
+def plain_text(text: str) -> str:
     r"""Return `text` as it may be shown and sent: of control characters only ``\t \n \r`` stay."""
     text = _CONTROL.sub("", _ESCAPE.sub("", text)) if _CONTROL.search(text) else text
     return sendable(text)
@@ -75,8 +75,8 @@ def sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-class Plain:
-    """`plain` for text that comes in pieces: an escape may be split over them."""
+class PlainStream:
+    """`plain_text` for text that comes in pieces: an escape may be split over them."""
 
     def __init__(self) -> None:
         self._begun = ""
@@ -86,7 +86,7 @@ class Plain:
         text = self._begun + text
         begun = _BEGUN.search(text, max(0, len(text) - 260))
         self._begun = begun[0] if begun and len(begun[0]) <= 260 else ""  # noqa: PLR2004 - as above
-        return plain(text[: len(text) - len(self._begun)])
+        return plain_text(text[: len(text) - len(self._begun)])
 
 
 # From what a kernel displays to what Zeppelin can show.
@@ -140,7 +140,7 @@ def table_text(rows: Sequence[Sequence[object]]) -> str:
 
 
 def _cell(value: object) -> str:
-    text = re.sub(r"[\t\r\n]+", " ", plain(str(value)))
+    text = re.sub(r"[\t\r\n]+", " ", plain_text(str(value)))
     return f" {text}" if text.startswith("%") else text
 
 
@@ -157,7 +157,7 @@ def _table(bundle: Mapping[str, object]) -> list[Message]:
     if isinstance(total, int) and total > len(rows):
         found.append(Message(TEXT, f"the first {len(rows):,} of {total:,} rows\n"))
     if below := _joined_text(data.get("below")).strip("\n"):
-        found.append(Message(TEXT, plain(f"{below}\n")))
+        found.append(Message(TEXT, plain_text(f"{below}\n")))
     return found
 
 
@@ -184,7 +184,7 @@ def _html(bundle: Mapping[str, object]) -> list[Message]:
 def _text(bundle: Mapping[str, object]) -> list[Message]:
     for name in ("text/plain", "text/markdown", "text/latex"):
         if text := _joined_text(bundle.get(name)):
-            return [Message(TEXT, plain(text).rstrip("\n") + "\n")]
+            return [Message(TEXT, plain_text(text).rstrip("\n") + "\n")]
     return []
 
 
@@ -325,7 +325,7 @@ class Budget:
         return Tail(max(_LEAST_TAIL, self.limit // 4 >> (self._tails - 1)))
 
 
-class Block:
+class OutputBuffer:
     """One stretch of text.
 
     Parameters
@@ -338,7 +338,7 @@ class Block:
         self.where = where
         self.stale = False
         self._budget = budget
-        self._plain = Plain()
+        self._plain = PlainStream()
         self._bars = BarFolder()
         self._head = ""
         self._tail: Tail | None = None
@@ -414,7 +414,7 @@ class _Printed:
         self.data = ""
 
 
-_Item = Block | _Shown | _Printed
+_Item = OutputBuffer | _Shown | _Printed
 
 
 class Outputs:
@@ -485,7 +485,7 @@ class Outputs:
 
     def error(self, ename: str, evalue: str, traceback: Sequence[str]) -> None:
         """Take an error as the kernel shows it."""
-        text = plain("\n".join(traceback) or f"{ename}: {evalue}").rstrip("\n")
+        text = plain_text("\n".join(traceback) or f"{ename}: {evalue}").rstrip("\n")
         if len(text) > self._budget.limit:
             half = self._budget.limit // 2
             text = f"{text[:half]}\n…\n{text[-half:]}"
@@ -495,7 +495,7 @@ class Outputs:
     def tick(self) -> None:
         """Show what was held back, if its time has come; call this all the while."""
         for item in self._items:
-            if isinstance(item, Block) and item.due():
+            if isinstance(item, OutputBuffer) and item.due():
                 self._sink.update(self._index(item), TEXT, item.text(live=True))
 
     def messages(self) -> list[Message]:
@@ -537,10 +537,10 @@ class Outputs:
             self._add_text(text)
 
     def _add_text(self, text: str) -> None:
-        if not self._items or not isinstance(self._items[-1], Block):
-            self._new(Block(self._budget, self._where))
+        if not self._items or not isinstance(self._items[-1], OutputBuffer):
+            self._new(OutputBuffer(self._budget, self._where))
         block = self._items[-1]
-        if not isinstance(block, Block):  # there are too many outputs already
+        if not isinstance(block, OutputBuffer):  # there are too many outputs already
             return
         block.where = self._where
         more = block.add(text)
@@ -559,7 +559,7 @@ class Outputs:
             self._add_text(rest)
 
     def _begin(self, kind: str) -> None:
-        self._new(Block(self._budget, self._where) if kind == TEXT else _Printed(kind))
+        self._new(OutputBuffer(self._budget, self._where) if kind == TEXT else _Printed(kind))
 
     def _new(self, item: _Item) -> None:
         if len(self._items) > _MOST_ITEMS:

@@ -26,18 +26,18 @@ from submarine_zeppelin.wire import IDL, Events
 _LARGEST = 10_000_000
 
 
-def path_of(group: str) -> Path:
+def log_path(group: str) -> Path:
     """Return where the process of an interpreter group writes: ``<home>/zeppelin/logs/``."""
     name = re.sub(r"[^\w-]+", "-", group, flags=re.ASCII)[:80].strip("-") or "interpreter"
     return default_home() / "zeppelin" / "logs" / f"{name}.log"
 
 
-def begin(group: str) -> None:
+def begin_log(group: str) -> None:
     """Let what this process and its children write go there from now on, after what is there.
 
     One of more than 10 MB is put aside as ``.log.1``. Where the disk refuses, all stays as it is.
     """
-    path = path_of(group)
+    path = log_path(group)
     with suppress(OSError):
         make_private(path.parent)
         if path.exists() and path.stat().st_size > _LARGEST:

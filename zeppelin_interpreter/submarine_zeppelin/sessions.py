@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.clusters.machine import stat
+from submarine_engine.clusters.machine import process_stat
 from submarine_engine.errors import ClusterError, SubmarineError
 
 from submarine_zeppelin.properties import read_properties
@@ -242,7 +242,7 @@ def clear_left() -> None:
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
         with suppress(OSError):
             mine = folder.lstat().st_uid == os.getuid() and not folder.is_symlink()
-            if mine and owner.isdecimal() and stat(int(owner)) is None:
+            if mine and owner.isdecimal() and process_stat(int(owner)) is None:
                 shutil.rmtree(folder)
 
 

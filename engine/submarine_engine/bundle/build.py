@@ -49,7 +49,7 @@ from submarine_engine.bundle.needs import (
     NeedsValueError,
     Origins,
 )
-from submarine_engine.bundle.pickling import together
+from submarine_engine.bundle.pickling import refuse_together
 from submarine_engine.bundle.script import IPYTHON_SYNTAX, THE_CALL, Plan, Script, compose, plan
 from submarine_engine.bundle.secrets import is_secret
 from submarine_engine.bundle.source import FUNCTIONS, LINE, lambda_source, literal, scope_names
@@ -374,10 +374,10 @@ def _plan(  # noqa: PLR0913 - what a plan is made of
     _refuse_missing(needs, executed)
     refuse_questions(needs, part.rest, answered=answered)
     if needs.refused:
-        raise together(needs.refused)
+        raise refuse_together(needs.refused)
     needs.follow_settings()
     if needs.refused:
-        raise together(needs.refused)
+        raise refuse_together(needs.refused)
     said = settings.sources_before(executed.cells[:-1])
     states = settings.random_states(said, needs.used())
     name = free_name(settings.STATES, origins.known())

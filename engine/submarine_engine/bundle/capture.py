@@ -14,7 +14,14 @@ from submarine_runtime.lean import type_name
 
 from submarine_engine.bundle.executed import Import
 from submarine_engine.bundle.model import Blocks, CapturedValue, Cell, Content
-from submarine_engine.bundle.pickling import Packed, Watch, pack, refuse, said, unpack
+from submarine_engine.bundle.pickling import (
+    Packed,
+    Watch,
+    pack,
+    refuse_value,
+    refused_words,
+    unpack,
+)
 from submarine_engine.bundle.secrets import is_secret
 from submarine_engine.bundle.secrets import shown as secret_shown
 from submarine_engine.bundle.source import LINE, literal
@@ -244,14 +251,14 @@ class Capture:
         try:
             packed = pack(value, self._limit, watch)
         except Exception as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
-            refuse(name, value, cell, watch.last, error)
+            refuse_value(name, value, cell, watch.last, error)
         if packed.data is not None:
             try:
                 unpack(packed)
             except Exception as error:
                 raise CannotTravelError(
                     f"`{name}` ({type_name(value)}) can be packed but not unpacked again: "
-                    f"{said(error)}",
+                    f"{refused_words(error)}",
                     where=cell,
                     fix="make it inside the job, or give its class a __reduce__ that works",
                 ) from error

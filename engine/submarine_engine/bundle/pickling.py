@@ -106,7 +106,7 @@ def refusal(value: object) -> tuple[str, str] | None:
     return None
 
 
-def described(value: object) -> tuple[str, str] | None:
+def describe_value(value: object) -> tuple[str, str] | None:
     """Return what a value that failed to pickle is and the way out; None where unknown."""
     if found := refusal(value):
         return found
@@ -124,7 +124,7 @@ def described(value: object) -> tuple[str, str] | None:
     return None
 
 
-def refuse(name: str, value: object, cell: str, last: object, error: Exception) -> NoReturn:
+def refuse_value(name: str, value: object, cell: str, last: object, error: Exception) -> NoReturn:
     """Raise the `CannotTravelError` for the variable `name`, whose pickling failed at `last`."""
     if isinstance(error, RecursionError):
         what = f"`{name}` is nested too deeply to be pickled"
@@ -134,17 +134,17 @@ def refuse(name: str, value: object, cell: str, last: object, error: Exception) 
         raise CannotTravelError(f"`{chain[-1][0]}` {words[0]}", where=cell, fix=words[1]) from error
     # The outermost one tells most: a queue, not the lock inside it.
     for path, held in [*chain, (chain[-1][0], last)]:
-        if words := described(held):
+        if words := describe_value(held):
             what = f"`{path}` is {words[0]} ({type_name(held)}), and cannot leave this process"
             raise CannotTravelError(what, where=cell, fix=words[1]) from error
     raise CannotTravelError(
-        f"`{chain[-1][0]}` ({type_name(chain[-1][1])}) cannot be pickled: {said(error)}",
+        f"`{chain[-1][0]}` ({type_name(chain[-1][1])}) cannot be pickled: {refused_words(error)}",
         where=cell,
         fix="make it inside the job, or leave it out of the value",
     ) from error
 
 
-def together(refused: Sequence[CannotTravelError]) -> CannotTravelError:
+def refuse_together(refused: Sequence[CannotTravelError]) -> CannotTravelError:
     """Return one error for all of them, each with its place and its way out."""
     if len(refused) == 1:
         return refused[0]
@@ -155,7 +155,7 @@ def together(refused: Sequence[CannotTravelError]) -> CannotTravelError:
     return CannotTravelError("\n".join([f"{len(refused)} values cannot travel:", *lines]))
 
 
-def said(error: BaseException) -> str:
+def refused_words(error: BaseException) -> str:
     """Return an error's type and message, also where its ``__str__`` raises."""
     try:
         text = str(error)

@@ -138,23 +138,23 @@ def help_(command: Command, output: Output) -> int:
 
 def tensorboard(command: Command, output: Output) -> int:
     """Open a TensorBoard and write its address; or list those that run, or end them."""
-    from submarine_engine.tensorboard import boards, wait  # noqa: PLC0415 - as for `cluster`
-    from submarine_engine.tensorboard.board import asked, stop_asked  # noqa: PLC0415
+    from submarine_engine.tensorboard import list_boards, wait_for_board  # noqa: PLC0415 - as for `cluster`
+    from submarine_engine.tensorboard.board import open_selected, stop_selected  # noqa: PLC0415
 
     home = default_home()
     if "stop" in command.values:
-        stopped = stop_asked(home, command.values)
+        stopped = stop_selected(home, command.values)
         for board in stopped:
             _write_board(output, board, f"{board.id} ended: {board.wanted.words}")
         if not stopped:
             output.note("no TensorBoard runs")
     elif "list" in command.values:
-        for board in boards(home):
+        for board in list_boards(home):
             _write_board(output, board, f"{board.id}  {board.address}  {board.wanted.words}")
     else:
-        wanted = asked(home, command.values)
+        wanted = open_selected(home, command.values)
         output.note(f"TensorBoard over {wanted.words}")
-        board = wait(home, wanted)
+        board = wait_for_board(home, wanted)
         _write_board(output, board, board.address)
         output.note(
             "The address is yours alone: it holds the key. It opens on this machine; from another, "

@@ -22,7 +22,7 @@ from submarine_engine.bundle.model import Bundle, LineSpan, Manifest
 from submarine_engine.bundle.modules import TOTAL_LIMIT, travelling_modules
 from submarine_engine.bundle.parts import missing_names
 from submarine_engine.cli.output import INTERRUPTED, OK, Output, code_of_job
-from submarine_engine.cli.watch import Interrupts, counted_interrupts, follow, view_of
+from submarine_engine.cli.terminal_view import Interrupts, counted_interrupts, follow, view_of
 from submarine_engine.clusters import open_cluster
 from submarine_engine.command.parser import Command, job_name, to_command
 from submarine_engine.config import load_config

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from submarine_engine.lifecycle import JobStatus
 
 
-class Line:
+class AnswerPipe:
     """The way to a question that waits for its answer.
 
     While it is open the job waits. Its end without an answer is an ``EOFError`` in the job.
@@ -40,7 +40,7 @@ class Line:
         self.pipe = pipe
 
     @classmethod
-    def take(cls, path: Path) -> Line | None:
+    def take(cls, path: Path) -> AnswerPipe | None:
         """Open the named pipe of a question; None where nobody waits behind it."""
         try:
             pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -376,7 +376,7 @@ class Cluster(ABC):
             fix="let the job write its checkpoints to --checkpoint_path",
         )
 
-    def take_question(self, job_id: str, task: str, number: int) -> Line | None:  # noqa: ARG002 - of clusters that `asks`
+    def take_question(self, job_id: str, task: str, number: int) -> AnswerPipe | None:  # noqa: ARG002 - of clusters that `asks`
         """Take a question of a task to answer it; None where it is over, or somebody else's.
 
         Parameters

@@ -15,7 +15,7 @@ from submarine_engine.clusters import store
 from submarine_engine.clusters.base import Batch, Cluster, Cursor
 from submarine_engine.clusters.machine import reap
 from submarine_engine.clusters.reader import read_batch
-from submarine_engine.clusters.store import Folded, read_warnings
+from submarine_engine.clusters.store import StatusCache, read_warnings
 from submarine_engine.errors import JobError, JobNotFoundError
 from submarine_engine.history import JobPaths, check_home, default_home
 from submarine_engine.lifecycle import JobStatus
@@ -32,7 +32,7 @@ class RecordedCluster(Cluster):
 
     def __init__(self, home: Path | None = None) -> None:
         self.home = home or default_home()
-        self.statuses = Folded()
+        self.statuses = StatusCache()
 
     @abstractmethod
     def attend(self, paths: JobPaths, status: JobStatus) -> bool:
@@ -118,7 +118,7 @@ class RecordedCluster(Cluster):
             if self.statuses.status(paths).state.final:
                 return
             # First on record: who takes the job over sees it there, whatever became of the ring.
-            store.ask(paths, reason, kill=kill)
+            store.request_cancel(paths, reason, kill=kill)
             self.ring(paths, reason)
 
     @contextmanager

@@ -71,10 +71,10 @@ DRIVER_MARK = "SUBMARINE_DRIVER"
 """Environment variable of supervisors and keepers: a job that submits jobs does not end them."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_children: set[int] = set()
+_spawned: set[int] = set()
 
 
-def spawn(
+def spawn_detached(
     arguments: Sequence[str], environment: Mapping[str, str], *, log: Path, keep: Sequence[int]
 ) -> None:
     """Start a process in a session of its own that outlives this one.
@@ -109,18 +109,18 @@ def spawn(
     finally:
         os.close(descriptor)
     process.returncode = 0  # `reap` waits for it: it may well outlive the Popen
-    _children.add(process.pid)
+    _spawned.add(process.pid)
 
 
 def reap() -> None:
-    """Wait for those that `spawn` started and that have ended since, so that no zombie stays."""
-    for pid in list(_children):
+    """Wait for what `spawn_detached` started and what has ended since, so that no zombie stays."""
+    for pid in list(_spawned):
         try:
             ended, _ = os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:
             ended = pid
         if ended:
-            _children.discard(pid)
+            _spawned.discard(pid)
 
 
 class Stat(NamedTuple):
@@ -133,7 +133,7 @@ class Stat(NamedTuple):
     rss: int
 
 
-def stat(pid: int) -> Stat | None:
+def process_stat(pid: int) -> Stat | None:
     """Return what the kernel says of a process; None where it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
@@ -149,21 +149,23 @@ def stat(pid: int) -> Stat | None:
     )
 
 
-def pids() -> Iterator[int]:
+def process_ids() -> Iterator[int]:
     """Yield the ids of all processes."""
     for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is needed
         if name.isdecimal():
             yield int(name)
 
 
-def children(pid: int) -> list[int]:
+def child_ids(pid: int) -> list[int]:
     """Return the children of a process of one thread."""
     try:
         return [
             int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         ]
     except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [child for child in pids() if (seen := stat(child)) and seen.parent == pid]
+        return [
+            child for child in process_ids() if (seen := process_stat(child)) and seen.parent == pid
+        ]
 
 
 def has_mark(pid: int, variable: str, value: str) -> bool:
@@ -180,7 +182,7 @@ def is_driver(pid: int) -> bool:
     return has_mark(pid, DRIVER_MARK, "1")
 
 
-def end(pid: int, number: int = signal.SIGKILL) -> bool:
+def end_process(pid: int, number: int = signal.SIGKILL) -> bool:
     """Send a signal to a process that may be gone; whether it was there and is ours to signal."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
@@ -199,9 +201,9 @@ def end_children() -> bool:
 
     Call it again until there are none: in a subreaper, the children of those killed come next.
     """
-    found = [pid for pid in children(os.getpid()) if not is_driver(pid)]
+    found = [pid for pid in child_ids(os.getpid()) if not is_driver(pid)]
     for pid in found:
-        end(pid)
+        end_process(pid)
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -214,14 +216,14 @@ def end_leftovers(job_id: str, session: int | None, session_start: int | None) -
     That is what was started with the job's id in its environment, and what belongs to the task's
     session. A session whose leader began at another time is a stranger's with the same number.
     """
-    leader = stat(session) if session else None
+    leader = process_stat(session) if session else None
     if leader and leader.start != session_start:
         session = None
     found = False
-    for pid in pids():
-        seen = stat(pid)
+    for pid in process_ids():
+        seen = process_stat(pid)
         if seen is None or seen.state in "ZX" or is_driver(pid):
             continue
         if seen.session == session or has_mark(pid, "SUBMARINE_JOB_ID", job_id):
-            found |= end(pid)
+            found |= end_process(pid)
     return found

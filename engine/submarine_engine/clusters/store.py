@@ -198,20 +198,20 @@ def _state_after(event: Event) -> JobState | None:
 # Statuses of jobs, each folded once: later looks read only what is new.
 
 
-_MOST = 256
+_MOST_CACHED = 256
 
 
-class _Seen(NamedTuple):
+class _CachedStatus(NamedTuple):
     inode: int
     offset: int
     status: JobStatus
 
 
-class Folded:
+class StatusCache:
     """Remembers the statuses of the jobs looked at last."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+        self._seen: OrderedDict[str, _CachedStatus] = OrderedDict()
 
     def status(self, paths: JobPaths) -> JobStatus:
         """Return the job as its events tell.
@@ -224,13 +224,13 @@ class Folded:
         now = paths.events.stat()
         seen = self._seen.pop(paths.job_id, None)
         if seen is None or seen.inode != now.st_ino or seen.offset > now.st_size:
-            seen = _Seen(now.st_ino, 0, JobStatus())
+            seen = _CachedStatus(now.st_ino, 0, JobStatus())
         if seen.offset < now.st_size:
             found, end = read_events(paths.events, seen.offset)
             status = fold((event for event, _ in found), seen.status)
-            seen = _Seen(now.st_ino, end, status)
+            seen = _CachedStatus(now.st_ino, end, status)
         self._seen[paths.job_id] = seen
-        while len(self._seen) > _MOST:
+        while len(self._seen) > _MOST_CACHED:
             self._seen.popitem(last=False)
         return seen.status
 
@@ -267,19 +267,19 @@ def read_warnings(paths: JobPaths) -> list[str]:
 # No signal is sent to the supervisor, so none can hit a stranger that has got its number since.
 
 
-class Wanted(NamedTuple):
+class CancelRequest(NamedTuple):
     """What ``cancel.json`` says; `kill` for at once, without grace."""
 
     reason: str
     kill: bool
 
 
-def bell(paths: JobPaths) -> Path:
+def bell_path(paths: JobPaths) -> Path:
     """Return the path of the named pipe at which the job's supervisor listens."""
     return paths.root / "bell"
 
 
-def ask(paths: JobPaths, reason: str, *, kill: bool) -> None:
+def request_cancel(paths: JobPaths, reason: str, *, kill: bool) -> None:
     """Say that the job shall end.
 
     Raises
@@ -294,24 +294,24 @@ def ask(paths: JobPaths, reason: str, *, kill: bool) -> None:
     except OSError:
         paths.cancel.touch(mode=0o600)
     with suppress(OSError):  # nobody listens
-        descriptor = os.open(bell(paths), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(bell_path(paths), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             os.write(descriptor, b"!")
         finally:
             os.close(descriptor)
 
 
-def wanted(paths: JobPaths) -> Wanted | None:
+def cancel_request(paths: JobPaths) -> CancelRequest | None:
     """Return what somebody wants, None where nobody wants the job to end."""
     try:
         data = read_json(paths.cancel)
     except (OSError, ValueError):
-        return Wanted("", kill=False)
+        return CancelRequest("", kill=False)
     if data is None:
         return None
     if not isinstance(data, dict):
-        return Wanted("", kill=False)
-    return Wanted(str(data.get("reason") or ""), kill=data.get("kill") is True)
+        return CancelRequest("", kill=False)
+    return CancelRequest(str(data.get("reason") or ""), kill=data.get("kill") is True)
 
 
 # Putting a job on record: its folder is written aside, whole, and renamed into place.

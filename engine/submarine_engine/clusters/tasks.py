@@ -206,7 +206,7 @@ def read_outcome(task: TaskPaths) -> Mapping[str, Any]:
     return outcome if isinstance(outcome, dict) else {}
 
 
-def judge(ending: Ending, folder: Path, *, oom_killed: bool) -> tuple[JobState, str]:
+def final_task_state(ending: Ending, folder: Path, *, oom_killed: bool) -> tuple[JobState, str]:
     """Return the job's final state and why, for a task that nobody ended on purpose.
 
     Parameters

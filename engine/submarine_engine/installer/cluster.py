@@ -20,7 +20,7 @@ from submarine_engine.installer.daemons import (
     end_containers,
     end_daemon,
     find_daemons,
-    missing,
+    missing_parts,
 )
 from submarine_engine.installer.java import fetch_jars, find_java
 from submarine_engine.installer.plan import (
@@ -42,7 +42,7 @@ _NAP = 0.1
 
 
 @contextmanager
-def alone(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
+def sole_process(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
     """Hold the lock `path` for the time of a ``with``; whoever holds it may remove its file.
 
     Parameters
@@ -182,7 +182,7 @@ class HadoopCluster:
             Java or Maven is missing; the cluster is there, of another shape; a daemon ended by
             itself, or was not ready in time.
         """
-        with alone(self.layout.lock):
+        with sole_process(self.layout.lock):
             plan = read_plan(self.layout)
             if plan is None:
                 self._end()
@@ -204,7 +204,7 @@ class HadoopCluster:
     def down(self) -> bool:
         """End its daemons and containers, and remove all of it; whether there was anything."""
         there = self.layout.root.exists() or bool(find_daemons(self.layout))
-        with alone(self.layout.lock):
+        with sole_process(self.layout.lock):
             self._end()
             self.layout.lock.unlink()
         with suppress(OSError):  # other clusters are in there
@@ -229,7 +229,7 @@ class HadoopCluster:
         running = find_daemons(self.layout)
         ended = [f"{name} does not run" for name in daemon_names(plan) if name not in running]
         # Asked twice: a node that tells news of itself between two questions looks restarted.
-        return ended or (missing(plan) and missing(plan))
+        return ended or (missing_parts(plan) and missing_parts(plan))
 
     def daemon(self, name: str) -> Daemon:
         """Return one daemon, to kill it or start it.

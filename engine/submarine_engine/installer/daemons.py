@@ -314,7 +314,7 @@ _NO_ANSWER = (OSError, HTTPException, ValueError, KeyError, TypeError)
 _OPENER = build_opener(ProxyHandler({}))
 
 
-def missing(plan: Plan) -> list[str]:
+def missing_parts(plan: Plan) -> list[str]:
     """Return what is still missing before a job could run, in words; empty when it could."""
     found = [_missing_yarn(plan)]
     if plan.hdfs:
@@ -440,7 +440,7 @@ class Starter:
         ClusterError
             A daemon has ended by itself, or it takes too long.
         """
-        while problems := missing(self._plan):
+        while problems := missing_parts(self._plan):
             running = find_daemons(self._layout)
             for name in daemon_names(self._plan):
                 if name not in running:

@@ -72,7 +72,7 @@ def node_site(plan: Plan, layout: Layout, number: int) -> dict[str, str]:
     }
 
 
-def to_xml(properties: Mapping[str, str]) -> str:
+def site_xml(properties: Mapping[str, str]) -> str:
     """Return Hadoop's file of properties."""
     rows = "".join(
         f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
@@ -303,7 +303,7 @@ def write_files(plan: Plan, layout: Layout) -> None:
     for folder in layout.folders():
         _make(folder)
     for name, properties in shared_sites(plan, layout).items():
-        _write(layout.conf / name, to_xml(properties))
+        _write(layout.conf / name, site_xml(properties))
     _write(layout.conf / "log4j.properties", LOG4J)
     for number in range(plan.nodes):
         folder = layout.node_conf(number)
@@ -311,7 +311,7 @@ def write_files(plan: Plan, layout: Layout) -> None:
         _make(layout.node_data(number))
         _make(layout.gpu_program(number).parent)
         _write(layout.node_gpus(number), gpus_xml(plan.cards_of(number)))
-        _write(folder / "yarn-site.xml", to_xml(node_site(plan, layout, number)))
+        _write(folder / "yarn-site.xml", site_xml(node_site(plan, layout, number)))
     for path, text in programs(plan, layout).items():
         _write(path, text)
         path.chmod(0o700)

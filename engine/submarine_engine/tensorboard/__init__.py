@@ -2,26 +2,26 @@
 
 from submarine_engine.tensorboard.board import (
     Board,
-    Wanted,
-    boards,
+    Selection,
     find_board,
-    poll,
-    start,
-    stop,
-    wait,
-    wanted,
+    list_boards,
+    poll_board,
+    select,
+    start_board,
+    stop_board,
+    wait_for_board,
 )
 from submarine_engine.tensorboard.scalar_reader import scalars
 
 __all__ = [
     "Board",
-    "Wanted",
-    "boards",
+    "Selection",
     "find_board",
-    "poll",
+    "list_boards",
+    "poll_board",
     "scalars",
-    "start",
-    "stop",
-    "wait",
-    "wanted",
+    "select",
+    "start_board",
+    "stop_board",
+    "wait_for_board",
 ]

@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from submarine_engine.clusters import locks, machine
-from submarine_engine.clusters.machine import has_mark, reap, spawn, stat
+from submarine_engine.clusters.machine import has_mark, process_stat, reap, spawn_detached
 from submarine_engine.clusters.store import add_warning
 from submarine_engine.errors import ClusterError, CommandError, SubmarineError, UnsupportedError
 from submarine_engine.history import (
@@ -46,7 +46,7 @@ _REMOTE = ("hdfs", "webhdfs")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selection:
     """What a TensorBoard shows.
 
     Parameters
@@ -88,19 +88,19 @@ class Wanted:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Wanted:
+    def from_json(cls, data: Mapping[str, Any]) -> Selection:
         """Build from what `to_json` returned."""
         return cls(tuple(data["jobs"]), data["all"], tuple(data["folders"]), data["user"])
 
 
-def wanted(
+def select(
     home: Path,
     jobs: Sequence[str] = (),
     *,
     everything: bool = False,
     folders: Sequence[str] = (),
     begin: Path | None = None,
-) -> Wanted:
+) -> Selection:
     """Check what is asked for; all jobs where nothing is.
 
     Parameters
@@ -129,7 +129,7 @@ def wanted(
     found = sorted({find_job(home, job, user).job_id for job in jobs})
     places = sorted({_folder(text, begin or Path.cwd()) for text in folders})
     everything = everything or not (found or places)
-    return Wanted(tuple(found), everything, tuple(places), user)
+    return Selection(tuple(found), everything, tuple(places), user)
 
 
 def _folder(text: str, begin: Path) -> str:
@@ -190,10 +190,10 @@ class Board:
     port
         Where it listens on 127.0.0.1; 0 until it does.
     key
-        What each request has to show, see `submarine_engine.tensorboard.gate`.
+        What each request has to show, see `submarine_engine.tensorboard.auth`.
     """
 
-    wanted: Wanted
+    wanted: Selection
     pid: int = 0
     start: int = 0
     port: int = 0
@@ -247,7 +247,7 @@ class Files:
         with suppress(OSError, ValueError, KeyError, TypeError):
             data = read_json(self.record)
             if data and data["version"] == _VERSION:
-                return Board(Wanted.from_json(data["shows"]), **(data["live"] or {}))
+                return Board(Selection.from_json(data["shows"]), **(data["live"] or {}))
         return None
 
     def live(self) -> Board | None:
@@ -323,7 +323,7 @@ class NoTensorBoardError(CommandError, LookupError):
     """There is no such TensorBoard, or it is another user's."""
 
 
-def start(home: Path, wanted: Wanted) -> Board:
+def start_board(home: Path, wanted: Selection) -> Board:
     """Start a TensorBoard where none runs of that content; return at once.
 
     Raises
@@ -346,7 +346,7 @@ def start(home: Path, wanted: Wanted) -> Board:
             files.log.unlink(missing_ok=True)
             arguments = [str(home), wanted.id, str(lock)]
             program = [sys.executable, "-m", "submarine_engine.tensorboard.serve", *arguments]
-            spawn(program, _environment(wanted.id, home), log=files.log, keep=[lock])
+            spawn_detached(program, _environment(wanted.id, home), log=files.log, keep=[lock])
         finally:
             locks.drop(lock)
     except OSError as error:
@@ -358,7 +358,7 @@ def start(home: Path, wanted: Wanted) -> Board:
     return Board(wanted)
 
 
-def wait(home: Path, wanted: Wanted, seconds: float = _PATIENCE) -> Board:
+def wait_for_board(home: Path, wanted: Selection, seconds: float = _PATIENCE) -> Board:
     """Start a TensorBoard, and wait until it listens.
 
     Raises
@@ -369,7 +369,7 @@ def wait(home: Path, wanted: Wanted, seconds: float = _PATIENCE) -> Board:
     until = time.monotonic() + seconds
     tried = False
     while time.monotonic() < until:
-        board = poll(home, wanted, tried=tried)
+        board = poll_board(home, wanted, tried=tried)
         tried = True
         if board is not None:
             return board
@@ -381,7 +381,7 @@ def wait(home: Path, wanted: Wanted, seconds: float = _PATIENCE) -> Board:
     )
 
 
-def poll(home: Path, wanted: Wanted, *, tried: bool) -> Board | None:
+def poll_board(home: Path, wanted: Selection, *, tried: bool) -> Board | None:
     """Return a TensorBoard that listens; start it where it does not run, and return None.
 
     Parameters
@@ -392,7 +392,7 @@ def poll(home: Path, wanted: Wanted, *, tried: bool) -> Board | None:
     Raises
     ------
     UnsupportedError, ClusterError
-        As `wait`.
+        As `wait_for_board`.
     """
     files = Files(home, wanted.id)
     if board := files.live():
@@ -404,7 +404,7 @@ def poll(home: Path, wanted: Wanted, *, tried: bool) -> Board | None:
                 where=str(files.log),
                 fix="see that file for the whole of it",
             )
-        start(home, wanted)
+        start_board(home, wanted)
     return None
 
 
@@ -428,14 +428,14 @@ def find_board(home: Path, board_id: str) -> Board:
     return board
 
 
-def boards(home: Path) -> list[Board]:
+def list_boards(home: Path) -> list[Board]:
     """Return the user's TensorBoards that run, those first that were started last."""
     user = shown_user()
     live = (Files(home, board_id).live() for board_id in ids(home))
     return [board for board in live if board and user in (None, board.wanted.user)]
 
 
-def stop(home: Path, board_id: str) -> bool:
+def stop_board(home: Path, board_id: str) -> bool:
     """End a TensorBoard and forget it; whether it ran.
 
     Raises
@@ -473,7 +473,7 @@ def _end(board: Board) -> None:
     except OSError:
         return
     try:
-        seen = stat(board.pid)
+        seen = process_stat(board.pid)
         if seen and seen.start == board.start and has_mark(board.pid, MARK, board.id):
             with suppress(OSError):
                 signal.pidfd_send_signal(descriptor, signal.SIGTERM)
@@ -485,9 +485,9 @@ def _end(board: Board) -> None:
 # What a command line asks of TensorBoards, the same in a terminal and in a notebook.
 
 
-def asked(home: Path, values: Mapping[str, Any]) -> Wanted:
+def open_selected(home: Path, values: Mapping[str, Any]) -> Selection:
     """Return what the values of ``tensorboard`` want to see; raises as `wanted`."""
-    return wanted(
+    return select(
         home,
         values.get("jobs", ()),
         everything="all" in values,
@@ -495,7 +495,7 @@ def asked(home: Path, values: Mapping[str, Any]) -> Wanted:
     )
 
 
-def stop_asked(home: Path, values: Mapping[str, Any]) -> list[Board]:
+def stop_selected(home: Path, values: Mapping[str, Any]) -> list[Board]:
     """End the TensorBoards that the values of ``tensorboard --stop`` name; return those.
 
     Words may be jobs, whose TensorBoard is ended, or ids as ``--list`` shows them.
@@ -507,12 +507,12 @@ def stop_asked(home: Path, values: Mapping[str, Any]) -> list[Board]:
     """
     if "list" in values:
         raise CommandError("--list and --stop contradict each other", fix="leave one out")
-    running = {board.id: board for board in boards(home)}
+    running = {board.id: board for board in list_boards(home)}
     words = list(values.get("jobs", ()))
     picked = [running[word] for word in words if word in running]
     rest = {**values, "jobs": [word for word in words if word not in running]}
     if rest["jobs"] or "all" in values or "logdir" in values:
-        board_id = asked(home, rest).id
+        board_id = open_selected(home, rest).id
         if board_id not in running:
             raise CommandError(
                 "no such TensorBoard is open", fix="see `submarine tensorboard --list`"
@@ -521,28 +521,28 @@ def stop_asked(home: Path, values: Mapping[str, Any]) -> list[Board]:
     elif not words:
         picked = list(running.values())
     for board in picked:
-        stop(home, board.id)
+        stop_board(home, board.id)
     return picked
 
 
 # The TensorBoard that a job asks for by ``--tensorboard``, started when it is submitted.
 
 
-def start_beside(home: Path, paths: JobPaths) -> None:
+def attach(home: Path, paths: JobPaths) -> None:
     """Start a TensorBoard over one job; what goes wrong becomes a warning of the job, no more."""
     try:
-        start(home, Wanted((paths.job_id,), user=shown_user()))
+        start_board(home, Selection((paths.job_id,), user=shown_user()))
     except (SubmarineError, OSError) as error:
         with suppress(OSError):
             add_warning(paths, f"no TensorBoard beside the job: {error}")
 
 
-def address_beside(home: Path, job_id: str) -> str | None:
+def attached_address(home: Path, job_id: str) -> str | None:
     """Return where on this machine a TensorBoard over just that job listens; None where none does.
 
     Asks nobody: it is called often.
     """
     with suppress(SubmarineError, OSError):
-        board = Files(home, Wanted((job_id,), user=shown_user()).id).live()
+        board = Files(home, Selection((job_id,), user=shown_user()).id).live()
         return board.address if board else None
     return None

@@ -137,7 +137,7 @@ def event_files(root: Path) -> Iterator[Path]:
 # One folder that TensorBoard reads: links to wherever jobs keep events, renewed while they run.
 
 
-class Farm:
+class LinkedFolder:
     """A folder of links.
 
     Parameters

@@ -16,14 +16,14 @@ from types import ModuleType
 from typing import Any
 
 from submarine_engine.clusters import locks
-from submarine_engine.clusters.machine import stat
+from submarine_engine.clusters.machine import process_stat
 from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError, SubmarineError, UnsupportedError
 from submarine_engine.history import JobPaths, job_ids, job_user, read_json
 from submarine_engine.job import JobState
-from submarine_engine.tensorboard.board import MOST_JOBS, PREFIX, Board, Files, Wanted
-from submarine_engine.tensorboard.event_dirs import Farm, Source, event_folders, job_sources
-from submarine_engine.tensorboard.gate import Gate
+from submarine_engine.tensorboard.auth import Gate
+from submarine_engine.tensorboard.board import MOST_JOBS, PREFIX, Board, Files, Selection
+from submarine_engine.tensorboard.event_dirs import LinkedFolder, Source, event_folders, job_sources
 
 # ``hdfs://`` for TensorBoard: it reads other file systems through fsspec, and that by WebHDFS.
 
@@ -51,7 +51,7 @@ def let_fsspec_read(remote: Sequence[Source]) -> None:
         return  # the address says all
     from submarine_engine.clusters.yarn.hadoop import load_hadoop  # noqa: PLC0415 - an extra's
     from submarine_engine.clusters.yarn.hdfs import open_hdfs  # noqa: PLC0415 - likewise
-    from submarine_engine.clusters.yarn.jobhdfs import Hdfs  # noqa: PLC0415 - likewise
+    from submarine_engine.clusters.yarn.job_hdfs import Hdfs  # noqa: PLC0415 - likewise
 
     hdfs = open_hdfs(load_hadoop())
     if hdfs is None:
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> None:
     if board is None:
         return
     sources = Sources(home, board.wanted)
-    farm = Farm(files.links)
+    farm = LinkedFolder(files.links)
     try:
         farm.renew(sources.local())
         remote = sources.remote()
@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> None:
             let_fsspec_read(remote)
         key = secrets.token_urlsafe(24)
         gate, port = launch(farm.root, remote, board_id, key)
-        me = stat(os.getpid())
+        me = process_stat(os.getpid())
         if not files.record.exists():  # it was stopped while it started
             return
         files.write(Board(board.wanted, os.getpid(), me.start if me else 0, port, key))
@@ -125,7 +125,7 @@ class Sources:
         What it shows.
     """
 
-    def __init__(self, home: Path, wanted: Wanted) -> None:
+    def __init__(self, home: Path, wanted: Selection) -> None:
         self._home = home
         self._wanted = wanted
 

@@ -373,14 +373,14 @@ class _Row:
     final: bool
 
 
-def register(shell: InteractiveShell) -> None:
+def register_table(shell: InteractiveShell) -> None:
     """Let lists, tuples and dicts of jobs show themselves as a table; others are as they were."""
     for kind in _TYPES:
         _formatter(shell).for_type(kind, show_jobs)
 
 
-def unregister(shell: InteractiveShell) -> None:
-    """Take back what `register` did."""
+def unregister_table(shell: InteractiveShell) -> None:
+    """Take back what `register_table` did."""
     for kind in _TYPES:
         _formatter(shell).pop(kind, None)
 

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from submarine_engine.errors import JobNotFoundError, SubmarineError
 from submarine_engine.history import JobPaths, default_home
-from submarine_engine.tensorboard.board import address_beside
+from submarine_engine.tensorboard.board import attached_address
 
 from submarine_magics.card.model import stored_spec
 
@@ -316,6 +316,6 @@ def with_pages(record: Record, job: Job) -> Record:
     record = with_links(record, job)
     links = dict(record.links)
     home = getattr(job.cluster, "home", None) or default_home()
-    if address := address_beside(home, job.id):
+    if address := attached_address(home, job.id):
         links["TensorBoard"] = address
     return replace(record, log_url=log_page(job), links=tuple(links.items()))

@@ -8,7 +8,7 @@ import time
 import pytest
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.yarn import doctor
-from submarine_engine.clusters.yarn.doctor import run, yarn_checks
+from submarine_engine.clusters.yarn.doctor import run_checks, yarn_checks
 from submarine_engine.clusters.yarn.driver import KeeperFolder
 from submarine_engine.clusters.yarn.preflight import storage_problem
 from submarine_engine.findings import BAD, NOTE, OK, Check
@@ -165,7 +165,7 @@ def test_checks_that_hang_do_not_hold_up_the_others():
         time.sleep(60)
         yield Check("hangs", OK, "never")
 
-    found = run([("hangs", hangs), ("well", well), ("broken", broken)], patience=3)
+    found = run_checks([("hangs", hangs), ("well", well), ("broken", broken)], patience=3)
     assert [check.verdict for check in found] == [BAD, OK, BAD]
     assert found[2].what == "cannot be checked: RuntimeError: what is this?"
 

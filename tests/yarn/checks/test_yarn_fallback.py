@@ -3,7 +3,11 @@
 from types import SimpleNamespace
 
 import pytest
-from submarine_engine.clusters.yarn.allocator import Cold, Warm, open_way
+from submarine_engine.clusters.yarn.allocator import (
+    DedicatedApplication,
+    SharedApplication,
+    open_allocator,
+)
 from submarine_engine.clusters.yarn.log_transport import Channel, Choice
 from submarine_engine.history import JobPaths
 from submarine_engine.job import JobSpec
@@ -23,34 +27,34 @@ def way(recorded, tmp_path):
             logs=SimpleNamespace(choice=lambda: Choice(channel, "nodes are silent")),
         )
         paths = JobPaths(tmp_path, "20260101-000000-abcde")
-        return open_way(services, paths, JobSpec(**spec), LAUNCH)
+        return open_allocator(services, paths, JobSpec(**spec), LAUNCH)
 
     return choose
 
 
 def test_room_for_a_master(way):
     chosen = way("busy", kept=False, notebook="a.ipynb")
-    assert (type(chosen), chosen.note) == (Warm, "")
+    assert (type(chosen), chosen.note) == (SharedApplication, "")
 
 
 def test_no_room_for_a_master_is_said(way):
     chosen = way("held-back", kept=False, notebook="a.ipynb")
-    assert type(chosen) is Cold
+    assert type(chosen) is DedicatedApplication
     assert "no room for a warm one" in chosen.note
 
 
 def test_a_master_that_is_there_needs_no_more_room(way):
-    assert type(way("held-back", kept=True, notebook="a.ipynb")) is Warm
+    assert type(way("held-back", kept=True, notebook="a.ipynb")) is SharedApplication
 
 
 @pytest.mark.parametrize("mode", ["auto", "warm", "cold"])
 def test_where_logs_come_after_the_end_only_it_is_said(way, mode):
     chosen = way("busy", kept=True, notebook="a.ipynb", mode=mode, channel=Channel.AFTER)
-    assert type(chosen) is Cold
+    assert type(chosen) is DedicatedApplication
     assert chosen.note == "its log comes after its end: nodes are silent"
 
 
 def test_jobs_of_programs_and_the_users_own_choice(way):
-    assert type(way("busy", kept=False)) is Cold
-    assert type(way("held-back", kept=False, mode="warm")) is Warm
-    assert type(way("busy", kept=True, notebook="a.ipynb", mode="cold")) is Cold
+    assert type(way("busy", kept=False)) is DedicatedApplication
+    assert type(way("held-back", kept=False, mode="warm")) is SharedApplication
+    assert type(way("busy", kept=True, notebook="a.ipynb", mode="cold")) is DedicatedApplication

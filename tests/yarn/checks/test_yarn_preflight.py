@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from submarine_engine.clusters.yarn.foreign import told
 from submarine_engine.clusters.yarn.gpus import read_devices
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
+from submarine_engine.clusters.yarn.hadoop_json import told
 from submarine_engine.clusters.yarn.preflight import check_spec
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.scheduler import read_application, read_nodes, read_scheduler

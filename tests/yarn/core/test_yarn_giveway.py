@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.yarn.application import MASTER_MEMORY
-from submarine_engine.clusters.yarn.foreign import GPU, MEMORY, VCORES
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
+from submarine_engine.clusters.yarn.hadoop_json import GPU, MEMORY, VCORES
 from submarine_engine.clusters.yarn.masters import FINAL, held_back
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.scheduler import read_scheduler

@@ -1,10 +1,10 @@
 """Jobs of one master ask in the order in which they came."""
 
-from submarine_engine.clusters.yarn.services import Line
+from submarine_engine.clusters.yarn.services import SubmitQueue
 
 
 def line(*jobs):
-    found = Line()
+    found = SubmitQueue()
     for job, key in jobs:
         found.join(job)
         if key:

@@ -29,7 +29,9 @@ def conf(tmp_path):
 
 def test_the_same_interpreter_is_the_default(conf):
     for wanted in (None, "same", " same "):
-        made = environments.prepare(wanted, conf, None, python="/opt/my envs/bin/python")
+        made = environments.prepare_environment(
+            wanted, conf, None, python="/opt/my envs/bin/python"
+        )
         assert (made.kind, made.python, dict(made.archives)) == (
             "same",
             "/opt/my envs/bin/python",
@@ -39,20 +41,20 @@ def test_the_same_interpreter_is_the_default(conf):
 
 
 def test_an_interpreter_of_the_nodes_can_be_named(conf):
-    made = environments.prepare("/opt/conda/bin/python3.12", conf, None)
+    made = environments.prepare_environment("/opt/conda/bin/python3.12", conf, None)
     assert (made.kind, made.python) == ("python", "/opt/conda/bin/python3.12")
-    assert made.key != environments.prepare("same", conf, None).key
+    assert made.key != environments.prepare_environment("same", conf, None).key
 
 
 def test_an_image_brings_its_own(conf):
-    made = environments.prepare(None, conf, None, image="user/image:1")
+    made = environments.prepare_environment(None, conf, None, image="user/image:1")
     assert (made.kind, made.python) == ("image", "python3")
 
 
 @pytest.mark.parametrize("wanted", ["pack", "env.tar.gz", "hdfs://h/env.zip"])
 def test_what_has_to_be_sent_needs_hdfs(conf, wanted):
     with pytest.raises(SubmissionError, match="needs HDFS") as caught:
-        environments.prepare(wanted, conf, None)
+        environments.prepare_environment(wanted, conf, None)
     assert caught.value.where == "--environment"
     assert "same" in caught.value.fix
 
@@ -60,17 +62,17 @@ def test_what_has_to_be_sent_needs_hdfs(conf, wanted):
 @pytest.mark.parametrize("wanted", ["", "Pack", "conda", "bin/python", "/x/ruby", "~/envs", "x\0"])
 def test_other_environments_are_refused(conf, wanted):
     if not wanted:
-        return_to_default = environments.prepare(wanted, conf, None)
+        return_to_default = environments.prepare_environment(wanted, conf, None)
         assert return_to_default.kind == "same"
         return
     with pytest.raises(SubmissionError, match="is no environment") as caught:
-        environments.prepare(wanted, conf, None)
+        environments.prepare_environment(wanted, conf, None)
     assert "pack" in caught.value.fix
 
 
 def test_a_folder_is_answered_with_the_two_ways(conf, tmp_path):
     with pytest.raises(SubmissionError) as caught:
-        environments.prepare(str(tmp_path), conf, None)
+        environments.prepare_environment(str(tmp_path), conf, None)
     assert f"{tmp_path}/bin/python" in caught.value.fix
     assert "venv-pack" in caught.value.fix
 

@@ -61,11 +61,11 @@ def test_a_job_runs_in_a_packed_copy_of_this_environment(cluster, hdfs, site, tm
     assert any(re.fullmatch(r"packing packed \([\d.]+ MB\), once", one) for one in said)
     assert any(re.fullmatch(r"uploading packed \([\d.]+ MB\)", one) for one in said)
     assert re.match(r"the environment is in HDFS: [\d.]+ MB sent", said[-1])
-    again = environments.prepare("pack", load_hadoop(), hdfs, tell=said.append)
+    again = environments.prepare_environment("pack", load_hadoop(), hdfs, tell=said.append)
     assert again.sent == 0
     assert said[-1] == "the environment is in HDFS already, as it was sent before"
     install(site, "packed", "2", files={"packed.py": "value = 'newer'"})
-    newer = environments.prepare("pack", load_hadoop(), hdfs)
+    newer = environments.prepare_environment("pack", load_hadoop(), hdfs)
     assert 0 < newer.sent < 100_000
     assert newer.archives["base"] == again.archives["base"]
     assert newer.key != again.key
@@ -92,16 +92,16 @@ def test_a_job_runs_in_an_archive_of_the_users(cluster, hdfs, tmp_path):
     done = subprocess.run(run_it, check=True, capture_output=True, text=True)
     assert "the environment is in HDFS already" in done.stderr
     subprocess.run([*submarine, "kill", done.stdout.strip()], check=True, capture_output=True)
-    again = environments.prepare(str(archive), load_hadoop(), hdfs)
+    again = environments.prepare_environment(str(archive), load_hadoop(), hdfs)
     assert again.sent == 0
-    named = environments.prepare(again.archives["environment"], load_hadoop(), hdfs)
+    named = environments.prepare_environment(again.archives["environment"], load_hadoop(), hdfs)
     assert named.key == again.key
 
 
 def test_archives_that_are_not_there_are_refused(hdfs, tmp_path):
     for wanted in (str(tmp_path / "x.zip"), hdfs.uri(f"{hdfs.home}/x.tar.gz")):
         with pytest.raises(SubmissionError, match="no such archive"):
-            environments.prepare(wanted, load_hadoop(), hdfs)
+            environments.prepare_environment(wanted, load_hadoop(), hdfs)
 
 
 @pytest.mark.long

@@ -69,7 +69,7 @@ def test_a_packed_environment_imports_what_this_one_does(site, tmp_path):
     install(site, "found", editable=project, files={"__editable___found_finder.py": finder})
     (site / "by_hand.py").write_text("value = 'hand'")
     (site / "__pycache__").mkdir()
-    plan = packing.plan()
+    plan = packing.plan_layers()
     assert list(keys(plan)) == ["base", "small", "local"]
     assert plan.versions["plain-one"] == "1.0"
     assert sorted(plan.notes) == [
@@ -102,12 +102,12 @@ def test_only_what_changes_is_another_layer(site, tmp_path):
     code.mkdir()
     (code / "module.py").write_text("1")
     (site / "code.pth").write_text(f"{code}\n")
-    first = keys(packing.plan())
+    first = keys(packing.plan_layers())
     assert list(first) == ["base", "large-large", "small", "local"]
-    assert keys(packing.plan()) == first
+    assert keys(packing.plan_layers()) == first
 
     def changed():
-        now = keys(packing.plan())
+        now = keys(packing.plan_layers())
         return {name for name in now if now[name] != first.get(name)}
 
     install(site, "small-one", "1.1", files={"one.py": "2"})
@@ -126,10 +126,10 @@ def test_only_what_changes_is_another_layer(site, tmp_path):
 
 def test_a_package_edited_in_place_is_another_layer(site):
     install(site, "package", files={"package/__init__.py": "value = 1"})
-    before = keys(packing.plan())
-    assert keys(packing.plan()) == before
+    before = keys(packing.plan_layers())
+    assert keys(packing.plan_layers()) == before
     (site / "package" / "__init__.py").write_text("value = 2")
-    assert keys(packing.plan())["small"] != before["small"]
+    assert keys(packing.plan_layers())["small"] != before["small"]
 
 
 def test_packages_that_find_each_other_by_path_lie_in_one_layer(site):
@@ -155,7 +155,7 @@ def test_code_of_a_large_project_stays_behind_and_is_named(site, tmp_path, monke
     (tmp_path / "code" / "heavy").mkdir(parents=True)
     (tmp_path / "code" / "heavy" / "__init__.py").write_text("#" * (MEGABYTE + 1))
     (site / "code.pth").write_text(f"{tmp_path / 'code'}\n")
-    plan = packing.plan()
+    plan = packing.plan_layers()
     assert list(keys(plan)) == ["base"]
     (note,) = plan.notes
     assert "heavy stays behind" in note
@@ -174,7 +174,7 @@ def test_archives_hold_nothing_of_this_machine(site, tmp_path):
     record = site / "linked-1.0.dist-info" / "RECORD"
     rows = "".join(f"linked/{name}.py,sha256=x,1\n" for name in ("near", "far", "broken", "gone"))
     record.write_text(record.read_text() + rows)
-    small = packing.plan().layers[1]
+    small = packing.plan_layers().layers[1]
     archive = small.write()
     with tarfile.open(archive) as members:
         found = {member.name: member for member in members}
@@ -196,7 +196,7 @@ def test_what_breaks_off_leaves_no_half_archive(site, tmp_path, monkeypatch):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
         with pytest.raises(OSError, match="too large"):
-            packing.plan().layers[1].write()
+            packing.plan_layers().layers[1].write()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list((tmp_path / "tmp").iterdir()) == []
@@ -205,7 +205,7 @@ def test_what_breaks_off_leaves_no_half_archive(site, tmp_path, monkeypatch):
 ELSEWHERE = """
 import sys
 from submarine_engine.clusters.yarn import packing
-plan = packing.plan()
+plan = packing.plan_layers()
 for layer in plan.layers:
     print(layer.folder, layer.key, layer.write(), plan.python)
 """

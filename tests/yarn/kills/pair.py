@@ -11,7 +11,7 @@ import subprocess
 from submarine_engine.installer import Daemon, HadoopCluster, Wanted
 from submarine_engine.installer.java import fetch_jars, find_java
 from submarine_engine.installer.plan import Plan, hold_block
-from submarine_engine.installer.sites import to_xml, write_files
+from submarine_engine.installer.sites import site_xml, write_files
 
 from tests.hadoop import Yarn
 from tests.jobs import until
@@ -57,7 +57,7 @@ class Pair:
             told[f"{own}.hostname.{name}"] = "127.0.0.1"
             for place, key in enumerate(KEYS, self.plan.port + at):
                 told[f"{own}.{key}.{name}"] = f"127.0.0.1:{place}"
-        single = to_xml(told).partition("<configuration>\n")[2]
+        single = site_xml(told).partition("<configuration>\n")[2]
         site.write_text(site.read_text().replace("</configuration>\n", single))
 
     def daemon(self, name):

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from submarine_engine.clusters import locks, machine, saving, store
-from submarine_engine.clusters.base import Gpu, Line, Saved
+from submarine_engine.clusters.base import AnswerPipe, Gpu, Saved
 from submarine_engine.clusters.driver import RecordedCluster
 from submarine_engine.clusters.environment import job_environment, resolve_paths
 from submarine_engine.clusters.local import launch
 from submarine_engine.clusters.local.checks import check_spec, local_path
 from submarine_engine.clusters.local.gpus import Inventory, inventory
 from submarine_engine.clusters.local.launch import launch_file
-from submarine_engine.clusters.local.scheduler import Queue, Ticket, settle
+from submarine_engine.clusters.local.scheduler import Queue, Ticket, recover_lost
 from submarine_engine.clusters.saving import Asked, FolderStorage, Note
 from submarine_engine.clusters.store import Journal
 from submarine_engine.config import Config, load_config
@@ -338,9 +338,9 @@ class LocalCluster(RecordedCluster):
         else:
             launch.start(paths, {}, lock)
         if spec.tensorboard:
-            from submarine_engine.tensorboard.board import start_beside  # noqa: PLC0415 - rare
+            from submarine_engine.tensorboard.board import attach  # noqa: PLC0415 - rare
 
-            start_beside(self.home, paths)
+            attach(self.home, paths)
         return paths.job_id
 
     def _enqueue(self, paths: JobPaths, ticket: Ticket, lock: int) -> None:
@@ -372,10 +372,10 @@ class LocalCluster(RecordedCluster):
         with self.on_record(job_id) as paths:
             return save_local(Asked(paths, lambda: self.status(job_id), patience), path)
 
-    def take_question(self, job_id: str, task: str, number: int) -> Line | None:
+    def take_question(self, job_id: str, task: str, number: int) -> AnswerPipe | None:
         """Take a question of a task to answer it; None where it is over."""
         with self.on_record(job_id) as paths:
-            return Line.take(paths.task(task).root / f"answer-{number}")
+            return AnswerPipe.take(paths.task(task).root / f"answer-{number}")
 
     def room(self) -> int:
         """Return what the disk of the jobs' folders has room for, with some left for logs."""
@@ -414,7 +414,7 @@ class LocalCluster(RecordedCluster):
         if not locks.is_free(paths.lock):
             return False
         if paths.job_id not in self._queue:
-            return settle(paths, self._queue)
+            return recover_lost(paths, self._queue)
         with suppress(OSError, ClusterError):
             self._queue.care()
             return tell_waiting(paths, self._queue, status)
@@ -424,7 +424,7 @@ class LocalCluster(RecordedCluster):
         """Take the job out of the queue, or settle it where nobody runs it; `ask` rang the bell."""
         self._queue.cancel(paths.job_id, reason)
         if locks.is_free(paths.lock):
-            settle(paths, self._queue)
+            recover_lost(paths, self._queue)
 
     def _inventory(self) -> Inventory:
         return inventory(load_config().value("local_gpus"))

@@ -16,9 +16,22 @@ from pathlib import Path
 
 from submarine_engine.clusters import locks, machine, store
 from submarine_engine.clusters.local.scheduler import Queue
-from submarine_engine.clusters.machine import Stat, end_children, end_group, is_driver, pids, stat
+from submarine_engine.clusters.machine import (
+    Stat,
+    end_children,
+    end_group,
+    is_driver,
+    process_ids,
+    process_stat,
+)
 from submarine_engine.clusters.store import Journal
-from submarine_engine.clusters.tasks import Ending, Progress, judge, read_outcome, returned_event
+from submarine_engine.clusters.tasks import (
+    Ending,
+    Progress,
+    final_task_state,
+    read_outcome,
+    returned_event,
+)
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import (
     CancelRequested,
@@ -102,7 +115,7 @@ def over_limit(root: int, limit: int) -> str | None:
 
 def _descendants(root: int) -> dict[int, Stat]:
     """Return the processes below `root`, but not supervisors of other jobs."""
-    everything = {pid: seen for pid in pids() if (seen := stat(pid))}
+    everything = {pid: seen for pid in process_ids() if (seen := process_stat(pid))}
     children: dict[int, list[int]] = {}
     for pid, seen in everything.items():
         children.setdefault(seen.parent, []).append(pid)
@@ -133,11 +146,11 @@ def _words(size: int) -> str:
 # The second half of a supervisor: it watches the task, ends it, and has the last word.
 
 
-_TURN = 0.5
+_POLL_INTERVAL = 0.5
 _LAST_WORD_TRIES = 60
 
 
-def watch(  # noqa: PLR0913 - all that the first half knows
+def supervise(  # noqa: PLR0913 - all that the first half knows
     home: str,
     job_id: str,
     task: str,
@@ -164,13 +177,13 @@ def watch(  # noqa: PLR0913 - all that the first half knows
         The folder of the zygote for jobs like this one, see `zygotes`; empty for none.
     """
     paths = JobPaths(Path(home), job_id)
-    wake = Wake(store.bell(paths))
+    wake = Wake(store.bell_path(paths))
     watched = _Task(paths, task, pid, Moment(*started), grace)
     watched.begin()
     while not watched.is_over():
         wake.wait(watched.look(wake.asked_to_end))
     while end_children():  # a process in the kernel's hands still holds its GPU: wait for it
-        wake.wait(_TURN)
+        wake.wait(_POLL_INTERVAL)
     exited = Moment.now()
     for descriptor in leases:
         locks.unlock(descriptor)  # the guard has it open, too
@@ -217,7 +230,7 @@ class _Task:
 
     def begin(self) -> None:
         """Put on record that the task runs, and who runs it."""
-        leader = stat(self._pid)
+        leader = process_stat(self._pid)
         signature = {
             "pid": os.getpid(),
             "session": self._pid,
@@ -242,18 +255,18 @@ class _Task:
 
     def look(self, asked_to_end: bool) -> float:  # noqa: FBT001 - the one thing it is told
         """Do what is due; return the seconds until the next look."""
-        wanted = store.wanted(self._paths)
+        wanted = store.cancel_request(self._paths)
         if wanted:
             self._cancel(wanted.reason, kill=wanted.kill)
         elif asked_to_end:
             self._cancel("the supervisor was told to end", kill=False)
         if time.monotonic() >= self._turn_at:
-            self._turn_at = time.monotonic() + _TURN
+            self._turn_at = time.monotonic() + _POLL_INTERVAL
             self._turn()
         now = time.monotonic()
         if self._kill_at is not None and now >= self._kill_at:
             end_group(self._pid)
-            self._kill_at = now + _TURN
+            self._kill_at = now + _POLL_INTERVAL
         return min(self._turn_at, self._kill_at or self._turn_at) - now
 
     def tell_end(self, exited: Moment, released: Moment) -> bool:
@@ -300,7 +313,7 @@ class _Task:
         ending = Ending(self._exit_code, read_outcome(self._files))
         returned = ending.returned_at(self._started, exited)
         oom_killed = machine.oom_kills() > self._oom_kills
-        state, reason = judge(ending, self._paths.root, oom_killed=oom_killed)
+        state, reason = final_task_state(ending, self._paths.root, oom_killed=oom_killed)
         end = TaskEnd(
             state=state,
             reason=reason,

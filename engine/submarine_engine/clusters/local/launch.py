@@ -15,7 +15,7 @@ from typing import Any
 
 from submarine_engine.clusters import locks, machine, store
 from submarine_engine.clusters.environment import gpu_environment
-from submarine_engine.clusters.machine import spawn
+from submarine_engine.clusters.machine import spawn_detached
 from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.events import CancelRequested, Event, Finished, Granted, Released
 from submarine_engine.history import JobPaths, read_json
@@ -74,7 +74,7 @@ def _start(
     leases: Mapping[str, int],
     lock: int,
 ) -> None:
-    if (wanted := store.wanted(paths)) is not None:
+    if (wanted := store.cancel_request(paths)) is not None:
         end_unstarted(paths, wanted.reason)
         return
     task = launch["task"]
@@ -117,7 +117,7 @@ def _start(
             str(ahead or ""),
             *launch["command"],
         ]
-        spawn(
+        spawn_detached(
             [*program, *arguments],
             environment,
             log=paths.supervisor_log,

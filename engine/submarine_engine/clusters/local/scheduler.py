@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from submarine_engine.clusters import locks, machine
 from submarine_engine.clusters.local import launch
 from submarine_engine.clusters.local.launch import launch_file, start
-from submarine_engine.clusters.machine import reap, spawn
+from submarine_engine.clusters.machine import reap, spawn_detached
 from submarine_engine.clusters.store import Journal, read_events
-from submarine_engine.clusters.tasks import Ending, judge, read_outcome, returned_event
+from submarine_engine.clusters.tasks import Ending, final_task_state, read_outcome, returned_event
 from submarine_engine.errors import ClusterError, JobNotFoundError
 from submarine_engine.events import (
     CancelRequested,
@@ -107,7 +107,7 @@ class Leases:
                 continue
             taken[gpu] = descriptor
         if len(taken) < count:
-            release(taken)
+            release_lease(taken)
             return None
         label = f"{holder.job_id} {holder.name}"[:_LONGEST_LABEL].encode()
         for descriptor in taken.values():
@@ -131,7 +131,7 @@ class Leases:
         return Holder(job_id, name)
 
 
-def release(leases: dict[str, int]) -> None:
+def release_lease(leases: dict[str, int]) -> None:
     """Close the descriptors; the GPUs are free where no other process has inherited them."""
     while leases:
         locks.drop(leases.popitem()[1])
@@ -391,7 +391,7 @@ class Queue:
                 try:
                     begun = launch.start(JobPaths(self._home, ticket.job_id), taken)
                 finally:
-                    release(taken)
+                    release_lease(taken)
                 if not begun:
                     break
             del left[ticket.job_id]
@@ -418,7 +418,7 @@ class Queue:
         if lock is None:
             return
         try:
-            spawn(
+            spawn_detached(
                 [sys.executable, "-I", "-S", "-c", _KEEP, str(_ENGINE), str(self._home), str(lock)],
                 os.environ,
                 log=self._folder / "keeper.log",
@@ -446,7 +446,7 @@ _PATIENCE = 2.0  # a process with a GPU of its own takes about one to go
 _CLUSTER = "local"
 
 
-def settle(paths: JobPaths, queue: Queue) -> bool:
+def recover_lost(paths: JobPaths, queue: Queue) -> bool:
     """End a job of this cluster that nobody watches any more, and say so in its events.
 
     What is left of its processes is killed. A job whose function had returned has its result, and
@@ -580,7 +580,7 @@ def _last_events(
         end = TaskEnd(state=JobState.LOST, reason=reason, at=now)
         if ending.kind and task.held is not None:
             returned = ending.returned_at(task.busy or now, now)
-            state, why = judge(ending, paths.root, oom_killed=False)
+            state, why = final_task_state(ending, paths.root, oom_killed=False)
             if state is JobState.SUCCEEDED:
                 why = f"{'returned' if returned else 'ended'}, but {reason}"
             to_its_end = ending.came_to_its_end
@@ -638,4 +638,4 @@ def _settle_holders(home: Path, queue: Queue) -> None:
         if holder is None:
             continue
         with suppress(JobNotFoundError, OSError):
-            settle(JobPaths(home, holder.job_id), queue)
+            recover_lost(JobPaths(home, holder.job_id), queue)

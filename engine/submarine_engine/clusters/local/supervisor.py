@@ -48,9 +48,11 @@ def main(arguments: list[str]) -> None:
         _leave_guard((int(lock), *logs))
         pid, started = _start(f"{home}/jobs/{job_id}/launch.json", command, logs, held)
     sys.path.insert(0, __file__.rsplit("/", 4)[0])
-    from submarine_engine.clusters.local.job_run import watch  # noqa: PLC0415 - late, see above
+    from submarine_engine.clusters.local.job_run import supervise  # noqa: PLC0415 - late, see above
 
-    watch(home, job_id, task, pid, started=started, leases=held, grace=float(grace), ahead=ahead)
+    supervise(
+        home, job_id, task, pid, started=started, leases=held, grace=float(grace), ahead=ahead
+    )
 
 
 def guard(supervisor: int) -> NoReturn:

@@ -1,10 +1,11 @@
 """Zygotes: processes without a GPU that have imported what a notebook's jobs import.
 
-A job that ends leaves the names of the modules it had loaded (`submarine_runtime.imported`); its
-supervisor then starts a process that imports them (`submarine_runtime.zygote`). The next job like
-it is forked from there. Like it is what has the same interpreter, notebook, folder, limits and
-environment, but for the variables that are a job's own: the name of the zygote's folder is made of
-all these, so a job that differs in any finds no zygote and gets a fresh process.
+A job that ends leaves the names of the modules it had loaded
+(`submarine_runtime.imported_modules`); its supervisor then starts a process that imports them
+(`submarine_runtime.zygote`). The next job like it is forked from there. Like it is what has the
+same interpreter, notebook, folder, limits and environment, but for the variables that are a job's
+own: the name of the zygote's folder is made of all these, so a job that differs in any finds no
+zygote and gets a fresh process.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from submarine_runtime.imported import FILE
+from submarine_runtime.imported_modules import FILE
 from submarine_runtime.zygote import LATE, LOCK, OPTION, ROOM, SOCKET, UNFIT, WANTED, available
 
 from submarine_engine.clusters import locks, machine
-from submarine_engine.clusters.machine import DRIVER_MARK, spawn
+from submarine_engine.clusters.machine import DRIVER_MARK, spawn_detached
 from submarine_engine.history import JobPaths, make_private, read_json, write_json
 
 _RUNTIME = Path(__file__).resolve().parents[3] / "submarine_runtime" / "__main__.py"
@@ -176,7 +177,7 @@ def prepare(folder: Path, paths: JobPaths, task: str) -> None:
     environment = {k: v for k, v in os.environ.items() if k not in LATE and k != DRIVER_MARK}
     environment |= {"CUDA_VISIBLE_DEVICES": "", ROOM: " " * 64}
     command = [sys.executable, "-u", str(_RUNTIME), OPTION, str(folder), _PLACE_OF_ARGUMENTS]
-    spawn(command, environment, log=folder / "log", keep=[])
+    spawn_detached(command, environment, log=folder / "log", keep=[])
 
 
 def end(folder: Path) -> bool:

@@ -28,9 +28,8 @@ from submarine_engine.clusters.yarn.application import (
     service_name,
     shape_key,
 )
-from submarine_engine.clusters.yarn.board import BoardBeside
 from submarine_engine.clusters.yarn.environments import check_versions, read_probe
-from submarine_engine.clusters.yarn.foreign import GPU, MEMORY, VCORES, lacking, plus
+from submarine_engine.clusters.yarn.hadoop_json import GPU, MEMORY, VCORES, lacking, plus
 from submarine_engine.clusters.yarn.log_transport import Channel
 from submarine_engine.clusters.yarn.masters import FINAL, Master, over_words, wait_running
 from submarine_engine.clusters.yarn.scheduler import (
@@ -42,6 +41,7 @@ from submarine_engine.clusters.yarn.scheduler import (
     read_scheduler,
     with_label,
 )
+from submarine_engine.clusters.yarn.tensorboard_service import TensorBoardService
 from submarine_engine.errors import ClusterError, SubmarineError
 from submarine_engine.history import JobPaths, read_json, write_json
 
@@ -100,7 +100,7 @@ class Gang:
         self._waits = False
 
     @property
-    def is_one(self) -> bool:
+    def has_several(self) -> bool:
         """Whether the job has several containers."""
         return self.size > 1
 
@@ -111,7 +111,7 @@ class Gang:
 
     def may_ask(self) -> bool:
         """Whether all of it would fit now; looked at once a second."""
-        if not self.is_one:
+        if not self.has_several:
             return True
         now = time.monotonic()
         if now < self._not_before:
@@ -140,7 +140,7 @@ class Gang:
 
     def open_gate(self, containers: Sequence[Container]) -> None:
         """Let all begin, once each is there. Said again to those that do not hear it."""
-        if not self.is_one or not all(container.id for container in containers):
+        if not self.has_several or not all(container.id for container in containers):
             return
         now = time.monotonic()
         for one in containers:
@@ -191,7 +191,7 @@ _LOOK_EVERY = 0.25  # seconds, once all containers are there: how they end is se
 _STATES = ("WAITING", "REQUESTED", "RUNNING", *_ENDED)
 
 
-class Found(NamedTuple):
+class Allocated(NamedTuple):
     """A container that YARN gave; `began` on its wall clock."""
 
     id: str
@@ -199,10 +199,10 @@ class Found(NamedTuple):
     began: float
 
 
-Asked = Mapping[str, Found]
+AllocatedByTask = Mapping[str, Allocated]
 
 
-class Way(ABC):
+class Allocator(ABC):
     """How one job asks for its containers.
 
     Parameters
@@ -225,12 +225,14 @@ class Way(ABC):
         noted = read_json(paths.root / "yarn.json") or {}
         self.app_id: str = noted.get("app_id", "")
         self._instances: dict[str, str] = noted.get("instances", {})
-        self._known = {task: Found(*found) for task, found in noted.get("containers", {}).items()}
+        self._known = {
+            task: Allocated(*found) for task, found in noted.get("containers", {}).items()
+        }
         self._seen: dict[str, skein.Container] = {}
         self._app: skein.ApplicationClient | None = None
         self.gang = Gang(services.rm, spec)
         self._looked_at = 0.0
-        self._board = BoardBeside(services, paths.job_id, spec)
+        self._board = TensorBoardService(services, paths.job_id, spec)
         self._board.address = noted.get("board", "")
 
     @property
@@ -239,7 +241,7 @@ class Way(ABC):
         return 0
 
     @abstractmethod
-    def ask(self) -> Asked | None:
+    def ask(self) -> AllocatedByTask | None:
         """Return the containers so far by task; None while nothing could be asked for yet.
 
         Raises
@@ -263,12 +265,12 @@ class Way(ABC):
     def close(self) -> None:
         """Let go of what this job held."""
 
-    def _enough(self) -> Asked | None:
+    def _enough(self) -> AllocatedByTask | None:
         """Return the containers so far where the job begins with them, a gang with all; or None."""
         known = self._known
-        return None if self.gang.is_one and len(known) < self.gang.size else known or None
+        return None if self.gang.has_several and len(known) < self.gang.size else known or None
 
-    def _look_for_all(self) -> Asked | None:
+    def _look_for_all(self) -> AllocatedByTask | None:
         """Look at what the master says; a gang whose rest does not come is given back."""
         if self.gang.is_late(len(self._look())):
             self.give_back()
@@ -297,7 +299,7 @@ class Way(ABC):
         seen = self._seen.get(self._instances.get(task, ""))
         return seen is not None and str(seen.state) in _ENDED
 
-    def _look(self) -> Asked:
+    def _look(self) -> AllocatedByTask:
         if self._app is None:
             return {}
         now = time.monotonic()
@@ -311,7 +313,7 @@ class Way(ABC):
             seen = self._seen.get(instance)
             if seen is not None and seen.yarn_container_id and task not in known:
                 began = seen.start_time.timestamp() if seen.start_time else 0.0
-                known[task] = Found(seen.yarn_container_id, seen.yarn_node_http_address, began)
+                known[task] = Allocated(seen.yarn_container_id, seen.yarn_node_http_address, began)
         if known != self._known:
             self._known = known
             self._note_down()
@@ -350,7 +352,7 @@ class Way(ABC):
             if self._spec.env or len(archive) > application.INLINE_LIMIT
             else None
         )
-        if self.gang.is_one:
+        if self.gang.has_several:
             own[GANG] = "1"
         if large:
             if (there := self._services.hdfs) is None:
@@ -439,7 +441,7 @@ def take_master(services: Services, spec: JobSpec, launch: Mapping[str, Any]) ->
     return services.masters.take(key, session, spec.queue, make, probed=probed)
 
 
-class Warm(Way):
+class SharedApplication(Allocator):
     """Through the notebook's own master: ready, and without a GPU between jobs."""
 
     _master: Master | None = None
@@ -451,18 +453,18 @@ class Warm(Way):
         seen = list(self._seen.values())  # in the order of asking
         first = next((n for n, container in enumerate(seen) if container.id in mine), len(seen))
         asked = sum(str(container.state) in _OUTSTANDING for container in seen[:first])
-        return asked + self._services.line.before(self._paths.job_id)
+        return asked + self._services.submit_queue.before(self._paths.job_id)
 
     @property
     def has_master(self) -> bool:
         """Whether a master that would do is kept already."""
         return has_master(self._services, self._spec, self._launch)
 
-    def ask(self) -> Asked | None:
+    def ask(self) -> AllocatedByTask | None:
         """Ask the master, as soon as it runs."""
         if self._app is None:
             if self._master is None:
-                self._services.line.name(self._paths.job_id, self._key)
+                self._services.submit_queue.name(self._paths.job_id, self._key)
                 self._master = take_master(self._services, self._spec, self._launch)
             if not self._master.ready.wait(0.02):
                 if not self._known:
@@ -477,7 +479,7 @@ class Warm(Way):
             self._app, self.app_id = self._master.app, self._master.app_id
         try:
             if self._is_asked() or (self._may_ask() and self._add()):
-                self._services.line.leave(self._paths.job_id)
+                self._services.submit_queue.leave(self._paths.job_id)
             return self._look_for_all()
         except Exception as error:  # noqa: BLE001 - gRPC's own as well
             raise_unless_silent(self.app_id, error)
@@ -489,8 +491,8 @@ class Warm(Way):
         """End what came, and stand in the line again."""
         self.withdraw()
         self._forget()
-        self._services.line.join(self._paths.job_id)
-        self._services.line.name(self._paths.job_id, self._key)
+        self._services.submit_queue.join(self._paths.job_id)
+        self._services.submit_queue.name(self._paths.job_id, self._key)
 
     def withdraw(self) -> None:
         """End the job's own containers."""
@@ -501,7 +503,7 @@ class Warm(Way):
 
     def close(self) -> None:
         """Give the master back."""
-        self._services.line.leave(self._paths.job_id)
+        self._services.submit_queue.leave(self._paths.job_id)
         if self._master is not None:
             self._services.masters.give(self._master)
             self._master = None
@@ -532,7 +534,7 @@ class Warm(Way):
         return len(self._instances) == sum(len(role.tasks) for role in self._spec.roles)
 
     def _may_ask(self) -> bool:
-        if not self._services.line.is_turn(self._paths.job_id):
+        if not self._services.submit_queue.is_turn(self._paths.job_id):
             return False
         return bool(self._instances) or self.gang.may_ask()
 
@@ -564,7 +566,7 @@ class Warm(Way):
 # Jobs by an application of their own, which ends with the job.
 
 
-class Cold(Way):
+class DedicatedApplication(Allocator):
     """By an application of the job's own, which ends with it."""
 
     ends_with_job = True
@@ -572,7 +574,7 @@ class Cold(Way):
     _failure: SubmarineError | None = None
     _is_over = False
 
-    def ask(self) -> Asked | None:
+    def ask(self) -> AllocatedByTask | None:
         """Ask the application's master, as soon as it runs."""
         if self._failure is not None:
             raise self._failure
@@ -580,7 +582,7 @@ class Cold(Way):
             return self._known
         if self._app is None:
             if self._thread is None:
-                self._services.line.leave(self._paths.job_id)
+                self._services.submit_queue.leave(self._paths.job_id)
                 if not self.app_id and not self.gang.may_ask():
                     return None
                 self._thread = threading.Thread(target=self._start, daemon=True)
@@ -670,7 +672,9 @@ def _blind(services: Services) -> str:
     return choice.why if choice.channel is Channel.AFTER else ""
 
 
-def open_way(services: Services, paths: JobPaths, spec: JobSpec, launch: Mapping[str, Any]) -> Way:
+def open_allocator(
+    services: Services, paths: JobPaths, spec: JobSpec, launch: Mapping[str, Any]
+) -> Allocator:
     """Return the way of a job: the one it is on already, else as its mode says.
 
     Where the log can only come after the application's end, the job has one of its own.
@@ -687,11 +691,13 @@ def open_way(services: Services, paths: JobPaths, spec: JobSpec, launch: Mapping
     elif mode == "auto":
         mode = "warm" if spec.notebook and spec.priority is None else "cold"
         if mode == "warm":
-            warm = Warm(services, paths, spec, launch)
+            warm = SharedApplication(services, paths, spec, launch)
             if warm.has_master or master_fits(services.rm, spec.queue, MASTER_MEMORY):
                 return warm
             mode = "cold"
             note = "one application for this job: the queue has no room for a warm one"
-    way = (Warm if mode == "warm" else Cold)(services, paths, spec, launch)
-    way.note = note
-    return way
+    allocator = (SharedApplication if mode == "warm" else DedicatedApplication)(
+        services, paths, spec, launch
+    )
+    allocator.note = note
+    return allocator

@@ -71,10 +71,10 @@ INLINE_MOST = 1024 * 1024
 
 _CHUNK_SIZE = 96 * 1024  # one variable may have 128 KiB (MAX_ARG_STRLEN), name and all
 _RUNTIME = Path(submarine_runtime.__file__).parent
-# Beside the runtime, and found by fsspec there as what is installed; see `jobhdfs`.
+# Beside the runtime, and found by fsspec there as what is installed; see `job_hdfs`.
 _INFO = "submarine_hdfs-1.dist-info"
 _PLUGIN = {
-    "submarine_hdfs.py": Path(__file__).with_name("jobhdfs.py").read_bytes(),
+    "submarine_hdfs.py": Path(__file__).with_name("job_hdfs.py").read_bytes(),
     f"{_INFO}/METADATA": b"Metadata-Version: 2.1\nName: submarine-hdfs\nVersion: 1\n",
     f"{_INFO}/entry_points.txt": b"[fsspec.specs]\nhdfs = submarine_hdfs:Hdfs\n",
 }

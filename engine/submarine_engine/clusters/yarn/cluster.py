@@ -22,7 +22,7 @@ from submarine_engine.clusters import locks
 from submarine_engine.clusters.base import Gpu, GpuShare, Saved
 from submarine_engine.clusters.driver import RecordedCluster
 from submarine_engine.clusters.environment import file_address, resolve_paths
-from submarine_engine.clusters.machine import stat
+from submarine_engine.clusters.machine import process_stat
 from submarine_engine.clusters.saving import Asked
 from submarine_engine.clusters.store import put_on_record
 from submarine_engine.clusters.yarn import uploads
@@ -32,7 +32,7 @@ from submarine_engine.clusters.yarn.environments import (
     check_versions,
     local_versions,
     needed_versions,
-    prepare,
+    prepare_environment,
 )
 from submarine_engine.clusters.yarn.gpus import cluster_gpus, gpu_shares
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, is_named, job_links, load_hadoop
@@ -47,7 +47,7 @@ from submarine_engine.history import JobPaths, make_private, read_json, write_js
 from submarine_engine.job import JobSpec
 from submarine_engine.lifecycle import JobStatus
 from submarine_engine.records import iter_jobs
-from submarine_engine.tensorboard.board import start_beside
+from submarine_engine.tensorboard.board import attach
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
@@ -82,7 +82,7 @@ def wish(cluster: YarnCluster, folder: KeeperFolder, notebook: str) -> None:
         )
     )
     launch = _launch(cluster, spec, last[1] if last else None)
-    me = stat(os.getpid())
+    me = process_stat(os.getpid())
     if launch is None or me is None:
         return
     folder.make()
@@ -190,7 +190,7 @@ def environment_launch(conf: HadoopConf, spec: JobSpec) -> dict[str, Any]:
 
 
 def _common(spec: JobSpec, environment: Environment) -> dict[str, Any]:
-    me = stat(os.getpid())
+    me = process_stat(os.getpid())
     return {
         "version": 1,
         "python": environment.python,
@@ -208,7 +208,9 @@ def _prepare(conf: HadoopConf, spec: JobSpec, tell: Tell) -> Environment:
     hdfs = None if spec.environment in _ON_THE_NODES else open_hdfs(conf)
     with closing(hdfs) if hdfs is not None else nullcontext():
         image = spec.docker_image
-        return prepare(spec.environment, conf, hdfs, python=python, image=image, tell=tell)
+        return prepare_environment(
+            spec.environment, conf, hdfs, python=python, image=image, tell=tell
+        )
 
 
 # YARN: the seam `Cluster`, over jobs' folders and the keeper that fills them.
@@ -289,7 +291,7 @@ class YarnCluster(RecordedCluster):
                 fix="make room there, or let SUBMARINE_HOME name a folder of yours with room",
             ) from error
         if spec.tensorboard:
-            start_beside(self.home, paths)
+            attach(self.home, paths)
         return paths.job_id
 
     def get_ready(self, notebook: str) -> None:

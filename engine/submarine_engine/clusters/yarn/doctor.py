@@ -21,11 +21,19 @@ import requests
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.yarn import gpus as inventory
 from submarine_engine.clusters.yarn.driver import KeeperFolder
-from submarine_engine.clusters.yarn.foreign import GPU, MEMORY, VCORES, at, in_words, listed, told
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
+from submarine_engine.clusters.yarn.hadoop_json import (
+    GPU,
+    MEMORY,
+    VCORES,
+    at,
+    in_words,
+    listed,
+    told,
+)
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.clusters.yarn.node_pages import NodeConnection
-from submarine_engine.clusters.yarn.preflight import MASTER_MEMORY, refusal, storage_problem
+from submarine_engine.clusters.yarn.preflight import MASTER_MEMORY, queue_refusal, storage_problem
 from submarine_engine.clusters.yarn.rest import ResourceManager, new_session
 from submarine_engine.clusters.yarn.scheduler import (
     DEFAULT,
@@ -399,7 +407,7 @@ def queue_checks(asked: Questions) -> Iterator[Check]:
         yield Check("queue", verdict, f"the ResourceManager does not tell of {asked.queue!r}", fix)
     elif found.state not in ("", "RUNNING"):
         yield Check("queue", BAD, f"{found.path} takes no jobs: it is {found.state}", fix)
-    elif words := refusal(manager, asked.conf, found):
+    elif words := queue_refusal(manager, asked.conf, found):
         yield Check("queue", BAD, words, fix)
     else:
         most = f", at most {in_words(found.most)}" if found.most else ""
@@ -505,7 +513,7 @@ def _passed_over(conf: HadoopConf, home: Path) -> Iterator[Check]:
 
 def _on_cluster(conf: HadoopConf, queue: str | None, patience: float) -> list[Check]:
     asked = Questions(conf, queue)
-    managers = run([("ResourceManager", lambda: manager_checks(asked))], patience)
+    managers = run_checks([("ResourceManager", lambda: manager_checks(asked))], patience)
     others: list[tuple[str, Callable[[], Iterator[Check]]]] = [("HDFS", lambda: hdfs_checks(asked))]
     if all(check.verdict != BAD for check in managers):
         others += [
@@ -516,7 +524,7 @@ def _on_cluster(conf: HadoopConf, queue: str | None, patience: float) -> list[Ch
             ("application masters", lambda: master_checks(asked)),
             ("log aggregation", lambda: aggregation_checks(asked)),
         ]
-    return managers + run(others, patience)
+    return managers + run_checks(others, patience)
 
 
 def _machine(
@@ -534,10 +542,12 @@ def _machine(
     if conf is not None and home is not None:
         checks.append(("keeper", lambda: keeper_check(home, conf)))
         checks.append(("user", lambda: identity_check(conf, environ)))
-    return run(checks, patience)
+    return run_checks(checks, patience)
 
 
-def run(checks: list[tuple[str, Callable[[], Iterator[Check]]]], patience: float) -> list[Check]:
+def run_checks(
+    checks: list[tuple[str, Callable[[], Iterator[Check]]]], patience: float
+) -> list[Check]:
     """Run checks side by side and return what they found, in their order.
 
     What does not end in `patience` seconds is left to a thread that ends with the process.

@@ -20,7 +20,7 @@ import skein
 from skein.exceptions import DriverError, DriverNotRunningError, SkeinError
 
 from submarine_engine.clusters import locks
-from submarine_engine.clusters.machine import spawn
+from submarine_engine.clusters.machine import spawn_detached
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import make_private, write_json
 
@@ -113,7 +113,7 @@ class KeeperFolder:
         try:
             arguments = [str(self.home), str(self.conf.folder), self.root.name, str(lock)]
             module = "submarine_engine.clusters.yarn.keeper"
-            spawn(
+            spawn_detached(
                 [sys.executable, "-m", module, *arguments],
                 keeper_environment(os.environ, self),
                 log=self.log,

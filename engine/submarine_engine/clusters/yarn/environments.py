@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from submarine_engine.clusters.yarn import packing
-from submarine_engine.clusters.yarn.foreign import told
+from submarine_engine.clusters.yarn.hadoop_json import told
 from submarine_engine.clusters.yarn.uploads import Tell, send_archive, send_layers
 from submarine_engine.errors import SubmissionError, UnsupportedError
 
@@ -294,7 +294,7 @@ class Environment:
         return not self.versions
 
 
-def prepare(  # noqa: PLR0913 - each is one thing that it depends on
+def prepare_environment(  # noqa: PLR0913 - each is one thing that it depends on
     wanted: str | None,
     conf: HadoopConf,
     hdfs: Hdfs | None,
@@ -356,7 +356,7 @@ def _there(hdfs: Hdfs | None, conf: HadoopConf, wanted: str) -> Hdfs:
 
 
 def _packed(hdfs: Hdfs, tell: Tell) -> Environment:
-    plan = packing.plan()
+    plan = packing.plan_layers()
     sent = send_layers(hdfs, plan.layers, tell)
     paths = {layer.folder: path for layer, (path, _) in zip(plan.layers, sent, strict=True)}
     return Environment(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from submarine_engine.clusters.base import Gpu, GpuShare
-from submarine_engine.clusters.yarn.foreign import GPU, at, listed, number, told
+from submarine_engine.clusters.yarn.hadoop_json import GPU, at, listed, number, told
 from submarine_engine.clusters.yarn.node_pages import NodeConnection
 from submarine_engine.clusters.yarn.scheduler import (
     Application,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 
-from submarine_engine.clusters.yarn.foreign import told
+from submarine_engine.clusters.yarn.hadoop_json import told
 from submarine_engine.errors import ClusterError, SubmarineError, SubmissionError
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ _QUERY = re.compile(r"\?op=\S*")  # it may hold a token
 _SILENT = "is HDFS up, and can its NameNode and DataNodes be reached from here over HTTP?"
 
 
-def said(
+def hdfs_error_words(
     error: Exception, where: str, path: str, kind: type[SubmarineError] | None
 ) -> SubmarineError:
     """Return our error for one of fsspec's or requests'.
@@ -251,7 +251,7 @@ class Hdfs:
         return f"webhdfs://{self._nodes[0]}{self._plain(path)}"
 
     def container_environment(self) -> dict[str, str]:
-        """Return what lets fsspec in a job read HDFS as this user (``FSSPEC_…``, see `jobhdfs`)."""
+        """Return what lets a job's fsspec read HDFS as this user (``FSSPEC_…``, see `job_hdfs`)."""
         names = {"delegation": "token", "user.name": "user"}
         told: dict[str, object] = {names[key]: value for key, value in self._identity().items()}
         node = self._nodes[0]
@@ -432,7 +432,9 @@ class Hdfs:
         except (SubmarineError, FileExistsError):
             raise
         except (OSError, RuntimeError, ValueError, KeyError) as error:
-            raise said(error, self.where, path, SubmissionError if write else None) from error
+            raise hdfs_error_words(
+                error, self.where, path, SubmissionError if write else None
+            ) from error
 
 
 # Where the user's HDFS is: found in Hadoop's configuration, and asked whether it answers.

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters import store
 from submarine_engine.clusters.store import Journal, add_warning, read_events
-from submarine_engine.clusters.tasks import Ending, judge, read_outcome, returned_event
-from submarine_engine.clusters.yarn.allocator import Asked, open_way
+from submarine_engine.clusters.tasks import Ending, final_task_state, read_outcome, returned_event
+from submarine_engine.clusters.yarn.allocator import AllocatedByTask, open_allocator
 from submarine_engine.clusters.yarn.container import Container, granted
-from submarine_engine.clusters.yarn.foreign import at, number
+from submarine_engine.clusters.yarn.hadoop_json import at, number
 from submarine_engine.clusters.yarn.log_mirror import LogsGoneError
 from submarine_engine.clusters.yarn.log_transport import Aggregation, aggregation, fetch_aggregated
 from submarine_engine.clusters.yarn.masters import FINAL, lives, over_words
@@ -41,7 +41,7 @@ from submarine_engine.job import JobSpec, JobState
 from submarine_engine.lifecycle import JobStatus, TaskEnd, TaskStatus, final_state, fold
 
 if TYPE_CHECKING:
-    from submarine_engine.clusters.yarn.allocator import Way
+    from submarine_engine.clusters.yarn.allocator import Allocator
     from submarine_engine.clusters.yarn.services import Services
 
 
@@ -55,7 +55,7 @@ _NODE = 2.0
 _LARGEST = 1 << 20
 
 
-def rescue(services: Services, app_id: str, container: Container) -> dict[str, Any] | None:
+def recover_logs(services: Services, app_id: str, container: Container) -> dict[str, Any] | None:
     """Bring home what log aggregation has of a container; the application's last report.
 
     Waits for an application that is ending, and for its logs to be gathered. A log that nobody has
@@ -129,7 +129,7 @@ _TEARDOWN_INTERVAL = 0.05
 _LAST_WORDS = 15.0
 
 
-class Settling:
+class Teardown:
     """How the containers of one job ended.
 
     Parameters
@@ -138,10 +138,10 @@ class Settling:
         What the keeper's jobs share.
     """
 
-    def __init__(self, services: Services, paths: JobPaths, way: Way) -> None:
+    def __init__(self, services: Services, paths: JobPaths, allocator: Allocator) -> None:
         self._services = services
         self._paths = paths
-        self._way = way
+        self._allocator = allocator
         self.cancelled: CancelRequested | None = None
         """The first request to end the job."""
         self.report: dict[str, Any] = {}
@@ -159,7 +159,9 @@ class Settling:
         with suppress(ClusterError):
             complete = container.drain()
         if not complete and container.id:
-            self.report = rescue(self._services, self._way.app_id, container) or self.report
+            self.report = (
+                recover_logs(self._services, self._allocator.app_id, container) or self.report
+            )
         status = container.exit_status
         ending = Ending(-9 if status is None else status, read_outcome(container.files))
         container.said = self._last_words(container, ending)
@@ -223,18 +225,18 @@ class Settling:
         One that was asked to end, and not by us, ends before it is said why.
         """
         until = time.monotonic() + _LAST_WORDS
-        while not (said := self._way.words(container.task)):
+        while not (said := self._allocator.words(container.task)):
             if self.report.get("state") in FINAL:
                 return over_words(self.report)
             if not ending.interrupted or self.cancelled or time.monotonic() > until:
                 break
             time.sleep(_TEARDOWN_INTERVAL)
             with suppress(ClusterError):
-                self.report = self._services.rm.application(self._way.app_id)
+                self.report = self._services.rm.application(self._allocator.app_id)
         return said
 
     def _judge(self, container: Container, ending: Ending) -> tuple[JobState, str]:
-        state, reason = judge(ending, self._paths.root, oom_killed=False)
+        state, reason = final_task_state(ending, self._paths.root, oom_killed=False)
         unsaid = not ending.kind or (ending.interrupted and not self.cancelled)
         if state is not JobState.SUCCEEDED and unsaid and container.said:
             reason = f"{reason}; YARN says: {container.said}" if container.id else container.said
@@ -272,7 +274,7 @@ _UNTOLD = 0.5  # seconds of waiting that are not worth a word, nor three questio
 _MISSED = 60.0
 
 
-class Watch:
+class JobRun:
     """Sees a job through. Its record is on disk: another keeper can go on at any point.
 
     Parameters
@@ -291,22 +293,22 @@ class Watch:
             raise ClusterError("its record is gone", where=str(paths.root))
         self._launch = launch
         self._spec = JobSpec.from_json(record["spec"])
-        self._way = open_way(services, paths, self._spec, launch)
-        self._settling = Settling(services, paths, self._way)
+        self._allocator = open_allocator(services, paths, self._spec, launch)
+        self._teardown = Teardown(services, paths, self._allocator)
         self._journal = Journal(paths, record)
         told = [event for event, _ in read_events(paths.events)[0]]
         self._status = fold(told)
         # Of the keeper before this one: what returned after it has not returned before the cancel.
         asked_to_end = (event for event in told if isinstance(event, CancelRequested))
-        self._settling.cancelled = next(asked_to_end, None)
+        self._teardown.cancelled = next(asked_to_end, None)
         self._containers = [
             Container(paths, task, role.resources.gpus or 0)
             for role in self._spec.roles
             for task in role.tasks
         ]
         for container in self._containers:
-            container.gathered = self._way.ends_with_job
-        self._cancel: store.Wanted | None = None
+            container.gathered = self._allocator.ends_with_job
+        self._cancel: store.CancelRequest | None = None
         self._kill_at: float | None = None
         self._told_waiting_at = time.monotonic() - _TELLING + _UNTOLD
         self._looked_at_rm = 0.0
@@ -329,14 +331,14 @@ class Watch:
                 stop.wait(self._pause())
             return False
         finally:
-            self._way.close()
+            self._allocator.close()
             self._journal.close()
 
     def _turn(self) -> bool:
         """Do what is due; whether the job is over."""
         self._heed_cancel()
         try:
-            asked = self._way.ask()
+            asked = self._allocator.ask()
         except (SubmissionError, ClusterError) as error:
             self._finish(JobState.FAILED, str(error))
             return True
@@ -352,22 +354,22 @@ class Watch:
                 continue
             if container.started is not before:
                 self._came_on_at = time.monotonic()
-        self._way.gang.open_gate(self._containers)
+        self._allocator.gang.open_gate(self._containers)
         return self._look_at_rm()
 
     def _wait(self) -> bool:
         """See to a job that has no container yet; whether it is over."""
         if self._cancel is not None:
-            self._way.withdraw()
+            self._allocator.withdraw()
             self._finish(JobState.CANCELLED, self._cancel.reason or "cancelled in the queue")
             return True
         dead = not lives(self._services.session(self._launch))
         if dead and self._services.lease_is_over(self._paths.job_id):
-            store.ask(self._paths, "its notebook is gone", kill=False)
+            store.request_cancel(self._paths, "its notebook is gone", kill=False)
         self._tell_waiting()
         return False
 
-    def _see_containers(self, asked: Asked) -> None:
+    def _see_containers(self, asked: AllocatedByTask) -> None:
         for container in self._containers:
             found = asked.get(container.task)
             if found is None or container.id:
@@ -387,9 +389,9 @@ class Watch:
             return False
         self._looked_at_rm = time.monotonic()
         try:
-            self._settling.report = self._rm.application(self._way.app_id)
-            final = self._settling.report["state"] in FINAL
-            listed = [] if final else self._rm.containers(self._way.app_id)
+            self._teardown.report = self._rm.application(self._allocator.app_id)
+            final = self._teardown.report["state"] in FINAL
+            listed = [] if final else self._rm.containers(self._allocator.app_id)
         except ClusterError:  # it is away for a while: the job goes on
             return False
         held = {container["containerId"] for container in listed}
@@ -397,15 +399,15 @@ class Watch:
         left = [c for c in self._containers if not c.released]
         gone = [c for c in left if final or self._is_gone(c, held)]
         if len(gone) == len(left):
-            self._way.end_beside()
+            self._allocator.end_beside()
         for container in gone:
             container.released = True
-            self._write(*self._settling.settle(container, now))
+            self._write(*self._teardown.settle(container, now))
         if not all(container.released for container in self._containers):
             return False
-        ends = self._settling.ends(self._containers, self._status)
-        self._finish(*final_state(ends, cancelled=self._settling.cancelled))
-        self._settling.keep_results(self._containers[0])
+        ends = self._teardown.ends(self._containers, self._status)
+        self._finish(*final_state(ends, cancelled=self._teardown.cancelled))
+        self._teardown.keep_results(self._containers[0])
         return True
 
     def _is_gone(self, container: Container, held: set[str]) -> bool:
@@ -413,24 +415,24 @@ class Watch:
 
         One that was started anew lists none until their nodes have told it of them.
         """
-        if not container.id or container.id in held or self._way.is_new(container.id):
+        if not container.id or container.id in held or self._allocator.is_new(container.id):
             container.missed_at = None
             return False
         now = time.monotonic()
         container.missed_at = container.missed_at or now
-        told = container.over or self._way.is_over(container.task)
+        told = container.over or self._allocator.is_over(container.task)
         return told or now - container.missed_at > _MISSED
 
     def _heed_cancel(self) -> None:
-        wanted = store.wanted(self._paths)
+        wanted = store.cancel_request(self._paths)
         if wanted is None:
             return
         running = [c for c in self._containers if c.id and not c.released]
         if self._cancel is None:
             self._cancel = wanted
-            if self._settling.cancelled is None:
-                self._settling.cancelled = CancelRequested(reason=wanted.reason)
-                self._write(self._settling.cancelled)
+            if self._teardown.cancelled is None:
+                self._teardown.cancelled = CancelRequested(reason=wanted.reason)
+                self._write(self._teardown.cancelled)
             self._kill_at = time.monotonic() + float(self._launch["grace"])
             for container in running:
                 with suppress(ClusterError):
@@ -441,7 +443,7 @@ class Watch:
                 with suppress(ClusterError):
                     self._rm.signal(container.id, "FORCEFUL_SHUTDOWN")
         if running and len(running) < len(self._containers):
-            self._way.withdraw()
+            self._allocator.withdraw()
 
     def _tell_waiting(self) -> None:
         if time.monotonic() - self._told_waiting_at < _TELLING:
@@ -449,11 +451,11 @@ class Watch:
         self._told_waiting_at = time.monotonic()
         try:
             ahead, reason = waiting_reason(
-                self._rm, self._way.app_id or None, self._spec, ahead=self._way.ahead
+                self._rm, self._allocator.app_id or None, self._spec, ahead=self._allocator.ahead
             )
         except ClusterError as error:
             ahead, reason = 0, str(error)
-        for note in filter(None, (self._way.note, self._way.gang.note)):
+        for note in filter(None, (self._allocator.note, self._allocator.gang.note)):
             reason = f"{reason} ({note})"
         if (self._status.ahead, self._status.waiting_reason) != (ahead, reason):
             self._write(Waiting(ahead=ahead, reason=reason))

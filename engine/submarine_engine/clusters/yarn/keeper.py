@@ -23,9 +23,9 @@ from submarine_engine.clusters.yarn.allocator import has_master, take_master
 from submarine_engine.clusters.yarn.application import MASTER_MEMORY
 from submarine_engine.clusters.yarn.driver import KeeperFolder
 from submarine_engine.clusters.yarn.hadoop import ConfFolder, read_conf
-from submarine_engine.clusters.yarn.job_run import Watch
+from submarine_engine.clusters.yarn.job_run import JobRun
 from submarine_engine.clusters.yarn.log_transport import Channel
-from submarine_engine.clusters.yarn.masters import give_way, keep_lifelines, lives
+from submarine_engine.clusters.yarn.masters import keep_app_timeouts, lives, yield_capacity
 from submarine_engine.clusters.yarn.scheduler import master_fits
 from submarine_engine.clusters.yarn.services import Services
 from submarine_engine.config import load_config
@@ -68,7 +68,7 @@ _KEPT = 30 * 24 * 3600.0
 
 
 class Keeper:
-    """Runs one `Watch` in a thread for each job that is not over."""
+    """Runs one `JobRun` in a thread for each job that is not over."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -83,10 +83,10 @@ class Keeper:
     def run(self, idle: float) -> None:
         """See to jobs until there has been none, and no warm master, for `idle` seconds."""
         services = self._services
-        way = (services.masters, services.rm, self._stop)
-        threading.Thread(target=give_way, args=way, daemon=True).start()
+        given = (services.masters, services.rm, self._stop)
+        threading.Thread(target=yield_capacity, args=given, daemon=True).start()
         lifelines = (services.masters, services.rm, idle, self._stop)
-        threading.Thread(target=keep_lifelines, args=lifelines, daemon=True).start()
+        threading.Thread(target=keep_app_timeouts, args=lifelines, daemon=True).start()
         busy_at = time.monotonic()
         while self._folder.root.exists():
             self._take_up()
@@ -108,7 +108,7 @@ class Keeper:
                 del self._watches[job_id]
         for job_id in self._folder.open_jobs():
             if job_id not in self._watches:
-                self._services.line.join(job_id)
+                self._services.submit_queue.join(job_id)
                 thread = threading.Thread(target=self._watch, args=(job_id,), name=job_id)
                 thread.daemon = True
                 self._watches[job_id] = thread
@@ -120,10 +120,10 @@ class Keeper:
         problem = ""
         for attempt in range(_TRIES):
             try:
-                over = not paths.root.exists() or Watch(self._services, paths).run(self._stop)
+                over = not paths.root.exists() or JobRun(self._services, paths).run(self._stop)
             except Exception as error:  # noqa: BLE001, PERF203 - one job's trouble is its own
                 problem = f"{type(error).__name__}: {error}"
-                self._services.line.leave(job_id)
+                self._services.submit_queue.leave(job_id)
                 traceback.print_exc()
                 self._stop.wait(2.0**attempt / 2)
             else:

@@ -400,7 +400,7 @@ _AGAIN = 60.0
 _LOGS = ".submarine/logs"
 
 
-class LogChannel:
+class LogTransport:
     """Gives the logs of containers, on the way that works from here.
 
     Parameters

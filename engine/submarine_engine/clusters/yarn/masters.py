@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from submarine_engine.clusters.machine import stat
+from submarine_engine.clusters.machine import process_stat
 from submarine_engine.clusters.yarn.application import PROBED
 from submarine_engine.clusters.yarn.driver import KeeperFolder, read_masters, write_masters
-from submarine_engine.clusters.yarn.foreign import GPU, MEMORY, VCORES, Amounts, lacking, plus
+from submarine_engine.clusters.yarn.hadoop_json import GPU, MEMORY, VCORES, Amounts, lacking, plus
 from submarine_engine.clusters.yarn.node_pages import NodeLogs
 from submarine_engine.clusters.yarn.scheduler import (
     DEFAULT,
@@ -56,7 +56,7 @@ def lives(session: Session | None) -> bool:
     """Return whether the process of a session is there; one that is None always is."""
     if session is None:
         return True
-    seen = stat(session[0])
+    seen = process_stat(session[0])
     return seen is not None and seen.start == session[1] and seen.state != "Z"
 
 
@@ -206,7 +206,7 @@ _LONG = 7 * 24 * 3600.0
 _AGAIN = 60.0
 
 
-def keep_lifelines(
+def keep_app_timeouts(
     masters: Masters, rm: ResourceManager, idle: float, stop: threading.Event
 ) -> None:
     """Tell the ResourceManager until when each master may live, whenever that changes.
@@ -225,7 +225,7 @@ def keep_lifelines(
         for gone in set(told) - {life.app_id for life in lives}:
             del told[gone]
         for life in lives:
-            until = due(life, told.get(life.app_id), idle, time.time())
+            until = timeout_due(life, told.get(life.app_id), idle, time.time())
             if until is None or not_before.get(life.app_id, 0.0) > time.time():
                 continue
             try:
@@ -235,7 +235,7 @@ def keep_lifelines(
                 not_before[life.app_id] = time.time() + _AGAIN
 
 
-def due(life: Life, told: float | None, idle: float, now: float) -> float | None:
+def timeout_due(life: Life, told: float | None, idle: float, now: float) -> float | None:
     """Return until when a master is to live, where that is to be told; None where it is not.
 
     Parameters
@@ -243,7 +243,7 @@ def due(life: Life, told: float | None, idle: float, now: float) -> float | None
     told
         What the ResourceManager was told last.
     idle
-        As `keep_lifelines` has it.
+        As `keep_app_timeouts` has it.
     now
         The time, in seconds since the epoch, as all of these are.
     """
@@ -266,7 +266,7 @@ _YIELD_INTERVAL = 1.0
 _MASTER = {MEMORY: 1024, VCORES: 1}
 
 
-def give_way(masters: Masters, rm: ResourceManager, stop: threading.Event) -> None:
+def yield_capacity(masters: Masters, rm: ResourceManager, stop: threading.Event) -> None:
     """End idle masters, one a turn and queue, as long as others wait there for their place.
 
     A queue limits what all application masters in it may hold together

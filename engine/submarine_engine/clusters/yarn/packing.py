@@ -465,7 +465,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class LayerPlan:
     """What an environment is made of, before anything is written.
 
     Parameters
@@ -484,7 +484,7 @@ class Plan:
     notes: tuple[str, ...]
 
 
-def plan() -> Plan:
+def plan_layers() -> LayerPlan:
     """Return the layers of this process's environment; reads no more than lists of files."""
     found, local, notes = _found()
     groups = together(found)
@@ -497,7 +497,7 @@ def plan() -> Plan:
     layers += [_layer("local", local)] if local else []
     versions = {"python": platform.python_version()}
     versions.update((one.name, one.version) for one in found if one.version)
-    return Plan(
+    return LayerPlan(
         layers=tuple(layers),
         python=f"{BASE}/bin/{program_name()}",
         versions=versions,

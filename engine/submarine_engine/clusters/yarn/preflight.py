@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 import requests
 
 from submarine_engine.clusters.environment import file_address, refuse_reserved
-from submarine_engine.clusters.yarn.foreign import (
+from submarine_engine.clusters.yarn.hadoop_json import (
     GPU,
     MEMORY,
     VCORES,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 # Whether the user may submit to a queue.
 
 
-def refusal(rm: ResourceManager, conf: HadoopConf, queue: Queue) -> str:
+def queue_refusal(rm: ResourceManager, conf: HadoopConf, queue: Queue) -> str:
     """Return in words that the user may not submit to `queue`; empty where that is not certain.
 
     The ResourceManager answers those who administer the queue. For all others its access lists
@@ -72,13 +72,13 @@ def refusal(rm: ResourceManager, conf: HadoopConf, queue: Queue) -> str:
         return f"{user} may not submit to queue {queue.path}; the ResourceManager says: {words}"
     if allowed == "true" or not conf.is_true("yarn.acl.enable"):
         return ""
-    if not queue.acls or any(admits(acl, user) for acl in queue.acls):
+    if not queue.acls or any(queue_admits(acl, user) for acl in queue.acls):
         return ""
     lists = ", ".join(sorted({repr(acl.strip()) for acl in queue.acls if acl.strip()})) or "nobody"
     return f"{user} may not submit to queue {queue.path}: its access lists admit {told(lists)}"
 
 
-def admits(acl: str, user: str) -> bool:
+def queue_admits(acl: str, user: str) -> bool:
     """Whether an access list (``user,user group,group``) may admit `user`; groups may."""
     if "*" in acl:
         return True
@@ -417,7 +417,7 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
         *_queue(wanted, queue, found),
     ]
     if queue is not None and not problems:
-        words = refusal(rm, conf, queue)
+        words = queue_refusal(rm, conf, queue)
         if words:
             fix = f"choose another with --queue{_others(found.scheduler, queue)}, or ask for access"
             problems.append(Problem(UnsupportedError, words, f"queue {queue.name}", fix))

@@ -19,7 +19,7 @@ from submarine_engine.clusters.base import Saved
 from submarine_engine.clusters.environment import file_address
 from submarine_engine.clusters.saving import File, FolderStorage, Note, Storage, occupied
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
-from submarine_engine.clusters.yarn.log_transport import Channel, LogChannel
+from submarine_engine.clusters.yarn.log_transport import Channel, LogTransport
 from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError, SaveError, UnsupportedError
 from submarine_engine.history import JobPaths, read_json
@@ -267,7 +267,7 @@ def save_yarn(asked: saving.Asked, path: str, conf: HadoopConf, rm: ResourceMana
         else:
             target = saving.FolderTarget(_here(path))
         wanted = load_config().value("yarn_logs")
-        channel = LogChannel(conf, rm, files.or_none, wanted)
+        channel = LogTransport(conf, rm, files.or_none, wanted)
         with closing(_Signalled(asked.paths, asked.status, rm, channel)) as hook:
             return saving.save(asked, target, hook, storage)
     finally:
@@ -329,7 +329,7 @@ class _Signalled:
         paths: JobPaths,
         status: Callable[[], JobStatus],
         rm: ResourceManager,
-        channel: LogChannel,
+        channel: LogTransport,
     ) -> None:
         self._paths = paths
         self._status = status

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from submarine_engine.clusters.yarn.foreign import (
+from submarine_engine.clusters.yarn.hadoop_json import (
     GPU,
     MEMORY,
     VCORES,

@@ -11,7 +11,7 @@ from typing import Any
 from submarine_engine.clusters.yarn.driver import Driver, KeeperFolder
 from submarine_engine.clusters.yarn.hadoop import HadoopConf
 from submarine_engine.clusters.yarn.hdfs import Hdfs, open_hdfs
-from submarine_engine.clusters.yarn.log_transport import LogChannel
+from submarine_engine.clusters.yarn.log_transport import LogTransport
 from submarine_engine.clusters.yarn.masters import Masters, Session
 from submarine_engine.clusters.yarn.rest import ResourceManager
 
@@ -48,8 +48,8 @@ class Services:
         self.rm = ResourceManager(conf)
         self.driver = Driver(self.folder)
         self.masters = Masters(self.folder, self.driver, self.rm, idle)
-        self.logs = LogChannel(conf, self.rm, lambda: self.hdfs, logs)
-        self.line = Line()
+        self.logs = LogTransport(conf, self.rm, lambda: self.hdfs, logs)
+        self.submit_queue = SubmitQueue()
         self.load = 0
         self._gone: dict[str, float] = {}
         self._hdfs: Hdfs | None = None
@@ -77,7 +77,7 @@ class Services:
 # The order in which jobs came: those of one master ask it in that order.
 
 
-class Line:
+class SubmitQueue:
     """Jobs that have not asked for their containers yet, first come first."""
 
     def __init__(self) -> None:

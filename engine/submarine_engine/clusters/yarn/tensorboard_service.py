@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import skein
 from submarine_runtime.container import EVENTS
 
-from submarine_engine.clusters.yarn import boardboot, jobhdfs
+from submarine_engine.clusters.yarn import job_hdfs, tensorboard_main
 from submarine_engine.clusters.yarn.hadoop import web_address
 from submarine_engine.clusters.yarn.log_transport import Channel
 from submarine_engine.errors import ClusterError, SubmarineError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.services import Services
     from submarine_engine.job import JobSpec
 
-ROLE = "tensorboard"
+TENSORBOARD_ROLE = "tensorboard"
 MEMORY = 1024
 """Mebibytes of its container."""
 
@@ -51,7 +51,7 @@ exec "$SUBMARINE_PYTHON" board.py "$L"
 """
 
 
-class BoardBeside:
+class TensorBoardService:
     """The TensorBoard beside one job; where there is no HDFS, or none is asked for, nothing.
 
     Parameters
@@ -90,14 +90,14 @@ class BoardBeside:
         hdfs = self._hdfs()
         if hdfs is None:
             return {}
-        text = _SCRIPT % (inspect.getsource(jobhdfs), inspect.getsource(boardboot))
+        text = _SCRIPT % (inspect.getsource(job_hdfs), inspect.getsource(tensorboard_main))
         address = f"{hdfs.url.rstrip('/')}{self._folder(hdfs)}"
-        own = {boardboot.LOGDIR: address, boardboot.TASKS: ",".join(self._spec.tasks)}
+        own = {tensorboard_main.LOGDIR: address, tensorboard_main.TASKS: ",".join(self._spec.tasks)}
         access = json.dumps(hdfs.container_environment()).encode()
-        own[boardboot.ACCESS] = base64.b64encode(access).decode()
+        own[tensorboard_main.ACCESS] = base64.b64encode(access).decode()
         own["CUDA_VISIBLE_DEVICES"] = ""
         return {
-            ROLE: skein.Service(
+            TENSORBOARD_ROLE: skein.Service(
                 instances=1,
                 resources=skein.Resources(memory=f"{MEMORY} MiB", vcores=1),
                 depends=[role.name for role in self._spec.roles],
@@ -117,7 +117,7 @@ class BoardBeside:
             return False
         self._looked_at = time.monotonic()
         for container in seen.values():
-            if container.service_name == ROLE and container.yarn_container_id:
+            if container.service_name == TENSORBOARD_ROLE and container.yarn_container_id:
                 with suppress(Exception):  # its node, or the master: both may be silent a while
                     self.address = self._show(app, container)
         return bool(self.address)
@@ -136,15 +136,15 @@ class BoardBeside:
     def _show(self, app: skein.ApplicationClient, container: skein.Container) -> str:
         there = container.yarn_container_id, container.yarn_node_http_address
         with closing(self._services.logs.source(self._job_id, *there)) as source:
-            if boardboot.TOLD not in source.sizes():
+            if tensorboard_main.TOLD not in source.sizes():
                 return ""
-            told: dict[str, Any] = json.loads(source.read(boardboot.TOLD, 0, _LARGEST))
+            told: dict[str, Any] = json.loads(source.read(tensorboard_main.TOLD, 0, _LARGEST))
         target = str(told["target"])
         if not _TARGET.fullmatch(target):
             return ""
-        page = app.ui.get_pages().get(ROLE)
+        page = app.ui.get_pages().get(TENSORBOARD_ROLE)
         if page is None:
-            page = app.ui.add_page(ROLE, target, "TensorBoard")
+            page = app.ui.add_page(TENSORBOARD_ROLE, target, "TensorBoard")
         return web_address(f"{page.address.rstrip('/')}/") or ""
 
     def _hdfs(self) -> Hdfs | None:

@@ -1,7 +1,7 @@
 """TensorBoard in a container of its own, beside a job: without a GPU, over events in HDFS.
 
-Sent as text, with `jobhdfs` as ``submarine_hdfs`` beside it. Nobody is asked who they are here: the
-path that it lies under cannot be guessed, and is told in the container's log folder alone, from
+Sent as text, with `job_hdfs` as ``submarine_hdfs`` beside it. Nobody is asked who they are here:
+the path that it lies under cannot be guessed, and is told in the container's log folder alone, from
 where the keeper brings it to the application's own pages.
 """
 
