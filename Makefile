@@ -37,10 +37,11 @@ test-long: $(VENV)/.dev $(VENV)/.lab ## all of that, and kills of every daemon, 
 	$(TOGETHER) lint typescript docs pytest-long
 	$(MAKE) --no-print-directory pytest-frameworks
 
-lint: $(VENV)/.dev $(VENV)/.lab ## format, style and strict types; changes nothing
+lint: $(VENV)/.dev $(VENV)/.lab ## format, style, strict types and who imports whom; changes nothing
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	$(JLPM) lint
 
 typescript: $(VENV)/.lab

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +49,17 @@ def foreign_imports(package: str, allowed: set[str]) -> list[str]:
         for line, name in imports(path)
         if name.partition(".")[0] not in known
     ]
+
+
+def test_no_module_leads_back_to_itself():
+    """Also by what is imported late, or for its types alone."""
+    graph = grimp.build_graph(*PACKAGES, include_external_packages=False, cache_dir=None)
+    left = {
+        module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules
+    }
+    while free := {module for module, needed in left.items() if not needed & left.keys()}:
+        left = {module: needed for module, needed in left.items() if module not in free}
+    assert not left, f"a circle, or what stands on one: {sorted(left)}"
 
 
 def test_the_runtime_imports_the_standard_library_only():
