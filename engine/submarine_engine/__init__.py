@@ -47,8 +47,7 @@ __version__ = "0.1.0"
 _MEMBERS = {
     "api": "launch submit",
     "bundle": "Bundle Cell Manifest",
-    "clusters.base": "Batch Cluster Cursor Gpu",
-    "clusters.saved": "Saved",
+    "clusters.base": "Batch Cluster Cursor Gpu Saved",
     "errors": (
         "BundleError CannotTravelError CaptureTooLargeError CellSyntaxError ClusterError "
         "CommandError ConfigError JobCancelledError JobError JobFailedError JobLostError "

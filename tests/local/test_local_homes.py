@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 from submarine_engine.clusters.local import LocalCluster
@@ -36,8 +37,10 @@ def home(request, tmp_path, monkeypatch):
     path = tmp_path / "home"
     monkeypatch.setenv("SUBMARINE_HOME", str(path))
     if request.param == "foreign":
-        for parent in (tmp_path, *tmp_path.parents[:2]):
-            parent.chmod(0o777)
+        tmp_path.chmod(0o777)
+        for parent in tmp_path.parents:
+            if parent.is_relative_to(tempfile.gettempdir()) and parent.name != "tmp":
+                parent.chmod(0o711)
         made_by_another(path)
     else:
         job_id = LocalCluster().submit(spec_of(), bundle_of("1"), workdir=tmp_path)

@@ -10,8 +10,7 @@ import sys
 
 import pytest
 from submarine_engine.clusters import locks
-from submarine_engine.clusters.local import LocalCluster, launch
-from submarine_engine.clusters.local import scheduler as settling
+from submarine_engine.clusters.local import LocalCluster, launch, scheduler
 from submarine_engine.clusters.machine import process_stat
 from submarine_engine.job import JobState
 
@@ -149,13 +148,13 @@ def test_a_job_is_not_lost_before_its_last_process_is_gone(local, tmp_path, monk
     job_id, helper = job_with_a_helper(local, tmp_path / "flag", cleared=False)
     supervisor = local.supervisor(job_id)
     with monkeypatch.context() as changed:  # as if the kernel could not end it yet
-        changed.setattr(settling.processes, "end", lambda pid: pid == helper)
-        changed.setattr(settling, "_PATIENCE", 0.0)
+        changed.setattr(scheduler.machine, "end_process", lambda pid: pid == helper)
+        changed.setattr(scheduler, "_PATIENCE", 0.0)
         for pid in (process_stat(supervisor).parent, supervisor):
             os.kill(pid, signal.SIGKILL)
         until(lambda: free(local))
         assert local.state(job_id) is JobState.RUNNING
-        assert not settling.end_leftovers(local.paths(job_id))  # what a granter asks
+        assert not scheduler.end_leftovers(local.paths(job_id))  # what a granter asks
     until(lambda: local.state(job_id) is JobState.LOST)
     assert not lives(helper)
 
@@ -301,7 +300,7 @@ def test_a_machine_that_was_started_anew(local, monkeypatch):
     job_id = local.submit(SLEEP, gpus=1)
     local.until_running(job_id)
     supervisor = local.supervisor(job_id)
-    monkeypatch.setattr(settling.machine, "boot_id", lambda: "another")
+    monkeypatch.setattr(scheduler.machine, "boot_id", lambda: "another")
     os.kill(supervisor, signal.SIGKILL)
     until(lambda: local.state(job_id) is JobState.LOST)
     assert "started anew" in local.cluster.status(job_id).reason

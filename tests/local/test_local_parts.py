@@ -140,7 +140,7 @@ pid = os.fork()
 if pid == 0:
     os.kill(os.getpid(), signal.SIGSTOP)
 os.waitid(os.P_PID, pid, os.WSTOPPED)
-release(taken)
+release_lease(taken)
 free = leases.holders(("0",))["0"] is None
 os.kill(pid, signal.SIGKILL)
 sys.exit(not free)

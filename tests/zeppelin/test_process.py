@@ -254,7 +254,8 @@ def test_it_logs_into_a_file_of_its_owner(talk, home):
 
 def test_the_log_goes_on_until_it_is_too_long(home):
     def write(group, text):
-        code = f"from submarine_zeppelin import service; service.begin({group!r}); print({text!r})"
+        code = "from submarine_zeppelin.service import begin_log as begin; "
+        code += f"begin({group!r}); print({text!r})"
         return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout
 
     log = service.log_path("../two words")

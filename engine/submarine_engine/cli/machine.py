@@ -375,7 +375,7 @@ def zeppelin_uninstall(command: Command, output: Output) -> int:
 def zeppelin_doctor(command: Command, output: Output) -> int:
     """Check a Zeppelin's interpreter."""
     zeppelin = _module("install").find_zeppelin(command.values.get("zeppelin_home"))
-    return show_checks(_module("checks").checks(zeppelin), output)
+    return show_checks(_module("install").checks(zeppelin), output)
 
 
 def _module(name: str) -> Any:  # noqa: ANN401 - a module is typed by what it holds

@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from submarine_runtime.container import DIGEST, LARGE, URL
 from submarine_runtime.displays import INLINE
@@ -211,6 +211,8 @@ class Allocator(ABC):
         What the keeper's jobs share.
     """
 
+    mode: ClassVar[str]
+    """The option's word for it; it is noted in ``yarn.json``, which the next keeper reads."""
     note = ""
     ends_with_job = False
     """Whether the application is over as soon as the job is."""
@@ -322,7 +324,7 @@ class Allocator(ABC):
     def _note_down(self) -> None:
         write_json(
             self._paths.root / "yarn.json",
-            {"version": 1, "mode": type(self).__name__.lower(), "app_id": self.app_id,
+            {"version": 1, "mode": self.mode, "app_id": self.app_id,
              "instances": self._instances, "containers": self._known,
              "board": self._board.address},
         )  # fmt: skip
@@ -444,6 +446,7 @@ def take_master(services: Services, spec: JobSpec, launch: Mapping[str, Any]) ->
 class SharedApplication(Allocator):
     """Through the notebook's own master: ready, and without a GPU between jobs."""
 
+    mode = "warm"
     _master: Master | None = None
 
     @property
@@ -569,6 +572,7 @@ class SharedApplication(Allocator):
 class DedicatedApplication(Allocator):
     """By an application of the job's own, which ends with it."""
 
+    mode = "cold"
     ends_with_job = True
     _thread: threading.Thread | None = None
     _failure: SubmarineError | None = None
