@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_runtime import settings
-from submarine_runtime.frameworks import Made
+from submarine_runtime.frameworks import Made, cut_off
 from submarine_runtime.home import FILE, containers_of, mapped_blocks
 from submarine_runtime.lean import type_name
 
@@ -495,11 +495,18 @@ def _array(original: Any, new: Any) -> Any:  # noqa: ANN401 - arrays of numpy
 
 def _tensor(original: Any, state: Any) -> Any:  # noqa: ANN401 - tensors of torch
     """Let a tensor look at the memory that the job's looks at, whose content comes by itself."""
-    data, requires_grad, attributes, beside = state
+    data, requires_grad, attributes, beside, graph = state
     if not _same_memory(original, data):
         original.data = data
+    if graph or (graph is not None and original.grad_fn is not None):
+        original.detach_()
+        if graph:  # the job computed what it holds now
+            cut_off(original, graph)
     if original.is_leaf:
         original.requires_grad_(requires_grad)
+    elif "grad" in beside:
+        original.retain_grad()
+    if original.is_leaf or "grad" in beside:
         original.grad = beside.get("grad")
     if original._backward_hooks != beside.get("_backward_hooks"):  # noqa: SLF001 - torch's only way
         original._backward_hooks = beside.get("_backward_hooks")  # noqa: SLF001 - likewise

@@ -74,12 +74,16 @@ class _Content:
 
 def _tensor(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
     """Reduce a tensor with its gradient and hooks; a graph that led to it cannot be carried."""
-    if obj.grad_fn is not None:
-        obj = obj.detach()
+    graph, plain = graph_of(obj), obj
+    beside = _beside(obj)
+    if graph:
+        plain = obj.detach()
+        beside = {**{name: held for name, held in vars(obj).items() if held is not None}, **beside}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that hooks were left out: they are not
-        found = obj.__reduce_ex__(5)
-    beside = _beside(obj)
+        found = plain.__reduce_ex__(5)
+    if graph:
+        return *found, (graph, beside), None, None, take_computed
     if not beside:
         return found
     torch: Any = sys.modules["torch"]
@@ -88,8 +92,56 @@ def _tensor(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
 
 def _beside(obj: Any) -> dict[str, Any]:  # noqa: ANN401 - a tensor
     """Return what hangs on a tensor, and is no part of torch's own pickles."""
-    found = {"grad": obj.grad if obj.is_leaf else None, "_backward_hooks": obj._backward_hooks}  # noqa: SLF001 - torch has no other way
+    held = obj.grad if obj.is_leaf or obj.retains_grad else None
+    found = {"grad": held, "_backward_hooks": obj._backward_hooks}  # noqa: SLF001 - torch has no other way
     return {name: held for name, held in found.items() if held is not None}
+
+
+def graph_of(obj: Any) -> str:  # noqa: ANN401 - a tensor
+    """Return what torch calls the operation that computed a tensor; empty where none did."""
+    node = obj.grad_fn
+    if node is None:
+        return ""
+    name = type(node).__name__
+    return node.name().rpartition("::")[2] if name == "CppFunction" else name
+
+
+def take_computed(obj: Any, state: tuple[str, dict[str, Any]]) -> None:  # noqa: ANN401 - a tensor
+    """Fill a tensor that operations computed, which are not here."""
+    graph, beside = state
+    cut_off(obj, graph)
+    if "grad" in beside:
+        obj.retain_grad()
+    sys.modules["torch"]._utils._set_obj_state(obj, beside)  # noqa: SLF001 - as torch does
+
+
+def cut_off(obj: Any, graph: str) -> None:  # noqa: ANN401 - a tensor
+    """Let a tensor have a graph that cannot be gone through.
+
+    Its values can be used as ever; only who asks for gradients through it is told, where a tensor
+    without a graph would leave out its part of them and say nothing.
+    """
+    torch: Any = sys.modules["torch"]
+    words = (
+        f"a tensor of shape {tuple(obj.shape)} ({graph}) came here from another process, without "
+        "the operations that computed it: no gradient goes through it. "
+        "Compute it in the cell that calls backward(), or use its .detach()"
+    )
+
+    class Computed(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, value: Any, _: Any) -> Any:  # noqa: ANN401 - as torch has it
+            ctx.mark_dirty(value)
+            return value
+
+        @staticmethod
+        def backward(_ctx: Any, *_: Any) -> Any:  # noqa: ANN401 - as torch has it
+            raise RuntimeError(words)
+
+    node = Computed._backward_cls  # noqa: SLF001 - a tensor is shown with the name of its class
+    node.__name__, node.from_elsewhere = graph, True
+    with torch.enable_grad():
+        Computed.apply(obj, torch.empty(0, device="cpu", requires_grad=True))
 
 
 def _storage(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
@@ -163,7 +215,11 @@ def _with_state(obj: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) ->
 
 def _state_of_tensor(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of torch
     attributes = {name: held for name, held in vars(obj).items() if held is not None}
-    return "tensor", (obj.detach(), obj.requires_grad and obj.is_leaf, attributes, _beside(obj))
+    as_it_came = getattr(type(obj.grad_fn), "from_elsewhere", False)
+    graph = None if as_it_came else graph_of(obj)
+    return "tensor", (
+        obj.detach(), obj.requires_grad and obj.is_leaf, attributes, _beside(obj), graph,
+    )  # fmt: skip
 
 
 @functools.cache
