@@ -61,7 +61,6 @@ class _Shown:
         self.display_id = display.display_id
         self.place = display.stdout, display.stderr
         self.offset = display.offset
-        """Where its newest state is, in the task's displays."""
 
 
 class Output:
@@ -73,6 +72,7 @@ class Output:
         self._indexes = (LineIndex(), LineIndex())
         self._displays_read = 0
         self._shown: list[_Shown] = []
+        self._newest: dict[str, int] = {}  # by display id: where its newest state is
         self._clears = False
         self._begin()
 
@@ -186,7 +186,7 @@ class Output:
                     _number(mine, n - 1) + 1 if n else 0
                     for mine, n in zip(streams, counts, strict=True)
                 )
-                found.append({"offset": item.offset, "line": line})
+                found.append({"offset": self._state_of(item), "line": line})
         return {"displays": found, "left_out": max(0, len(self._shown) - MOST_SHOWN)}
 
     def display(self, offset: int) -> dict[str, object]:
@@ -197,7 +197,7 @@ class Output:
         FileNotFoundError
             There is none; it may have another state by now.
         """
-        if all(item.offset != offset for item in self._shown):
+        if all(self._state_of(item) != offset for item in self._shown):
             raise FileNotFoundError(offset)
         [found], _ = displays_from(self._paths, self._task, offset, 1)
         return {"data": found.data, "metadata": found.metadata}
@@ -238,12 +238,17 @@ class Output:
             return
         if self._clears:
             self._shown, self._clears = [], False
-        for item in self._shown:
-            if display.display_id is not None and item.display_id == display.display_id:
-                item.offset = display.offset
+        if display.display_id is not None:
+            self._newest[display.display_id] = display.offset
         if display.kind == "display":
             self._shown.append(_Shown(display))
             self._points.append(_Point(self._shown[-1].place, None))
+
+    def _state_of(self, item: _Shown) -> int:
+        """Return where the newest state of a thing is, in the task's displays."""
+        if item.display_id is None:
+            return item.offset
+        return self._newest.get(item.display_id, item.offset)
 
     def _place(self, logs: _Sizes) -> None:
         """Give the lines before each point their place."""

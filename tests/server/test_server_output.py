@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from submarine_engine.history import JobPaths
-from submarine_jupyter import log_index
+from submarine_jupyter import log_index, output
 from submarine_jupyter.output import MOST_SHOWN, Output
 
 from tests.jobs import until
@@ -164,6 +164,29 @@ def test_of_very_many_displays_the_last_are_told(written):
     written.read()
     told = written.output.shown()
     assert (len(told["displays"]), told["left_out"]) == (MOST_SHOWN, 3)
+
+
+def test_the_more_is_displayed_the_longer_takes_no_display(written, monkeypatch):
+    class Counted(output._Shown):
+        @property
+        def display_id(self):
+            looks.append(1)
+            return self._display_id
+
+        @display_id.setter
+        def display_id(self, display_id):
+            self._display_id = display_id
+
+    looks = []
+    monkeypatch.setattr(output, "_Shown", Counted)
+    for number in range(200):
+        written.show("first", display_id=str(number))
+    written.show("again", display_id="7")
+    written.show("newer", display_id="9", kind="update")
+    written.read()
+    assert len(looks) < 400  # 20,000 displays took a quarter of a minute
+    texts = [text for _, text in written.shown()]
+    assert (len(texts), texts[7], texts[9], texts[-1]) == (201, "again", "newer", "again")
 
 
 def test_an_output_that_was_cut_begins_anew(written):
