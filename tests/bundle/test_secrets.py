@@ -21,6 +21,8 @@ MARKED = "hf_" + "S3CR3Tm4rk" * 3
         ("x", "-----BEGIN RSA PRIVATE KEY-----\nMIIE"),
         ("x", b"-----BEGIN PRIVATE KEY-----"),
         ("x", f"https://user:{MARKED}@host/"),
+        ("x", "postgres://me:pass@db/data"),
+        ("x", {"Authorization": "Basic bWU6cGFzcw=="}),
         ("api_key", "0123456789abcdef"),
         ("dbPassword", "correct-horse"),
         ("x", {"token": "0123456789"}),
@@ -36,6 +38,8 @@ def test_what_is_a_secret(name, value):
     ("name", "value"),
     [
         ("x", "a plain text"),
+        ("x", "https://host:8080/path@2x.png"),
+        ("x", "Basic training"),
         ("tokenizer", "bert-base-uncased"),
         ("author", "somebody-known"),
         ("keywords", "something-else"),
@@ -50,8 +54,8 @@ def test_what_is_none(name, value):
 
 
 def test_what_the_environment_holds_is_one(monkeypatch):
-    monkeypatch.setenv("DATABASE_URL", "postgres://me:pass@db/data")
-    assert is_secret("url", "postgres://me:pass@db/data")
+    monkeypatch.setenv("DATABASE_URL", "postgres://somebody@db/data")
+    assert is_secret("url", "postgres://somebody@db/data")
     assert not is_secret("url", "postgres://db/data")
     monkeypatch.setenv("DATA", "/data/of/all/of/us")
     assert not is_secret("data", "/data/of/all/of/us")
@@ -95,3 +99,28 @@ def test_so_does_one_that_a_call_is_given(notebook):
     assert "correct-horse" not in text
     assert MARKED not in text
     assert notebook.result(bundle) == ""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "f'postgres://{password}@db/data'",
+        "{'Authorization': 'Custom ' + password}",
+        "password + '\\n'",
+        "[('pass=' + password).encode()]",
+    ],
+)
+def test_a_text_that_a_secret_is_put_into_is_one(notebook, monkeypatch, made):
+    monkeypatch.setenv("DB_PASSWORD", "correct-horse")
+    notebook.run(f"import os\npassword = os.environ['DB_PASSWORD']\nmade = {made}")
+    bundle = notebook.bundle("print(len(made))")
+    assert "correct-horse" not in bundle.script + str(bundle.manifest.to_json())
+    assert notebook.result(bundle) == f"{len(notebook.module.made)}\n"
+
+
+def test_a_variable_that_the_notebook_sets_to_one_is_not_written(notebook, monkeypatch):
+    monkeypatch.setenv("DB_PASSWORD", "correct-horse")
+    monkeypatch.setenv("DATABASE", "")
+    notebook.run("import os\nos.environ['DATABASE'] = 'pg:' + os.environ['DB_PASSWORD']")
+    bundle = notebook.bundle("print(len(os.environ['DATABASE']))")
+    assert "correct-horse" not in bundle.script

@@ -21,6 +21,8 @@ _KNOWN = re.compile(
     r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[a-z]-|AKIA|ASIA)[A-Za-z0-9_-]{12,}"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\."
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"|://[^/\s:@]*:[^/\s@]+@"  # a URL with a password
+    r"|\A(?:Basic|Bearer) +(?=\S*[0-9=])[A-Za-z0-9+/=._~-]{8,}\Z"
 )
 _SHORTEST = 8
 _LONGEST = 1 << 16  # more than any key has; a text of a gigabyte is not gone through
@@ -33,15 +35,19 @@ def has_secret_name(name: str) -> bool:
 
 
 def looks_secret(text: str) -> bool:
-    """Return whether a text looks like a token or a key of a well-known service."""
-    return _KNOWN.search(text) is not None
+    """Return whether a text has something in it that is a secret, whatever it is called.
+
+    That is what looks like a token or a key of a well-known service, a URL with a password, or what
+    a variable of the environment with a secret's name holds.
+    """
+    return _looks_secret(text, _Environment())
 
 
 def is_secret(name: str, value: object) -> bool:
     """Return whether a value is a secret, or a list, tuple, set or dict with one in it.
 
-    A text is one that a secret's name names, that looks like the tokens and keys of well-known
-    services, or that is in the environment and no path. One shorter than eight characters is none.
+    A text is one that a secret's name names, that has one in it (see `looks_secret`), or that is in
+    the environment and no path. One shorter than eight characters is none.
 
     Parameters
     ----------
@@ -51,7 +57,7 @@ def is_secret(name: str, value: object) -> bool:
     # What is no text and has no literal never becomes text, and may be as large as memory.
     if type(value) not in (str, bytes) and literal(value) is None:
         return False
-    return _is_secret(name, value, 0)
+    return _is_secret(name, value, 0, _Environment())
 
 
 def shown(value: object) -> str:
@@ -63,29 +69,47 @@ def shown(value: object) -> str:
     return f"<{type(value).__name__} with a secret>"
 
 
-def _is_secret(name: str, value: object, depth: int) -> bool:
+class _Environment:
+    """What the variables of the environment hold, but for paths; read once for many texts."""
+
+    def __init__(self) -> None:
+        self.values = {
+            value
+            for value in os.environ.values()
+            if len(value) >= _SHORTEST and not value.startswith(("/", "~", "."))
+        }
+        self.secrets = [
+            value
+            for name, value in os.environ.items()
+            if value in self.values and has_secret_name(name)
+        ]
+
+
+def _looks_secret(text: str, environment: _Environment) -> bool:
+    return _KNOWN.search(text) is not None or any(one in text for one in environment.secrets)
+
+
+def _is_secret(name: str, value: object, depth: int, environment: _Environment) -> bool:
     kind = type(value)  # not isinstance: that asks a foreign object for its __class__
     if kind in (str, bytes):
         text = value if isinstance(value, str) else bytes(value[:_LONGEST]).decode("latin-1")  # type: ignore[index]  # it is one of the two
-        return len(text) < _LONGEST and _is_secret_text(name, text)
+        return len(text) < _LONGEST and _is_secret_text(name, text, environment)
     if depth > _DEEPEST:  # no literal is made of such a one
         return False
     if kind is dict:
         return any(
-            _is_secret(key if isinstance(key, str) else name, item, depth + 1)
-            or _is_secret("", key, depth + 1)
+            _is_secret(key if isinstance(key, str) else name, item, depth + 1, environment)
+            or _is_secret("", key, depth + 1, environment)
             for key, item in value.items()  # type: ignore[attr-defined]  # it is one
         )
     if kind in (list, tuple, set, frozenset):
-        return any(_is_secret(name, item, depth + 1) for item in value)  # type: ignore[attr-defined]  # one of those
+        return any(_is_secret(name, item, depth + 1, environment) for item in value)  # type: ignore[attr-defined]  # one of those
     return False
 
 
-def _is_secret_text(name: str, text: str) -> bool:
-    if looks_secret(text):
+def _is_secret_text(name: str, text: str, environment: _Environment) -> bool:
+    if _looks_secret(text, environment):
         return True
     if len(text) < _SHORTEST or any(character.isspace() for character in text):
         return False
-    if has_secret_name(name):
-        return True
-    return not text.startswith(("/", "~", ".")) and text in os.environ.values()
+    return has_secret_name(name) or text in environment.values
