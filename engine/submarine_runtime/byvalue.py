@@ -73,15 +73,15 @@ class ByValue:
 
     def by_value(self, obj: Any) -> Any:  # noqa: ANN401, PLR0911 - as pickle's reducers
         """Return how to pickle `obj` by value; ``NotImplemented`` where pickle knows by itself."""
-        kind = type(obj)
-        if isinstance(obj, types.FunctionType):
+        kind = type(obj)  # not isinstance: that asks a foreign object for its __class__
+        if kind is types.FunctionType:
             return NotImplemented if self.by_name(obj) else self._function(obj)
-        if isinstance(obj, type):
+        if issubclass(kind, type):
             if obj is type(None) or self.by_name(obj):
                 return NotImplemented
             self.opaque = True
             return _cloudpickle()._class_reduce(obj)  # noqa: SLF001 - cloudpickle's own hook
-        if isinstance(obj, types.ModuleType):
+        if issubclass(kind, types.ModuleType):
             name = str(vars(obj).get("__name__"))
             if sys.modules.get(name) is obj:
                 return importlib.import_module, (name,)

@@ -231,8 +231,9 @@ class Home:
         frames = _Frames(self, results)
         try:
             self._write_changes(frames)
-            for name, value in sorted(names.items(), key=lambda item: self._size(item[1])):
-                self._write_name(frames, name, value)
+            sizes = {name: self._about(value) for name, value in names.items()}
+            for name in sorted(names, key=sizes.__getitem__):
+                self._write_name(frames, name, names[name], sizes[name])
             value = self._value(ending, names)
             if value is not _MISSING:
                 frames.add("value", "", value)
@@ -302,8 +303,7 @@ class Home:
             return _MISSING  # it is what these names hold
         return _MISSING if ending.value is None else ending.value
 
-    def _write_name(self, frames: _Frames, name: str, value: object) -> None:
-        size = self._size(value)
+    def _write_name(self, frames: _Frames, name: str, value: object, size: int) -> None:
         if _root(value) == "_io" and getattr(value, "closed", None) is True:
             value = _ClosedFile(value)
         if size > _LARGEST and name not in self._outputs:
@@ -318,7 +318,7 @@ class Home:
         states: list[tuple[str, list[Any]]] = []
         for path, root in self._roots.items():
             if not self._same(path, root):
-                anew, changed = self._states(path)
+                anew, changed = self._states(path, frames)
                 made.append((path, anew))
                 states.append((path, changed))
         states.append(("", list(self._moved(frames))))
@@ -412,7 +412,7 @@ class Home:
             found["random"] = states
         return found
 
-    def _states(self, path: str) -> tuple[list[Any], list[Any]]:
+    def _states(self, path: str, frames: _Frames) -> tuple[list[Any], list[Any]]:
         """Return what of a file of values has to be made anew, and the states of all else."""
         anew: list[Any] = []
         states: list[Any] = []
@@ -424,8 +424,10 @@ class Home:
                 continue  # it goes home with the array whose memory it is, or that it looks at
             try:
                 kind, content = _state(obj)
-            except Exception:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
+            except Exception as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
                 kind, content = "", None
+                if type(obj).__flags__ & _OF_PYTHON:  # code and the like travels with what has it
+                    frames.stay(f"changes of {_called(path)}", obj, said(error))
             if kind and type(obj) is not self._kinds[path][number]:
                 kind, content = "class", (type(obj), kind, content)
             if kind:
@@ -520,6 +522,11 @@ class Home:
         """The bundle's folder."""
         return self._bundle
 
+    def _about(self, value: object) -> int:
+        with suppress(Exception):  # a foreign __class__, __len__ or __iter__ raises what it likes
+            return self._size(value)
+        return 0
+
     def _size(self, value: object, depth: int = 0) -> int:
         """Return about how many bytes a value takes, at a glance."""
         if id(value) in self._known:
@@ -578,7 +585,7 @@ class _Frames:
         if not items or self.add(kind, name, items):
             return
         good = []
-        called = name.rpartition("/")[2].removesuffix(".pkl")  # of a file, what it is the value of
+        called = _called(name)
         for item in items:
             error = self._try(item)
             if error is None:
@@ -1028,6 +1035,11 @@ def _alike(left: list[Any], right: list[Any]) -> bool:
     )
 
 
+def _called(path: str) -> str:
+    """Return of what a file of values is the value."""
+    return path.rpartition("/")[2].removesuffix(".pkl")
+
+
 def said(error: BaseException) -> str:
     """Return an error in one line."""
     from submarine_runtime.failure import message  # noqa: PLC0415 - only where something failed
@@ -1108,6 +1120,7 @@ _CHANGELESS = (
 )  # fmt: skip
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 _PLAIN_KINDS = frozenset(_PLAIN)
+_OF_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _ANEW = ("array", "storage", "tensor", "variable", "class", "whole")
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "pandas", "tensorflow")
 
@@ -1118,7 +1131,8 @@ def nameless(value: object) -> bool:
 
 
 def _is_definition(value: object) -> bool:
-    return isinstance(value, (type, _FUNCTION))
+    # Not isinstance: that asks a foreign object for its __class__, which may lie, or raise.
+    return issubclass(type(value), (type, _FUNCTION))
 
 
 def _own(value: object) -> bool:

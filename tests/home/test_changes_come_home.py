@@ -500,3 +500,53 @@ def test_a_function_without_a_name_stays_the_one_that_it_was(notebook):
     notebook.job("holder.call.times = 2\nholder.other = holder.call")
     assert notebook["holder"].other is notebook["kept"]
     assert notebook["kept"].times == 2
+
+
+def test_of_a_change_that_cannot_be_read_a_line_tells(notebook, capsys):
+    notebook.run(
+        """
+        class Worker:
+            def __init__(self):
+                self.steps, self.busy = 0, False
+            def __getstate__(self):
+                if self.busy:
+                    raise RuntimeError("it is at work")
+                return dict(vars(self))
+        worker = Worker()
+        """
+    )
+    notebook.job("worker.steps, worker.busy = 3, True\nother = 5")
+    assert (notebook["worker"].steps, notebook["other"]) == (0, 5)
+    assert (
+        "`changes of worker` (__main__.Worker: RuntimeError: it is at work)"
+        in capsys.readouterr().err
+    )
+
+
+def test_an_object_that_lies_about_its_class_is_no_definition(notebook):
+    notebook.run(
+        """
+        class Proxy:
+            def __init__(self):
+                self.steps = 0
+            @property
+            def __class__(self):
+                return type
+        proxy = Proxy()
+        """
+    )
+    notebook.job("other = proxy.steps + 5")
+    assert notebook["other"] == 5
+
+
+def test_an_object_whose_class_cannot_be_asked_for_is_in_nobodys_way(notebook, tmp_path):
+    (tmp_path / "notes" / "local.py").write_text(
+        "class Proxy:\n"
+        "    @property\n"
+        "    def __class__(self):\n"
+        "        raise RuntimeError('working outside of request context')\n"
+        "request = Proxy()\n"
+    )
+    notebook.run("import sys; sys.path.insert(0, '')\nfrom local import request")
+    notebook.job("from local import request\nmine = request\nother = 5")
+    assert notebook["other"] == 5
