@@ -321,6 +321,9 @@ _PROGRAMS = frozenset(
     "bash sh zsh ksh dash perl ruby python python2 python3 pypy script".split()  # noqa: SIM905
 )
 
+VALUELESS = _PROGRAMS | {"writefile", "file"}
+"""Cell magics that show no value, whatever the Python that does the same gives."""
+
 
 def cell_magic_code(
     name: str, line: str, body: Numbered, known: Container[str]

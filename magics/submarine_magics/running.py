@@ -20,6 +20,7 @@ from submarine_engine.job import NO_OUTPUTS
 from submarine_magics.cell_view import follow_job, held_interrupts
 from submarine_magics.frontend import cell_order
 from submarine_magics.homecoming import bring_home
+from submarine_magics.magic_lines import VALUELESS
 from submarine_magics.show import say, show_help
 from submarine_magics.workbench import Workbench
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _COMMANDS = ("!", "%pip ", "%uv ", "%ls", "%cd ")
+_CELL_MAGIC = re.compile(r"\s*%%(\w+)")
 _CAPTURE = re.compile(r"(\s*)%%capture[ \t]*([^\n]*)\n")
 
 
@@ -157,9 +159,12 @@ def gives_value(source: str, raw: str = "") -> bool:
     Parameters
     ----------
     raw
-        What the user typed: of a command of the shell (``!ls``) no value is shown.
+        What the user typed: of a command of the shell (``!ls``), of a program (``%%bash``) and of
+        a file (``%%writefile``) no value is shown.
     """
     if (raw.strip().splitlines() or [""])[-1].lstrip().startswith(_COMMANDS):
+        return False
+    if _program_or_file(raw):
         return False
     if DisplayHook.semicolon_at_end_of_expression(source):
         return False
@@ -167,3 +172,14 @@ def gives_value(source: str, raw: str = "") -> bool:
     if body and isinstance(body[-1], ast.If):  # if __name__ == "__main__":
         body = body[-1].body
     return bool(body) and isinstance(body[-1], ast.Expr)
+
+
+def _program_or_file(raw: str) -> bool:
+    """Return whether cell magics above `raw` (``%%time`` may be one) make it no Python."""
+    for line in raw.splitlines():
+        magic = _CELL_MAGIC.match(line)
+        if magic and magic[1] in VALUELESS:
+            return True
+        if line.strip() and not magic:
+            return False
+    return False

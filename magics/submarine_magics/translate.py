@@ -181,23 +181,31 @@ CLOCK = f'''class {NAME}:
 
     @classmethod
     def start(cls):
-        import os
-        import time
-
-        cls.started.append((time.perf_counter(), *os.times()[:2]))
+        cls.started.append(cls.now())
         return cls
 
     @classmethod
     def stop(cls, value=None):
-        import os
+        spent = [b - a for a, b in zip(cls.started.pop(), cls.now())]
+        wall, user, system, total = map(cls.text, (*spent, spent[1] + spent[2]))
+        print(f"CPU times: user {{user}}, sys: {{system}}, total: {{total}}")
+        print(f"Wall time: {{wall}}")
+        return value
+
+    @staticmethod
+    def now():
+        import resource
         import time
 
-        now = time.perf_counter(), *os.times()[:2]
-        wall, user, system = (b - a for a, b in zip(cls.started.pop(), now))
-        total = user + system
-        print(f"CPU times: user {{user:.3g}} s, sys: {{system:.3g}} s, total: {{total:.3g}} s")
-        print(f"Wall time: {{wall:.3g}} s")
-        return value
+        return time.perf_counter(), *resource.getrusage(resource.RUSAGE_SELF)[:2]
+
+    @staticmethod
+    def text(seconds):
+        if seconds < 60:
+            return f"{{seconds:.4g}} s" if seconds >= 1 else f"{{1000 * seconds:.4g}} ms"
+        minutes, seconds = divmod(round(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{{hours}}h " * (hours > 0) + f"{{minutes}}min {{seconds}}s"
 '''
 
 START = f"{NAME}.start()"

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.kernels import Ran, start
 
 
@@ -130,3 +132,9 @@ def test_names_to_bring_home_are_what_they_look_like(kernel):
     ok(kernel, "%%submarine --gpus 0 -o none\nnobody = 4\nprint('ran')")
     assert kernel.run("nobody").reply["ename"] == "NameError"
     assert kernel.run("%submarine job show lr=0.3").reply["status"] == "ok"
+
+
+@pytest.mark.parametrize("above", ["", "%%time\n"])
+@pytest.mark.parametrize("cell", ["%%bash\necho from bash", "%%writefile written.txt\ntext"])
+def test_a_program_or_a_file_shows_no_value(kernel, above, cell):
+    assert ok(kernel, f"%%submarine --gpus 0\n{above}{cell}").value is None

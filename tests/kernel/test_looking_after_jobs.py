@@ -18,6 +18,8 @@ pytestmark = pytest.mark.usefixtures("trained")
         ("%%submarine\ndef (:", "line 2"),
         ("%%submarine\n", "nothing to run"),
         ("%%submarine\n# a comment", "nothing to run"),
+        ("%%submarine\n%whos", "`%whos`: it asks about or changes the notebook's state"),
+        ("%%submarine\n%whos", "run the cell without %%submarine"),
         ("lock = __import__('threading').Lock()\n%submarine use nowhere", "nowhere"),
         ("%submarine job lits", "mean list"),
         ("%submarine job show no-such-job", "no-such-job"),

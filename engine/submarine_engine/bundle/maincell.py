@@ -261,6 +261,13 @@ def take_apart(cell: Cell) -> MainCell:
     parsed = parse(cell.source)
     if not parsed.statements:
         _refuse_too_deep(cell)
+        if cell.dropped:
+            lines = "; ".join(f"`{line.text}`: {line.reason}" for line in cell.dropped)
+            raise BundleError(
+                f"nothing is left to run in a job ({lines})",
+                where=cell.label,
+                fix="run the cell without %%submarine",
+            )
         raise BundleError(
             "there is nothing to run", where=cell.label, fix="write the training code into it"
         )
