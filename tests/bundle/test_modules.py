@@ -233,3 +233,36 @@ def test_unreadable_files_are_refused(beside):
 def test_scripts_that_a_command_runs_travel_with_what_they_import(beside):
     files = {"train.py": "import helpers", "helpers.py": ""}
     assert beside("", files, scripts=["train.py"]) == ["helpers.py", "train.py"]
+
+
+@pytest.fixture
+def config(notebook, monkeypatch):
+    """Import a module beside the notebook."""
+    (notebook.folder / "my_config.py").write_text(
+        "EPOCHS = 1\nRATE = 0.1\nHANDLER = None\n\n\ndef epochs():\n    return EPOCHS\n"
+    )
+    monkeypatch.syspath_prepend(notebook.folder)
+    yield notebook.run("import my_config")
+    sys.modules.pop("my_config", None)
+
+
+def test_what_cells_set_on_a_module_is_set_in_the_job(config):
+    config.run("my_config.EPOCHS = 5").run("wanted = 7\nmy_config.EPOCHS = wanted")
+    config.run("def epochs():\n    return my_config.epochs()")
+    bundle = config.bundle("print(epochs(), my_config.RATE)", root=config.folder)
+    assert "my_config.EPOCHS = 7\n" in bundle.script
+    assert config.result(bundle) == "7 0.1\n"
+
+
+def test_of_a_module_that_was_edited_what_no_cell_has_set_is_that_of_its_file(config):
+    file = config.folder / "my_config.py"
+    file.write_text(file.read_text().replace("RATE = 0.1", "RATE = 0.2"))
+    config.run("my_config.EPOCHS = 5")
+    bundle = config.bundle("print(my_config.EPOCHS, my_config.RATE)", root=config.folder)
+    assert config.result(bundle) == "5 0.2\n"
+
+
+def test_what_is_no_literal_stays_as_the_module_has_it(config):
+    config.run("import math\nmy_config.HANDLER = lambda: 1\nmath.tau = 6")
+    bundle = config.bundle("print(my_config.HANDLER, math.tau > 6)", root=config.folder)
+    assert config.result(bundle) == "None True\n"

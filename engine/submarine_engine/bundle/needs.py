@@ -29,7 +29,7 @@ from submarine_engine.bundle.executed import (
 from submarine_engine.bundle.maincell import awaits
 from submarine_engine.bundle.model import Cell, MadeAgain
 from submarine_engine.bundle.secrets import is_secret
-from submarine_engine.bundle.source import Kind
+from submarine_engine.bundle.source import Kind, literal
 from submarine_engine.bundle.statements import Reads, Statement, Use
 from submarine_engine.bundle.values import (
     assigned_names,
@@ -527,6 +527,8 @@ class Needs:
             known = variants.setdefault(origin.meaning, origin)
             if (origin.bound or _FIRST) > (known.bound or _FIRST):
                 variants[origin.meaning] = origin
+            if want.at is None:
+                self._keep_settings(want.name)
         elif isinstance(origin, Defined):
             self._enter(origin.position, origin.bound, want.free)
             if want.at is None:
@@ -592,6 +594,24 @@ class Needs:
                 if dotted in self.kept:
                     self.refers[dotted] |= {name}
 
+    def _keep_settings(self, name: str) -> None:
+        """Take along what cells have set on an imported module: ``config.epochs = 5``.
+
+        Literals alone: of a module that has been edited since it was imported, what nobody has set
+        is in its file.
+        """
+        executed = self.origins.executed
+        for place in list(executed.bindings(name)):
+            for position in executed.additions(name, place):
+                for target in self._targets(position):
+                    held = _set_on_a_module(target, self.origins.value(name))
+                    dotted = ast.unparse(target)
+                    if held is None or dotted in self.kept:
+                        continue
+                    want = _Want(dotted, None, _NOTHING, hard=False, place=Place(value=dotted))
+                    self._keep(want, Kept(held[0], executed.cell(position).label))
+                    self.refers[dotted] |= {name}
+
     def _targets(self, position: Position) -> Sequence[ast.expr]:
         node = self.origins.executed.statement(position).node
         return node.targets if isinstance(node, ast.Assign) else ()
@@ -643,3 +663,18 @@ class Needs:
         """Follow what a value refers to: what the names mean now, before the main cell."""
         for name in sorted(refers):
             self._want(name, _NOTHING, Place(value=value), hard=True, at=self.origins.end)
+
+
+def _set_on_a_module(target: ast.expr, module: object) -> tuple[object] | None:
+    """Return what ``a.b.name`` has now, where ``a.b`` is a module and it is a literal."""
+    if not isinstance(target, ast.Attribute):
+        return None
+    path = ast.unparse(target.value).split(".")
+    for part in path[1:]:
+        module = vars(module).get(part) if isinstance(module, types.ModuleType) else None
+    if not isinstance(module, types.ModuleType) or target.attr not in vars(module):
+        return None
+    if module.__name__.partition(".")[0] in sys.stdlib_module_names:
+        return None  # `settings` knows what of Python itself is set
+    value = vars(module)[target.attr]
+    return None if literal(value) is None else (value,)
