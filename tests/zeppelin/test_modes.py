@@ -118,7 +118,7 @@ def test_an_interpreter_that_was_started_by_hand(client, server, tmp_path):
         with client.socket() as socket:
             socket.watch(note)
             note.start(number)
-            socket.until("PARAS_INFO", lambda told: "YARN LOG" in str(told))
+            socket.until("PARAS_INFO", lambda told: "'label': 'Log'" in str(told))
         found = note.wait(number)
         assert found["status"] == "FINISHED", text(found)
         assert "it ran\n" in text(found)
