@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from submarine_engine.clusters.reader import displays_from
+from submarine_engine.errors import JobError
 from submarine_engine.events import Display
 from submarine_engine.history import JobPaths
 
@@ -79,6 +80,7 @@ class Output:
     def _begin(self) -> None:
         self._runs: list[_Run] = []
         self._done = [0, 0]  # lines of each stream that have their place
+        self._ends = [0, 0]  # bytes likewise
         self._wall: float | None = None
         self._points: list[_Point] = []
         self._moments_read = 0
@@ -199,7 +201,10 @@ class Output:
         """
         if all(self._state_of(item) != offset for item in self._shown):
             raise FileNotFoundError(offset)
-        [found], _ = displays_from(self._paths, self._task, offset, 1)
+        try:
+            [found], _ = displays_from(self._paths, self._task, offset, 1)
+        except (JobError, ValueError) as error:  # the job has cut them, or written others there
+            raise FileNotFoundError(offset) from error
         return {"data": found.data, "metadata": found.metadata}
 
     @contextmanager
@@ -224,7 +229,12 @@ class Output:
 
     def _read_displays(self) -> bool:
         """Take in what was shown since; return whether that is all."""
-        found, end = displays_from(self._paths, self._task, self._displays_read, _STEP)
+        try:
+            found, end = displays_from(self._paths, self._task, self._displays_read, _STEP)
+        except JobError:  # the job has cut them: what there is now is all
+            self._displays_read, self._shown, self._clears = 0, [], False
+            self._newest = {}
+            found, end = displays_from(self._paths, self._task, 0, _STEP)
         self._displays_read, begun = end, self._displays_read
         for display in found:
             self._show(display)
@@ -260,7 +270,8 @@ class Output:
                 later.append(point)  # its text is not read yet
                 continue
             for stream, place in enumerate(point.sizes):
-                if place:
+                if place > self._ends[stream]:  # one that goes back tells nothing, and costs
+                    self._ends[stream] = place
                     count = self._indexes[stream].lines_before(logs[stream], place)
                     self._add(stream, count)
             self._wall = point.wall or self._wall

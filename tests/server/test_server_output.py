@@ -197,6 +197,39 @@ def test_an_output_that_was_cut_begins_anew(written):
     assert sorted(written.read()["lines"]) == ["a", "two"]
 
 
+def test_displays_that_the_job_has_cut_are_those_that_there_are(written):
+    for text in ("first", "second", "third"):
+        written.show(text)
+    assert [text for _, text in written.shown()] == ["first", "second", "third"]
+    last = written.output.shown()["displays"][-1]["offset"]
+    first = written.files.displays.read_text().splitlines(keepends=True)[0]
+    written.files.displays.write_text(first)
+    with pytest.raises(FileNotFoundError):
+        written.output.display(last)
+    assert [text for _, text in written.shown()] == ["first"]
+    written.files.displays.write_text("x" * 2 * len(first) + "\n")
+    with pytest.raises(FileNotFoundError):
+        written.output.display(0)
+
+
+def test_moments_that_go_back_are_not_looked_up(written, monkeypatch):
+    asked = []
+
+    def counted(self, log, end):
+        asked.append(end)
+        return known(self, log, end)
+
+    known = log_index.LineIndex.lines_before
+    monkeypatch.setattr(log_index.LineIndex, "lines_before", counted)
+    for stream in range(2):
+        written.write(stream, "text\n" * 200, moment=False)
+    for place in range(500, 900):
+        sizes = [place, 5][:: 1 if place % 2 else -1]
+        written.add(written.files.moments, json.dumps([1.0, *sizes]) + "\n")
+    assert len(written.read()["lines"]) == 400
+    assert len(asked) < 500  # those that go back would read a log again and again
+
+
 @pytest.mark.parametrize(
     "line",
     ["", "{}", "[1.0, 2]", '[1.0, "0", 0]', "[1.0, -1, 0]", "[NaN, 0, 0]", "[true, 0, 0]",
