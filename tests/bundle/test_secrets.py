@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from submarine_engine.bundle.secrets import has_secret_name, is_secret, shown
+from submarine_engine.errors import CannotTravelError
 
 MARKED = "hf_" + "S3CR3Tm4rk" * 3
 
@@ -124,3 +125,12 @@ def test_a_variable_that_the_notebook_sets_to_one_is_not_written(notebook, monke
     notebook.run("import os\nos.environ['DATABASE'] = 'pg:' + os.environ['DB_PASSWORD']")
     bundle = notebook.bundle("print(len(os.environ['DATABASE']))")
     assert "correct-horse" not in bundle.script
+
+
+def test_the_way_to_what_cannot_travel_names_no_secret(notebook):
+    notebook.run(
+        f"import threading\nlock = threading.Lock(); lock.acquire()\nheld = {{'{MARKED}': [lock]}}"
+    )
+    with pytest.raises(CannotTravelError, match=r"`held\[…\]\[0\]` is a lock") as raised:
+        notebook.bundle("print(held)")
+    assert MARKED not in str(raised.value)

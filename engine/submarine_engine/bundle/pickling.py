@@ -25,6 +25,7 @@ from submarine_runtime.frameworks import reduced
 from submarine_runtime.home import BLOCK, nameless, root_of, view_on
 from submarine_runtime.lean import type_name
 
+from submarine_engine.bundle.secrets import is_secret
 from submarine_engine.bundle.source import in_order
 from submarine_engine.errors import CannotTravelError
 
@@ -232,7 +233,7 @@ def _attributes(value: object) -> Iterator[tuple[str, object]]:
 
 
 def _short(key: object) -> str:
-    if not isinstance(key, (str, bytes, int, float, bool)):
+    if not isinstance(key, (str, bytes, int, float, bool)) or is_secret("", key):
         return "…"
     text = repr(key)
     if text.startswith("'") and '"' not in text:
