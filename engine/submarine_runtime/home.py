@@ -419,6 +419,7 @@ class Home:
         objects = self._objects[path]
         owned = {id(owner) for obj in objects.values() for owner in _memory_of(obj)}
         owned |= self._untouched(path)
+        spaces = {id(space) for obj in objects.values() if type(space := _space(obj)) is dict}
         for number, obj in objects.items():
             if id(obj) in owned or self._is_view(obj) or isinstance(obj, (tuple, frozenset)):
                 continue  # it goes home with the array whose memory it is, or that it looks at
@@ -428,12 +429,16 @@ class Home:
                 kind, content = "", None
                 if type(obj).__flags__ & _OF_PYTHON:  # code and the like travels with what has it
                     frames.stay(f"changes of {_called(path)}", obj, said(error))
+            if kind == "state":
+                spaces.discard(id(content[0]))
             if kind and type(obj) is not self._kinds[path][number]:
                 kind, content = "class", (type(obj), kind, content)
             if kind:
                 found = ("file", path, number), kind, content
                 (anew if kind in _ANEW else states).append(found)
-        return anew, states
+        # What `__setstate__` has made an object's `__dict__` of (matplotlib's figures) is raw: the
+        # state that its own `__getstate__` gives, says all.
+        return anew, [item for item in states if id(objects[item[0][2]]) not in spaces]
 
     def _untouched(self, path: str) -> set[int]:
         """Return the large arrays, by id, that hold what they held as they came."""
@@ -816,6 +821,15 @@ class _Again:
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         return self._call
+
+
+def _space(obj: object) -> object:
+    """Return an object's `__dict__`; None where it has none, or is that itself."""
+    try:
+        found = vars(obj)
+    except Exception:  # noqa: BLE001 - a foreign property raises what it likes
+        return None
+    return None if found is obj else found
 
 
 def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of object has its own

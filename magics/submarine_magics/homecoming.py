@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import warnings
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from submarine_engine.bundle import Cell
@@ -21,6 +23,7 @@ from submarine_magics.show import say
 from submarine_magics.workbench import Workbench
 
 _MOST_STAYED = 12
+_INLINE = "matplotlib_inline.backend_inline"
 
 
 def bring_home(bench: Workbench, job: Job) -> object:
@@ -120,8 +123,19 @@ def _bind(bench: Workbench, home: Homecoming, job: Job) -> None:
     bench.shell.push(dict(home.names))
     for name in home.gone:
         namespace.pop(name, None)
+    _show_figures_as_pictures()
     if home.stayed:
         say(_in_one_line(home, job))
+
+
+def _show_figures_as_pictures() -> None:
+    """Load the notebook's backend of matplotlib, as the first figure made here would have."""
+    if "matplotlib.figure" not in sys.modules or _INLINE in sys.modules:
+        return
+    # Asked for by its key, an unset backend would be chosen now.
+    if _INLINE in str(dict.get(sys.modules["matplotlib"].rcParams, "backend")):
+        with suppress(ImportError):
+            importlib.import_module(_INLINE)
 
 
 def _left_behind(home: Homecoming | None) -> str:

@@ -550,3 +550,34 @@ def test_an_object_whose_class_cannot_be_asked_for_is_in_nobodys_way(notebook, t
     notebook.run("import sys; sys.path.insert(0, '')\nfrom local import request")
     notebook.job("from local import request\nmine = request\nother = 5")
     assert notebook["other"] == 5
+
+
+def test_an_object_whose_state_becomes_its_dict_comes_home_without_a_word(notebook, capsys):
+    notebook.run(
+        """
+        def iter_of(value):
+            yield value
+
+        class Artist:
+            def __init__(self):
+                self.title, self.held = "", iter_of(1)
+            def __getstate__(self):
+                return {"title": self.title}
+            def __setstate__(self, state):
+                self.__dict__ = state
+                self.held = iter_of(1)
+
+        class Plain:
+            def __init__(self):
+                self.title = ""
+            def __setstate__(self, state):
+                self.__dict__ = state
+
+        artist, plain = Artist(), Plain()
+        alias, inner = artist, vars(plain)
+        """
+    )
+    notebook.job("artist.title = plain.title = 'drawn in the job'")
+    assert notebook["alias"].title == notebook["plain"].title == "drawn in the job"
+    assert notebook["alias"] is notebook["artist"]
+    assert "stayed in the job" not in capsys.readouterr().err

@@ -221,3 +221,14 @@ def test_a_job_cannot_pass_what_it_shows_off_as_a_card_or_a_widget(kernel):
         " 'application/vnd.jupyter.widget-view+json': {'model_id': '1'}}, raw=True)"
     )
     assert [o[1] for o in outputs(ran.messages)] == [{"text/plain": "mine"}]
+
+
+def test_a_figure_of_a_job_is_a_picture_in_the_next_cells(kernel):
+    ran = kernel.run("import matplotlib.pyplot as plt")
+    assert ran.reply["status"] == "ok", ran.text
+    kernel.run("%%submarine --gpus 0\nfigure, axes = plt.subplots()\naxes.plot([1, 2]);")
+    assert "image/png" in kernel.run("figure").of_type("execute_result")[0]["data"]
+    ran = kernel.run("%%submarine --gpus 0\naxes.set_title('again')\nfigure")
+    assert "image/png" in ran.of_type("execute_result")[0]["data"]
+    assert "stayed in the job" not in ran.text
+    assert kernel.value("axes.get_title(), figure.axes[0] is axes") == "('again', True)"
