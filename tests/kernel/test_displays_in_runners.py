@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ from tests.kernel.test_displays import BAR, CARD, CLEARED, FIGURE_LEFT_OPEN, RIC
 pytestmark = pytest.mark.service
 CELLS = [RICH_OUTPUT, FIGURE_LEFT_OPEN, CLEARED, RICH]
 WIDGET = "application/vnd.jupyter.widget-view+json"
+WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 
 BY_ID = """
 from IPython.display import display, update_display
@@ -101,3 +103,14 @@ def test_the_notebook_holds_the_same(tmp_path, run):
     assert (plain_bar[0], WIDGET in plain_bar[1]) == ("display_data", True)
     assert (bar[0], list(bar[1])) == ("display_data", ["text/plain"])
     assert bar[1]["text/plain"].startswith("training: 100%|██████████| 3/3")
+
+
+@pytest.mark.usefixtures("environment")
+def test_the_widgets_that_a_runner_saves_hold_no_address_of_the_kernel(tmp_path):
+    sources = ["%load_ext submarine_magics", "%%submarine\nprint('trained')"]
+    made = [nbformat.v4.new_code_cell(source) for source in sources]
+    ran = by_nbclient(nbformat.v4.new_notebook(cells=made), tmp_path)
+    states = [one["state"] for one in ran.metadata.widgets[WIDGET_STATE]["state"].values()]
+    [card] = [state for state in states if "tree" in state]
+    assert card["cancel"] == ""
+    assert "http://" not in json.dumps([card["tree"], card["rest"]])

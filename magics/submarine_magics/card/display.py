@@ -269,8 +269,10 @@ class JobCard:
 
     def _last(self, card: CardView, now: Moment) -> None:
         if self._widget is not None:
-            # Pages that were reloaded since know the widget only, and not the display.
-            self._widget.show(card, now.wall, blocking=False)
+            # Pages that were reloaded since know the widget only, and not the display. Who runs the
+            # notebook as a program (nbconvert, papermill) saves what the widget held last.
+            shown = without_own_pages(card) if card.final else card
+            self._widget.show(shown, now.wall, blocking=False)
         if card.final:
             self._refresh(card)
 

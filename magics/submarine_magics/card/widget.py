@@ -84,6 +84,7 @@ class CardWidget(anywidget.AnyWidget):
             self.at = at
             if card.final:
                 self.rest = _rest(_shortened(card))
+                self.cancel = ""  # its address holds a key
                 self._on_cancel = _nothing
 
     def _take(self, _: object, content: Any, __: object) -> None:  # noqa: ANN401 - from outside
