@@ -446,6 +446,8 @@ def _list(original: Any, state: Any) -> None:  # noqa: ANN401 - as `take_in`, li
 
 
 def _dict(original: Any, state: Any) -> None:  # noqa: ANN401
+    if "__builtins__" in original:  # of this very Python
+        state = {"__builtins__": original["__builtins__"], **state}
     if list(original) == list(state) and not any(
         map(operator.is_not, original.values(), state.values())
     ):

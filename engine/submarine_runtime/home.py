@@ -841,7 +841,7 @@ def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of
         content = _content(obj)
         return ("", None) if content is _MISSING else ("cell", content)
     if kind in (list, dict, set):
-        return kind.__name__, kind(obj)
+        return kind.__name__, _plain(obj)
     if kind is bytearray:
         return "list", bytes(obj)
     root = _root(obj)
@@ -875,6 +875,13 @@ def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of
         None if pairs is None else dict(pairs),
         setter,
     )
+
+
+def _plain(container: Any) -> Any:  # noqa: ANN401 - a list, a dict or a set
+    """Return a copy, without what is Python's own in the globals of a function."""
+    if type(container) is dict and "__builtins__" in container:
+        return {key: held for key, held in container.items() if key != "__builtins__"}
+    return type(container)(container)
 
 
 def place_of(obj: Any) -> tuple[Any, ...]:  # noqa: ANN401 - the user's own

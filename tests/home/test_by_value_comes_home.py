@@ -46,3 +46,23 @@ def test_more_than_the_configured_default_travels_locally(notebook):
     notebook.run("import numpy as np\nbig = np.zeros(20 << 20)")
     notebook.job("found = big.nbytes")
     assert notebook["found"] == 160 << 20
+
+
+def test_parts_of_a_class_that_travelled_by_value_do_not_stay(notebook, capsys):
+    notebook.run(
+        """
+        import collections, types
+        def kinds():
+            class Local:
+                @classmethod
+                def make(cls): return cls()
+                @property
+                def size(self): return 1
+            return [collections.namedtuple("Point", "x y"), Local]
+        run = types.SimpleNamespace(kinds=kinds(), steps=[])
+        """
+    )
+    notebook.job("run.steps.append(run.kinds[0](1, run.kinds[1].make().size))")
+    assert notebook["run"].steps == [(1, 1)]
+    assert "stayed" not in capsys.readouterr().err
+    assert notebook["run"].kinds[0](3, 4)._replace(x=5) == (5, 4)

@@ -166,6 +166,26 @@ def test_an_unpicklable_attribute_stays_and_the_rest_comes(notebook, capsys):
     assert "stream" in capsys.readouterr().err
 
 
+def test_a_changed_object_whose_state_cannot_be_taken_is_named(notebook, capsys):
+    notebook.run(
+        """
+        class Connected:
+            def __init__(self, steps):
+                self.steps = steps
+            def __reduce__(self):
+                if self.steps:
+                    raise RuntimeError("busy")
+                return Connected, (self.steps,)
+        run, notes = Connected(0), []
+        """
+    )
+    notebook.job("run.steps = 4\nnotes.append(run.steps)")
+    assert notebook["run"].steps == 0
+    assert notebook["notes"] == [4]
+    said = capsys.readouterr().err
+    assert "stayed in the job: `changes of run` (__main__.Connected: RuntimeError: busy)" in said
+
+
 def test_what_classes_and_functions_hold_goes_and_comes(notebook):
     notebook.run(
         """
