@@ -92,6 +92,8 @@ class Captured:
         What fills which names; names with a literal are in none.
     modules
         Modules that the pickles refer to; those beside the notebook have to travel.
+    patches
+        Modules to import before the values are loaded: they have patched classes of them.
     sent
         The objects that the job gets copies of, those that can change: by path, then by their
         number in the pickle's memo.
@@ -102,6 +104,7 @@ class Captured:
     literals: dict[str, str]
     loads: tuple[Load, ...] = ()
     modules: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()
     sent: dict[str, dict[int, object]] = field(default_factory=dict)
 
 
@@ -199,7 +202,8 @@ class Capture:
 
     def modules(self, name: str) -> frozenset[str]:
         """Return the modules that the value of `name` refers to."""
-        return frozenset(self._entries[name].watch.modules)
+        watch = self._entries[name].watch
+        return frozenset(watch.modules | watch.patches)
 
     def finish(self) -> Captured:
         """Return what was captured.
@@ -238,10 +242,19 @@ class Capture:
             sent[load.path] = watch.memo
             loads.append(load)
         used = {name for load in loads for name in load.names}
-        modules = set().union(*(self._entries[name].watch.modules for name in used))
+        watches = [self._entries[name].watch for name in used]
+        patches = set[str]().union(*(watch.patches for watch in watches))
+        modules = patches.union(*(watch.modules for watch in watches))
         values = [_summary(entry, literals) for entry in self._entries.values()]
-        travelling = tuple(sorted(modules))
-        return Captured(files, values, literals, tuple(loads), travelling, sent)
+        return Captured(
+            files,
+            values,
+            literals,
+            tuple(loads),
+            tuple(sorted(modules)),
+            tuple(sorted(patches)),
+            sent,
+        )
 
     def _names(self, group: Iterable[str]) -> frozenset[str]:
         return frozenset().union(*(self._entries[name].watch.names for name in group))

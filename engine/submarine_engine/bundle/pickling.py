@@ -302,6 +302,8 @@ class Watch:
         Arrays whose memory others of the value look at, by id: those travel as views on them.
     by_value
         Names of functions and classes of the notebook that no statement makes: they go by value.
+    patches
+        Modules that have patched its classes: they do so again where they are imported.
     """
 
     last: object = None
@@ -314,6 +316,7 @@ class Watch:
     spaces: bool = False
     shared: dict[int, object] = field(default_factory=dict)
     by_value: frozenset[str] = frozenset()
+    patches: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -391,11 +394,7 @@ class _Watching(ByValue):
     def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
         self.watch.last = obj
         if isinstance(obj, _NAMED):
-            if getattr(obj, "__module__", None) == "__main__":
-                if self.by_name(obj):
-                    self.watch.names.add(_top(obj))
-            elif isinstance(obj.__module__, str):
-                self.watch.modules.add(obj.__module__)
+            self._note_named(obj)
         elif isinstance(obj, types.ModuleType):
             self.watch.modules.add(obj.__name__)
         elif refusal(obj):
@@ -409,6 +408,15 @@ class _Watching(ByValue):
             raise _EnoughError
         return self.by_value(obj)
 
+    def _note_named(self, obj: Any) -> None:  # noqa: ANN401 - a function or a class
+        if isinstance(obj, type):
+            self.watch.patches.update(patching(obj))
+        if getattr(obj, "__module__", None) == "__main__":
+            if self.by_name(obj):
+                self.watch.names.add(_top(obj))
+        elif isinstance(obj.__module__, str):
+            self.watch.modules.add(obj.__module__)
+
     def _view(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
         root = root_of(obj) if self.watch.shared else None
         return view_on(obj, root) if id(root) in self.watch.shared else None
@@ -420,6 +428,46 @@ class _Watching(ByValue):
 
     def reading(self, names: Iterable[str]) -> None:
         self.watch.reads.update(names)
+
+
+def patching(kind: type) -> Iterator[str]:
+    """Yield the modules that have added methods to a class, or to its bases, from outside.
+
+    Such a module has the class among its names. Private ones are parts of a package, which knows
+    when it has to import them; and what the notebook has added comes as its own statements.
+    """
+    for base in kind.__mro__[:-1]:
+        if base.__module__ == "__main__":
+            continue
+        functions = list(_functions(base))
+        modules = [str(function.__globals__.get("__name__")) for function in functions]
+        # A class may say that it is from the package that shows it, numpy or pandas.
+        named = not modules or base.__module__ in modules
+        own = base.__module__ if named else max(modules, key=modules.count)
+        for module, function in dict(zip(modules, functions, strict=True)).items():
+            private = module == "__main__" or any(part[:1] == "_" for part in module.split("."))
+            if module == own or private or module not in sys.modules:
+                continue
+            if any(held is base for held in list(function.__globals__.values())):
+                yield module
+
+
+def _functions(kind: type) -> Iterator[types.FunctionType]:
+    """Yield the methods and properties of a class, as they were before they were decorated."""
+    for held in list(vars(kind).values()):
+        found = held.fget if isinstance(held, property) else getattr(held, "__func__", held)
+        if isinstance(found, types.FunctionType):
+            yield _undecorated(found)
+
+
+def _undecorated(function: types.FunctionType) -> types.FunctionType:
+    seen = {id(function)}
+    while isinstance(inner := getattr(function, "__wrapped__", None), types.FunctionType):
+        if id(inner) in seen:
+            break
+        seen.add(id(inner))
+        function = inner
+    return function
 
 
 def _top(obj: object) -> str:

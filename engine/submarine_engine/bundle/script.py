@@ -456,6 +456,8 @@ class _Composer:
         ours = [*(self.loading.imports() if self.loads else ())]
         if self.main.awaits:
             ours.append(_asyncio(self.asyncio))
+        there = {item.module for item in self.plan.imports}
+        ours += [Import(module) for module in self.plan.captured.patches if module not in there]
         every = [*futures, *self.plan.imports, *ours]
         if self.plan.states:
             name, keys = self.plan.states
