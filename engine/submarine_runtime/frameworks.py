@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
     from typing import Any
 
-ROOTS = ("torch", "accelerate", "keras", "tensorflow", "lightgbm")
+ROOTS = ("torch", "accelerate", "keras", "tensorflow", "lightgbm", "fastcore")
 """Packages whose objects are meant: without one of them there is nothing to do."""
 
 
@@ -289,6 +289,8 @@ def _keras(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
     state.update((name, None) for name in _COMPILED if name in state)
     if "_trainable_variables_indices" in state:
         state["_trainable_variables_indices"] = Indices(obj)
+    if "_nodes_by_depth" in state and "_nodes" in state:
+        state["_nodes"] = Nodes(obj)
     return _new, (type(obj),), state, None, None, take_attributes
 
 
@@ -379,6 +381,25 @@ class Indices:
         return len(self._all())
 
 
+class Nodes:
+    """What a model calls the nodes of its graph: by the addresses of their operations."""
+
+    def __init__(self, model: Any) -> None:  # noqa: ANN401 - of Keras
+        self._model = model
+
+    def __iter__(self) -> Iterator[str]:
+        for nodes in self._model._nodes_by_depth.values():  # noqa: SLF001 - Keras has no other way
+            for node in nodes:
+                operation = node.operation
+                yield f"{id(operation)}_ib-{operation._inbound_nodes.index(node)}"  # noqa: SLF001 - likewise
+
+    def __contains__(self, key: object) -> bool:
+        return any(key == one for one in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 def _wrapped_list(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
     return list, (), None, iter(list(obj))
 
@@ -394,6 +415,14 @@ def _strategy(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
 
 def _state_of_variable(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of TensorFlow
     return "variable", obj.numpy()
+
+
+# fastai
+
+
+def _stateful(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Reduce an object with all that it holds: its own pickles leave out what it has recorded."""
+    return _new, (type(obj),), dict(vars(obj)), None, None, take_attributes
 
 
 # LightGBM
@@ -420,6 +449,7 @@ _REDUCERS: dict[str, Callable[[Any], Any]] = {
     "accelerate.state.GradientState": _shared,
     "keras.src.saving.keras_saveable.KerasSaveable": _keras,
     "keras.src.optimizers.base_optimizer.BaseOptimizer": _keras,
+    "fastcore.basics.Stateful": _stateful,
     "keras.src.utils.tracking.Tracker": _tracker,
     "keras.src.utils.tracking.TrackedList": _tracked,
     "keras.src.utils.tracking.TrackedDict": _tracked,

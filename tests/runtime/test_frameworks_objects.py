@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 from submarine_runtime import frameworks
-from submarine_runtime.frameworks import Addresses, Indices, reduced, shared, take_shared
+from submarine_runtime.frameworks import Addresses, Indices, Nodes, reduced, shared, take_shared
 
 
 class Device(types.SimpleNamespace):
@@ -82,3 +82,17 @@ def test_indices_follow_what_the_process_calls_its_variables():
     assert id(indices) not in indices
     with pytest.raises(KeyError):
         indices[0]
+
+
+def test_nodes_are_called_by_the_addresses_that_their_operations_have_here():
+    class Node:
+        def __init__(self, operation):
+            self.operation = operation
+
+    operation = types.SimpleNamespace(_inbound_nodes=[])
+    nodes = operation._inbound_nodes = [Node(operation), Node(operation)]
+    found = Nodes(types.SimpleNamespace(_nodes_by_depth={0: nodes[:1], 1: nodes[1:]}))
+    assert list(found) == [f"{id(operation)}_ib-0", f"{id(operation)}_ib-1"]
+    assert f"{id(operation)}_ib-1" in found
+    assert "0_ib-0" not in found
+    assert len(found) == 2
