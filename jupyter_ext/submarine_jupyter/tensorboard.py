@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 
 
 # TensorBoard's pages through Jupyter's server: known readers alone, an address by id alone.
+#
+# Why not jupyter-server-proxy: it passes all headers on, Jupyter's cookies and tokens with them
+# (its issue 590), and the answers' cookies and policies back. What listens at the port shows a
+# job's files, and the port may be another's by now. Here each header that passes is named.
 
 
 _START = 60.0
