@@ -9,7 +9,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from submarine_engine.clusters.yarn.log_mirror import EventLog
+from submarine_engine.clusters.log_mirror import EventLog
 from submarine_engine.history import JobPaths, TaskPaths, make_private, write_json
 from submarine_engine.tensorboard import scalar_reader, scalars
 from submarine_engine.tensorboard.event_dirs import LinkedFolder, Source

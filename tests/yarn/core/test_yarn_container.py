@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from submarine_engine.clusters.yarn.container import Container
+from submarine_engine.clusters.container import Container
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import JobPaths
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
+from submarine_engine.clusters.log_mirror import LogMirror, LogsGoneError
 from submarine_engine.clusters.yarn.hadoop import links, load_hadoop
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
-from submarine_engine.clusters.yarn.log_mirror import LogMirror, LogsGoneError
 from submarine_engine.clusters.yarn.log_transport import (
     Aggregation,
     Channel,

@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from submarine_engine.clusters.log_mirror import LogMirror, LogsGoneError
 from submarine_engine.clusters.yarn import log_transport
-from submarine_engine.clusters.yarn.log_mirror import LogMirror, LogsGoneError
 from submarine_engine.clusters.yarn.log_transport import HdfsSource
 from submarine_engine.history import TaskPaths
 from submarine_runtime import ship

@@ -6,7 +6,8 @@ import time
 from contextlib import closing
 
 import pytest
-from submarine_engine.clusters.yarn.log_mirror import LogsGoneError, stored_logs
+from submarine_engine.clusters.log_mirror import LogsGoneError
+from submarine_engine.clusters.yarn.log_format import stored_logs
 from submarine_engine.clusters.yarn.log_transport import Aggregation, aggregation, fetch_aggregated
 from submarine_engine.errors import ClusterError
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from submarine_engine.clusters.base import Cursor
+from submarine_engine.clusters.log_mirror import LogMirror, LogsGoneError
 from submarine_engine.clusters.reader import read_batch
 from submarine_engine.clusters.yarn.allocator import job_variables
-from submarine_engine.clusters.yarn.log_mirror import LogMirror, LogsGoneError
 from submarine_engine.clusters.yarn.node_pages import NodeLogs, NodeSource
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import Display, Finished, LogChunk, Submitted

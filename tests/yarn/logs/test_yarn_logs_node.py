@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from submarine_engine.clusters.log_mirror import LogsGoneError, LogTruncatedError
 from submarine_engine.clusters.yarn import node_pages
-from submarine_engine.clusters.yarn.log_mirror import LogsGoneError, LogTruncatedError
 from submarine_engine.clusters.yarn.node_pages import NodeLogs
 from submarine_engine.errors import ClusterError
 

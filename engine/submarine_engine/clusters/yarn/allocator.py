@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     import skein
 
-    from submarine_engine.clusters.yarn.container import Container
+    from submarine_engine.clusters.container import Container
     from submarine_engine.clusters.yarn.rest import ResourceManager
     from submarine_engine.clusters.yarn.services import Services
     from submarine_engine.job import JobSpec, Role

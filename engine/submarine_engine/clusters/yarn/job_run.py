@@ -15,12 +15,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters import store
+from submarine_engine.clusters.container import Container, granted
+from submarine_engine.clusters.log_mirror import LogsGoneError
 from submarine_engine.clusters.store import Journal, add_warning, read_events
 from submarine_engine.clusters.tasks import Ending, final_task_state, read_outcome, returned_event
 from submarine_engine.clusters.yarn.allocator import AllocatedByTask, open_allocator
-from submarine_engine.clusters.yarn.container import Container, granted
 from submarine_engine.clusters.yarn.hadoop_json import at, number
-from submarine_engine.clusters.yarn.log_mirror import LogsGoneError
 from submarine_engine.clusters.yarn.log_transport import Aggregation, aggregation, fetch_aggregated
 from submarine_engine.clusters.yarn.masters import FINAL, lives, over_words
 from submarine_engine.clusters.yarn.node_pages import NodeConnection

@@ -21,20 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from submarine_runtime.container import SHIP
 
-from submarine_engine.clusters.yarn.log_mirror import (
-    STREAMS,
-    LogsGoneError,
-    Stored,
-    application_of,
-    stored_logs,
-)
+from submarine_engine.clusters.log_mirror import STREAMS, LogsGoneError
+from submarine_engine.clusters.yarn.log_format import Stored, application_of, stored_logs
 from submarine_engine.clusters.yarn.node_pages import NodeConnection, NodeLogs, NodeSource
 from submarine_engine.errors import ClusterError, SubmarineError
 
 if TYPE_CHECKING:
+    from submarine_engine.clusters.log_mirror import LogSource
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
     from submarine_engine.clusters.yarn.hdfs import Entry, Hdfs
-    from submarine_engine.clusters.yarn.log_mirror import LogSource
     from submarine_engine.clusters.yarn.rest import ResourceManager
 
 

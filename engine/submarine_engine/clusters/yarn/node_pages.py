@@ -10,14 +10,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from submarine_engine.clusters.yarn.log_mirror import (
-    LARGEST,
-    LogsGoneError,
-    LogTruncatedError,
-    Tail,
-    application_of,
-    read_header,
-)
+from submarine_engine.clusters.log_mirror import LogsGoneError, LogTruncatedError
+from submarine_engine.clusters.yarn.log_format import LARGEST, Tail, application_of, read_header
 from submarine_engine.errors import ClusterError
 
 # One kept connection to a NodeManager's web pages.

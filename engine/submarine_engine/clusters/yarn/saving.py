@@ -27,9 +27,9 @@ from submarine_engine.history import JobPaths, read_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from submarine_engine.clusters.log_mirror import LogSource
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
     from submarine_engine.clusters.yarn.hdfs import Hdfs
-    from submarine_engine.clusters.yarn.log_mirror import LogSource
     from submarine_engine.clusters.yarn.rest import ResourceManager
     from submarine_engine.lifecycle import JobStatus
 

@@ -11,15 +11,15 @@ from typing import Any
 from submarine_runtime.container import STARTED
 from submarine_runtime.eventpack import LOG
 
-from submarine_engine.clusters.saving import NOTE
-from submarine_engine.clusters.tasks import Progress
-from submarine_engine.clusters.yarn.log_mirror import (
+from submarine_engine.clusters.log_mirror import (
     LIMIT,
     EventLog,
     LogMirror,
     LogsGoneError,
     LogSource,
 )
+from submarine_engine.clusters.saving import NOTE
+from submarine_engine.clusters.tasks import Progress
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import (
     Event,
