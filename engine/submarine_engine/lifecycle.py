@@ -1,6 +1,8 @@
 """The life of a job as a pure state machine: events in, new status and GPU ledger out.
 
 No I/O and no clock: time comes with the events. Every cluster feeds it, every front end reads it.
+What is to be done with a job is decided here as well (`decide`): observations in, events and
+instructions out. Whoever drives a job carries them out.
 
 The ledger of a task, from its events::
 
@@ -13,8 +15,8 @@ streams are read again from old cursors, and clusters repeat themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 
 from submarine_engine.events import (
@@ -363,6 +365,255 @@ def final_state(
         return JobState.SUCCEEDED, next((end.reason for end in ends if end.reason), "")
     first = min(wrong, key=lambda end: end.at.mono if end.at else float("inf"))
     return first.state, first.reason
+
+
+# What is to be done with a job: observations in, events and instructions out.
+
+
+MISSED = 60.0
+"""Seconds for which a cluster may count a container no more without a word of its end.
+
+A ResourceManager that was started anew lists none until their nodes have told it of them.
+"""
+
+_KILL_EVERY = 1.0  # seconds: a node that was away hears the next one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSeen:
+    """What a driver sees of a task at one look.
+
+    Parameters
+    ----------
+    container
+        What the cluster calls the task's container; empty where it has none yet.
+    held
+        Whether the cluster counts the container as the job's; None where it was not asked now, or
+        does not answer.
+    fresh
+        The container is so new that the cluster need not count it yet.
+    over
+        The task's own files, or the cluster, say that it has ended.
+    end
+        How it ended; None until all that it left is home.
+    """
+
+    task: str
+    container: str = ""
+    held: bool | None = None
+    fresh: bool = False
+    over: bool = False
+    end: TaskEnd | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observations:
+    """What a driver sees of a job at one look.
+
+    Parameters
+    ----------
+    tasks
+        All tasks of the job, in the order of the spec: one at least.
+    wanted
+        Why somebody wants the job to end; None where nobody does.
+    urgent
+        Whether it shall end at once, without grace.
+    refused
+        Why the cluster does not run the job, for good; empty where it may.
+    abandoned
+        Why nobody waits for the job any more; that ends it while it has nothing yet.
+    cause
+        Why the driver has to end the job itself: a limit, a folder that was deleted.
+    over
+        Whether the cluster has ended everything that is the job's.
+    """
+
+    tasks: tuple[TaskSeen, ...]
+    wanted: str | None = None
+    urgent: bool = False
+    refused: str = ""
+    abandoned: str = ""
+    cause: str = ""
+    over: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What a driver keeps in mind from one look to the next.
+
+    A driver that takes over a job knows `cancelled` by its events, and begins anew with the rest.
+
+    Parameters
+    ----------
+    cancelled
+        The first request to end the job.
+    cause
+        Why the driver ends it itself.
+    asked
+        Containers that were asked to end.
+    kill_at
+        When their grace is over, on the monotonic clock.
+    killed_at
+        When they were killed last.
+    missing
+        Since when the cluster has not counted a task's container.
+    """
+
+    cancelled: CancelRequested | None = None
+    cause: str = ""
+    asked: frozenset[str] = frozenset()
+    kill_at: float | None = None
+    killed_at: float | None = None
+    missing: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Ask a task to end (SIGTERM), or `kill` it (SIGKILL)."""
+
+    task: str
+    container: str
+    kill: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Ask the cluster for nothing any more, and give back what it has given.
+
+    Where that fails, nothing that follows may be done at this look.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGate:
+    """Let the tasks begin: each has its container."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndBeside:
+    """End what runs beside the tasks, which are all over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Bring home what a task has left, and tell its last events."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Say that the job is over."""
+
+    state: JobState
+    reason: str
+
+
+Instruction = Signal | Withdraw | OpenGate | EndBeside | Settle | Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to be done now, in this order: keep `course` in mind, write `events`, `do` the rest.
+
+    Parameters
+    ----------
+    course
+        For the next look.
+    events
+        What has happened.
+    do
+        The instructions.
+    """
+
+    course: Course
+    events: tuple[Event, ...] = ()
+    do: tuple[Instruction, ...] = ()
+
+
+def decide(course: Course, seen: Observations, now: Moment, *, grace: float) -> Decision:
+    """Return what a driver has to do with a job.
+
+    Parameters
+    ----------
+    course
+        As of the look before.
+    seen
+        What the job is like.
+    now
+        The time.
+    grace
+        Seconds between SIGTERM and SIGKILL.
+    """
+    ends = [task.end for task in seen.tasks if task.end is not None]
+    if len(ends) == len(seen.tasks):
+        state, reason = final_state(ends, cancelled=course.cancelled, cause=course.cause)
+        return Decision(course, do=(Finish(state, reason),))
+    waits = not ends and not any(task.container for task in seen.tasks)
+    events: tuple[Event, ...] = ()
+    wanted = seen.abandoned or None if waits and seen.wanted is None else seen.wanted
+    if wanted is not None and course.cancelled is None:
+        cancelled = CancelRequested(reason=wanted, at=now)
+        course, events = replace(course, cancelled=cancelled), (cancelled,)
+    if not course.cause and (cause := seen.refused or seen.cause):
+        course = replace(course, cause=cause)
+    if waits:
+        return Decision(course, events, _leave_queue(course))
+    course, signals = _end_running(course, seen, now, grace)
+    gate = len(seen.tasks) > 1 and all(task.container for task in seen.tasks)
+    course, settled = _settle(course, seen, now)
+    return Decision(course, events, (*signals, *([OpenGate()] if gate else []), *settled))
+
+
+def _leave_queue(course: Course) -> tuple[Instruction, ...]:
+    """End a job that has no container yet, where it is to end."""
+    if course.cancelled is not None:
+        reason = course.cancelled.reason or "cancelled in the queue"
+        return Withdraw(), Finish(JobState.CANCELLED, reason)
+    # Withdrawn also where the cluster refused: it may have taken the request before that.
+    return (Withdraw(), Finish(JobState.FAILED, course.cause)) if course.cause else ()
+
+
+def _end_running(
+    course: Course, seen: Observations, now: Moment, grace: float
+) -> tuple[Course, list[Instruction]]:
+    """Ask the containers of a job to end, where it is to, and kill them after their grace."""
+    if course.cancelled is None and not course.cause:
+        return course, []
+    running = [task for task in seen.tasks if task.container and task.end is None]
+    do: list[Instruction] = []
+    if any(not task.container for task in seen.tasks):
+        do.append(Withdraw())
+    if course.cancelled is not None and course.kill_at is None:
+        course = replace(course, kill_at=now.mono + grace)
+    has_time = course.kill_at is not None and now.mono < course.kill_at
+    if has_time and not seen.urgent and not course.cause:
+        ask = [task for task in running if task.container not in course.asked]
+        do += [Signal(task.task, task.container, kill=False) for task in ask]
+        course = replace(course, asked=course.asked.union(task.container for task in ask))
+    elif running and (course.killed_at is None or now.mono - course.killed_at >= _KILL_EVERY):
+        do += [Signal(task.task, task.container, kill=True) for task in running]
+        course = replace(course, killed_at=now.mono)
+    return course, do
+
+
+def _settle(course: Course, seen: Observations, now: Moment) -> tuple[Course, list[Instruction]]:
+    """Settle the tasks whose containers are gone."""
+    missing = dict(course.missing)
+    left = [task for task in seen.tasks if task.end is None]
+    gone = []
+    for task in left:
+        if task.held or task.fresh or not task.container:
+            missing.pop(task.task, None)
+        elif task.held is not None:
+            since = missing.setdefault(task.task, now.mono)
+            if task.over or now.mono - since > MISSED:
+                gone.append(task)
+    if seen.over:
+        gone = left
+    do: list[Instruction] = [EndBeside()] if gone and len(gone) == len(left) else []
+    do += [Settle(task.task) for task in gone]
+    return replace(course, missing=missing), do
 
 
 def _with(status: JobStatus, changed: TaskStatus) -> JobStatus:

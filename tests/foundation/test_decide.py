@@ -1,0 +1,292 @@
+"""Laws of what a driver does with a job, whatever it sees and in whatever order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from submarine_engine.events import CancelRequested, Moment
+from submarine_engine.job import JobState
+from submarine_engine.lifecycle import (
+    MISSED,
+    Course,
+    EndBeside,
+    Finish,
+    Observations,
+    OpenGate,
+    Settle,
+    Signal,
+    TaskEnd,
+    TaskSeen,
+    Withdraw,
+    decide,
+)
+
+GRACE = 5.0
+TASKS = ("chief-0", "worker-0", "worker-1")
+
+
+def at(seconds):
+    return Moment(1e9 + seconds, seconds)
+
+
+@dataclass
+class World:
+    """A cluster that does what it is told, when the test says so; it speaks no real protocol."""
+
+    size: int
+    now: float = 100.0
+    containers: dict = field(default_factory=dict)
+    alive: set = field(default_factory=set)
+    told_over: set = field(default_factory=set)
+    deaf: bool = False
+    ends: dict = field(default_factory=dict)
+    wanted: str | None = None
+    urgent: bool = False
+    refused: str = ""
+    cause: str = ""
+    abandoned: str = ""
+    gone: bool = False
+    course: Course = field(default_factory=Course)
+    did: list = field(default_factory=list)
+    events: list = field(default_factory=list)
+    finished: Finish | None = None
+
+    @property
+    def tasks(self):
+        return TASKS[: self.size]
+
+    def observe(self, *, asked=True):
+        return Observations(
+            tasks=tuple(
+                TaskSeen(
+                    task=task,
+                    container=self.containers.get(task, ""),
+                    held=(task in self.alive) if asked and task in self.containers else None,
+                    over=task in self.told_over,
+                    end=self.ends.get(task),
+                )
+                for task in self.tasks
+            ),
+            wanted=self.wanted,
+            urgent=self.urgent,
+            refused=self.refused,
+            abandoned=self.abandoned,
+            cause=self.cause,
+            over=self.gone,
+        )
+
+    def look(self, *, asked=True):
+        decision = decide(self.course, self.observe(asked=asked), at(self.now), grace=GRACE)
+        self.course = decision.course
+        self.events += decision.events
+        for one in decision.do:
+            self.carry_out(one)
+        return decision
+
+    def carry_out(self, one):
+        self.did.append((self.now, one))
+        if isinstance(one, Signal):
+            assert self.containers[one.task] == one.container
+            assert one.task not in self.ends, "a stranger may have its number"
+            if one.kill or not self.deaf:
+                self.alive.discard(one.task)
+                self.told_over.add(one.task)
+        elif isinstance(one, Settle):
+            assert one.task not in self.ends, "settled twice"
+            code = JobState.SUCCEEDED if one.task not in self.told_over else JobState.FAILED
+            self.ends[one.task] = TaskEnd(state=code, at=at(self.now))
+        elif isinstance(one, Finish):
+            self.finished = one
+
+    def of(self, kind):
+        return [(now, one) for now, one in self.did if isinstance(one, kind)]
+
+
+def grant(world):
+    for number, task in enumerate(world.tasks):
+        world.containers[task] = f"container-{number}"
+        world.alive.add(task)
+
+
+def takes_over(world):
+    """Another driver: it knows the events, and nothing else."""
+    asked = next((one for one in world.events if isinstance(one, CancelRequested)), None)
+    world.course = Course(cancelled=asked)
+
+
+STEPS = {
+    "look": lambda world: world.look(),
+    "look, the cluster is silent": lambda world: world.look(asked=False),
+    "a second": lambda world: setattr(world, "now", world.now + 1),
+    "a minute": lambda world: setattr(world, "now", world.now + 61),
+    "granted": grant,
+    "a task ends": lambda world: world.alive and world.told_over.add(world.alive.pop()),
+    "cancel": lambda world: setattr(world, "wanted", world.wanted or "enough"),
+    "kill": lambda world: [setattr(world, "wanted", "killed"), setattr(world, "urgent", True)],
+    "refused": lambda world: setattr(world, "refused", "no such queue"),
+    "its notebook is gone": lambda world: setattr(world, "abandoned", "its notebook is gone"),
+    "over its memory": lambda world: setattr(world, "cause", "over its memory"),
+    "another driver": takes_over,
+}
+LIVES = st.lists(st.sampled_from(sorted(STEPS)), max_size=25)
+SIZES = st.integers(1, 3)
+
+
+def live(steps, size, *, deaf=False):
+    world = World(size, deaf=deaf)
+    for name in steps:
+        if world.finished:
+            break
+        if name != "granted" or not world.containers:
+            STEPS[name](world)
+    return world
+
+
+@given(LIVES, SIZES, st.booleans())
+def test_nothing_is_over_before_nothing_is_left_of_it(steps, size, deaf):
+    world = live(steps, size, deaf=deaf)
+    if world.finished is None:
+        return
+    assert not world.alive
+    assert world.finished.state.final
+    assert len(world.of(Finish)) == 1
+    if not world.containers:
+        (before, _), (after, _) = world.did[-2:]
+        assert isinstance(world.did[-2][1], Withdraw)
+        assert before == after
+
+
+@given(LIVES, SIZES, st.booleans())
+def test_every_job_that_is_to_end_ends(steps, size, deaf):
+    world = live(steps, size, deaf=deaf)
+    assume(world.wanted or world.refused or world.cause)
+    for _ in range(20):
+        if world.finished:
+            break
+        world.look()
+        world.now += 1
+    assert world.finished
+
+
+@given(LIVES, SIZES)
+def test_a_cancel_is_told_once_and_each_container_asked_once_by_a_driver(steps, size):
+    world = live([step for step in steps if step != "another driver"], size, deaf=True)
+    assert sum(isinstance(one, CancelRequested) for one in world.events) <= 1
+    asked = [one.container for _, one in world.of(Signal) if not one.kill]
+    assert len(asked) == len(set(asked))
+
+
+@given(LIVES, SIZES)
+def test_nobody_is_killed_before_the_grace_is_over_without_need(steps, size):
+    calm = {"kill", "over its memory", "refused", "another driver"}
+    world = live([step for step in steps if step not in calm], size, deaf=True)
+    kills = [now for now, one in world.of(Signal) if one.kill]
+    for now in kills:
+        (cancelled,) = [one for one in world.events if isinstance(one, CancelRequested)]
+        assert now - cancelled.at.mono >= GRACE
+
+
+@given(LIVES, SIZES)
+def test_a_task_is_settled_when_the_cluster_counts_it_no_more_and_it_is_said_to_be_over(
+    steps, size
+):
+    world = live(steps, size)
+    for _, one in world.of(Settle):
+        assert one.task not in world.alive
+        assert one.task in world.told_over
+
+
+def test_what_the_cluster_does_not_count_is_gone_after_a_while_though_nobody_says_so():
+    world = World(1)
+    grant(world)
+    world.alive.clear()
+    assert world.look().do == ()
+    world.now += MISSED
+    assert world.look().do == ()
+    world.alive.add("worker-0")  # it was started anew, and has heard of its nodes' containers
+    world.alive.add("chief-0")
+    assert world.look().do == ()
+    world.alive.clear()
+    world.now += 1
+    assert world.look().do == ()
+    world.now += MISSED + 1
+    assert world.look(asked=False).do == ()  # it does not answer: nobody knows
+    assert world.look().do == (EndBeside(), Settle("chief-0"))
+
+
+def test_a_fresh_container_need_not_be_counted_yet():
+    seen = TaskSeen(task="worker-0", container="c", held=False, fresh=True, over=True)
+    decision = decide(Course(), Observations(tasks=(seen,)), at(1), grace=GRACE)
+    assert decision.do == ()
+    assert decision.course.missing == {}
+
+
+@given(SIZES)
+def test_all_begin_together_or_none(size):
+    world = World(size)
+    world.containers = {task: task for task in world.tasks[:-1]}
+    world.alive = set(world.containers)
+    assert OpenGate() not in world.look().do
+    grant(world)
+    assert (OpenGate() in world.look().do) == (size > 1)
+
+
+@given(LIVES, SIZES)
+def test_a_refusal_after_the_request_leaves_nothing_running(steps, size):
+    world = live([*steps, "refused"], size)
+    assume(world.containers and not world.finished)
+    world.look()
+    world.now += 1
+    world.look()
+    assert not world.alive
+    world.look()
+    assert world.finished
+
+
+@given(st.sampled_from(["a", ""]))
+def test_a_queued_job_is_withdrawn_before_it_is_said_to_be_cancelled(reason):
+    world = World(2, wanted=reason)
+    finish = Finish(JobState.CANCELLED, reason or "cancelled in the queue")
+    assert world.look().do == (Withdraw(), finish)
+    assert [type(one).__name__ for one in world.events] == ["CancelRequested"]
+
+
+def test_who_is_cancelled_while_refused_is_cancelled():
+    seen = Observations(tasks=(TaskSeen(task="worker-0"),), wanted="bored", refused="no queue")
+    assert decide(Course(), seen, at(1), grace=GRACE).do[-1] == Finish(JobState.CANCELLED, "bored")
+
+
+def test_a_job_that_nobody_waits_for_goes_only_while_it_waits():
+    world = World(1, abandoned="its notebook is gone")
+    assert world.look().do[-1] == Finish(JobState.CANCELLED, "its notebook is gone")
+    running = World(1, abandoned="its notebook is gone")
+    grant(running)
+    assert running.look().do == ()
+
+
+def test_another_driver_ends_what_its_predecessor_was_asked_to_end():
+    world = World(1, deaf=True)
+    grant(world)
+    world.look()
+    world.wanted = "enough"
+    world.look()
+    takes_over(world)
+    world.wanted = None  # the folder's note is lost; the events are the truth
+    world.look()
+    world.now += GRACE
+    world.look()
+    assert not world.alive
+    world.look()  # it is settled
+    world.look()
+    assert world.finished == Finish(JobState.CANCELLED, "enough")
+
+
+def test_what_had_returned_before_the_cancel_keeps_its_result():
+    end = TaskEnd(state=JobState.SUCCEEDED, at=at(3), returned=at(2))
+    course = Course(cancelled=CancelRequested(reason="late", at=at(4)))
+    seen = Observations(tasks=(TaskSeen(task="worker-0", container="c", end=end),))
+    assert decide(course, seen, at(5), grace=GRACE).do == (Finish(JobState.SUCCEEDED, ""),)
+    early = replace(course, cancelled=CancelRequested(reason="early", at=at(1)))
+    assert decide(early, seen, at(5), grace=GRACE).do == (Finish(JobState.CANCELLED, "early"),)
