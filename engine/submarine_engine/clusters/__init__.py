@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from submarine_engine.errors import ConfigError
@@ -9,18 +10,22 @@ from submarine_engine.errors import ConfigError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
+    from submarine_engine.clusters.backend import Backend
     from submarine_engine.clusters.base import Cluster
+
+# As its entry point says. The default is there without a search through the installed packages.
+_BUILT_IN = {"local": "submarine_engine.clusters.local:LocalCluster"}
 
 
 def cluster_names() -> list[str]:
     """Return the names that `open_cluster` knows."""
-    return sorted({"local", *(point.name for point in _entry_points())})
+    return sorted({*_BUILT_IN, *(point.name for point in _entry_points())})
 
 
 def configured_names() -> list[str]:
     """Return the names of the clusters that the user has: `Cluster.configured` says so."""
-    points = [point for point in _entry_points() if point.name != "local"]
-    return sorted({"local", *(point.name for point in points if _is_configured(point))})
+    points = [point for point in _entry_points() if point.name not in _BUILT_IN]
+    return sorted({*_BUILT_IN, *(point.name for point in points if _is_configured(point))})
 
 
 def open_cluster(name: str = "local") -> Cluster:
@@ -31,14 +36,38 @@ def open_cluster(name: str = "local") -> Cluster:
     ConfigError
         No cluster has that name.
     """
-    if name == "local":  # the default needs no search through the installed packages
-        from submarine_engine.clusters.local import LocalCluster  # noqa: PLC0415
+    kind = cluster_kind(name)
+    from submarine_engine.clusters.base import Cluster  # noqa: PLC0415 - `kind` has loaded it
 
-        return LocalCluster()
+    if issubclass(kind, Cluster):
+        return kind()
+    from submarine_engine.clusters.driver import KeptCluster  # noqa: PLC0415 - of backends alone
+    from submarine_engine.history import default_home  # noqa: PLC0415 - likewise
+
+    return KeptCluster(kind(default_home()))
+
+
+def cluster_kind(name: str) -> type[Cluster | Backend]:
+    """Return the class of a cluster: of a `Cluster`, or of a `Backend` that a keeper drives.
+
+    Parameters
+    ----------
+    name
+        As `open_cluster` has it.
+
+    Raises
+    ------
+    ConfigError
+        No cluster has that name, or packages that it needs are not installed.
+    """
+    if name in _BUILT_IN:
+        module, _, kind = _BUILT_IN[name].partition(":")
+        built_in: type[Cluster] = getattr(import_module(module), kind)
+        return built_in
     for point in _entry_points():
         if point.name == name:
-            kind: type[Cluster] = point.load()
-            return kind()
+            found: type[Cluster | Backend] = point.load()
+            return found
     raise ConfigError(
         f"there is no cluster {name!r}", fix=f"choose one of {', '.join(cluster_names())}"
     )
@@ -46,7 +75,7 @@ def open_cluster(name: str = "local") -> Cluster:
 
 def _is_configured(point: EntryPoint) -> bool:
     try:
-        kind: type[Cluster] = point.load()
+        kind: type[Cluster | Backend] = point.load()
     except (ConfigError, ImportError):  # its packages are not installed
         return False
     return kind.configured()

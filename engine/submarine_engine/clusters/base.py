@@ -239,8 +239,8 @@ class Cluster(ABC):
         Whether a job can ask who waits for it, see `JobSpec.asks`.
     """
 
-    name: ClassVar[str]
-    log_label: ClassVar[str] = "Log"
+    name: str
+    log_label: str = "Log"
     """What people call the page of `log_url`: front ends write it on their links."""
     tell: Callable[[str], object] = staticmethod(_keep_quiet)
     asks: ClassVar[bool] = False

@@ -1,24 +1,37 @@
 """Jobs as folders: what is the same on every cluster that keeps its jobs on record.
 
 The front ends' calls are answered from a job's folder alone; the cluster itself is only told that
-somebody looked (`RecordedCluster.attend`), or that a job shall end (`RecordedCluster.ring`).
+somebody looked (`RecordedCluster.attend`), or that a job shall end (`RecordedCluster.ring`). A
+`KeptCluster` has jobs that a keeper sees through by a `Backend`.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from submarine_engine.clusters import store
-from submarine_engine.clusters.base import Batch, Cluster, Cursor
-from submarine_engine.clusters.machine import reap
+from submarine_engine.clusters import locks, store
+from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuShare, Saved
+from submarine_engine.clusters.environment import file_address, resolve_paths
+from submarine_engine.clusters.machine import process_stat, reap
 from submarine_engine.clusters.reader import read_batch
+from submarine_engine.clusters.saving import Asked
 from submarine_engine.clusters.store import StatusCache, read_warnings
-from submarine_engine.errors import JobError, JobNotFoundError
-from submarine_engine.history import JobPaths, check_home, default_home
+from submarine_engine.config import load_config
+from submarine_engine.errors import JobError, JobNotFoundError, SubmissionError
+from submarine_engine.history import JobPaths, check_home, default_home, make_private, write_json
 from submarine_engine.lifecycle import JobStatus
+
+if TYPE_CHECKING:
+    from submarine_engine.bundle import Bundle
+    from submarine_engine.clusters.backend import Backend
+    from submarine_engine.job import JobSpec
 
 
 class RecordedCluster(Cluster):
@@ -156,3 +169,146 @@ class RecordedCluster(Cluster):
                 job_id=job_id,
                 fix=f"see whether {paths.root} is yours and its disk has room",
             ) from error
+
+
+# Jobs that a keeper sees through, on a cluster that is a backend.
+
+
+_BETWEEN_KEEPERS = 2.0
+
+
+class KeptCluster(RecordedCluster):
+    """A cluster whose jobs a keeper sees through.
+
+    Parameters
+    ----------
+    backend
+        What is this cluster's own.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend.home)
+        self.backend = backend
+        self.name = backend.name
+        self.log_label = backend.log_label
+        self._folder = backend.folder()
+        self._tried_at = 0.0
+
+    def check(self, spec: JobSpec) -> JobSpec:
+        """Refuse what the cluster cannot do, and fill in what was left to it."""
+        return self.backend.check(spec)
+
+    def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:
+        """Put the job on record and into the keeper's hands; return its id.
+
+        Raises
+        ------
+        SubmissionError
+            As `check` says; a path is missing, or the disk is full. Nothing is left behind.
+        ClusterError
+            The cluster does not answer.
+        """
+        workdir = workdir.absolute()
+        spec = self.check(spec)
+        resolve_paths(spec, workdir, file_address)
+        launch = {
+            **launch_notes(spec),
+            "keeper": self._folder.key,
+            "entry": bundle.manifest.entry,
+            "home": bundle.manifest.home(),
+            **self.backend.prepare(spec, bundle, self.tell),
+        }
+
+        def finish(staged: JobPaths, _: JobPaths) -> None:
+            for task in spec.tasks:
+                make_private(staged.task(task).root)
+            delivered = self.backend.deliver(staged.bundle, self.tell)
+            write_json(staged.root / "launch.json", {**launch, **delivered})
+
+        paths, lock = store.put_on_record(self.home, self.name, spec, bundle, workdir, finish)
+        try:
+            self._folder.hand(paths.job_id)
+            self._folder.ensure_keeper(self.backend.keeper_environment(os.environ))
+        except OSError as error:
+            self._folder.close(paths.job_id)
+            shutil.rmtree(paths.root, ignore_errors=True)
+            raise SubmissionError(
+                f"no keeper can be started for the job: {error.strerror or error}",
+                where=str(self._folder.root),
+                fix="make room there, or let SUBMARINE_HOME name a folder of yours with room",
+            ) from error
+        finally:
+            locks.drop(lock)
+        if spec.tensorboard:
+            from submarine_engine.tensorboard.board import attach  # noqa: PLC0415 - rare
+
+            attach(self.home, paths)
+        return paths.job_id
+
+    def get_ready(self, notebook: str) -> None:
+        """Begin with what the first job of this process will wait for."""
+        self.backend.get_ready(self._folder, notebook)
+
+    def save(self, job_id: str, path: str, *, patience: float | None = None) -> Saved:
+        """Bring the model of a running job to the new folder `path`, while training goes on."""
+        with self.on_record(job_id) as paths:
+            return self.backend.save(Asked(paths, lambda: self.status(job_id), patience), path)
+
+    def gpus(self) -> list[Gpu]:
+        """Return the cluster's GPUs and who holds each.
+
+        Raises
+        ------
+        ClusterError
+            It does not answer.
+        """
+        return self.backend.gpus(self._held_here())
+
+    def gpu_shares(self) -> list[GpuShare]:
+        """Return what each part of the cluster has of the GPUs; raises as `gpus` does."""
+        return self.backend.gpu_shares()
+
+    def log_url(self, job_id: str) -> str | None:
+        """Return the web address of the job's log; None where the cluster has no such page."""
+        return self.links(job_id).get("log")
+
+    def links(self, job_id: str) -> dict[str, str]:
+        """Return the web pages of a job."""
+        with self.on_record(job_id) as paths:
+            return self.backend.links(paths, self.statuses.status(paths))
+
+    def attend(self, paths: JobPaths, status: JobStatus) -> bool:  # noqa: ARG002 - the keeper knows
+        """See to it that a keeper lives while a job is not over; it is the keeper that tells."""
+        there = self._folder.is_open(paths.job_id) or self._folder.adopt(paths)
+        if there and not self._folder.lives():
+            now = time.monotonic()
+            if now - self._tried_at > _BETWEEN_KEEPERS:
+                self._tried_at = now
+                with suppress(OSError):
+                    self._folder.ensure_keeper(self.backend.keeper_environment(os.environ))
+        return False
+
+    def ring(self, paths: JobPaths, reason: str) -> None:  # noqa: ARG002 - the folder says it
+        """Wake the keeper; start one where there is none."""
+        self.attend(paths, JobStatus())
+        self._folder.ring()
+
+    def _held_here(self) -> dict[str, str]:
+        """Return the jobs of this home by the containers that they hold."""
+        held = {}
+        for job_id in self._folder.open_jobs():
+            with suppress(OSError, JobNotFoundError):
+                for task in self.statuses.status(JobPaths(self.home, job_id)).tasks:
+                    if task.container and not task.released:
+                        held[task.container] = job_id
+        return held
+
+
+def launch_notes(spec: JobSpec) -> dict[str, Any]:
+    """Return what a keeper has to know of whoever submits a job, on any cluster."""
+    me = process_stat(os.getpid())
+    return {
+        "version": 1,
+        "grace": load_config().value("grace"),
+        "session": [os.getpid(), me.start] if spec.notebook and me else None,
+    }

@@ -68,6 +68,59 @@ class LogSource(Protocol):
         """Close what was opened for it."""
 
 
+class FolderSource:
+    """The files of a container in a folder that this machine sees: a disk that hosts share.
+
+    Parameters
+    ----------
+    container
+        What the cluster calls the container.
+    folder
+        Where its files are. Files of folders below it are not seen.
+    """
+
+    live = True
+    settled = True
+
+    def __init__(self, container: str, folder: Path) -> None:
+        self.container = container
+        self._folder = folder
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return the size of each file; empty where the folder is not there."""
+        found = {}
+        with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # it was renamed, or is gone
+                    if entry.is_file(follow_symlinks=False):
+                        found[entry.name] = entry.stat(follow_symlinks=False).st_size
+        return found
+
+    def read(self, name: str, offset: int, limit: int) -> bytes:
+        """Return at most `limit` bytes of a file from `offset` on.
+
+        Raises
+        ------
+        LogsGoneError
+            There is no such file.
+        LogTruncatedError
+            It was cut, and is shorter than `offset`.
+        """
+        try:
+            descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            raise LogsGoneError(f"{name} of {self.container}: {error.strerror}") from error
+        try:
+            if os.fstat(descriptor).st_size < offset:
+                raise LogTruncatedError(f"{name} of {self.container} was cut")
+            return os.pread(descriptor, limit, offset)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Close nothing: files are opened as they are read."""
+
+
 class LogMirror:
     """Copies the logs and displays of one container behind what the task's logs hold already.
 

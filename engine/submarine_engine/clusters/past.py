@@ -31,7 +31,7 @@ class PastCluster(RecordedCluster):
 
     def __init__(self, name: str, why: ConfigError, home: Path | None = None) -> None:
         super().__init__(home)
-        self.name = name  # type: ignore[misc] # of the one that it stands for
+        self.name = name
         self._why = why
 
     def attend(self, paths: JobPaths, status: JobStatus) -> bool:  # noqa: ARG002 - as told

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import secrets
 import shutil
@@ -426,6 +427,77 @@ class Hook(Protocol):
         SaveError
             Told to who asked.
         """
+
+
+_PIPE = "save"
+_LONGEST = 4096  # bytes that a pipe takes whole (PIPE_BUF)
+_LOOK = 0.02
+
+
+class PipeHook:
+    """The way to the function of a task on this machine: a line in its named pipe.
+
+    Parameters
+    ----------
+    asked
+        Whose model is asked for.
+    folder
+        Returns the folder that a task writes its files into.
+    """
+
+    unseen = ""
+
+    def __init__(self, asked: Asked, folder: Callable[[str], Path]) -> None:
+        self._paths = asked.paths
+        self._status = asked.status
+        self._folder = folder
+
+    def find(self) -> str | None:
+        """Return the task that has a function."""
+        tasks = in_order(self._status())
+        return next((task for task in tasks if self._note(task) is not None), None)
+
+    def ask(self, task: str, folder: Path, until: float) -> None:
+        """Have its files written."""
+        job_id, name = self._paths.job_id, secrets.token_hex(8)
+        before = self._note(task)
+        if before and before.state == "saving":
+            raise busy(before, job_id)
+        self._ring(task, {"id": name, "folder": str(folder)})
+        while (note := self._note(task)) is None or note.id != name or note.state == "saving":
+            if self._status().state.final and self._note(task) == note:
+                raise ended(job_id)
+            if time.monotonic() > until:
+                heard = note is not None and note.id == name
+                raise hangs(job_id) if heard else unheard(job_id)
+            time.sleep(_LOOK)
+        if note.state == "failed":
+            raise failed(note, job_id, self._paths.task(task).root)
+
+    def _ring(self, task: str, asked: dict[str, str]) -> None:
+        line = json.dumps(asked, ensure_ascii=False).encode() + b"\n"
+        if len(line) > _LONGEST:
+            raise SaveError(
+                "the path is too long", job_id=self._paths.job_id, fix="name a shorter one"
+            )
+        try:
+            pipe = os.open(self._folder(task) / _PIPE, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:  # nobody listens: the process that gave the function is gone
+            raise SaveError(
+                "the process that gave a function to on_save is gone",
+                job_id=self._paths.job_id,
+                fix="give it in the task's own process",
+            ) from error
+        try:
+            os.write(pipe, line)
+        finally:
+            os.close(pipe)
+
+    def _note(self, task: str) -> Note | None:
+        try:
+            return read_note((self._folder(task) / NOTE).read_bytes())
+        except FileNotFoundError:
+            return None
 
 
 def in_order(status: JobStatus) -> list[str]:

@@ -1,6 +1,6 @@
 """Jobs of one master ask in the order in which they came."""
 
-from submarine_engine.clusters.yarn.services import SubmitQueue
+from submarine_engine.clusters.backend import SubmitQueue
 
 
 def line(*jobs):

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -28,10 +26,10 @@ from submarine_engine.clusters.local.checks import check_spec, local_path
 from submarine_engine.clusters.local.gpus import Inventory, inventory
 from submarine_engine.clusters.local.launch import launch_file
 from submarine_engine.clusters.local.scheduler import Queue, Ticket, recover_lost
-from submarine_engine.clusters.saving import Asked, FolderStorage, Note
+from submarine_engine.clusters.saving import Asked, FolderStorage, PipeHook
 from submarine_engine.clusters.store import Journal
 from submarine_engine.config import Config, load_config
-from submarine_engine.errors import ClusterError, SaveError, SubmarineError, SubmissionError
+from submarine_engine.errors import ClusterError, SubmarineError, SubmissionError
 from submarine_engine.events import Waiting
 from submarine_engine.history import JobPaths, make_private, read_json, write_aside, write_json
 from submarine_engine.lifecycle import JobStatus, apply
@@ -114,12 +112,7 @@ def describe(queue: Queue, job_id: str, ahead: int) -> str:
     return ", ".join(words) or "next in turn"
 
 
-# Asking a job of the local cluster for its model: a line in its task's named pipe.
-
-
-_PIPE = "save"
-_LONGEST = 4096  # bytes that a pipe takes whole (PIPE_BUF)
-_LOOK = 0.02
+# Asking a job of the local cluster for its model.
 
 
 def save_local(asked: saving.Asked, path: str) -> Saved:
@@ -131,66 +124,7 @@ def save_local(asked: saving.Asked, path: str) -> Saved:
     storage = None
     if kept:
         storage = FolderStorage(Path(record["workdir"]) / local_path(kept, "--checkpoint_path"))
-    return saving.save(asked, target, _Pipe(paths, asked.status), storage)
-
-
-class _Pipe:
-    """The way to the function of a task on this machine."""
-
-    unseen = ""
-
-    def __init__(self, paths: JobPaths, status: Callable[[], JobStatus]) -> None:
-        self._paths = paths
-        self._status = status
-
-    def find(self) -> str | None:
-        """Return the task that has a function."""
-        tasks = saving.in_order(self._status())
-        return next((task for task in tasks if self._note(task) is not None), None)
-
-    def ask(self, task: str, folder: Path, until: float) -> None:
-        """Have its files written."""
-        job_id, name = self._paths.job_id, secrets.token_hex(8)
-        before = self._note(task)
-        if before and before.state == "saving":
-            raise saving.busy(before, job_id)
-        self._ring(task, {"id": name, "folder": str(folder)})
-        while (note := self._note(task)) is None or note.id != name or note.state == "saving":
-            if self._status().state.final and self._note(task) == note:
-                raise saving.ended(job_id)
-            if time.monotonic() > until:
-                heard = note is not None and note.id == name
-                raise saving.hangs(job_id) if heard else saving.unheard(job_id)
-            time.sleep(_LOOK)
-        if note.state == "failed":
-            raise saving.failed(note, job_id, self._paths.task(task).root)
-
-    def _ring(self, task: str, asked: dict[str, str]) -> None:
-        line = json.dumps(asked, ensure_ascii=False).encode() + b"\n"
-        if len(line) > _LONGEST:
-            raise SaveError(
-                "the path is too long", job_id=self._paths.job_id, fix="name a shorter one"
-            )
-        try:
-            pipe = os.open(
-                self._paths.task(task).root / _PIPE, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
-            )
-        except OSError as error:  # nobody listens: the process that gave the function is gone
-            raise SaveError(
-                "the process that gave a function to on_save is gone",
-                job_id=self._paths.job_id,
-                fix="give it in the task's own process",
-            ) from error
-        try:
-            os.write(pipe, line)
-        finally:
-            os.close(pipe)
-
-    def _note(self, task: str) -> Note | None:
-        try:
-            return saving.read_note((self._paths.task(task).root / saving.NOTE).read_bytes())
-        except FileNotFoundError:
-            return None
+    return saving.save(asked, target, PipeHook(asked, lambda task: paths.task(task).root), storage)
 
 
 # What the local cluster adds to a job's folder: ``launch.json`` and the tasks' plans.
@@ -291,7 +225,7 @@ class LocalCluster(RecordedCluster):
         Gives the web address of a job's log by its id, where a front end serves one.
     """
 
-    name: ClassVar[str] = "local"
+    name = "local"
     asks: ClassVar[bool] = True
 
     def __init__(

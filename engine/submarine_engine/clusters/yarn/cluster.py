@@ -15,7 +15,7 @@ from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from submarine_engine.bundle.modules import ran_by_path
 from submarine_engine.clusters import locks
@@ -235,8 +235,8 @@ class YarnCluster(RecordedCluster):
         There is no configuration.
     """
 
-    name: ClassVar[str] = "yarn"
-    log_label: ClassVar[str] = "YARN LOG"
+    name = "yarn"
+    log_label = "YARN LOG"
 
     @classmethod
     def configured(cls) -> bool:

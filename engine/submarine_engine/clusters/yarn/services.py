@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from submarine_engine.clusters.backend import SubmitQueue
 from submarine_engine.clusters.yarn.driver import Driver, KeeperFolder
 from submarine_engine.clusters.yarn.hadoop import HadoopConf
 from submarine_engine.clusters.yarn.hdfs import Hdfs, open_hdfs
@@ -72,51 +73,3 @@ class Services:
         """Return whether the job's notebook is gone too long, as of the first call."""
         now = time.monotonic()
         return now - self._gone.setdefault(job_id, now) > self._lease
-
-
-# The order in which jobs came: those of one master ask it in that order.
-
-
-class SubmitQueue:
-    """Jobs that have not asked for their containers yet, first come first."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._keys: dict[str, str | None] = {}
-
-    def join(self, job_id: str) -> None:
-        """Put a job at the end; nothing where it stands in the line already."""
-        with self._lock:
-            self._keys.setdefault(job_id, None)
-
-    def name(self, job_id: str, key: str) -> None:
-        """Tell which master the job will ask; until then it holds up all that came later."""
-        with self._lock:
-            if job_id in self._keys:
-                self._keys[job_id] = key
-
-    def is_turn(self, job_id: str) -> bool:
-        """Return whether no job that came earlier is still to ask the same master."""
-        with self._lock:
-            mine = self._keys.get(job_id)
-            for other, key in self._keys.items():
-                if other == job_id:
-                    return True
-                if key is None or key == mine:
-                    return False
-            return True
-
-    def before(self, job_id: str) -> int:
-        """Return how many jobs that came earlier are still to ask the same master."""
-        with self._lock:
-            mine, count = self._keys.get(job_id), 0
-            for other, key in self._keys.items():
-                if other == job_id:
-                    return count
-                count += key == mine
-            return 0
-
-    def leave(self, job_id: str) -> None:
-        """Take a job out: it has asked, or never will. Nothing where it is not in the line."""
-        with self._lock:
-            self._keys.pop(job_id, None)

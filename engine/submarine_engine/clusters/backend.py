@@ -1,0 +1,635 @@
+"""What a new cluster writes, and nothing else.
+
+A `Backend` is one cluster of a kind. Its first half is asked in the user's own process: may this
+job run, what does the driver have to know of it, whose are the GPUs. Its second half is asked by
+the keeper, the one process that drives a home's jobs: it gives a `Request` for each job.
+
+Whatever a `Request` does to the cluster is done by the job's id, and can be done again: a keeper
+may be killed between any two instructions, and the next one adopts what carries the id before it
+asks anew. What is to be done when is not a backend's to say: `submarine_engine.lifecycle.decide`
+says it for all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from submarine_engine.clusters import locks
+from submarine_engine.clusters.machine import spawn_detached
+from submarine_engine.errors import UnsupportedError
+from submarine_engine.findings import NOTE, OK, Check
+from submarine_engine.history import make_private, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from submarine_engine.bundle import Bundle
+    from submarine_engine.clusters.base import Gpu, GpuShare, Saved
+    from submarine_engine.clusters.container import Container
+    from submarine_engine.clusters.log_mirror import LogSource
+    from submarine_engine.clusters.saving import Asked
+    from submarine_engine.config import Config
+    from submarine_engine.history import JobPaths, TaskPaths
+    from submarine_engine.job import JobSpec
+    from submarine_engine.lifecycle import JobStatus
+
+
+class Allocated(NamedTuple):
+    """A container that the cluster gave to a task.
+
+    Parameters
+    ----------
+    id
+        What the cluster calls it: another for each attempt, printable, the same for every driver.
+    node
+        Where it runs: ``HOST`` or ``HOST:PORT``.
+    began
+        When it was given, on the cluster's wall clock; 0 where nobody knows.
+    """
+
+    id: str
+    node: str
+    began: float = 0.0
+
+
+AllocatedByTask = Mapping[str, Allocated]
+
+
+class Counted(NamedTuple):
+    """What a cluster counts as a job's at one moment.
+
+    Parameters
+    ----------
+    held
+        The ids of containers; those of other jobs may be among them.
+    over
+        Whether the cluster has ended everything that is the job's, given or not.
+    """
+
+    held: frozenset[str] | set[str]
+    over: bool = False
+
+
+class KeptJob(NamedTuple):
+    """A job on record, as a request for it is made.
+
+    Parameters
+    ----------
+    paths
+        Its files on this machine. A backend may keep a file of its own there, by its own name.
+    spec
+        What is to run, with every role's resources a number.
+    launch
+        What `Backend.prepare` and `Backend.deliver` returned, besides ``entry``, ``home``,
+        ``grace``, ``session``.
+    record
+        The content of ``record.json``.
+    """
+
+    paths: JobPaths
+    spec: JobSpec
+    launch: Mapping[str, Any]
+    record: Mapping[str, Any]
+
+
+class Request(ABC):
+    """One job, asked of a cluster and followed there: what a keeper does in a thread for each.
+
+    All of it may be asked anew by another keeper, after a kill at any place: what the job has is
+    known by its id, on the cluster or by a note that was written before the cluster was asked.
+    """
+
+    ends_with_job: ClassVar[bool] = False
+    """Whether what carries the containers is over as soon as they are."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the cluster may know of the job. True where that is not known."""
+        return True
+
+    @abstractmethod
+    def ask(self) -> AllocatedByTask | None:
+        """Ask for the job's containers, unless they are asked for, and return those it has.
+
+        Called at each turn, so it returns at once: it adopts, asks, or looks what has come.
+
+        Returns
+        -------
+        mapping or None
+            The containers by task; None while the job cannot begin with what it has.
+
+        Raises
+        ------
+        SubmissionError, ClusterError
+            The cluster does not run the job, for good: that ends it. An error that passes is none.
+        """
+
+    @abstractmethod
+    def count(self) -> Counted:
+        """Return what the cluster counts as the job's.
+
+        Raises
+        ------
+        ClusterError
+            It does not answer now.
+        """
+
+    @abstractmethod
+    def signal(self, container: str, *, kill: bool) -> None:
+        """Ask a container's task to end (SIGTERM), or kill all of it.
+
+        Raises
+        ------
+        ClusterError
+            It cannot be told now; it is tried again.
+        """
+
+    @abstractmethod
+    def withdraw(self) -> None:
+        """Ask for nothing any more, and end what the job has; raises as `signal`.
+
+        Where it returns, the job will get nothing.
+        """
+
+    @abstractmethod
+    def source(self, container: Allocated) -> LogSource:
+        """Return where the files of a container can be read: see `LogSource`."""
+
+    @abstractmethod
+    def waiting(self) -> tuple[int, str]:
+        """Return how many jobs are ahead, and what the job waits for, in words.
+
+        Raises
+        ------
+        ClusterError
+            The cluster does not answer now.
+        """
+
+    def is_fresh(self, container: str) -> bool:  # noqa: ARG002 - of clusters that lag
+        """Return whether a container is so new that `count` need not know it yet."""
+        return False
+
+    def is_over(self, task: str) -> bool:  # noqa: ARG002 - where the task's files say it
+        """Return whether the cluster says that a task's container has ended."""
+        return False
+
+    def words(self, task: str, *, patient: bool) -> str:  # noqa: ARG002 - of clusters that tell
+        """Return what the cluster says of a container's end; empty where nothing.
+
+        Parameters
+        ----------
+        task
+            Whose container it is.
+        patient
+            Whether it is worth a wait: the container was asked to end, and not by us.
+        """
+        return ""
+
+    def recover(self, container: Container) -> None:  # noqa: B027 - where a source shows all
+        """Bring home what the container's source does not show any more, where it is elsewhere."""
+
+    def open_gate(self, containers: Sequence[Container]) -> None:  # noqa: B027 - of gangs that wait
+        """Let the tasks of a job of several begin: each has its container. Said again and again."""
+
+    def end_beside(self) -> None:  # noqa: B027 - where something runs beside
+        """End what runs beside the job's own containers, which are all over."""
+
+    def keep(self, task: TaskPaths) -> None:  # noqa: B027 - of clusters with a storage
+        """Keep the results of a job that is over on the cluster, too; nobody waits for that."""
+
+    def forget(self) -> None:  # noqa: B027 - where something is left
+        """Remove what is left of a job that is over, and whose files are home."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what was opened here; the job may run on."""
+
+
+class KeeperFolder:
+    """Where a keeper has its lock, its bell, and the list of jobs that are not over.
+
+    ::
+
+        <home>/<cluster>/<key>/
+            keeper.lock     flock held by the keeper as long as it lives
+            keeper.log      its own stderr
+            bell            named pipe: who submits or cancels rings here
+            open/<job id>   an empty file for each job that is not over
+
+    Parameters
+    ----------
+    home
+        Where all jobs are kept.
+    name
+        The cluster's.
+    key
+        As `Backend.key`.
+    """
+
+    def __init__(self, home: Path, name: str, key: str) -> None:
+        self.home = home
+        self.name = name
+        self.key = key
+        self.root = home / name / key
+        self.lock = self.root / "keeper.lock"
+        self.log = self.root / "keeper.log"
+        self.bell = self.root / "bell"
+        self.open = self.root / "open"
+
+    def make(self) -> None:
+        """Make the folder, for its owner alone.
+
+        Raises
+        ------
+        OSError
+            It cannot be made.
+        """
+        for folder in (self.root, self.open):
+            make_private(folder)
+
+    def open_jobs(self) -> list[str]:
+        """Return the ids of the jobs that are not over, oldest first."""
+        found = []
+        with suppress(FileNotFoundError):
+            for path in self.open.iterdir():
+                with suppress(FileNotFoundError):  # it is over just now
+                    found.append((path.stat().st_mtime_ns, path.name))
+        return [job_id for _, job_id in sorted(found)]
+
+    def is_open(self, job_id: str) -> bool:
+        """Return whether a job is handed to the keeper, and not over."""
+        return (self.open / job_id).exists()
+
+    def hand(self, job_id: str) -> None:
+        """Hand a job to the keeper.
+
+        Raises
+        ------
+        OSError
+            The folder cannot be written.
+        """
+        self.make()
+        (self.open / job_id).touch(mode=0o600)
+
+    def close(self, job_id: str) -> None:
+        """Take a job out that is over."""
+        with suppress(OSError):
+            (self.open / job_id).unlink()
+
+    def adopt(self, paths: JobPaths) -> bool:
+        """Hand on a job of this keeper's that its submitter did not live to; whether it was so.
+
+        Raises
+        ------
+        OSError
+            The job's folder cannot be read, or the keeper's not be written.
+        """
+        if self.is_open(paths.job_id) or not locks.is_free(paths.lock):
+            return False
+        launch = read_json(paths.root / "launch.json")
+        if launch is None or launch.get("keeper") != self.key:
+            return False
+        self.hand(paths.job_id)
+        return True
+
+    def ring(self) -> None:
+        """Wake the keeper; nothing where none listens."""
+        with suppress(OSError):
+            descriptor = os.open(self.bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                os.write(descriptor, b"!")
+            finally:
+                os.close(descriptor)
+
+    def lives(self) -> bool:
+        """Return whether there is a keeper."""
+        return not locks.is_free(self.lock)
+
+    def ensure_keeper(self, environment: Mapping[str, str]) -> None:
+        """Start a keeper where none lives, and wake the one that does.
+
+        Parameters
+        ----------
+        environment
+            See `Backend.keeper_environment`.
+
+        Raises
+        ------
+        OSError
+            The machine can start no more processes, or the folder cannot be written.
+        """
+        self.make()
+        lock = locks.take(self.lock)
+        if lock is None:
+            self.ring()
+            return
+        try:
+            arguments = [str(self.home), self.name, self.key, str(lock)]
+            spawn_detached(
+                [sys.executable, "-m", "submarine_engine.clusters.keeper", *arguments],
+                {**environment, "SUBMARINE_HOME": str(self.home)},
+                log=self.log,
+                keep=[lock],
+            )
+        finally:
+            locks.drop(lock)
+
+
+class SubmitQueue:
+    """Jobs that have not asked for their containers yet, first come first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._keys: dict[str, str | None] = {}
+
+    def join(self, job_id: str) -> None:
+        """Put a job at the end; nothing where it stands in the line already."""
+        with self._lock:
+            self._keys.setdefault(job_id, None)
+
+    def name(self, job_id: str, key: str) -> None:
+        """Tell whom the job will ask: until then it holds up all that came later."""
+        with self._lock:
+            if job_id in self._keys:
+                self._keys[job_id] = key
+
+    def is_turn(self, job_id: str) -> bool:
+        """Return whether no job that came earlier is still to ask the same."""
+        with self._lock:
+            mine = self._keys.get(job_id)
+            for other, key in self._keys.items():
+                if other == job_id:
+                    return True
+                if key is None or key == mine:
+                    return False
+            return True
+
+    def before(self, job_id: str) -> int:
+        """Return how many jobs that came earlier are still to ask the same."""
+        with self._lock:
+            mine, count = self._keys.get(job_id), 0
+            for other, key in self._keys.items():
+                if other == job_id:
+                    return count
+                count += key == mine
+            return 0
+
+    def leave(self, job_id: str) -> None:
+        """Take a job out: it has asked, or never will. Nothing where it is not in the line."""
+        with self._lock:
+            self._keys.pop(job_id, None)
+
+
+class Backend(ABC):
+    """One cluster of a kind.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept, see `default_home`.
+
+    Attributes
+    ----------
+    name
+        What people choose it by, and what the entry point is called: ``slurm``.
+    title
+        What people call it in a sentence: ``Slurm``.
+    log_label
+        What people call the page of a job's log.
+    event_schemes
+        The schemes of addresses that `let_read_events` lets TensorBoard read: ``hdfs``.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    log_label: ClassVar[str] = "Log"
+    event_schemes: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.submit_queue = SubmitQueue()
+        """The jobs that the keeper has taken up, in the order in which they came."""
+
+    # Asked in the process of whoever uses it.
+
+    @classmethod
+    def configured(cls) -> bool:
+        """Return whether the user has this cluster at all; asks nobody."""
+        return True
+
+    @classmethod
+    def checks(cls, config: Config) -> Iterator[Check]:
+        """Yield what ``submarine doctor`` says of this cluster, with the way out of each trouble.
+
+        Parameters
+        ----------
+        config
+            The settings.
+        """
+        yield from gpu_checks(cls(Path(config.value("home"))).gpus({}))
+
+    @classmethod  # noqa: B027 - of clusters with a storage
+    def let_read_events(cls, places: Sequence[str]) -> None:
+        """Let this process read addresses of `event_schemes` through fsspec, for a TensorBoard.
+
+        Parameters
+        ----------
+        places
+            Which.
+
+        Raises
+        ------
+        UnsupportedError, ConfigError, ClusterError
+            It cannot.
+        """
+
+    @property
+    def key(self) -> str:
+        """What tells this cluster from others of its kind: there is a keeper for each."""
+        return "default"
+
+    @abstractmethod
+    def check(self, spec: JobSpec) -> JobSpec:
+        """Refuse what the cluster cannot do, and fill in what was left to it; see `Cluster.check`.
+
+        Parameters
+        ----------
+        spec
+            What the user asked for.
+        """
+
+    def prepare(
+        self,
+        spec: JobSpec,  # noqa: ARG002 - of clusters that need it
+        bundle: Bundle,  # noqa: ARG002 - likewise
+        tell: Callable[[str], object],  # noqa: ARG002 - likewise
+    ) -> dict[str, Any]:
+        """Make ready what a job needs on the cluster, and return what the keeper has to know of it.
+
+        Nothing is on record yet. What is returned is JSON, and holds no secret.
+
+        Parameters
+        ----------
+        spec
+            What is to run, checked.
+        bundle
+            The script, and all that travels with it.
+        tell
+            Called with a sentence where a step takes long.
+
+        Raises
+        ------
+        SubmissionError, ClusterError
+            That refuses the job.
+        """
+        return {}
+
+    def deliver(
+        self,
+        bundle: Path,  # noqa: ARG002 - of clusters with a storage
+        tell: Callable[[str], object],  # noqa: ARG002 - likewise
+    ) -> dict[str, Any]:
+        """Bring what is large in a bundle to the cluster; return as `prepare` does, and raise so.
+
+        Parameters
+        ----------
+        bundle
+            Its folder, written.
+        tell
+            As `prepare` has it.
+        """
+        return {}
+
+    @abstractmethod
+    def gpus(self, held: Mapping[str, str]) -> list[Gpu]:
+        """Return the cluster's GPUs and who holds each.
+
+        Parameters
+        ----------
+        held
+            The jobs of this home by the ids of the containers that they hold.
+
+        Raises
+        ------
+        ClusterError
+            The cluster does not answer.
+        """
+
+    def gpu_shares(self) -> list[GpuShare]:
+        """Return what each part of the cluster has of them; raises as `gpus`."""
+        return []
+
+    def links(self, paths: JobPaths, status: JobStatus) -> dict[str, str]:  # noqa: ARG002 - of clusters with pages
+        """Return the web pages of a job, see `Cluster.links`; asks nobody.
+
+        Parameters
+        ----------
+        paths
+            The job's files.
+        status
+            The job as it stands.
+        """
+        return {}
+
+    def save(self, asked: Asked, path: str) -> Saved:  # noqa: ARG002 - of clusters that can
+        """Bring the model of a running job to a folder, see `Cluster.save`.
+
+        Parameters
+        ----------
+        asked
+            Whose model.
+        path
+            Where to.
+        """
+        raise UnsupportedError(
+            f"the cluster {self.name} cannot save models of running jobs",
+            where=f"job {asked.paths.job_id}",
+            fix="let the job write its checkpoints to --checkpoint_path",
+        )
+
+    def get_ready(self, folder: KeeperFolder, notebook: str) -> None:  # noqa: B027 - of clusters that can
+        """Begin with what the first job of this process will wait for, see `Cluster.get_ready`.
+
+        Parameters
+        ----------
+        folder
+            How the keeper is reached.
+        notebook
+            As `JobSpec.notebook` will have it.
+        """
+
+    def keeper_environment(self, outer: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of a keeper.
+
+        Parameters
+        ----------
+        outer
+            That of whoever starts it.
+        """
+        return dict(outer)
+
+    def folder(self, key: str | None = None) -> KeeperFolder:
+        """Return how the keeper of this cluster is reached.
+
+        Parameters
+        ----------
+        key
+            As whoever started a keeper knew it; `Backend.key` unless given.
+        """
+        return KeeperFolder(self.home, self.name, key or self.key)
+
+    # Asked by the keeper.
+
+    idle: float = 30.0
+    """Seconds after which a keeper ends that has neither jobs nor anything else to `tend`."""
+
+    lease: float = 30.0
+    """Seconds that a job waits on in the queue after its notebook has died."""
+
+    def begin(self, folder: KeeperFolder, stop: threading.Event) -> None:  # noqa: B027 - of clusters that keep something
+        """Begin to serve a keeper: called once, before all else of this half.
+
+        Parameters
+        ----------
+        folder
+            The keeper's.
+        stop
+            Is set when the keeper ends.
+        """
+
+    def tend(self) -> bool:
+        """See to what is kept besides jobs, twice a second; whether there is any."""
+        return False
+
+    @abstractmethod
+    def request(self, job: KeptJob) -> Request:
+        """Return what asks for a job and follows it, also one that a former keeper began.
+
+        Called in the job's own thread. Nothing of the job is asked for before `Request.ask`.
+
+        Raises
+        ------
+        ClusterError
+            It cannot be now; it is tried a few times.
+        """
+
+    def give_up(self, paths: JobPaths) -> None:  # noqa: B027 - of clusters that can
+        """End what the cluster has of a job that cannot be followed, without its request."""
+
+    def end(self) -> None:  # noqa: B027 - as `begin`
+        """End whatever `begin` began: the keeper ends."""
+
+
+def gpu_checks(gpus: Sequence[Gpu]) -> Iterator[Check]:
+    """Yield how many GPUs a cluster has, and how many are held."""
+    held = sum(gpu.held_by is not None for gpu in gpus)
+    names = ", ".join(sorted({gpu.name for gpu in gpus}))
+    found = f"{len(gpus)} ({names}), {held} held" if gpus else "none"
+    yield Check("GPUs", OK if gpus else NOTE, found)

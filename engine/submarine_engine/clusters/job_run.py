@@ -1,0 +1,392 @@
+"""One job from its request to its end: what a keeper does in a thread for each.
+
+A `JobRun` looks at the job (its folder, its containers, the cluster), lets `lifecycle.decide` say
+what is to be done, and does that by the job's `Request`. Its record is on disk: another keeper can
+go on at any point.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.clusters import store
+from submarine_engine.clusters.backend import AllocatedByTask, KeptJob
+from submarine_engine.clusters.container import Container, granted
+from submarine_engine.clusters.machine import process_stat
+from submarine_engine.clusters.store import Journal, read_events
+from submarine_engine.clusters.tasks import Ending, final_task_state, read_outcome, returned_event
+from submarine_engine.errors import ClusterError, SubmissionError
+from submarine_engine.events import (
+    CancelRequested,
+    Event,
+    Exited,
+    Finished,
+    Moment,
+    Released,
+    Waiting,
+)
+from submarine_engine.history import JobPaths, read_json
+from submarine_engine.job import JobSpec, JobState
+from submarine_engine.lifecycle import (
+    Course,
+    EndBeside,
+    Finish,
+    Instruction,
+    Observations,
+    OpenGate,
+    Settle,
+    Signal,
+    TaskEnd,
+    TaskSeen,
+    TaskStatus,
+    Withdraw,
+    apply,
+    decide,
+    fold,
+)
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.backend import Backend, Counted
+
+# How long a driver rests between two looks. Somebody waits for the first line, and somebody else
+# for the GPU: both are looked for more often than all between.
+
+_NEXT = 0.003
+_FIRST = 0.008
+_LAUNCH = 0.1  # seconds that a node takes at least to launch a container
+_EARLY = 2.0
+_LIVELY = 0.03
+_EASY = 0.05
+_EVERY = 1.0
+_RELEASE = 0.02
+_TELLING = 1.0
+_UNTOLD = 0.5  # seconds of waiting that are not worth a word, nor three questions to the cluster
+
+_ABANDONED = "its notebook is gone"
+
+Session = tuple[int, int]
+"""A notebook's kernel: process id, and when it began in clock ticks; a number alone is reused."""
+
+
+def session_of(launch: Any) -> Session | None:  # noqa: ANN401 - a document
+    """Return whose job it is; None where it depends on no process."""
+    session = launch.get("session")
+    return (int(session[0]), int(session[1])) if session else None
+
+
+def lives(session: Session | None) -> bool:
+    """Return whether the process of a session is there; one that is None always is."""
+    if session is None:
+        return True
+    seen = process_stat(session[0])
+    return seen is not None and seen.start == session[1] and seen.state != "Z"
+
+
+class JobRun:
+    """Sees a job through.
+
+    Parameters
+    ----------
+    backend
+        The job's cluster.
+    paths
+        The job's files.
+    load
+        Tells how many jobs share the keeper: with many, each looks less often.
+
+    Raises
+    ------
+    ClusterError
+        The job cannot be followed now.
+    OSError
+        Its folder cannot be read.
+    """
+
+    def __init__(self, backend: Backend, paths: JobPaths, load: Callable[[], int]) -> None:
+        self._backend = backend
+        self._paths = paths
+        self._load = load
+        record = read_json(paths.record)
+        launch = read_json(paths.root / "launch.json")
+        if record is None or launch is None:
+            raise ClusterError("its record is gone", where=str(paths.root))
+        self._launch = launch
+        spec = JobSpec.from_json(record["spec"])
+        told = [event for event, _ in read_events(paths.events)[0]]
+        self._status = fold(told)
+        # Of the keeper before this one: what returned after it has not returned before the cancel.
+        asked_to_end = (event for event in told if isinstance(event, CancelRequested))
+        self._course = Course(cancelled=next(asked_to_end, None))
+        self._request = backend.request(KeptJob(paths, spec, launch, record))
+        self._journal = Journal(paths, record)
+        self._containers = [
+            Container(paths, task, role.resources.gpus or 0)
+            for role in spec.roles
+            for task in role.tasks
+        ]
+        for container in self._containers:
+            container.gathered = self._request.ends_with_job
+        self._refused = ""
+        self._counted_at = 0.0
+        self._ends: dict[str, TaskEnd] = {}
+        self._dead_at: float | None = None
+        self._told_waiting_at = time.monotonic() - _TELLING + _UNTOLD
+        self._came_on_at = time.monotonic()  # a container was last given, or began
+
+    def run(self, stop: threading.Event) -> bool:
+        """See the job through; False where `stop` came first.
+
+        Raises
+        ------
+        OSError
+            Its folder is gone, or cannot be written.
+        """
+        try:
+            while not self._status.state.final:
+                if stop.is_set():
+                    return False
+                if not self._turn():
+                    stop.wait(self._pause())
+            self._request.forget()
+            return True
+        finally:
+            self._request.close()
+            self._journal.close()
+
+    def _turn(self) -> bool:
+        """Look, decide, act; whether there is more to do at once."""
+        seen = self._observe()
+        now = Moment.now()
+        decision = decide(self._course, seen, now, grace=float(self._launch["grace"]))
+        self._course = decision.course
+        self._write(*decision.events)
+        for instruction in decision.do:
+            try:
+                self._act(instruction, now)
+            except ClusterError:  # noqa: PERF203 - it does not answer now: nothing more may be done
+                if isinstance(instruction, Signal):
+                    asked = self._course.asked - {instruction.container}
+                    self._course = replace(self._course, asked=asked)
+                    continue
+                return False
+        return any(isinstance(one, Settle) for one in decision.do)
+
+    # What a job is like.
+
+    def _observe(self) -> Observations:
+        if len(self._ends) == len(self._containers):
+            return Observations(tasks=tuple(self._seen(one, None) for one in self._containers))
+        cancel = store.cancel_request(self._paths)
+        ending = cancel is not None or self._course.cancelled is not None
+        given: AllocatedByTask | None = None
+        # A job that shall end is asked for only where the cluster may know of it already.
+        if not self._refused and (not ending or self._request.begun):
+            try:
+                given = self._request.ask()
+            except (SubmissionError, ClusterError) as error:
+                self._refused = str(error)
+        if given is not None:
+            self._see_containers(given)
+        if not all(container.id for container in self._containers) and not ending:
+            self._tell_waiting()
+        self._look_at_containers()
+        counted = self._count()
+        return Observations(
+            tasks=tuple(self._seen(container, counted) for container in self._containers),
+            wanted=cancel.reason if cancel else None,
+            urgent=cancel is not None and cancel.kill,
+            refused=self._refused,
+            abandoned=self._abandoned(),
+            over=counted is not None and counted.over,
+        )
+
+    def _seen(self, container: Container, counted: Counted | None) -> TaskSeen:
+        held = None if counted is None or not container.id else container.id in counted.held
+        return TaskSeen(
+            task=container.task,
+            container=container.id,
+            held=held,
+            fresh=held is False and self._request.is_fresh(container.id),
+            over=container.over or (held is False and self._request.is_over(container.task)),
+            end=self._ends.get(container.task),
+        )
+
+    def _see_containers(self, given: AllocatedByTask) -> None:
+        for container in self._containers:
+            found = given.get(container.task)
+            if found is None or container.id:
+                continue
+            container.id, container.node = found.id, found.node
+            container.see(self._request.source(found))
+            self._came_on_at = time.monotonic()
+            self._write(granted(container, found.began or time.time()))
+
+    def _look_at_containers(self) -> None:
+        early = self._is_early
+        for container in self._containers:
+            if container.released:
+                continue
+            before = container.started
+            try:
+                self._write(*container.look(hurry=early))
+            except ClusterError:  # the node is silent, the cluster knows why
+                continue
+            if container.started is not before:
+                self._came_on_at = time.monotonic()
+
+    def _count(self) -> Counted | None:
+        """Ask the cluster what it counts as the job's, as often as that is worth it."""
+        if not any(container.id for container in self._containers):
+            return None
+        over = [c for c in self._containers if c.over and not c.released]
+        if not over and time.monotonic() - self._counted_at < _EVERY:
+            return None
+        self._counted_at = time.monotonic()
+        try:
+            return self._request.count()
+        except ClusterError:  # it is away for a while: the job goes on
+            return None
+
+    def _abandoned(self) -> str:
+        """Return that nobody waits for a job in the queue any more, and that for a while."""
+        if any(container.id for container in self._containers):
+            return ""
+        if lives(session_of(self._launch)):
+            self._dead_at = None
+            return ""
+        self._dead_at = self._dead_at or time.monotonic()
+        return _ABANDONED if time.monotonic() - self._dead_at > self._backend.lease else ""
+
+    def _tell_waiting(self) -> None:
+        if time.monotonic() - self._told_waiting_at < _TELLING:
+            return
+        self._told_waiting_at = time.monotonic()
+        try:
+            ahead, reason = self._request.waiting()
+        except ClusterError as error:
+            ahead, reason = 0, str(error)
+        if (self._status.ahead, self._status.waiting_reason) != (ahead, reason):
+            self._write(Waiting(ahead=ahead, reason=reason))
+
+    # What is done with it.
+
+    def _act(self, instruction: Instruction, now: Moment) -> None:
+        if isinstance(instruction, Signal):
+            self._request.signal(instruction.container, kill=instruction.kill)
+        elif isinstance(instruction, Withdraw):
+            self._request.withdraw()
+        elif isinstance(instruction, OpenGate):
+            self._request.open_gate(self._containers)
+        elif isinstance(instruction, EndBeside):
+            self._request.end_beside()
+        elif isinstance(instruction, Settle):
+            container = next(c for c in self._containers if c.task == instruction.task)
+            self._settle(container, now)
+        else:
+            self._finish(instruction)
+
+    def _settle(self, container: Container, released: Moment) -> None:
+        """Bring home what a task has left, and write its last events."""
+        container.released = True
+        complete = False
+        with suppress(ClusterError):
+            complete = container.drain()
+        if not complete and container.id:
+            self._request.recover(container)
+        status = container.exit_status
+        ending = Ending(-9 if status is None else status, read_outcome(container.files))
+        patient = ending.interrupted and self._course.cancelled is None
+        container.said = self._request.words(container.task, patient=patient)
+        if not container.id:
+            reason = container.said or "its container never came"
+            self._ends[container.task] = TaskEnd(state=JobState.FAILED, reason=reason)
+            return
+        state, reason = self._judge(container, ending)
+        came = container.last_progress() if state is not JobState.SUCCEEDED else []
+        self._write(*_last_events(container, ending, reason, released, came))
+        known = self._status.task(container.task)
+        self._ends[container.task] = self._end(container, ending, known)
+
+    def _end(self, container: Container, ending: Ending, known: TaskStatus | None) -> TaskEnd:
+        to_its_end = ending.came_to_its_end
+        if not ending.kind and known is not None and known.exit_code:
+            ending = Ending(known.exit_code, {})
+        state, reason = self._judge(container, ending)
+        return TaskEnd(
+            state=state,
+            reason=reason,
+            at=known.exited if known else None,
+            returned=known.returned if known else None,
+            to_its_end=to_its_end,
+        )
+
+    def _judge(self, container: Container, ending: Ending) -> tuple[JobState, str]:
+        state, reason = final_task_state(ending, self._paths.root, oom_killed=False)
+        unsaid = not ending.kind or (ending.interrupted and self._course.cancelled is None)
+        if state is not JobState.SUCCEEDED and unsaid and container.said:
+            reason = f"{reason}; {self._backend.title} says: {container.said}"
+        return state, reason
+
+    def _finish(self, finish: Finish) -> None:
+        last = Finished(state=finish.state, reason=finish.reason)
+        self._journal.append_last(last)
+        self._status = apply(self._status, last)
+        if self._ends:
+            self._request.keep(self._containers[0].files)
+
+    def _write(self, *events: Event) -> None:
+        """Write those events that change something: what a former driver told is told."""
+        for event in events:
+            after = apply(self._status, event)
+            if after != self._status:
+                self._journal.append(event)
+                self._status = after
+
+    # How soon it is looked at again.
+
+    def _pause(self) -> float:
+        if any(c.over and not c.released for c in self._containers):
+            return _RELEASE
+        if any(c.begins for c in self._containers):
+            return _NEXT
+        begun = all(container.started for container in self._containers)
+        if self._is_early:
+            # The first line is waited for by somebody.
+            since = time.monotonic() - self._came_on_at
+            launching = not any(container.started for container in self._containers)
+            return max(_FIRST, _LAUNCH - since if launching else 0.0, self._gap)
+        return max(_EASY if begun else _LIVELY, self._gap)
+
+    @property
+    def _gap(self) -> float:
+        """Seconds between two turns at least: many jobs share a keeper."""
+        return self._load() * _EASY / 8
+
+    @property
+    def _is_early(self) -> bool:
+        """Whether a container was given or began a moment ago, and has said nothing yet."""
+        silent = any(c.id and not c.spoke and not c.released for c in self._containers)
+        return silent and time.monotonic() - self._came_on_at < _EARLY
+
+
+def _last_events(
+    container: Container,
+    ending: Ending,
+    reason: str,
+    released: Moment,
+    came: list[Event],
+) -> list[Event]:
+    """Return the last events of a task's container; `came` tells how far it came."""
+    returned = None
+    if container.started is not None:
+        returned = ending.returned_at(container.started, released)
+    events = [*container.late, *came]
+    if returned:
+        events = [*events, returned_event(container.task, ending, returned)]
+    exited = Exited(task=container.task, exit_code=ending.exit_code, reason=reason, at=released)
+    return [*events, exited, Released(task=container.task, at=released)]

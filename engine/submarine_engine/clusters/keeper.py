@@ -1,0 +1,162 @@
+"""The keeper: sees every job of a home on one cluster through, and ends when idle.
+
+Kernels, terminals and pages only read what it writes into the jobs' folders, so that a kernel that
+dies loses nothing and a hundred readers cost the cluster no more than one.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.backend import KeeperFolder
+from submarine_engine.clusters.driver import KeptCluster
+from submarine_engine.clusters.job_run import JobRun
+from submarine_engine.clusters.machine import reap
+from submarine_engine.clusters.store import Journal
+from submarine_engine.errors import ConfigError, SubmarineError
+from submarine_engine.events import Finished
+from submarine_engine.history import JobPaths, read_json
+from submarine_engine.job import JobState
+from submarine_engine.records import iter_jobs
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.backend import Backend
+
+_TURN = 0.5
+_TRIES = 5
+
+
+class Keeper:
+    """Runs one `JobRun` in a thread for each job that is not over.
+
+    Parameters
+    ----------
+    backend
+        The cluster.
+    folder
+        The keeper's own, whose lock the caller holds.
+    """
+
+    def __init__(self, backend: Backend, folder: KeeperFolder) -> None:
+        self._backend = backend
+        self._folder = folder
+        self._stop = threading.Event()
+        self._runs: dict[str, threading.Thread] = {}
+        backend.begin(folder, self._stop)
+        with suppress(FileExistsError):
+            os.mkfifo(folder.bell, 0o600)
+        # Open for writing too: else each ringer that closes it would be the end of the file.
+        self._bell = os.open(folder.bell, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def run(self) -> None:
+        """See to jobs until there has been none, and nothing else to tend, for a while."""
+        threading.Thread(target=adopt_unhanded, args=(self._folder,), daemon=True).start()
+        try:
+            busy_at = time.monotonic()
+            while self._folder.root.exists():
+                self._take_up()
+                if self._backend.tend() or self._runs:
+                    busy_at = time.monotonic()
+                elif (
+                    time.monotonic() - busy_at > self._backend.idle and not self._folder.open_jobs()
+                ):
+                    return
+                reap()
+                if select.select([self._bell], [], [], _TURN)[0]:
+                    with suppress(BlockingIOError):
+                        os.read(self._bell, 4096)
+            self._stop.set()
+        finally:
+            self._backend.end()
+
+    def _take_up(self) -> None:
+        for job_id, thread in list(self._runs.items()):
+            if not thread.is_alive():
+                del self._runs[job_id]
+        fresh = [job_id for job_id in self._folder.open_jobs() if job_id not in self._runs]
+        for job_id in fresh:
+            self._backend.submit_queue.join(job_id)
+            thread = threading.Thread(target=self._see_through, args=(job_id,), name=job_id)
+            thread.daemon = True
+            self._runs[job_id] = thread
+            thread.start()
+
+    def _see_through(self, job_id: str) -> None:
+        """See one job through; a trouble that passes is tried again, a lasting one ends the job."""
+        paths = JobPaths(self._folder.home, job_id)
+        problem = ""
+        for attempt in range(_TRIES):
+            try:
+                if not paths.root.exists():
+                    over = True
+                else:
+                    over = JobRun(self._backend, paths, lambda: len(self._runs)).run(self._stop)
+            except Exception as error:  # noqa: BLE001, PERF203 - one job's trouble is its own
+                problem = f"{type(error).__name__}: {error}"
+                self._backend.submit_queue.leave(job_id)
+                traceback.print_exc()
+                self._stop.wait(2.0**attempt / 2)
+            else:
+                if over:
+                    self._folder.close(job_id)
+                return
+        with suppress(SubmarineError, OSError):
+            self._backend.give_up(paths)
+        end_unwatched(paths, problem)
+        self._folder.close(job_id)
+
+
+def end_unwatched(paths: JobPaths, problem: str) -> None:
+    """Write that a job is lost to its readers, and why."""
+    record = read_json(paths.record)
+    if record is None:
+        return
+    journal = Journal(paths, record)
+    with suppress(OSError):
+        lost = Finished(state=JobState.LOST, reason=f"the job cannot be watched: {problem}")
+        journal.append_last(lost)
+    journal.close()
+
+
+def adopt_unhanded(folder: KeeperFolder) -> None:
+    """Take up jobs whose submitter was killed once they were on record, before it handed them on.
+
+    Whoever looks at such a job does the same.
+    """
+    for summary in iter_jobs(folder.home):
+        if summary.cluster == folder.name and not summary.state.final:
+            with suppress(OSError, ValueError, AttributeError):
+                folder.adopt(JobPaths(folder.home, summary.id))
+
+
+def main(arguments: list[str]) -> None:
+    """Run a keeper: home, cluster, the cluster's key, the descriptor of the lock."""
+    home, name, key, _ = arguments
+    folder = KeeperFolder(Path(home), name, key)
+    try:
+        cluster = open_cluster(name)
+        if not isinstance(cluster, KeptCluster):
+            raise ConfigError(f"the cluster {name!r} has no keeper")  # noqa: TRY301 - as any trouble
+        backend = cluster.backend
+        folder = backend.folder(key)  # as who started it knows it: the files may be new meanwhile
+        keeper = Keeper(backend, folder)
+    except Exception as error:
+        # Nobody waits for ever for a keeper that cannot begin.
+        for job_id in folder.open_jobs():
+            end_unwatched(JobPaths(folder.home, job_id), f"{type(error).__name__}: {error}")
+            folder.close(job_id)
+        raise
+    keeper.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

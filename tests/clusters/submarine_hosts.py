@@ -1,0 +1,299 @@
+"""A complete backend outside the project: tasks on hosts as one has them by ssh.
+
+A host is a folder, and a program on it a process of this machine: where a real backend would write
+``scp`` and ``ssh host python …``, this one copies and calls `subprocess`. A task's folder on its
+host is the task's claim on GPUs, its files, and what tells every keeper how far it is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from signal import SIGTERM, SIGUSR1
+
+import submarine_runtime
+from submarine_engine.clusters import machine, saving
+from submarine_engine.clusters.backend import Allocated, Backend, Counted, Request
+from submarine_engine.clusters.base import Gpu
+from submarine_engine.clusters.environment import (
+    file_address,
+    gpu_environment,
+    job_environment,
+    refuse_reserved,
+)
+from submarine_engine.clusters.log_mirror import FolderSource
+from submarine_engine.clusters.saving import FolderStorage, FolderTarget, PipeHook
+from submarine_engine.clusters.store import task_plan
+from submarine_engine.errors import ClusterError, ResourcesError, UnsupportedError
+from submarine_engine.history import TaskPaths, make_private, read_json, write_json
+from submarine_engine.job import JobSpec
+
+HOSTS = {"alpha": 4, "beta": 0}  # the GPUs of each
+STARTS_EVERY = 5.0  # seconds: what does not begin is started once more
+
+AGENT = """
+import ctypes, fcntl, json, os, signal, subprocess, sys, time
+os.chdir(sys.argv[1]); os.umask(0o077)
+told = {signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD}
+signal.pthread_sigmask(signal.SIG_BLOCK, told)
+lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600)
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(os.open("begun", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+except OSError:
+    sys.exit()  # another one runs it, or has run it
+os.pwrite(lock, str(os.getpid()).encode(), 0)
+def write(name, text):
+    with open("." + name, "w") as file: file.write(text)
+    os.replace("." + name, name)
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # what loses its parent becomes ours
+with open("launch.json") as file: launch = json.load(file)
+write("started.json", json.dumps({"at": [time.time(), time.monotonic()], "gpus": launch["gpus"]}))
+task = subprocess.Popen(
+    launch["command"], env=launch["environment"], cwd=launch["workdir"], start_new_session=True,
+    stdin=subprocess.DEVNULL, stdout=open("stdout", "ab"), stderr=open("stderr", "ab"),
+    preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, told))
+while task.poll() is None:
+    number = signal.sigwait(told)
+    if number != signal.SIGCHLD:
+        end = signal.SIGTERM if number == signal.SIGTERM else signal.SIGKILL
+        try: os.killpg(task.pid, end)
+        except ProcessLookupError: pass
+while True:  # what is left of it
+    me = os.getpid()
+    for child in open(f"/proc/{me}/task/{me}/children").read().split():
+        os.kill(int(child), signal.SIGKILL)
+    try: os.waitpid(-1, 0)
+    except ChildProcessError: break
+write("exit", str(task.returncode if task.returncode >= 0 else 128 - task.returncode))
+"""
+
+
+class HostsBackend(Backend):
+    """Hosts, each a folder of ``<home>/hosts-of-mine``."""
+
+    name = "hosts"
+    title = "The host"
+    idle = 2.0
+
+    def check(self, spec: JobSpec) -> JobSpec:
+        refuse_reserved(spec.env)
+        if spec.queue not in (None, "default") or spec.docker_image:
+            raise UnsupportedError(f"hosts know no {spec.queue or spec.docker_image!r}", fix="omit")
+        file_address(spec.input_path or "", "--input_path")
+        file_address(spec.checkpoint_path or "", "--checkpoint_path")
+        for role in spec.roles:
+            asked, most = role.resources, max(HOSTS.values())
+            has = ("GPUs", most), ("MiB", machine.memory()), ("vcores", machine.vcores())
+            for amount, (unit, total) in zip(
+                (asked.gpus, asked.memory, asked.vcores), has, strict=True
+            ):
+                if (amount or 0) > total:
+                    what = f"the job asks for {amount} {unit}, a host has {total}"
+                    raise ResourcesError(what, fix="ask for less")
+        roles = (
+            replace(r, resources=replace(r.resources, gpus=1))
+            if r.resources.gpus is None else r for r in spec.roles
+        )  # fmt: skip
+        return replace(spec, roles=tuple(roles))
+
+    def gpus(self, held):  # noqa: ARG002 - the hosts know whose each is
+        taken = {(claim.host, gpu): claim for claim in self.claims() for gpu in claim.gpus}
+        return [
+            Gpu(id=gpu, name="declared", host=host, job_id=claim.job_id if claim else None)
+            for host in HOSTS
+            for gpu in gpus_of(host)
+            for claim in [taken.get((host, gpu))]
+        ]
+
+    def save(self, asked, path):
+        record = read_json(asked.paths.record)
+        kept = file_address(record["spec"]["checkpoint_path"] or "", "--checkpoint_path")
+        storage = FolderStorage(kept) if kept else None
+        found = {claim.task: claim.folder for claim in self.claims_of(asked.paths.job_id)}
+        hook = PipeHook(asked, lambda task: found.get(task, asked.paths.root))
+        return saving.save(asked, FolderTarget(Path(path)), hook, storage)
+
+    def request(self, job):
+        return HostsRequest(self, job)
+
+    def place(self, host: str, job_id: str) -> Path:
+        return self.home / "hosts-of-mine" / host / job_id
+
+    def claims_of(self, job_id: str) -> list[Claim]:
+        """Return what the hosts have of a job: what is written of it is written whole."""
+        folders = (one for host in HOSTS for one in self.place(host, job_id).glob("*-*"))
+        return [claim for one in sorted(folders) if (claim := Claim(one)).is_whole]
+
+    def claims(self) -> list[Claim]:
+        jobs = {path.name for host in HOSTS for path in self.place(host, "-").parent.glob("*-*")}
+        return [one for job in sorted(jobs) for one in self.claims_of(job) if not one.is_over]
+
+
+def gpus_of(host: str) -> list[str]:
+    return [f"{host}-gpu-{number}" for number in range(HOSTS[host])]
+
+
+class Claim:
+    """A task's folder on its host."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.task, self.job_id, self.host = folder.name, *(p.name for p in folder.parents[:2])
+        self.started_at = float("-inf")
+        told = None
+        with suppress(OSError, ValueError):
+            told = read_json(folder / "launch.json")
+        self.is_whole = told is not None
+        self.gpus = told["gpus"] if told else []
+        self.id = f"{self.host}/{self.task}/{self.job_id}"
+
+    @property
+    def agent(self) -> int | None:
+        """The process that runs it, which holds its lock."""
+        try:
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(file.read(20) or 0)
+        return None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it holds a GPU any more."""
+        begun = (self.folder / "begun").exists()  # before its lock is looked at
+        return begun and self.agent is None
+
+    def start(self) -> None:
+        """Start what runs it, unless it has begun; two that start it start it once."""
+        if (self.folder / "begun").exists() or time.monotonic() - self.started_at < STARTS_EVERY:
+            return
+        self.started_at = time.monotonic()
+        command = [sys.executable, "-c", AGENT, str(self.folder)]
+        machine.spawn_detached(command, os.environ, log=self.folder / "agent.log", keep=())
+
+    def tell(self, number: int) -> None:
+        pid = self.agent
+        if pid == 0:
+            raise ClusterError("it begins right now: once more, then", where=self.id)
+        if pid:
+            machine.end_process(pid, number)
+
+    def withdraw(self) -> None:
+        """See to it that it never begins; kill it where it has."""
+        try:
+            os.close(os.open(self.folder / "begun", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            self.tell(SIGUSR1)
+
+
+class HostsRequest(Request):
+    """A job, which is asked for by making its tasks' folders on hosts."""
+
+    def __init__(self, backend, job):
+        self._backend, self._job, self._id = backend, job, job.paths.job_id
+        self._claims = backend.claims_of(self._id)  # of a keeper before this one
+        backend.submit_queue.name(self._id, "hosts")
+
+    @property
+    def begun(self):
+        return bool(self._claims)
+
+    def ask(self):
+        queue, missing = self._backend.submit_queue, self._missing()
+        if missing and not self._claims and not queue.is_turn(self._id):
+            return None
+        if missing and not self._claim(missing):
+            return None
+        queue.leave(self._id)
+        for claim in self._claims:
+            claim.start()
+        return {claim.task: Allocated(claim.id, claim.host) for claim in self._claims}
+
+    def _missing(self):
+        return [t for t in self._job.spec.tasks if t not in {claim.task for claim in self._claims}]
+
+    def _claim(self, tasks):
+        taken = {gpu for claim in self._backend.claims() for gpu in claim.gpus}
+        free = {host: [gpu for gpu in gpus_of(host) if gpu not in taken] for host in HOSTS}
+        places = []
+        for task in tasks:
+            count = next(r for r in self._job.spec.roles if task in r.tasks).resources.gpus
+            host = next((host for host in HOSTS if len(free[host]) >= count), None)
+            if host is None:
+                return False
+            places.append((task, host, [free[host].pop(0) for _ in range(count)]))
+        try:
+            self._claims += [self._write(*place) for place in places]
+        except OSError as error:
+            raise ClusterError(f"the host cannot be written: {error}", where=self._id) from error
+        return True
+
+    def _write(self, task, host, gpus):
+        """Make a task's folder on its host, and all in it, whole or not at all."""
+        spec, record = self._job.spec, self._job.record
+        folder = self._backend.place(host, self._id) / task
+        make_private(folder.parent)
+        staged = folder.with_name(f".{task}")
+        shutil.rmtree(staged, ignore_errors=True)
+        shutil.copytree(self._job.paths.bundle, staged / "bundle")
+        make_private(staged / "logdir")
+        given = {"bundle": str(folder / "bundle"), "workdir": record["workdir"]}
+        told = {key: self._job.launch[key] for key in ("entry", "home")}
+        plan = task_plan(spec, task, job_id=self._id, **given, **told)
+        write_json(staged / "task.json", {**plan, "results": "."})
+        role = next(role for role in spec.roles if task in role.tasks)
+        outer = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
+        environment = job_environment(
+            outer, spec.env, job_id=self._id, task=TaskPaths(folder), vcores=role.resources.vcores,
+            input_path=file_address(spec.input_path or "", ""),
+            checkpoint_path=file_address(spec.checkpoint_path or "", ""),
+        )  # fmt: skip
+        runtime = Path(submarine_runtime.__file__).with_name("__main__.py")
+        command = [sys.executable, "-u", str(runtime), str(folder)]
+        environment |= gpu_environment(gpus)
+        launch = {"gpus": gpus, "command": command, "environment": environment, **given}
+        write_json(staged / "launch.json", launch)
+        staged.rename(folder)
+        return Claim(folder)
+
+    def count(self):
+        held = {claim.id for claim in self._claims if not claim.is_over}
+        return Counted(held, over=not held)
+
+    def signal(self, container, *, kill):
+        for claim in self._claims:
+            if claim.id == container:
+                claim.tell(SIGUSR1 if kill else SIGTERM)
+
+    def withdraw(self):
+        for claim in self._claims:
+            claim.withdraw()
+        if any(not claim.is_over for claim in self._claims):
+            raise ClusterError("its tasks are ending", where=self._id)
+
+    def source(self, container):
+        folder = next(claim.folder for claim in self._claims if claim.id == container.id)
+        return FolderSource(container.id, folder)
+
+    def waiting(self):
+        total, ahead = sum(HOSTS.values()), self._backend.submit_queue.before(self._id)
+        taken = sum(len(claim.gpus) for claim in self._backend.claims())
+        return ahead, f"{taken}/{total} GPUs in use"
+
+    def forget(self):
+        for host in HOSTS:
+            shutil.rmtree(self._backend.place(host, self._id), ignore_errors=True)
+
+    def close(self):
+        self._backend.submit_queue.leave(self._id)
