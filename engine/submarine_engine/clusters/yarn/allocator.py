@@ -31,7 +31,13 @@ from submarine_engine.clusters.yarn.application import (
 from submarine_engine.clusters.yarn.environments import check_versions, read_probe
 from submarine_engine.clusters.yarn.hadoop_json import GPU, MEMORY, VCORES, lacking, plus
 from submarine_engine.clusters.yarn.log_transport import Channel
-from submarine_engine.clusters.yarn.masters import FINAL, Master, over_words, wait_running
+from submarine_engine.clusters.yarn.masters import (
+    FINAL,
+    Master,
+    Size,
+    over_words,
+    wait_running,
+)
 from submarine_engine.clusters.yarn.scheduler import (
     DEFAULT,
     Node,
@@ -53,7 +59,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.container import Container
     from submarine_engine.clusters.yarn.rest import ResourceManager
     from submarine_engine.clusters.yarn.services import Services
-    from submarine_engine.job import JobSpec, Role
+    from submarine_engine.job import JobSpec, Resources, Role
 
 
 # A job of several containers takes all of them or none.
@@ -420,6 +426,8 @@ def job_variables(job_id: str, spec: JobSpec, role: Role, task: str | None) -> d
 
 
 _OUTSTANDING = ("WAITING", "REQUESTED")
+# Seconds for one go: a master that heartbeats every 0.2 s has no answer to the first by then.
+_BURST = 0.15
 
 
 def master_key(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> str:
@@ -534,7 +542,14 @@ class SharedApplication(Allocator):
         check_versions(self._launch["here"], found["python"], needed=needed, found=found)
 
     def _is_asked(self) -> bool:
-        return len(self._instances) == sum(len(role.tasks) for role in self._spec.roles)
+        return not self._left
+
+    @property
+    def _left(self) -> list[tuple[Role, str]]:
+        """What is not asked for yet, the largest first: the small ones fit in beside it."""
+        left = [(r, task) for r in self._spec.roles for task in r.tasks]
+        missing = [(role, task) for role, task in left if task not in self._instances]
+        return sorted(missing, key=lambda one: _size(one[0].resources), reverse=True)
 
     def _may_ask(self) -> bool:
         if not self._services.submit_queue.is_turn(self._paths.job_id):
@@ -544,26 +559,38 @@ class SharedApplication(Allocator):
     def _add(self) -> bool:
         """Ask for what was not asked for yet, as far as that can be done now; whether it is all.
 
-        skein tells requests apart by a priority that it counts on from the *lowest* outstanding one
-        (YARN's priorities compare the other way round): where two are outstanding, a third may take
-        the place of the second, which then waits for ever. Jobs stand in line here instead.
+        A gang is asked for in one go: skein counts priorities on while nothing comes or ends. When
+        something has, it counts on from the *lowest* outstanding one (YARN's priorities compare
+        the other way round), so that with two outstanding a third may take the place of the second,
+        which then waits for ever. Hence all else waits until one is outstanding at most.
         """
         assert self._app is not None  # noqa: S101 - `ask` has it
         assert self._master is not None  # noqa: S101 - likewise
+        alone = self._master.jobs == 1 and not self._instances
+        payloads: dict[str, dict[str, str]] = {}
         with self._master.asking:
-            for role in self._spec.roles:
-                for task in role.tasks:
-                    if task in self._instances:
-                        continue
-                    alone = self._master.jobs == 1 and not self._instances
-                    if not alone and len(self._app.get_containers(states=_OUTSTANDING)) > 1:
+            until = 0.0
+            for role, task in (left := self._left):
+                if time.monotonic() > until:
+                    waiting = () if alone else self._app.get_containers(states=_OUTSTANDING)
+                    if len(waiting) > 1:
                         return False
-                    added = self._app.add_container(
-                        service_name(role), self._environment(role, task)
-                    )
-                    self._instances[task] = added.id
-                    self._note_down()
+                    payloads = payloads or {
+                        task: self._environment(role, task) for role, task in left
+                    }
+                    self._master.settle(self._services.rm, _size(role.resources), waiting)
+                    alone = False
+                    until = 0.0 if waiting else time.monotonic() + _BURST
+                added = self._app.add_container(service_name(role), payloads[task])
+                self._master.asked[added.id] = _size(role.resources)
+                self._instances[task] = added.id
+                self._note_down()
         return True
+
+
+def _size(asked: Resources) -> Size:
+    """Return how large a container is, in the order in which YARN compares them."""
+    return asked.memory or 0, asked.vcores or 0, asked.gpus or 0
 
 
 # Jobs by an application of their own, which ends with the job.

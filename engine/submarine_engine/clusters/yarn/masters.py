@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,6 +48,13 @@ _PROBE_LOG = "application.driver.log"  # as skein names what runs beside a maste
 _PROBE_PATIENCE = 20.0
 _CONTAINER = re.compile(r"container_[0-9e_]+")
 
+_HEARD = 5.0
+_HEARTBEAT_LOOK = 0.02
+_PROGRESS = (0.1, 0.2)
+
+Size = tuple[int, int, int]
+"""Memory, vcores, GPUs of a container: in the order in which YARN compares them."""
+
 Session = tuple[int, int]
 """A notebook's kernel: process id, and when it began in clock ticks; a number alone is reused."""
 
@@ -74,6 +81,8 @@ class Master:
         Name or path of the queue it is in; None for ``default``.
     probe
         What the job's interpreter said on the master's node; None where it was not tried.
+    asked
+        How large the containers are that YARN may take to be asked for still, by skein's id.
     """
 
     key: str
@@ -85,6 +94,8 @@ class Master:
     failure: SubmarineError | None = None
     jobs: int = 0
     asking: threading.Lock = field(default_factory=threading.Lock)
+    asked: dict[str, Size] = field(default_factory=dict)
+    progress: float = 0.0
     idle_since: float = field(default_factory=time.time)
     ready: threading.Event = field(default_factory=threading.Event)
 
@@ -115,6 +126,37 @@ class Master:
     def is_idle(self) -> bool:
         """Whether it runs, and no job needs it."""
         return self.ready.is_set() and not self.jobs
+
+    def settle(self, rm: ResourceManager, size: Size, waiting: Sequence[skein.Container]) -> None:
+        """Wait until a container of that size may be asked for.
+
+        skein uses a priority again as soon as a container has come, and takes the request for that
+        one back with its next heartbeat. Where both go in one heartbeat, the ResourceManager counts
+        the larger one as the last word, and would forget a smaller one that was asked for.
+
+        Parameters
+        ----------
+        waiting
+            What the master still waits for.
+        """
+        if max(self.asked.values(), default=size) > size:
+            self._await_heartbeat(rm)
+            left = {container.id for container in waiting}
+            self.asked = {name: one for name, one in self.asked.items() if name in left}
+
+    def _await_heartbeat(self, rm: ResourceManager) -> None:
+        """Wait until the ResourceManager has heard of the master: of a progress that is new."""
+        assert self.app is not None  # noqa: S101 - it asks for containers
+        low, high = _PROGRESS
+        self.progress = low if self.progress == high else high
+        self.app.set_progress(self.progress)
+        until = time.monotonic() + _HEARD
+        while time.monotonic() < until:
+            with suppress(ClusterError):
+                told = float(rm.application(self.app_id).get("progress") or 0.0)
+                if abs(told / 100 - self.progress) < (high - low) / 2:
+                    return
+            time.sleep(_HEARTBEAT_LOOK)
 
     def shut_down(self) -> bool:
         """Let its application end by itself; whether that could be asked for."""
