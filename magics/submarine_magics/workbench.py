@@ -31,7 +31,7 @@ from submarine_magics.reading import can_read
 from submarine_magics.show import ask, say
 
 _T = TypeVar("_T")
-_QUESTION = 4000
+_LONGEST = 4000
 
 
 class Workbench:
@@ -102,7 +102,7 @@ class Workbench:
         except CaptureTooLargeError as error:
             if not chosen:  # more has no room
                 raise
-            question = f"{visible_lines(error.what, _QUESTION)}\nSend them all the same? [y/N] "
+            question = f"{visible_lines(error.what, _LONGEST)}\nSend them all the same? [y/N] "
             if (ask(self.shell, question) or "").strip().lower() not in ("y", "yes"):
                 raise
             # What was not counted to its end may be twice that.
@@ -183,7 +183,10 @@ class Workbench:
                 raise KeyboardInterrupt
 
         cluster.tell = tell
-        return Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
+        job = Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
+        if again := bundle.manifest.made_again:
+            say(visible_lines(again, _LONGEST))
+        return job
 
 
 def _get_ready(cluster: str, notebook: str) -> None:

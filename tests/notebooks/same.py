@@ -12,9 +12,10 @@ and where each cell showed the same: the same text on each stream between the sa
 same types with the same content, pictures to the pixel; the same exception with the same message
 from the same line.
 
-What may differ: the job's card; lines of ours that the notebook announces; times, rates and
-addresses within text; what the notebook announces to vary, since two plain runs of it do; and names
-that stay in the job, where the notebook says so: one line names each.
+What may differ: the job's card; the line that says what was made again in the job; lines of ours
+that the notebook announces; times, rates and addresses within text; what the notebook announces to
+vary, since two plain runs of it do; and names that stay in the job, where the notebook says so: one
+line names each.
 """
 
 from __future__ import annotations
@@ -142,6 +143,8 @@ def notes(outputs: Sequence[Any], notebook: Notebook) -> list[str]:
 
 
 def _announced(line: str, notebook: Notebook) -> bool:
+    if line.startswith("made again in the job:"):
+        return True
     if notebook.stays and line.startswith("stayed in the job:"):
         return True
     return any(re.fullmatch(pattern, line) for pattern in notebook.says)
