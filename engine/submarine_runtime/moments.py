@@ -25,8 +25,6 @@ FILE = "moments"
 MOST = 4 << 20
 """Bytes of the file: what is written later has the last moment of it."""
 
-write = FileIO.write
-
 _EVERY = 0.05
 SHARE = 2000
 """The longer a job runs the rarer: its age by this apart, so that a week is a few MB."""
@@ -45,50 +43,56 @@ class Moments:
         self._owner = os.getpid()
         self._began = monotonic()
         self._left = MOST
-        self.last = 0
-        """The stream that was written to last."""
-        self.due = 0.0
-        """When more text of the same stream has a moment of its own."""
 
-    def note(self, descriptor: int) -> None:
-        """Note how long the logs are, before more comes to the stream `descriptor`."""
+    def note(self) -> float:
+        """Note how long the logs are; return when more of the same stream is noted again."""
         now = monotonic()
-        self.last = descriptor
-        self.due = now + max(_EVERY, (now - self._began) / SHARE)
-        if self._left <= 0 or self._owner != os.getpid():  # a fork's text is its parent's, too
-            return
-        with suppress(OSError):  # a full disk, or a file that the code has closed
-            sizes = os.fstat(1).st_size, os.fstat(2).st_size
-            line = b"[%.3f, %d, %d]\n" % (time.time(), *sizes)
-            self._left -= os.write(self._file, line)
+        if self._left > 0 and self._owner == os.getpid():  # a fork's text is its parent's, too
+            with suppress(OSError):  # a full disk, or a file that the code has closed
+                sizes = os.fstat(1).st_size, os.fstat(2).st_size
+                line = b"[%.3f, %d, %d]\n" % (time.time(), *sizes)
+                self._left -= os.write(self._file, line)
+        return now + max(_EVERY, (now - self._began) / SHARE)
 
 
 class _Stream(FileIO):
     """stdout or stderr, unbuffered as ``python -u`` has them, that takes notice of what comes."""
 
-    def __init__(self, descriptor: int, moments: Moments) -> None:
-        super().__init__(descriptor, "wb", closefd=False)
-        self._descriptor = descriptor
-        self._moments = moments
+    other: _Stream
 
-    def write(self, data: Any) -> Any:  # noqa: ANN401 - bytes-like, as FileIO has it
-        """Write `data`, as FileIO does."""
-        moments = self._moments  # each print comes here: no more than must be
-        if moments.last != self._descriptor or moments.due <= monotonic():
-            moments.note(self._descriptor)
-        return write(self, data)
+    def __init__(self, descriptor: int, name: str, moments: Moments) -> None:
+        super().__init__(descriptor, "wb", closefd=False)
+        self.name = name
+        plain = super().write
+        due = 0.0
+
+        # Each print comes here. A method would look up four attributes more.
+        def write(data: Any) -> Any:  # noqa: ANN401 - bytes-like, as FileIO has it
+            nonlocal due
+            if due <= monotonic():
+                due = moments.note()
+                self.other.turn()
+            return plain(data)
+
+        def turn() -> None:
+            nonlocal due
+            due = 0.0
+
+        self.write = write  # type: ignore[method-assign] # called by TextIOWrapper, as a method is
+        self.turn = turn
+        """The other stream was written to: what comes next is noted."""
 
 
 def begin(folder: str) -> None:
     """Note from now on in the task's `folder` when its text is written."""
     with suppress(OSError):
         moments = Moments(folder)
-        for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        out, err = _Stream(1, "<stdout>", moments), _Stream(2, "<stderr>", moments)
+        out.other, err.other = err, out
+        for name, raw in (("stdout", out), ("stderr", err)):
             old = getattr(sys, name)
             if type(getattr(old, "buffer", None)) is not FileIO:
                 continue  # buffered: what is written here is not what comes into the log
-            raw = _Stream(descriptor, moments)
-            raw.name = f"<{name}>"
             new: Any = TextIOWrapper(
                 raw, old.encoding, old.errors, "\n", old.line_buffering, write_through=True
             )
