@@ -55,8 +55,27 @@ class FrontEnd:
         return self.names.get(cell_id or "", "")
 
 
+_SESSION = "JPY_SESSION_NAME"
+"""Set for the kernel by Jupyter's server."""
+
 current = FrontEnd()
 """That of this process."""
+
+
+def shows_widgets(request: Mapping[str, object]) -> bool:
+    """Return whether somebody may see a widget that the cell which runs now displays.
+
+    Who runs a notebook as a program (papermill, nbconvert, nbclient) says of no cell which one it
+    is, and is no server. Its file would keep the widget's state, another one with each run.
+
+    Parameters
+    ----------
+    request
+        The metadata that came with the cell.
+    """
+    if not current.widgets:
+        return False
+    return "cellId" in request or _SESSION in os.environ or "google.colab" in sys.modules
 
 
 # Which notebook this kernel belongs to: best effort, by what the front ends tell.
@@ -78,7 +97,7 @@ def notebook_path(namespace: Mapping[str, object]) -> Path | None:
     told = (
         os.environ.get("SUBMARINE_NOTEBOOK"),
         namespace.get("__vsc_ipynb_file__"),
-        os.environ.get("JPY_SESSION_NAME"),
+        os.environ.get(_SESSION),
     )
     for path in told:
         if isinstance(path, str) and path.endswith(".ipynb"):

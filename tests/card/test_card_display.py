@@ -152,7 +152,11 @@ class Ran:
 
 def run(folder, sources):
     """Run cells in a kernel of their own, with jobs in `folder`."""
-    first = f"import os; os.environ['SUBMARINE_HOME'] = {str(folder / 'home')!r}"
+    first = f"""
+        import os
+        os.environ["SUBMARINE_HOME"] = {str(folder / "home")!r}
+        os.environ["JPY_SESSION_NAME"] = "a server's, so that somebody may see widgets"
+    """
     cells = [nbformat.v4.new_code_cell(dedent(each)) for each in (first, SUBMIT, WATCH, *sources)]
     notebook = nbformat.v4.new_notebook(cells=cells)
     where = {"metadata": {"path": str(folder)}}

@@ -107,16 +107,20 @@ def wants_style() -> bool:
     The first one of a kernel does, and does again where its cell is run again. Where each output
     is a page of its own (Colab), all do.
     """
-    shell = get_ipython()
-    kernel = getattr(shell, "kernel", None)
-    if kernel is None or "google.colab" in sys.modules or not frontend.current.widgets:
+    if not in_kernel() or "google.colab" in sys.modules or not frontend.current.widgets:
         return True
-    parent: dict[str, Any] = kernel.get_parent("shell") or {}
-    cell = (parent.get("metadata") or {}).get("cellId")
+    cell = _request().get("cellId")
     if not _styled:
         _styled.append(cell)
         return True
     return cell is not None and _styled == [cell]
+
+
+def _request() -> dict[str, Any]:
+    """Return the metadata that came with the cell which runs now."""
+    kernel = getattr(get_ipython(), "kernel", None)
+    parent: dict[str, Any] = (kernel and kernel.get_parent("shell")) or {}
+    return parent.get("metadata") or {}
 
 
 def mimebundle(job: Job, status: JobStatus | None = None) -> dict[str, Any]:
@@ -269,8 +273,8 @@ class JobCard:
 
     def _last(self, card: CardView, now: Moment) -> None:
         if self._widget is not None:
-            # Pages that were reloaded since know the widget only, and not the display. Who runs the
-            # notebook as a program (nbconvert, papermill) saves what the widget held last.
+            # Pages that were reloaded since know the widget only, and not the display. What it held
+            # last is saved with the notebook where the front end does that.
             shown = without_own_pages(card) if card.final else card
             self._widget.show(shown, now.wall, blocking=False)
         if card.final:
@@ -281,7 +285,7 @@ class JobCard:
         return view(with_pages(self._record, self._job), self._status, now), now
 
     def _make_widget(self, card: CardView, now: Moment) -> CardWidget | None:
-        if card.final or not frontend.current.widgets:
+        if card.final or not frontend.shows_widgets(_request()):
             return None
         try:
             from submarine_magics.card.widget import CardWidget  # noqa: PLC0415 - optional
