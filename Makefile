@@ -9,7 +9,8 @@ BIN := $(VENV)/bin
 FRAMEWORKS := $(VENV)-frameworks
 ARGS ?=
 REQUIREMENTS := pyproject.toml constraints.txt scripts/install
-LAB := $(wildcard $(addprefix jupyter_ext/labextension/,*.json yarn.lock src/*.ts src/*/*.ts style/* schema/*))
+LAB := $(wildcard $(addprefix jupyter_ext/labextension/,*.json yarn.lock src/*.ts src/*/*.ts style/* schema/*) \
+	$(addprefix magics/submarine_magics/card/,*.js *.css))
 JLPM = cd jupyter_ext/labextension && PATH=$(abspath $(BIN)):$$PATH jlpm
 PYTEST = $(BIN)/python -m pytest --dist loadgroup --durations 20
 # Tests mostly wait, for jobs and clusters: with two processes a core, the others go on meanwhile.

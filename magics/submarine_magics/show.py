@@ -11,6 +11,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 from submarine_engine.command import NOTEBOOK, Command, help_text
 
+from submarine_magics.reading import can_read
+
 T = TypeVar("T")
 
 
@@ -66,11 +68,11 @@ def show_help(command: Command) -> None:
 
 def ask(shell: InteractiveShell, question: str) -> str | None:
     """Return what the user answers; None where nobody can."""
-    if not hasattr(shell, "kernel") and not sys.stdin.isatty():
+    if not can_read(shell):
         return None
     try:
         return input(question)
-    except (StdinNotImplementedError, EOFError):  # the front end takes no questions
+    except (StdinNotImplementedError, EOFError):  # a kernel that says so only when it is asked
         return None
 
 

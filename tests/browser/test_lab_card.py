@@ -92,7 +92,25 @@ def test_the_card_and_its_log_follow_a_cell_to_its_end(running, page, gate, erro
     assert page.locator(ROWS).count() > 0  # the last display left the log as it was
     assert page.locator(f"{CARD} [data-action=cancel]").count() == 0
     assert "hacked" not in page.title()
+    assert page.locator(".jp-toast-message").count() == 0  # who looks at the card sees its end
     assert errors == []
+
+
+@pytest.mark.long
+def test_the_end_of_a_job_whose_card_is_out_of_sight_is_told(notebook, page, counting, gate):
+    notebook(LOAD, counting("--name count"), *["# a cell between"] * 60).run_all()
+    page.wait_for_selector(f"{CARD}[data-state=running]")
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.content.scrollToItem(61)")
+    page.wait_for_function(
+        """() => {
+            const notebook = document.querySelector(".jp-NotebookPanel-notebook");
+            const card = document.querySelector(".submarine-Card");
+            const above = notebook.getBoundingClientRect().top;
+            return !card || card.getBoundingClientRect().bottom < above;
+        }"""
+    )
+    gate.touch()
+    page.wait_for_selector(".jp-toast-message >> text=count succeeded after")
 
 
 @pytest.mark.parametrize(
@@ -239,6 +257,8 @@ def test_a_failed_job_leads_to_its_cell_and_line(notebook, page, errors):
     page.wait_for_selector(f"{CARD}[data-state=failed] [data-frame='1']")
     frames = page.locator(f"{CARD} .smc-frames li").all_text_contents()
     assert frames == ["In [2], line 6train()", "In [2], line 4, in trainreturn rate / 0"]
+    # The cell's own traceback has the code.
+    page.locator(f"{CARD} .smc-frames code").first.wait_for(state="hidden")
     page.click(f"{CARD} [data-frame='1']")
     page.wait_for_function(
         """() => {

@@ -1,12 +1,12 @@
-"""``card.js`` by itself in a real browser, fed with trees by a model that anywidget would bring."""
+"""``widget.js`` by itself in a real browser, fed with trees by a model as anywidget brings it."""
 
 from __future__ import annotations
 
 import base64
 import json
-from importlib.resources import files
 
 import pytest
+from submarine_engine.amounts import clock
 from submarine_engine.bundle import Bundle, Manifest
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.events import Moment
@@ -14,10 +14,9 @@ from submarine_engine.future import Job
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 from submarine_engine.lifecycle import JobStatus
 from submarine_magics.card import read_record, view
-from submarine_magics.card.model import clock
-from submarine_magics.card.tree import card_tree, script_tree, to_html
+from submarine_magics.card.tree import card_tree, module, script_tree, to_html
 
-SOURCE = files("submarine_magics.card").joinpath("card.js").read_text()
+SOURCE = module("widget.js")
 # The contract of an anywidget model: get, on, off, send.
 FAKE_MODEL = """([source, state]) => import(source).then((card) => {
     const listeners = {};

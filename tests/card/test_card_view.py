@@ -7,19 +7,19 @@ import json
 import math
 import re
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from submarine_engine import amounts
+from submarine_engine.amounts import ordinal
 from submarine_engine.events import Granted
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 from submarine_engine.lifecycle import JobStatus, fold
 from submarine_magics.card import view
 from submarine_magics.card.model import (
     SCRIPT_SHOWN,
-    clock,
-    duration,
-    ordinal,
     visible,
     visible_lines,
     web_address,
@@ -235,20 +235,18 @@ def test_visible_text_is_one_short_line_that_utf8_can_hold(text, limit):
     assert len(shown) <= 10 * (limit + 3)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0, "0 ms"), (0.0384, "38 ms"), (0.9996, "1.0 s"), (9.94, "9.9 s"), (9.96, "10 s"),
-        (59.4, "59 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (7380, "2 h 03 min"),
-        (90_000, "1 d 1 h"), (-1, "0 ms"), (math.nan, "—"), (math.inf, "—"),
-    ],
-)  # fmt: skip
-def test_durations(seconds, words):
-    assert duration(seconds) == words
+AMOUNTS = json.loads(Path(__file__).with_name("amounts.json").read_text())
+"""What the tests of the page's scripts hold these to as well."""
 
 
-def test_a_clock_shows_whole_seconds():
-    assert [clock(second) for second in (-3, 0.9, 61.5)] == ["0 s", "0 s", "1 min 01 s"]
+@pytest.mark.parametrize("name", AMOUNTS)
+def test_amounts(name):
+    for amount, words in AMOUNTS[name]:
+        assert getattr(amounts, name)(amount) == words
+
+
+def test_no_time_is_told_that_never_ends():
+    assert {amounts.clock(math.inf), amounts.duration(math.nan)} == {"—"}
 
 
 def test_ordinals():

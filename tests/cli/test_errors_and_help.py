@@ -11,7 +11,6 @@ from submarine_engine.cli.output import (
     INTERNAL,
     code_of_error,
     code_of_job,
-    duration,
     visible,
     width,
 )
@@ -110,12 +109,3 @@ def test_no_terminal_obeys_what_is_shown(text, shown):
 
 def test_width_counts_columns():
     assert [width(text) for text in ("abc", "漢字", "e\u0301")] == [3, 4, 1]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, "-"), (0.04, "0.0s"), (9.96, "10.0s"), (59.9, "59s"), (65, "1:05"),
-     (7200, "2:00:00"), (3 * 86400, "3d")],
-)  # fmt: skip
-def test_durations(seconds, text):
-    assert duration(seconds) == text

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.cli.output import OK, Output, code_of_job, duration, visible
+from submarine_engine.amounts import clock, duration
+from submarine_engine.cli.output import OK, Output, code_of_job, visible
 from submarine_engine.command.parser import Command
 from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, default_home
@@ -43,8 +44,8 @@ def list_(command: Command, output: Output) -> int:
 
 def _row(job: JobSummary, now: Moment) -> tuple[str, ...]:
     age = max(0.0, time.time() - job.created.wall) if job.created else None
-    elapsed = duration(job.elapsed(now))
-    return job.id, job.name, job.state.value, str(job.gpus), duration(age), elapsed
+    elapsed = (duration if job.state.final else clock)(job.elapsed(now))
+    return job.id, job.name, job.state.value, str(job.gpus), clock(age), elapsed
 
 
 def show(command: Command, output: Output) -> int:
@@ -127,7 +128,7 @@ def _show_ledger(status: JobStatus, output: Output) -> None:
     words = [f"{ledger.gpus} GPU"]
     words += [f"{stage} {duration(spent)}" for stage, spent in seconds.items()]
     if ledger.released_after is not None:
-        words.append(f"released {ledger.released_after * 1000:.0f} ms after return")
+        words.append(f"released {duration(ledger.released_after)} after return")
     elif ledger.held_now:
         words.append(f"{ledger.held_now} held now")
     output.line()

@@ -195,22 +195,6 @@ def clipped(text: str) -> str:
     return fitting
 
 
-def duration(seconds: float | None) -> str:
-    """Return a length of time for people: ``3.2s``, ``1:05``, ``2:00:00``, ``3d``."""
-    if seconds is None:
-        return "-"
-    if seconds < 10:  # noqa: PLR2004 - tenths matter below
-        return f"{seconds:.1f}s"
-    whole = int(seconds)
-    if whole < 60:  # noqa: PLR2004 - a minute
-        return f"{whole}s"
-    if whole >= 86400 * 2:
-        return f"{whole // 86400}d"
-    hours, rest = divmod(whole, 3600)
-    minutes, left = divmod(rest, 60)
-    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
-
-
 def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 

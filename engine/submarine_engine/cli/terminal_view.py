@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from submarine_engine.amounts import clock, duration
 from submarine_engine.asking import Asker, Shown
 from submarine_engine.cli.output import (
     INTERRUPTED,
@@ -20,7 +21,6 @@ from submarine_engine.cli.output import (
     Output,
     clipped,
     code_of_job,
-    duration,
     visible,
 )
 from submarine_engine.clusters.base import Cursor
@@ -253,7 +253,7 @@ def progress_text(status: JobStatus) -> str:
     if gpus := [gpu for task in status.tasks for gpu in task.named_gpus]:
         words.append(f"GPU {','.join(gpus)}")
     if since := status.started or status.submitted:
-        words.append(duration(since.until(Moment.now())))
+        words.append(clock(since.until(Moment.now())))
     return " · ".join(words)
 
 
@@ -265,7 +265,7 @@ def ending_text(output: Output, job_id: str, name: str, status: JobStatus) -> st
     if status.reason:
         words.append(visible(status.reason, line=True))
     if status.ledger.gpus and (released := status.ledger.released_after) is not None:
-        words.append(f"{status.ledger.gpus} GPU released {released * 1000:.0f} ms after return")
+        words.append(f"{status.ledger.gpus} GPU released {duration(released)} after return")
     return " · ".join([*words, job_id])
 
 

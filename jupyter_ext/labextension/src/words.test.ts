@@ -1,12 +1,15 @@
 import { describe, expect, it } from 'vitest';
 
+import amounts from '../../../tests/card/amounts.json';
 import {
   clock,
   count,
   duration,
   glyph,
   isFinal,
+  percent,
   sentence,
+  size,
   stateWord,
   visible,
   when
@@ -26,18 +29,6 @@ describe('words of a job', () => {
     expect(when(at(2025, 2, 14, 15, 9), now)).toBe('15:09');
     expect(when(at(2025, 2, 3, 5, 9), now)).toBe('3 Mar 05:09');
     expect(when(at(2024, 11, 31, 23, 59), now)).toBe('31 Dec 2024');
-  });
-
-  it('tells how long something took as the card does', () => {
-    expect([0.0384, 0.9994, 0.9996, 9.94, 9.96, 59.6, 185.4].map(duration)).toEqual([
-      '38 ms',
-      '999 ms',
-      '1.0 s',
-      '9.9 s',
-      '10 s',
-      '1 min 00 s',
-      '3 min 05 s'
-    ]);
   });
 
   it('begins a sentence', () => {
@@ -69,21 +60,16 @@ describe('visible', () => {
   });
 });
 
-describe('clock', () => {
-  it('says whole seconds as people do', () => {
-    const told = [0, 59.9, 60, 3599, 3600, 86399, 86400, -5, NaN, Infinity].map(clock);
-    expect(told).toEqual([
-      '0 s',
-      '59 s',
-      '1 min 00 s',
-      '59 min 59 s',
-      '1 h 00 min',
-      '23 h 59 min',
-      '1 d 0 h',
-      '0 s',
-      '—',
-      '—'
-    ]);
+describe('amounts', () => {
+  const told: Record<string, (amount: number) => string> = { clock, duration, percent, size };
+
+  it.each(Object.entries(amounts))('tells %s as Python does', (name, cases) => {
+    const [given, words] = [cases.map(each => each[0]), cases.map(each => each[1])];
+    expect(given.map(amount => told[name]((amount as number | null) ?? NaN))).toEqual(words);
+  });
+
+  it('tells no time that never ends', () => {
+    expect([clock(Infinity), duration(Infinity)]).toEqual(['—', '—']);
   });
 });
 

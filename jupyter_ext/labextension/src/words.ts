@@ -1,4 +1,8 @@
-/** Numbers, times and foreign text as words, as Python's `submarine_magics.card.model` has them. */
+/** Numbers, times and foreign text as words: what the card's own script has, and what a panel needs. */
+
+import { seen } from '../../../magics/submarine_magics/card/words.js';
+
+export { clock, duration, percent, size } from '../../../magics/submarine_magics/card/words.js';
 
 const GLYPHS: Record<string, string> = {
   queued: '○',
@@ -11,14 +15,7 @@ const GLYPHS: Record<string, string> = {
   lost: '?'
 };
 
-const UNITS = ['bytes', 'kB', 'MB', 'GB', 'TB'];
-
 const FINAL = new Set(['succeeded', 'failed', 'cancelled', 'lost']);
-
-// Unicode's control, format, surrogate, separator and private characters would reorder, hide or
-// break the text around them; the two joiners spell words in Persian and Indic scripts.
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Co}]/gu;
-const JOINERS = '\u200c\u200d';
 
 /** Foreign text as one line that cannot reorder or hide what stands around it, cut in the middle. */
 export function visible(text: unknown, limit = 200): string {
@@ -27,43 +24,7 @@ export function visible(text: unknown, limit = 200): string {
     const head = Math.floor((limit * 2) / 3);
     line = `${line.slice(0, head)} … ${line.slice(line.length - (limit - head))}`;
   }
-  return line.replace(UNSEEN, seen);
-}
-
-function seen(char: string): string {
-  if (JOINERS.includes(char)) {
-    return char;
-  }
-  const code = char.codePointAt(0)!;
-  if (code < 0x20) {
-    return String.fromCharCode(0x2400 + code);
-  }
-  return code === 0x7f ? '\u2421' : `[U+${code.toString(16).toUpperCase().padStart(4, '0')}]`;
-}
-
-/** A length of time in whole seconds: `38 s`, `3 min 05 s`, `2 h 07 min`, `4 d 1 h`. */
-export function clock(seconds: number): string {
-  if (!Number.isFinite(seconds)) {
-    return '—';
-  }
-  const whole = Math.max(0, Math.floor(seconds));
-  const [minutes, hours, days] = [60, 3600, 86400].map(unit => Math.floor(whole / unit));
-  const two = (number: number) => String(number).padStart(2, '0');
-  if (days) {
-    return `${days} d ${hours % 24} h`;
-  }
-  if (hours) {
-    return `${hours} h ${two(minutes % 60)} min`;
-  }
-  return minutes ? `${minutes} min ${two(whole % 60)} s` : `${whole} s`;
-}
-
-/** A length of time that is over: `38 ms`, `4.2 s`, `3 min 05 s`. */
-export function duration(seconds: number): string {
-  if (seconds < 0.9995) {
-    return `${(Math.max(0, seconds) * 1000).toFixed(0)} ms`;
-  }
-  return seconds < 9.95 ? `${seconds.toFixed(1)} s` : clock(seconds + 0.5);
+  return seen(line);
 }
 
 /** `1 GPU`, `1,234 lines`. */
@@ -100,20 +61,6 @@ export function when(seconds: number, now: number): string {
 /** Whether a job in this state is over. */
 export function isFinal(state: string): boolean {
   return FINAL.has(state);
-}
-
-/** `72 %`; never 100 % before the end. */
-export function percent(fraction: number): string {
-  return `${Math.floor(fraction * 100 + 1e-9)} %`;
-}
-
-/** `843 bytes`, `1.20 MB`. */
-export function size(bytes: number): string {
-  let at = 0;
-  while (bytes >= 1000 && at < UNITS.length - 1) {
-    [bytes, at] = [bytes / 1000, at + 1];
-  }
-  return `${at ? bytes.toPrecision(3) : bytes} ${UNITS[at]}`;
 }
 
 /** A measured value in few digits. */

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from IPython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display, update_display
+from submarine_engine.amounts import count, percent
 from submarine_engine.errors import SubmarineError
 from submarine_engine.events import Moment
 from submarine_engine.future import Job
@@ -27,9 +28,9 @@ from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
 
 from submarine_magics import frontend
-from submarine_magics.card.model import CardView, Record, count, read_record, view, visible
+from submarine_magics.card.model import CardView, Record, read_record, view, visible
 from submarine_magics.card.pages import cancel_url, with_pages
-from submarine_magics.card.tree import Node, node, percent, serialise, style, to_html, to_text
+from submarine_magics.card.tree import Node, node, serialise, style, to_html, to_text
 
 if TYPE_CHECKING:
     from submarine_magics.card.widget import CardWidget

@@ -1,4 +1,6 @@
 // The log page: shows the end of a log and follows it. All text goes in as text nodes.
+import { seen, size } from "./words.js";
+
 const TAIL = 256 * 1024; // bytes shown of a log that is already there, and the most of one step
 const MOST_LINES = 5000;
 const EVERY = 700; // ms
@@ -30,24 +32,6 @@ function select(log) {
   note(about);
 }
 
-function size(bytes) {
-  const units = ["bytes", "kB", "MB", "GB", "TB"];
-  let at = 0;
-  while (bytes >= 1000 && at < 4) [bytes, at] = [bytes / 1000, at + 1];
-  return `${at ? bytes.toPrecision(3) : bytes} ${units[at]}`;
-}
-
-// What would hide or reorder the text around it is made visible, as words.py does it.
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Co}]/gu;
-const KEPT = "\t\u200c\u200d"; // the joiners spell words in Persian and Indic scripts
-
-function seen(char) {
-  const code = char.codePointAt(0);
-  if (KEPT.includes(char)) return char;
-  if (code < 0x20) return String.fromCharCode(0x2400 + code);
-  return code === 0x7f ? "\u2421" : `[U+${code.toString(16).toUpperCase().padStart(4, "0")}]`;
-}
-
 // One line as text and colours: SGR 30-37, 90-97 and bold are kept, other escapes are dropped.
 function draw(line, text) {
   line.replaceChildren();
@@ -56,7 +40,7 @@ function draw(line, text) {
     if (!part.startsWith("\x1b")) {
       const span = document.createElement("span");
       span.className = style.join(" ");
-      span.append(part.replace(UNSEEN, seen));
+      span.append(seen(part, "\t"));
       if (part) line.append(span);
     } else if (part.endsWith("m")) {
       for (const code of part.slice(2, -1).split(";").map(Number)) {

@@ -6,7 +6,6 @@ from jobs becomes visible and short here, and never becomes markup.
 
 from __future__ import annotations
 
-import math
 import signal
 import time
 import unicodedata
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from submarine_engine.amounts import UNKNOWN, clock, count, duration, ordinal, size
 from submarine_engine.errors import SubmarineError
 from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, default_home, read_json
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from submarine_engine.future import Job
 
 
-# Numbers, times and foreign text as words of the card; hostile text becomes visible text.
+# Times of day and foreign text as words of the card; hostile text becomes visible text.
 
-
-UNKNOWN = "—"
 
 # Characters that would reorder, hide or break the text around them: Unicode's control (Cc), format
 # (Cf: right-to-left overrides, zero-width characters, tags), surrogate (Cs), line and paragraph
@@ -65,38 +63,6 @@ def _seen(char: str) -> str:
     return "\u2421" if code == 0x7F else f"[U+{code:04X}]"  # noqa: PLR2004 - delete's picture
 
 
-def duration(seconds: float) -> str:
-    """Return a length of time as people say it: ``38 ms``, ``4.2 s``, ``3 min 05 s``."""
-    if not math.isfinite(seconds):
-        return UNKNOWN
-    if seconds < 0.9995:  # noqa: PLR2004 - what rounds to a thousand is a second
-        return f"{max(0.0, seconds) * 1000:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 9.95 else clock(seconds + 0.5)  # noqa: PLR2004 - one place
-
-
-def size(count: int) -> str:
-    """Return a number of bytes as people say it: ``12 MB``, in powers of a thousand."""
-    power = min(4, max(0, len(str(max(0, count))) - 1) // 3)
-    unit = ("bytes", "kB", "MB", "GB", "TB")[power]
-    value = count / 1000**power
-    return f"{value:.1f} {unit}" if power and value < 9.95 else f"{value:.0f} {unit}"  # noqa: PLR2004 - one place
-
-
-def clock(seconds: float) -> str:
-    """Return a length of time in whole seconds, for one that still runs (card.js has the same)."""
-    if not math.isfinite(seconds):
-        return UNKNOWN
-    whole = max(0, int(seconds))
-    minutes, second = divmod(whole, 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    if days:
-        return f"{days} d {hour} h"
-    if hours:
-        return f"{hours} h {minute:02} min"
-    return f"{minutes} min {second:02} s" if minutes else f"{second} s"
-
-
 def time_of_day(moment: Moment | None) -> str:
     """Return the local time, ``14:03:59``; a dash where there is none or it is no time."""
     if moment is None:
@@ -115,17 +81,6 @@ def date_and_time(moment: Moment | None) -> str:
         return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment.wall))
     except (OverflowError, ValueError, OSError):
         return UNKNOWN
-
-
-def ordinal(number: int) -> str:
-    """Return ``1st``, ``2nd``, ``11th``."""
-    teen = number % 100 in (11, 12, 13)
-    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
-
-
-def count(number: int, noun: str) -> str:
-    """Return ``1 GPU``, ``2 GPUs``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # What a card shows of a job besides its status: read once, from the job's record.

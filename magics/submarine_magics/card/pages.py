@@ -24,6 +24,7 @@ from submarine_engine.history import JobPaths, default_home
 from submarine_engine.tensorboard.board import attached_address
 
 from submarine_magics.card.model import stored_spec
+from submarine_magics.card.tree import module
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
@@ -165,7 +166,7 @@ class Handler(BaseHTTPRequestHandler):
 def page(nonce: str) -> str:
     """Return the log page; it holds nothing of a job, its script fetches all."""
     html = _file("log.html").replace("{nonce}", nonce)
-    return html.replace("{style}", _file("log.css")).replace("{script}", _file("log.js"))
+    return html.replace("{style}", _file("log.css")).replace("{script}", module("log.js"))
 
 
 @cache

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from html import escape
 from importlib.resources import files
 from typing import Any
 
+from submarine_engine.amounts import UNKNOWN, percent
+
 from submarine_magics import frontend
-from submarine_magics.card.model import UNKNOWN, CardView, ScriptView, Stage, TaskView, web_address
+from submarine_magics.card.model import CardView, ScriptView, Stage, TaskView, web_address
 
 # The card as plain text: for terminals, for what a program reads, for a saved notebook's diff.
 
@@ -47,11 +50,6 @@ def task_words(task: TaskView) -> str:
     return f"{task.task} on {task.host}: {state}{done}"
 
 
-def percent(fraction: float) -> str:
-    """Return ``72 %``; never 100 % before the end."""
-    return f"{int(fraction * 100 + 1e-9)} %"
-
-
 def bar(fraction: float, width: int = 20) -> str:
     """Return a bar of characters."""
     full = int(fraction * width)
@@ -61,7 +59,7 @@ def bar(fraction: float, width: int = 20) -> str:
 # The card as a tree of elements: one structure, for the static HTML and for the live widget.
 #
 # A tree holds elements, a few attributes and text, never markup: `tree` escapes it into HTML, and
-# ``card.js`` builds it from text nodes.
+# ``tree.js`` builds it from text nodes.
 
 
 _FEW_TASKS = 4
@@ -85,7 +83,7 @@ class Node:
     children: tuple[Node | str | None, ...] = ()
 
     def to_json(self) -> list[Any]:
-        """Return ``[tag, attributes, [child, …]]``, the form that ``card.js`` reads."""
+        """Return ``[tag, attributes, [child, …]]``, the form that ``tree.js`` reads."""
         children = [
             child.to_json() if isinstance(child, Node) else child or "" for child in self.children
         ]
@@ -207,7 +205,9 @@ def _ledger(card: CardView) -> Node:
     if not ledger.stages:
         return node("div", "ledger", label)
     segments = [
-        node("span", f"segment smc-{stage.name}", grow=f"{stage.seconds:.3f}", **_ticks(stage))
+        node(
+            "span", f"segment smc-{stage.name}", grow=f"{stage.seconds * 1000:.0f}", **_ticks(stage)
+        )
         for stage in ledger.stages
     ]
     freed = ledger.released.startswith("released")
@@ -293,10 +293,33 @@ def to_html(card: CardView, note: str = "", *, styled: bool = True) -> str:
     return f"<style>{style()}</style>{text}" if styled else text
 
 
+_IMPORT = re.compile(r'^import \{.*\} from "\./(\w+\.js)";\n', re.MULTILINE)
+
+
 @cache
 def style() -> str:
     """Return the card's style sheet, the same for the static card and the live one."""
-    return files(__package__).joinpath("card.css").read_text("utf-8")
+    return _read("card.css")
+
+
+@cache
+def module(name: str) -> str:
+    """Return a script of the card as one module: what it imports stands in front of it."""
+    parts: dict[str, str] = {}
+    _gather(name, parts)
+    return "".join(parts.values())
+
+
+def _gather(name: str, parts: dict[str, str]) -> None:
+    text = _read(name)
+    for other in _IMPORT.findall(text):
+        if other not in parts:
+            _gather(other, parts)
+    parts[name] = _IMPORT.sub("", text)
+
+
+def _read(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
 
 
 def serialise(part: Node | str | None) -> str:

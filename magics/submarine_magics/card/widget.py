@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any
 
 import anywidget
@@ -16,7 +15,7 @@ import traitlets
 from ipykernel.connect import get_connection_file
 
 from submarine_magics.card.model import CardView
-from submarine_magics.card.tree import card_tree, footer_tree, script_tree, style
+from submarine_magics.card.tree import card_tree, footer_tree, module, script_tree, style
 
 # What a Jupyter server calls the kernel's connection file; its kernel id is in the name.
 _CONNECTION_FILE = re.compile(r"kernel-([0-9a-f-]{36})\.json$")
@@ -40,7 +39,7 @@ class CardWidget(anywidget.AnyWidget):
         Called when the reader asks to cancel and the kernel hears the message.
     """
 
-    _esm = files(__package__).joinpath("card.js").read_text("utf-8")
+    _esm = module("widget.js")
     _css = style()
 
     tree: traitlets.List[Any] = traitlets.List().tag(sync=True)

@@ -178,7 +178,7 @@ function frame(found: Frame, at: number): Element {
   const where = found.cell_id
     ? button('frame', 'jump', place, named)
     : node('span', 'frame', {}, place);
-  return node('li', '', {}, where, inside, node('code', '', {}, found.text));
+  return node('li', '', {}, where, node('span', 'in', {}, inside), node('code', '', {}, found.text));
 }
 
 function progress(card: Card): Element | null {

@@ -94,6 +94,8 @@ function isSeen(id: string): boolean {
   }
   return [...document.querySelectorAll<HTMLElement>('.submarine-Card')].some(card => {
     const { top, bottom, height } = card.getBoundingClientRect();
-    return card.dataset.submarineJob === id && height > 0 && bottom > 0 && top < innerHeight;
+    const around = card.closest('.jp-NotebookPanel-notebook')?.getBoundingClientRect();
+    const [above, below] = [around?.top ?? 0, around?.bottom ?? innerHeight];
+    return card.dataset.submarineJob === id && height > 0 && bottom > above && top < below;
   });
 }

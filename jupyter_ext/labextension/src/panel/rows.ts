@@ -7,6 +7,7 @@ import {
   duration,
   glyph,
   isFinal,
+  percent,
   sentence,
   stateWord,
   visible,
@@ -78,7 +79,7 @@ export function row(job: JobSummary, now: number): Row {
   const elapsed =
     begun === null ? '' : ended === null ? clock(now - begun) : duration(ended - begun);
   const progress = over || typeof job.progress !== 'number' ? null : clamp(job.progress);
-  const percent = progress === null ? '' : `${Math.floor(progress * 100)} %`;
+  const done = progress === null ? '' : percent(progress);
   const word = stateWord(job.state, job.reason);
   const told = job.state !== 'succeeded' && word === job.state;
   const reason = told ? sentence(visible(job.reason, 200)) : '';
@@ -92,7 +93,7 @@ export function row(job: JobSummary, now: number): Row {
     elapsed,
     progress,
     ticking: !over && begun !== null,
-    label: [name, word, percent, ...facts, reason].filter(Boolean).join(', '),
+    label: [name, word, done, ...facts, reason].filter(Boolean).join(', '),
     title: [
       `${name} (${word})`,
       job.id,
