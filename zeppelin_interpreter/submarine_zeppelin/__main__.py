@@ -15,8 +15,9 @@ import time
 from submarine_engine.errors import SubmarineError
 
 from submarine_zeppelin import service as logfile
-from submarine_zeppelin.service import Service, log
-from submarine_zeppelin.wire import IDL, Events, Listener, address_towards
+from submarine_zeppelin.peers import Callers
+from submarine_zeppelin.service import Service
+from submarine_zeppelin.wire import IDL, Events, Listener, address_towards, log
 
 _LOOK = 2.0
 _PATIENCE = 120.0
@@ -31,6 +32,9 @@ def read_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("-p", dest="port", type=int, default=0, help="the event server's port")
     parser.add_argument("-r", dest="ports", default=":", help="the ports to listen on, FIRST:LAST")
     parser.add_argument("-i", dest="group", default="", help="the id of the interpreter group")
+    parser.add_argument(
+        "--zeppelin-user", default="", help="whom Zeppelin runs as, where that is another user"
+    )
     for unused in "dlgu":
         parser.add_argument(f"-{unused}", help=argparse.SUPPRESS)
     return parser.parse_known_args(arguments)[0]
@@ -42,14 +46,16 @@ def main(arguments: list[str]) -> int:
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
-    events = Events(told.group)
-    service = Service(events, over.set)
     try:
+        callers = Callers(told.zeppelin_user)
+        events = Events(told.group, callers)
+        service = Service(events, over.set)
         host = address_towards(told.host, told.port) if told.host else "127.0.0.1"
         listener = Listener(host, told.ports)
-        listener.serve(service, service.delivered)
         if told.host:
             events.connect(told.host, told.port)
+        listener.serve(service, service.delivered, callers.refusal)
+        if told.host:
             me = IDL.RegisterInfo(listener.host, listener.port, told.group)
             assert events.server is not None  # noqa: S101 - connected just now
             events.server.call("registerInterpreterProcess", me)

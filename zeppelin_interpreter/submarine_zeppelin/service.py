@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
@@ -280,8 +279,3 @@ def _result(run: Run, context: Any) -> Any:  # noqa: ANN401 - of the wire
     return IDL.RemoteInterpreterResult(
         code, messages, context.config or "{}", run.gui or "{}", context.noteGui or "{}"
     )
-
-
-def log(text: str) -> None:
-    """Write a line into the interpreter's log, which Zeppelin keeps."""
-    sys.stderr.write(f"submarine: {text}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,14 @@ from thriftpy2.thrift import TClient, TException, TProcessor
 from thriftpy2.transport import TBufferedTransportFactory, TSocket
 
 from submarine_zeppelin.outputs import TEXT, Message
+from submarine_zeppelin.peers import Callers
+
+
+def log(text: str) -> None:
+    """Write a line into the interpreter's log, which Zeppelin keeps."""
+    sys.stderr.write(f"submarine: {text}\n")
+    sys.stderr.flush()
+
 
 # The wire between Zeppelin and its interpreter: Thrift's strict binary protocol on plain sockets.
 #
@@ -62,16 +71,24 @@ class Listener:
         self._socket.listen(_BACKLOG)
         self.port: int = self._socket.getsockname()[1]
 
-    def serve(self, handler: object, delivered: Callable[[], None]) -> None:
+    def serve(
+        self,
+        handler: object,
+        delivered: Callable[[], None],
+        refusal: Callable[[socket.socket], str],
+    ) -> None:
         """Answer calls in threads of their own, until `close`; returns at once.
 
         Parameters
         ----------
         delivered
             Called in the thread of a call once its answer has been sent.
+        refusal
+            Says of a new connection why it is refused, "" where it is not; an `OSError` means that
+            it is gone.
         """
         processor = TProcessor(IDL.RemoteInterpreterService, handler)
-        work = (processor, delivered)
+        work = (processor, delivered, refusal)
         threading.Thread(target=self._accept, args=work, name="accept", daemon=True).start()
 
     def close(self) -> None:
@@ -89,9 +106,23 @@ class Listener:
             threading.Thread(target=_answer, args=(client, *work), daemon=True).start()
 
 
-def _answer(client: socket.socket, processor: Any, delivered: Callable[[], None]) -> None:  # noqa: ANN401 - thriftpy2's
+def _answer(
+    client: socket.socket,
+    processor: Any,  # noqa: ANN401 - thriftpy2's
+    delivered: Callable[[], None],
+    refusal: Callable[[socket.socket], str],
+) -> None:
     """Answer the calls of one connection; whatever breaks it ends nothing else."""
-    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        why = refusal(client)
+    except OSError:
+        client.close()
+        return
+    if why:
+        log(why)
+        client.close()
+        return
     transport = TRANSPORT.get_transport(TSocket(sock=client))
     protocol = PROTOCOL.get_protocol(transport)
     try:
@@ -253,10 +284,13 @@ class Events:
     ----------
     group
         Id of the interpreter group.
+    callers
+        Who may call this process: whom the events go to may.
     """
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, callers: Callers) -> None:
         self.group = group
+        self._callers = callers
         self.server: EventServer | None = None
         self.lock = threading.Lock()
         self._waiting: dict[tuple[str, str], Shown] = {}
@@ -268,6 +302,8 @@ class Events:
 
     def connect(self, host: str, port: int) -> None:
         """Send to that event server from now on."""
+        if told := self._callers.zeppelin_is_at(host, port):
+            log(told)
         former, self.server = self.server, EventServer(host, port)
         if former is not None:
             former.close()
