@@ -26,7 +26,7 @@ from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.errors import SubmarineError
 from submarine_engine.history import job_ids
 
-LIMIT = 120_000  # ms; a busy machine is no failure
+LIMIT = 180_000  # ms; a busy machine is no failure
 FLAGS = """
 --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync

@@ -75,7 +75,7 @@ def looked_after(folder: Path) -> Iterator[Path]:
         assert caretaker.stdout.readline() == b"here\n"
         yield folder
         caretaker.stdin.close()
-        assert caretaker.wait(120) == 0
+        assert caretaker.wait(180) == 0
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,8 @@ from submarine_engine.events import Display, Event, LogChunk
 from submarine_engine.job import JobSpec, Resources, Role
 from submarine_engine.lifecycle import fold
 
-LIMIT = 60.0
+LIMIT = 180.0
+"""Seconds: no test waits for them unless something is broken. A busy machine is slow, no more."""
 
 
 def until(condition, limit=LIMIT):

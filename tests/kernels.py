@@ -14,7 +14,7 @@ import pytest
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
-PATIENCE = 60
+PATIENCE = 180
 """Seconds: no test waits for them unless something is broken."""
 
 

@@ -89,7 +89,7 @@ class Ran:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,
-                timeout=60,
+                timeout=180,
                 check=False,
             ).returncode
         return self

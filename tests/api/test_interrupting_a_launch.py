@@ -24,6 +24,6 @@ def test_a_second_interrupt_cancels_the_job_before_the_first_was_taken_up(tmp_pa
     try:
         with pytest.raises(KeyboardInterrupt), cancelling_on_interrupt(job, Console()):
             interrupt_twice()
-        assert job.wait(60).state is JobState.CANCELLED
+        assert job.wait(180).state is JobState.CANCELLED
     finally:
         job.kill()

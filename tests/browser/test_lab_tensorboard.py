@@ -17,7 +17,7 @@ WRITES = """
     writer.close()
 """
 SHOW = "%submarine tensorboard curves"
-PATIENCE = 120_000
+PATIENCE = 180_000
 
 
 @pytest.fixture(autouse=True)

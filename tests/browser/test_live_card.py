@@ -58,7 +58,7 @@ def job(tmp_path_factory):
     )
     spec = JobSpec(name="live", roles=(Role(resources=Resources(gpus=0)),))
     job = Job(cluster, cluster.submit(spec, bundle, workdir=root))
-    assert job.wait(60).state is JobState.SUCCEEDED
+    assert job.wait(180).state is JobState.SUCCEEDED
     return job
 
 

@@ -30,7 +30,7 @@ def job(tmp_path):
     job = Job(cluster, cluster.submit(spec, bundle, workdir=tmp_path))
     yield job
     job.kill()
-    job.wait(60)
+    job.wait(180)
 
 
 def test_what_would_hide_or_reorder_text_is_visible_as_on_the_card(page, job):

@@ -100,7 +100,7 @@ def test_nothing_is_asked_while_the_panel_is_hidden_and_the_status_bar_off(tmp_p
         lab.stop()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_cell_s_job_on_yarn(on_yarn, tmp_path, page):
     lab = Lab(tmp_path / "lab")
     gate = tmp_path / "gate"

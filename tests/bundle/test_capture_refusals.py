@@ -189,7 +189,7 @@ def test_what_hangs_is_named_and_can_be_interrupted(notebook, monkeypatch):
         "told = threading.Event()\n"
         "class Hanging:\n"
         "    def __reduce__(self):\n"
-        "        assert told.wait(60)\n"
+        "        assert told.wait(180)\n"
         "        raise KeyboardInterrupt\n"
         "data = [Hanging()]"
     )

@@ -53,7 +53,7 @@ WATCH = """
 CELLS = {
     "succeeds": "watch(submit('1 + 1'), title='my title', origin='In [3]')",
     "fails": "watch(submit('raise ValueError(\"<b>no</b>\")'))",
-    "over": "job = submit('1'); _ = job.wait(60); JobCard(job).display()",
+    "over": "job = submit('1'); _ = job.wait(180); JobCard(job).display()",
     "busy": """
         job = submit('import time; time.sleep(600)')
         card, status = JobCard(job, blocking=True), job.status()
@@ -65,7 +65,7 @@ CELLS = {
         while card._status is not card._shown:
             card.tick()
         job.kill()
-        card.close(job.wait(60))
+        card.close(job.wait(180))
         print(took)
     """,
     "flooded": """
@@ -90,7 +90,7 @@ CELLS = {
         card = JobCard(job)
         card.display()
         card.follow()
-        job.wait(60)
+        job.wait(180)
         [each.join() for each in threading.enumerate() if each.name == f"submarine-card-{job.id}"]
     """,
     "message": """
@@ -100,7 +100,7 @@ CELLS = {
         for message in (None, {}, {"cancel": "yes"}, [1], {"cancel": True}):
             card._widget._handle_custom_msg(message, [])
             print(job.status().cancelling, card._widget.heard)
-        card.close(job.wait(60))
+        card.close(job.wait(180))
     """,
     "long": """
         import gc, json, weakref
@@ -108,14 +108,14 @@ CELLS = {
         card = JobCard(job)
         card.display(JobStatus())
         whole = len(json.dumps(card._widget.rest))
-        card.close(job.wait(60))
+        card.close(job.wait(180))
         live, kept = card._widget, weakref.ref(card)
         del card
         gc.collect()
         print(whole > 10_000, len(json.dumps(live.rest)) < 4000, kept() is None, bool(live.comm))
         print(*[part[1]["class"] for part in live.rest])
     """,
-    "bundle": "job = submit('1'); _ = job.wait(60); print(*mimebundle(job))",
+    "bundle": "job = submit('1'); _ = job.wait(180); print(*mimebundle(job))",
 }
 
 
@@ -160,7 +160,7 @@ def run(folder, sources):
     cells = [nbformat.v4.new_code_cell(dedent(each)) for each in (first, SUBMIT, WATCH, *sources)]
     notebook = nbformat.v4.new_notebook(cells=cells)
     where = {"metadata": {"path": str(folder)}}
-    client = Client(notebook, timeout=120, iopub_timeout=120, resources=where)
+    client = Client(notebook, timeout=180, iopub_timeout=180, resources=where)
     client.execute()
     return [Ran(client, index) for index in range(3, len(cells))]
 
@@ -312,7 +312,7 @@ def test_a_record_that_cannot_be_read_is_no_error():
         from submarine_magics.card import read_record
         from submarine_engine.history import JobPaths
         job = submit('1')
-        job.wait(60)
+        job.wait(180)
         paths = JobPaths(job.cluster.home, job.id)
         paths.record.chmod(0o600)
         for text in ("", "[]", '{"spec": 3}', '{"spec": {"version": 99}}'):

@@ -39,7 +39,7 @@ def log(job):
 def job(tmp_path_factory):
     root = tmp_path_factory.mktemp("finished")
     job = submit(root / "home", root, "print('one'); print('<script>two</script>')")
-    assert job.wait(60).state is JobState.SUCCEEDED
+    assert job.wait(180).state is JobState.SUCCEEDED
     status = JobPaths(job.cluster.home, job.id).status
     until(lambda: '"succeeded"' in status.read_text())  # the last that is written there
     return job
@@ -69,7 +69,7 @@ def pages(job):
 def ask(pages, job):
     def ask(path="", *, method="GET", url=None, about=job, **headers):
         parts = urlsplit(url or pages.url(about.id) + path)
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=180)
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
         connection.request(method, target, headers=headers)
         answer = connection.getresponse()
@@ -192,11 +192,11 @@ def test_a_job_whose_record_is_broken_is_an_error_in_words(ask, own_job):
 def test_a_running_job_is_cancelled(tmp_path):
     job = submit(tmp_path / "home", tmp_path, "import time; time.sleep(600)")
     parts = urlsplit(log_page(job))
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=180)
     connection.request("POST", parts.path + "cancel")
     answer = connection.getresponse()
     assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, "*")
-    assert job.wait(60).state is JobState.CANCELLED
+    assert job.wait(180).state is JobState.CANCELLED
     connection.close()
 
 

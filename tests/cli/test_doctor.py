@@ -91,7 +91,7 @@ def test_lost_jobs_are_found(folder, submarine):
         with suppress(OSError):
             if job.id.encode() in process.read_bytes():
                 os.kill(int(process.parent.name), signal.SIGKILL)
-    assert job.wait(60).state is JobState.LOST
+    assert job.wait(180).state is JobState.LOST
     (check,) = found("lost jobs")
     assert (check.verdict, job.id in check.fix) == (NOTE, True)
     assert submarine("job", "wait", "train").returncode == 71

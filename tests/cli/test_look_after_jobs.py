@@ -159,7 +159,7 @@ def test_a_log_can_be_followed(folder, submarine, start):
     assert follower.stdout.readline() == b"begun\n"
     threading.Timer(0.1, (folder / "go").touch).start()
     assert follower.stdout.read() == b"through\n"
-    assert follower.wait(60) == 0
+    assert follower.wait(180) == 0
 
 
 def test_a_run_for_programs(folder, submarine):

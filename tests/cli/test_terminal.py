@@ -46,7 +46,7 @@ class Terminal:
         self._decode = codecs.getincrementaldecoder("utf-8")().decode  # a read may end anywhere
 
     def read_until(self, wanted):
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + 180
         while wanted not in self.text:
             assert time.monotonic() < limit, self.text
             if select.select([self.master], [], [], 0.5)[0]:
@@ -93,7 +93,7 @@ def test_a_job_asks_at_the_terminal_that_waits_for_it(start, train):
     terminal.read_until("Secret: ")
     os.write(terminal.master, b"s3cret\n")
     text = terminal.read_all()
-    assert terminal.process.wait(60) == 0
+    assert terminal.process.wait(180) == 0
     assert "hello Ann 6" in text
     assert (text.count("Name: "), text.count("Ann\r\n")) == (1, 1)
     assert "s3cret" not in text
@@ -111,7 +111,7 @@ def test_an_interrupt_at_a_question_cancels_the_job(start, train):
     terminal.read_until("Name: ")
     terminal.interrupt()
     assert "cancelled" in terminal.read_all()
-    assert terminal.process.wait(60) == 130
+    assert terminal.process.wait(180) == 130
     [job] = list_jobs()
     assert job.state is JobState.CANCELLED
 
@@ -122,7 +122,7 @@ def test_nobody_is_asked_without_a_terminal(start, train):
         "job", "run", "train.py", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )  # fmt: skip
-    out, err = process.communicate(b"Ann\n", 60)
+    out, err = process.communicate(b"Ann\n", 180)
     assert process.returncode == 1
     assert (out, b"EOFError" in err) == (b"Name: ", True)
 
@@ -133,7 +133,7 @@ def test_an_interrupt_cancels_the_job(start, train):
     terminal.read_until("begun")
     terminal.interrupt()
     text = terminal.read_all()
-    assert terminal.process.wait(60) == 130
+    assert terminal.process.wait(180) == 130
     assert "cancelling; once more leaves at once" in text
     assert list_jobs()[0].state is JobState.CANCELLED
 
@@ -146,10 +146,10 @@ def test_a_second_interrupt_leaves_and_the_job_still_ends(start, train, monkeypa
     terminal.interrupt()
     terminal.read_until("not yet")
     terminal.interrupt()
-    assert terminal.process.wait(60) == 130
+    assert terminal.process.wait(180) == 130
     assert "left; the job ends by itself" in terminal.read_all()
     Path("go").touch()
-    assert open_job("train").wait(60).state is JobState.CANCELLED
+    assert open_job("train").wait(180).state is JobState.CANCELLED
 
 
 def test_an_interrupt_of_attach_leaves_the_job_alone(start, train, submarine):
@@ -158,7 +158,7 @@ def test_an_interrupt_of_attach_leaves_the_job_alone(start, train, submarine):
     terminal = Terminal(start, "job", "attach", "train")
     terminal.read_until("begun")
     terminal.interrupt()
-    assert terminal.process.wait(60) == 130
+    assert terminal.process.wait(180) == 130
     assert "left; the job goes on" in terminal.read_all()
     job = open_job("train")
     assert not job.done()
@@ -175,7 +175,7 @@ def test_a_line_below_the_log_says_how_far_it_is(start, train):
     terminal.read_until("train  running · ")
     Path("go").touch()
     text = terminal.read_all()
-    assert terminal.process.wait(60) == 0
+    assert terminal.process.wait(180) == 0
     assert re.search(r"begun\r\n\r\x1b\[2K\x1b\[2mtrain  \w+ · ", text)
     assert "train  running · " in text
     assert re.search(r"\r\x1b\[2Kthrough\r\n", text)
@@ -221,7 +221,7 @@ def test_a_closed_pipe_is_no_error(start, train, submarine, words):
     process = start("job", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.read(10)
     process.stdout.close()
-    assert process.wait(60) == 141
+    assert process.wait(180) == 141
     assert b"Traceback" not in process.stderr.read()
 
 
@@ -233,18 +233,18 @@ def test_a_reader_that_goes_away_does_not_end_the_job(start, train):
     process = start("job", "run", "train.py", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.read(10)
     process.stdout.close()
-    assert process.wait(60) == 141
+    assert process.wait(180) == 141
     assert b"the job goes on" in process.stderr.read()
     assert not open_job("train").done()
     Path("gone").touch()
-    assert open_job("train").wait(60).state is JobState.SUCCEEDED
+    assert open_job("train").wait(180).state is JobState.SUCCEEDED
 
 
 def test_a_terminal_without_unicode_is_no_error(start):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     process = start("job", "run", stderr=subprocess.PIPE, env=environment)
     assert b"? name a Python file" in process.stderr.read()
-    assert process.wait(60) == 64
+    assert process.wait(180) == 64
 
 
 def test_the_installed_program_is_the_command():

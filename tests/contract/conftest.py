@@ -16,7 +16,7 @@ from submarine_engine.job import JobState
 
 from tests.jobs import bundle_of, end_processes_of, follow, spec_of, until
 
-PATIENCE = 120.0
+PATIENCE = 180.0
 """Seconds: no test waits for them unless something is broken."""
 
 HOLD = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.02)\n"

@@ -38,9 +38,9 @@ def test_displays_come_while_the_job_runs_and_in_order_for_a_later_reader(cluste
         cursor = batch.cursor
         return batch
 
-    until(lambda: look() and len(found) == 3, 120)
+    until(lambda: look() and len(found) == 3, 180)
     gate.touch()
-    until(lambda: look().ended, 120)
+    until(lambda: look().ended, 180)
     assert [item.data.get("text/html") for item in found[:3]] == [
         "<b>0</b>",
         "<b>1</b>",

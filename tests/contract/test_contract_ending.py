@@ -113,7 +113,7 @@ def test_kill_does_not_wait_for_the_grace(cluster, start, monkeypatch):
     monkeypatch.setenv("SUBMARINE_GRACE", "3600")
     job = start(STUBBORN)
     job.kill()
-    assert job.wait(120).state is JobState.CANCELLED
+    assert job.wait(180).state is JobState.CANCELLED
 
 
 def test_a_second_word_makes_the_first_one_urgent(cluster, start, monkeypatch):
@@ -133,13 +133,13 @@ def test_a_cancel_from_another_process_is_heard(cluster, start):
         "import sys; from submarine_engine import open_job; open_job(sys.argv[1]).cancel('other')",
         job.id,
     )
-    assert job.wait(120).state is JobState.CANCELLED
+    assert job.wait(180).state is JobState.CANCELLED
     assert job.status().reason == "other"
 
 
 def test_a_job_that_had_returned_before_is_a_success(cluster):
     job = cluster.submit("7")
-    assert job.result(120) == 7
+    assert job.result(180) == 7
     cluster.seam.cancel(job.id)
     cluster.seam.kill(job.id)
     assert job.status().state is JobState.SUCCEEDED
@@ -149,7 +149,7 @@ def test_a_job_that_had_returned_before_is_a_success(cluster):
 def test_children_that_outlive_the_job_are_ended_with_it(cluster):
     flag = cluster.folder / "flag"
     job = cluster.submit(CHILDREN.format(flag=str(flag)), gpus=1)
-    assert job.wait(120).state is JobState.SUCCEEDED
+    assert job.wait(180).state is JobState.SUCCEEDED
     pids = flag.read_text().split()
     assert len(pids) == 3
     until(lambda: all(gone(pid) for pid in pids))

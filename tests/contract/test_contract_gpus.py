@@ -19,16 +19,16 @@ def granted(story):
 def test_the_job_sees_exactly_the_gpus_granted(cluster, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6,7")
     job = cluster.submit(VISIBLE, gpus=2)
-    seen = job.result(120).split(",")
+    seen = job.result(180).split(",")
     assert len(set(seen)) == 2
     assert list(job.status().tasks[0].gpus) == seen
     assert len(granted(cluster.follow(job))) == 2
-    assert cluster.submit(VISIBLE, gpus=0).result(120) == ""
+    assert cluster.submit(VISIBLE, gpus=0).result(180) == ""
 
 
 def test_left_open_a_job_has_one_gpu(cluster):
     job = cluster.submit(VISIBLE, gpus=None)
-    assert len(job.result(120).split(",")) == 1
+    assert len(job.result(180).split(",")) == 1
     assert len(job.status().tasks[0].gpus) == 1
 
 
@@ -46,10 +46,10 @@ def test_the_account_adds_up_while_jobs_come_and_go(cluster):
     visible = [job.status().tasks[0].gpus for job in (one, two)]
     assert len({*visible[0], *visible[1]}) == 3  # no GPU is two jobs'
     gate_one.touch()
-    one.wait(120)
+    one.wait(180)
     assert cluster.holders() == {two.id: 2}
     gate_two.touch()
-    two.wait(120)
+    two.wait(180)
     assert cluster.holders() == {}
 
 
@@ -62,7 +62,7 @@ def test_who_comes_first_is_served_first(cluster):
     assert all(job.status().state is JobState.QUEUED for job in jobs)
     gate.touch()
     for job in jobs:
-        assert job.wait(120).state is JobState.SUCCEEDED
+        assert job.wait(180).state is JobState.SUCCEEDED
     assert order.read_text() == "0 1 2 "
 
 
@@ -88,7 +88,7 @@ def test_all_of_a_jobs_gpus_or_none(cluster):
     assert every.status().state is JobState.QUEUED
     assert cluster.holders().get(every.id) is None
     gate.touch()
-    assert every.wait(120).state is JobState.SUCCEEDED
+    assert every.wait(180).state is JobState.SUCCEEDED
 
 
 def test_a_queued_job_is_cancelled_without_ever_holding_a_gpu(cluster):
@@ -100,4 +100,4 @@ def test_a_queued_job_is_cancelled_without_ever_holding_a_gpu(cluster):
     assert (story.state, story.status.reason) == (JobState.CANCELLED, "not needed")
     assert story.status.tasks[0].held is None
     gate.touch()
-    assert after.wait(120).state is JobState.SUCCEEDED
+    assert after.wait(180).state is JobState.SUCCEEDED

@@ -62,7 +62,7 @@ def test_value_and_variables_come_home(cluster):
 
 
 def test_a_result_of_many_megabytes_comes_home_whole(cluster):
-    assert cluster.submit("bytes(range(256)) * 100_000").result(120) == bytes(range(256)) * 100_000
+    assert cluster.submit("bytes(range(256)) * 100_000").result(180) == bytes(range(256)) * 100_000
 
 
 def test_a_failure_is_raised_at_cell_and_line(cluster):
@@ -72,7 +72,7 @@ def test_a_failure_is_raised_at_cell_and_line(cluster):
          "train(3)"],
     )  # fmt: skip
     with pytest.raises(JobFailedError, match="no epoch 1 ü") as caught:
-        job.result(120)
+        job.result(180)
     assert isinstance(caught.value, ValueError)
     assert (caught.value.job_id, caught.value.remote_type) == (job.id, "ValueError")
     places = [(frame.cell, frame.line, frame.function) for frame in caught.value.frames]
@@ -110,7 +110,7 @@ def test_an_end_without_a_result_says_why(cluster, script, code, reason):
 
 def test_leaving_by_sys_exit_0_is_a_success(cluster):
     job = cluster.submit("import sys\nprint('all done')\nsys.exit(0)")
-    assert job.wait(120).state is JobState.SUCCEEDED
+    assert job.wait(180).state is JobState.SUCCEEDED
     assert job.result() is None
 
 
@@ -132,7 +132,7 @@ def test_the_job_is_told_who_it_is_and_what_it_was_given(cluster, monkeypatch):
         input_path=f"file://{data}",
         checkpoint_path=f"file://{cluster.folder}/saved here",
     )
-    seen = job.result(120)
+    seen = job.result(180)
     assert (seen["COLOUR"], seen["EMPTY"]) == ("größer\n'$HOME'", "")
     assert (seen["SUBMARINE_JOB_ID"], seen["SUBMARINE_TASK"]) == (job.id, "worker-0")
     assert seen["PYTHONUNBUFFERED"] == "1"
@@ -177,7 +177,7 @@ def test_progress_is_recognised_in_the_log(cluster):
     job = cluster.submit(f"import sys\nsys.stderr.write('{bar}')\n" + HOLD.format(str(gate)))
     until(lambda: job.status().tasks[0].progress == 0.45, PATIENCE)
     gate.touch()
-    assert job.wait(120).state is JobState.SUCCEEDED
+    assert job.wait(180).state is JobState.SUCCEEDED
 
 
 def test_two_jobs_with_one_name_are_two_jobs(cluster):
@@ -190,7 +190,7 @@ OPEN = """
 import sys
 from submarine_engine import open_job
 job = open_job(sys.argv[1])
-status = job.wait(120)
+status = job.wait(180)
 print(job.cluster.name, status.state.value, job.result(), len(list(job.stream())))
 """
 
@@ -262,13 +262,13 @@ def test_waiting_for_a_job_has_an_end(cluster):
     with pytest.raises(TimeoutError, match="is not over after"):
         job.result(timeout=0.1)
     gate.touch()
-    assert job.result(120) is None
+    assert job.result(180) is None
 
 
 def test_a_cancelled_job_has_no_result(cluster):
     job, _ = cluster.hold(gpus=0)
     assert job.cancel("not needed")
-    assert job.wait(120).state is JobState.CANCELLED
+    assert job.wait(180).state is JobState.CANCELLED
     assert job.cancelled()
     with pytest.raises(JobCancelledError, match="not needed"):
         job.result()

@@ -123,7 +123,7 @@ def test_a_job_that_says_nothing_has_empty_logs(cluster):
 )
 def test_a_cursor_of_another_job_is_an_error_in_words(cluster, cursor):
     job = cluster.submit("print('abc')")
-    job.wait(120)
+    job.wait(180)
     with pytest.raises(JobError, match="no place in the job's stream") as caught:
         cluster.seam.read(job.id, cursor)
     assert caught.value.fix

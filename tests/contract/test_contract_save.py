@@ -44,7 +44,7 @@ def train(cluster, script=TRAIN, **options):
     gate = cluster.folder / "gate"
     job = cluster.submit(script.replace("{gate!r}", repr(str(gate))), **options)
     told = cluster.paths(job).task("worker-0").stdout
-    until(lambda: told.exists() and b"training" in told.read_bytes(), 120)
+    until(lambda: told.exists() and b"training" in told.read_bytes(), 180)
     cluster.until_running(job)
     return job, gate
 
@@ -80,7 +80,7 @@ def test_what_the_function_raises_comes_to_who_asked_at_cell_and_line(cluster):
         ["def save(folder):\n    tried = {}\n    return tried['weights of ü']",
          f"import submarine_runtime\nsubmarine_runtime.on_save(save)\n{HOLD.format(str(gate))}5"],
     )  # fmt: skip
-    until(lambda: can_save(cluster.paths(job), job.status()), 120)
+    until(lambda: can_save(cluster.paths(job), job.status()), 180)
     for _ in range(2):
         with pytest.raises(SaveError, match="KeyError: 'weights of ü'") as caught:
             job.save(cluster.folder / "model")
@@ -114,15 +114,15 @@ def test_only_one_at_a_time_may_ask(cluster):
     came = []
     asker = threading.Thread(target=lambda: came.append(job.save(cluster.folder / "one")))
     asker.start()
-    until(begun.exists, 120)
+    until(begun.exists, 180)
     with pytest.raises(SaveError, match="another save of this job is under way"):
         job.save(cluster.folder / "two")
     slow.touch()
-    asker.join(120)
+    asker.join(180)
     assert [saved.files for saved in came] == [2]
     assert not (cluster.folder / "two").exists()
     gate.touch()
-    assert job.wait(120).state is JobState.SUCCEEDED
+    assert job.wait(180).state is JobState.SUCCEEDED
 
 
 def test_a_job_that_ends_meanwhile_says_so(cluster):
@@ -147,7 +147,7 @@ def test_what_lies_at_the_path_is_left_alone(cluster):
     with pytest.raises(SaveError, match="cannot be written"):
         job.save(there / "blob" / "model")
     gate.touch()
-    assert job.wait(120).state is JobState.SUCCEEDED
+    assert job.wait(180).state is JobState.SUCCEEDED
 
 
 def test_without_a_function_the_last_complete_checkpoint_is_copied(cluster, monkeypatch):
@@ -171,7 +171,7 @@ def test_without_a_function_the_last_complete_checkpoint_is_copied(cluster, monk
     assert (saved.by, saved.source, saved.files, saved.size) == ("checkpoint", "step-2", 1, 1)
     assert (cluster.folder / "model" / "step-2" / "weights").read_text() == "2"
     gate.touch()
-    assert job.wait(120).state is JobState.SUCCEEDED
+    assert job.wait(180).state is JobState.SUCCEEDED
 
 
 def test_without_both_it_is_said_what_to_do(cluster):
@@ -182,17 +182,17 @@ def test_without_both_it_is_said_what_to_do(cluster):
     assert "submarine_runtime.on_save(save)" in caught.value.fix
     assert "--checkpoint_path" in caught.value.fix
     gate.touch()
-    assert job.wait(120).state is JobState.SUCCEEDED
+    assert job.wait(180).state is JobState.SUCCEEDED
 
 
 def test_a_job_that_waits_has_no_model_yet(cluster):
     first, gate = cluster.hold(cluster.total())
     cluster.until_running(first)
     job = cluster.submit("1", gpus=1)
-    until(lambda: job.status().state is JobState.QUEUED, 120)
+    until(lambda: job.status().state is JobState.QUEUED, 180)
     with pytest.raises(SaveError, match="does not run yet"):
         job.save(cluster.folder / "model")
     job.cancel()
     gate.touch()
-    assert job.wait(120).state is JobState.CANCELLED
+    assert job.wait(180).state is JobState.CANCELLED
     assert json.loads(cluster.paths(job).record.read_text())["id"] == job.id

@@ -46,7 +46,7 @@ def test_daemons_are_known_by_cluster_and_name(start, tmp_path):
     stranger = start(*marks(there, "namenode"))
     assert find_daemons(here) == {"namenode": mine.pid, "datanode": other.pid}
     assert end_daemon(here, "namenode")
-    assert mine.wait(10) == -9
+    assert mine.wait(180) == -9
     assert other.poll() is stranger.poll() is None
     assert find_daemons(here) == {"datanode": other.pid}
 
@@ -66,7 +66,7 @@ def test_containers_are_ended_and_users_of_the_cluster_are_not(start, tmp_path):
     user = start(HADOOP_CONF_DIR=str(layout.conf), LOCAL_DIRS="/elsewhere")
     reader = start(str(layout.node_data(0) / "logs/stdout"))
     end_containers(layout)
-    assert container.wait(10) == -9
+    assert container.wait(180) == -9
     assert user.poll() is reader.poll() is None
 
 
@@ -78,7 +78,7 @@ def test_down_ends_daemons_whose_plan_is_lost(start, tmp_path):
     (cluster.layout.data / "deep").chmod(0)
     (cluster.layout.root / "link").symlink_to(tmp_path)
     assert cluster.down()
-    assert daemon.wait(10) == -9
+    assert daemon.wait(180) == -9
     assert list(tmp_path.iterdir()) == []
     assert not cluster.down()
     assert list(tmp_path.iterdir()) == []

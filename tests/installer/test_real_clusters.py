@@ -23,7 +23,7 @@ from submarine_engine.installer.plan import BLOCK
 pytestmark = pytest.mark.long
 
 UP = ("cluster", "up", "--name", "three", "--nodes", "3", "--gpus", "2")
-LIMIT = 120
+LIMIT = 180
 LOOPBACK = "0100007F"  # as /proc/net/tcp has it
 
 

@@ -30,7 +30,7 @@ update_display("third", display_id="{0}")
 
 def by_nbclient(notebook, folder):
     resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources).execute()
+    NotebookClient(notebook, timeout=180, kernel_name="python3", resources=resources).execute()
     return notebook
 
 

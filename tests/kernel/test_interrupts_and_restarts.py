@@ -36,7 +36,7 @@ for step in range(6000):
 """
 
 
-def until(condition, patience=60):
+def until(condition, patience=180):
     limit = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < limit, condition

@@ -52,7 +52,7 @@ def test_detached_the_cell_gives_the_job_at_once(kernel):
     assert ran.reply["status"] == "ok"
     assert not ran.stream("stdout")
     assert "aside: " in ran.text
-    assert kernel.value("_.result(60)") == "{'epochs': 4}"
+    assert kernel.value("_.result(180)") == "{'epochs': 4}"
 
 
 def test_a_dry_run_shows_the_script_and_asks_for_nothing(kernel):

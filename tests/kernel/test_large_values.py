@@ -14,7 +14,7 @@ def asked(kernel):
 
     def run(code, answer):
         message = kernel.client.execute(code, allow_stdin=True)
-        question = kernel.client.get_stdin_msg(timeout=60)["content"]["prompt"]
+        question = kernel.client.get_stdin_msg(timeout=180)["content"]["prompt"]
         kernel.client.input(answer)
         return kernel.collect(message), question
 

@@ -114,7 +114,7 @@ def test_the_magics_can_be_unloaded_and_loaded_again(kernel):
 
 
 def complete(kernel, line):
-    reply = kernel.client.complete(line, len(line), reply=True, timeout=60)
+    reply = kernel.client.complete(line, len(line), reply=True, timeout=180)
     content = reply["content"]
     return [line[: content["cursor_start"]] + match for match in content["matches"]]
 

@@ -27,7 +27,7 @@ def test_a_function_is_launched_from_the_cell_that_defines_it(kernel, package):
 
 def test_a_submitted_function_is_a_future(kernel):
     kernel.run("from submarine_engine import submit\njob = submit(train, 3, gpus=0, name='future')")
-    assert kernel.value("job.result(60), job.done()") == "({'epochs': 3}, True)"
+    assert kernel.value("job.result(180), job.done()") == "({'epochs': 3}, True)"
 
 
 def test_what_a_launched_function_raises_is_raised_at_its_line(kernel):
@@ -109,7 +109,7 @@ def test_other_tags_and_magics_are_left_alone(kernel):
 def test_a_subshell_runs_a_job_while_the_main_shell_waits_for_another(kernel):
     session, client = kernel.client.session, kernel.client
     client.control_channel.send(session.msg("create_subshell_request", {}))
-    subshell = client.get_control_msg(timeout=60)["content"]["subshell_id"]
+    subshell = client.get_control_msg(timeout=180)["content"]["subshell_id"]
     main = kernel.send(
         "%%submarine --gpus 0\n"
         "import pathlib, time\n"
@@ -123,14 +123,14 @@ def test_a_subshell_runs_a_job_while_the_main_shell_waits_for_another(kernel):
     texts = {main: "", other: ""}
     idle = []
     while len(idle) < len(texts):
-        message = client.get_iopub_msg(timeout=60)
+        message = client.get_iopub_msg(timeout=180)
         parent, content = message["parent_header"].get("msg_id"), message["content"]
         if message["msg_type"] == "stream" and parent in texts:
             texts[parent] += content["text"]
         elif content.get("execution_state") == "idle" and parent in texts:
             idle.append(parent)
     for _ in texts:
-        assert client.get_shell_msg(timeout=60)["content"]["status"] == "ok"
+        assert client.get_shell_msg(timeout=180)["content"]["status"] == "ok"
     assert texts == {main: "main\n", other: "other\n"}
     client.control_channel.send(session.msg("delete_subshell_request", {"subshell_id": subshell}))
-    client.get_control_msg(timeout=60)
+    client.get_control_msg(timeout=180)

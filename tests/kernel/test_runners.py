@@ -28,8 +28,8 @@ def notebook(*cells):
 def execute(made, folder):
     NotebookClient(
         made,
-        timeout=120,
-        iopub_timeout=120,
+        timeout=180,
+        iopub_timeout=180,
         kernel_name="submarine",
         resources={"metadata": {"path": str(folder)}},
     ).execute()

@@ -178,7 +178,7 @@ def test_a_fork_at_any_instruction_of_a_lock_does_not_take_it_along(
     monkeypatch.setattr(locks, "fcntl" if module is fcntl else "os", Patched(module))
     setattr(getattr(locks, module.__name__), instruction, pausing)
     locker.start()
-    assert there.wait(60)
+    assert there.wait(180)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there are threads is the point
         pid = os.fork()

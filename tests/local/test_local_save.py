@@ -50,7 +50,7 @@ def train(tmp_path):
     yield begin
     (work / "over").touch()
     for job in begun:
-        assert job.wait(60).state.value == "succeeded"
+        assert job.wait(180).state.value == "succeeded"
 
 
 def paths_of(job):

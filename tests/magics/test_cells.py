@@ -252,9 +252,9 @@ def test_a_kernel_tells_the_ids_of_its_cells():
             message = client.session.msg("execute_request", {**content, "code": code})
             message["metadata"] = {"cellId": cell_id}
             client.shell_channel.send(message)
-            client.get_shell_msg(timeout=60)
+            client.get_shell_msg(timeout=180)
             while True:
-                found = client.get_iopub_msg(timeout=60)
+                found = client.get_iopub_msg(timeout=180)
                 if found["parent_header"].get("msg_id") != message["header"]["msg_id"]:
                     continue
                 if found["msg_type"] == "stream":

@@ -114,13 +114,13 @@ def sleeper(tmp_path):
     job = Job(cluster, cluster.submit(spec_of(), bundle, workdir=tmp_path))
     yield job
     job.kill()
-    job.wait(60)
+    job.wait(180)
 
 
 def test_a_second_interrupt_cancels_the_job_before_the_first_was_taken_up(sleeper):
     with pytest.raises(JobCancelledError, match="it is being cancelled"):
         follow_job(sleeper, Twice())
-    assert sleeper.wait(60).state is JobState.CANCELLED
+    assert sleeper.wait(180).state is JobState.CANCELLED
 
 
 def test_who_ends_the_kernel_may_interrupt_it_twice(sleeper, monkeypatch):

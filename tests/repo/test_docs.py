@@ -115,7 +115,7 @@ def test_cells_run(page, gpus, tmp_path, monkeypatch):
     notebook.cells += as_cells(page).cells if page.name in FIRST else []
     (tmp_path / "work").mkdir()
     NotebookClient(
-        notebook, timeout=120, resources={"metadata": {"path": str(tmp_path / "work")}}
+        notebook, timeout=180, resources={"metadata": {"path": str(tmp_path / "work")}}
     ).execute()
     for cell in notebook.cells:
         raised = any(output.output_type == "error" for output in cell.outputs)

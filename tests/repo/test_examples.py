@@ -64,7 +64,7 @@ def test_the_first_job_needs_jupyter_alone(gpus, tmp_path, monkeypatch):
     assert "epochs=250)" in code[-1].source  # the one that takes a minute
     assert notebook.cells[-1].source.startswith("## Now close this tab")
     assert not [cell for cell in code if cell.outputs]
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": tmp_path}}).execute()
+    NotebookClient(notebook, timeout=180, resources={"metadata": {"path": tmp_path}}).execute()
     log = "".join(output.get("text", "") for output in code[-1].outputs)
     assert log.startswith("Training on GPU 0" if gpus else "Training on the CPU")
     assert "Epoch 250/250" in log

@@ -40,7 +40,7 @@ def train(epochs, rate=0.1):
 
 if __name__ == "__main__":
     assert launch(train, 2) == {"epochs": 2, "rate": 0.1}
-    assert submit(train, 3, rate=1.5).result(timeout=120) == {"epochs": 3, "rate": 1.5}
+    assert submit(train, 3, rate=1.5).result(timeout=180) == {"epochs": 3, "rate": 1.5}
 """
 LABEXTENSION = "share/jupyter/labextensions/@submarine-notebook/labextension"
 MOST_SCRIPT = 300_000

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import submarine_runtime
 
-PATIENCE = 60
+PATIENCE = 180
 """Seconds: no test waits for them unless something is broken."""
 
 MAIN = Path(submarine_runtime.__file__).with_name("__main__.py")

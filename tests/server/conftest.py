@@ -53,7 +53,7 @@ class Server:
             command, cwd=self.folder, env=environment, stdout=log, stderr=log
         )
         log.close()
-        until(self._answers, 120)
+        until(self._answers, 180)
 
     def _answers(self):
         assert self.process.poll() is None, (self.folder / "server.log").read_text()
@@ -64,7 +64,7 @@ class Server:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(180)
 
     def get(self, path, **options):
         return self.session.get(self.url + path, timeout=LIMIT, **options)

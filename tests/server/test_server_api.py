@@ -23,12 +23,12 @@ def over(submit, job_id):
 def test_nobody_gets_in_without_a_token(server, route):
     names = {"job_id": NOWHERE, "task": "worker-0", "stream": "stdout", "cluster": "local"}
     path = route.path.format(**names, board_id="0" * 16)
-    answer = requests.request(route.method, server.url + "/api" + path, timeout=30)
+    answer = requests.request(route.method, server.url + "/api" + path, timeout=180)
     assert answer.status_code == 403
 
 
 def test_the_page_asks_strangers_to_log_in(server):
-    answer = requests.get(f"{server.url}/jobs/{NOWHERE}", timeout=30, allow_redirects=False)
+    answer = requests.get(f"{server.url}/jobs/{NOWHERE}", timeout=180, allow_redirects=False)
     assert answer.status_code == 302
     assert "/login" in answer.headers["Location"]
 
@@ -37,7 +37,7 @@ def test_a_cookie_alone_ends_no_job(server, submit):
     job_id = submit(SLEEP)
     browser = requests.Session()
     browser.get(f"{server.url}/api/jobs?token={server.session.headers['Authorization'][6:]}")
-    del_token = browser.post(f"{server.url}/api/jobs/{job_id}/kill", timeout=30)
+    del_token = browser.post(f"{server.url}/api/jobs/{job_id}/kill", timeout=180)
     assert del_token.status_code == 403
     assert not submit.cluster.status(job_id).state.final
 

@@ -36,7 +36,7 @@ def test_every_route_asks_it(start_server, submit, told):
 
     def ask(method, path, allowed):
         answer = server.session.request(
-            method, base + path, headers={"X-Allowed": allowed}, timeout=60, stream=True
+            method, base + path, headers={"X-Allowed": allowed}, timeout=180, stream=True
         )
         answer.close()
         return answer.status_code

@@ -91,12 +91,12 @@ def test_many_readers_have_one_follower_and_a_slow_one_keeps_nobody(submit, tmp_
         readers = [asyncio.create_task(everything_of(job, watchers, work)) for _ in range(50)]
         while watchers.counts() != {job.id: 51}:  # noqa: ASYNC110 - counts are all it tells
             await asyncio.sleep(0.01)
-        await asyncio.wait_for(read.wait(), 60)
+        await asyncio.wait_for(read.wait(), 180)
         (tmp_path / "go").touch()
-        found = await asyncio.wait_for(asyncio.gather(*readers), 60)
+        found = await asyncio.wait_for(asyncio.gather(*readers), 180)
         assert watchers.counts() == {job.id: 1}
         hold.set()
-        found.append(await asyncio.wait_for(slow, 60))
+        found.append(await asyncio.wait_for(slow, 180))
         assert watchers.counts() == {}
         work.stop()
         return found

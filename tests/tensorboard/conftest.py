@@ -56,14 +56,14 @@ class Reader:
         self.session = requests.Session()
         self.session.trust_env = False
         self.base = f"http://127.0.0.1:{board.port}{board.path}"
-        self.session.get(board.address, timeout=30).raise_for_status()
+        self.session.get(board.address, timeout=180).raise_for_status()
 
     def runs(self):
-        return self.session.get(f"{self.base}data/runs", timeout=30).json()
+        return self.session.get(f"{self.base}data/runs", timeout=180).json()
 
     def scalars(self, run, tag):
         asked = {"run": run, "tag": tag}
-        found = self.session.get(f"{self.base}data/plugin/scalars/scalars", asked, timeout=30)
+        found = self.session.get(f"{self.base}data/plugin/scalars/scalars", asked, timeout=180)
         return [[step, value] for _, step, value in found.json()] if found.ok else []
 
     def until_runs(self, *runs):

@@ -152,9 +152,9 @@ def test_nobody_reads_without_the_key(here):
     session.trust_env = False
     base = f"http://127.0.0.1:{board.port}{board.path}"
     for query in ("", "?key=", "?key=wrong", "data/runs"):
-        assert session.get(base + query, timeout=30).status_code == 403
+        assert session.get(base + query, timeout=180).status_code == 403
     session.headers["Cookie"] = f"submarine-tensorboard-{board.key[:8]}=nonsense; ;;=,\u00e9"
-    assert session.get(base, timeout=30).status_code == 403
+    assert session.get(base, timeout=180).status_code == 403
 
 
 def test_a_stranger_s_process_is_never_ended(here):

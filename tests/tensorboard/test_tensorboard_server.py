@@ -66,8 +66,8 @@ def cookies_of(server):
     browser = requests.Session()
     browser.trust_env = False
     token = server.session.headers["Authorization"].split()[1]
-    browser.get(f"{server.url}/api/clusters", params={"token": token}, timeout=30)
-    browser.get(server.url.replace("/submarine", "/login"), timeout=30)
+    browser.get(f"{server.url}/api/clusters", params={"token": token}, timeout=180)
+    browser.get(server.url.replace("/submarine", "/login"), timeout=180)
     assert browser.cookies
     return browser
 
@@ -109,11 +109,11 @@ def test_nobody_reads_or_opens_without_jupyter_s_token(server, opened):
     bare.trust_env = False
     for place in (f"{path}/", f"{path}/data/runs", f"/jobs/{job_id}/tensorboard/",
                   "/api/tensorboards"):  # fmt: skip
-        answer = bare.get(server.url + place, timeout=30, allow_redirects=False)
+        answer = bare.get(server.url + place, timeout=180, allow_redirects=False)
         assert answer.status_code in (302, 403)
         assert "TensorBoard" not in answer.text
     for method in ("post", "delete"):
-        answer = bare.request(method, f"{server.url}/api/tensorboards/{'0' * 16}", timeout=30)
+        answer = bare.request(method, f"{server.url}/api/tensorboards/{'0' * 16}", timeout=180)
         assert answer.status_code in (403, 405)
 
 
@@ -125,16 +125,16 @@ def test_tensorboard_s_own_posts_pass_and_forged_ones_do_not(server, opened):
     place = f"{server.url}{path}/experiment/defaultExperimentId/data/plugin/timeseries/timeSeries"
     body = {"requests": f'[{{"plugin":"scalars","tag":"loss","run":"{run}"}}]'}
     browser = cookies_of(server)
-    own = browser.post(place, body, headers={"X-XSRF-Protected": "1"}, timeout=30)
+    own = browser.post(place, body, headers={"X-XSRF-Protected": "1"}, timeout=180)
     assert own.status_code == 200, own.text
     assert own.json()[0]["runToSeries"][run]
-    forged = browser.post(place, body, timeout=30)
+    forged = browser.post(place, body, timeout=180)
     assert forged.status_code == 403
     elsewhere = {"X-XSRF-Protected": "1", "Origin": "http://evil.example"}
-    assert browser.post(place, body, headers=elsewhere, timeout=30).status_code in (403, 404)
+    assert browser.post(place, body, headers=elsewhere, timeout=180).status_code in (403, 404)
     api = f"{server.url}/api/tensorboards"
     protected = {"X-XSRF-Protected": "1"}
-    assert browser.post(api, json={"all": True}, headers=protected, timeout=30).status_code == 403
+    assert browser.post(api, json={"all": True}, headers=protected, timeout=180).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_tensorboard_s_own_posts_pass_and_forged_ones_do_not(server, opened):
     ["/../../../api/contents", "/..%2f..%2fapi", "/%2e%2e/%2e%2e/x", "/..\\x", "/%00", "/a/./b"],
 )
 def test_paths_lead_nowhere_else(server, opened, path):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=180)
     connection.request(
         "GET", f"/submarine{opened[0]}{path}", headers=dict(server.session.headers.items())
     )
@@ -177,7 +177,7 @@ def test_one_that_is_dead_is_started_again_by_its_reader(server, opened, module_
     until(lambda: find_board(module_home, board_id).port == 0)
     assert server.get(f"{path}/").ok
     assert find_board(module_home, board_id).pid != first.pid
-    assert server.session.delete(f"{server.url}/api{path}", timeout=30).json()["stopped"]
+    assert server.session.delete(f"{server.url}/api{path}", timeout=180).json()["stopped"]
     assert server.get(f"{path}/").status_code == 503
 
 
@@ -208,7 +208,7 @@ def _ask_and_leave(server, path, stopped):
             f"GET /submarine{path}/ HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
             f"Authorization: {token}\r\n\r\n".encode()
         )
-        stopped.wait(60)
+        stopped.wait(180)
 
 
 def test_scalars_come_with_the_card(server, run, module_home):

@@ -64,7 +64,7 @@ def submit(cluster, tmp_path, *, hard=False, **options):
 def test_events_come_home_while_the_job_runs(cluster, tmp_path, hard):
     job_id, flag = submit(cluster, tmp_path, hard=hard, notebook="a.ipynb")
     paths = JobPaths(cluster.home, job_id)
-    assert until(lambda: scalars(paths), 120) == {"train/loss": [[0, 1.0]]}
+    assert until(lambda: scalars(paths), 180) == {"train/loss": [[0, 1.0]]}
     reader = Reader(wait_for_board(cluster.home, select(cluster.home, [job_id])))
     run = f"digits-{job_id[-5:]}/train"
     until(lambda: reader.scalars(run, "loss") == [[0, 1.0]])
@@ -82,7 +82,7 @@ def test_events_come_home_by_way_of_hdfs(by_hdfs, tmp_path):
     cluster = by_hdfs
     job_id, flag = submit(cluster, tmp_path)
     paths = JobPaths(cluster.home, job_id)
-    assert until(lambda: scalars(paths), 120) == {"train/loss": [[0, 1.0]]}
+    assert until(lambda: scalars(paths), 180) == {"train/loss": [[0, 1.0]]}
     flag.touch()
     assert follow(cluster, job_id).state.value == "succeeded"
     until(lambda: scalars(paths)["train/loss"][-1][0] == 999)
@@ -115,7 +115,7 @@ def test_tensorboard_beside_a_job_is_on_the_application_s_pages(cluster, tmp_pat
     session.trust_env = False
 
     def shown(path, **asked):
-        answer = session.get(f"{page}{path}", params=asked, timeout=60)
+        answer = session.get(f"{page}{path}", params=asked, timeout=180)
         kind = answer.headers["Content-Type"]  # the proxy's own page where all are busy
         return answer.json() if answer.ok and kind.startswith("application/json") else None
 
@@ -123,10 +123,10 @@ def test_tensorboard_beside_a_job_is_on_the_application_s_pages(cluster, tmp_pat
     scalars_of = {"run": "worker-0/train", "tag": "loss"}
     points = until(lambda: shown("data/plugin/scalars/scalars", **scalars_of), 180)
     assert [step for _, step, _ in points] == [0]
-    until(lambda: "<title>TensorBoard" in session.get(page, timeout=60).text, 180)
+    until(lambda: "<title>TensorBoard" in session.get(page, timeout=180).text, 180)
 
     def application():
-        found = session.get(f"{on_yarn.rm}/ws/v1/cluster/apps/{app_id}", timeout=30)
+        found = session.get(f"{on_yarn.rm}/ws/v1/cluster/apps/{app_id}", timeout=180)
         return found.json()["app"]
 
     # master, worker, TensorBoard; what was given beyond that is given back
@@ -154,7 +154,7 @@ def test_a_job_that_fails_or_is_cancelled_takes_its_tensorboard_along(cluster, t
     session.trust_env = False
     report = f"{on_yarn.rm}/ws/v1/cluster/apps/{app_id}"
     final = ("FINISHED", "FAILED", "KILLED")
-    until(lambda: session.get(report, timeout=30).json()["app"]["state"] in final)
+    until(lambda: session.get(report, timeout=180).json()["app"]["state"] in final)
 
 
 def test_warm_and_tensorboard_exclude_each_other(cluster):

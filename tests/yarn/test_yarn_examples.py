@@ -53,7 +53,7 @@ def free(text):
     return len(re.findall(r"\bfree$", text, re.MULTILINE))
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(900)
 def test_the_quickstart_runs_unchanged(run):
     cells = run("quickstart", SUBMARINE_CLUSTER="yarn")
     assert "Epoch 20/20" in cells["job"]
@@ -64,7 +64,7 @@ def test_the_quickstart_runs_unchanged(run):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(900)
 def test_the_one_for_yarn_shows_what_it_says(run):
     cells = run("yarn")
     applications = [

@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE = 60
+PATIENCE = 180
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 
 

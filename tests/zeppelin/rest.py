@@ -14,7 +14,7 @@ from typing import Any
 
 import websocket
 
-LIMIT = 120.0
+LIMIT = 180.0
 OVER = ("FINISHED", "ERROR", "ABORT")
 
 

@@ -51,7 +51,7 @@ def kinds(paragraph):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)  # a YARN and a Zeppelin may have to be started first
+@pytest.mark.timeout(900)  # a YARN and a Zeppelin may have to be started first
 def test_the_note_runs_from_start_to_end_on_yarn(imported, tmp_path):
     note = imported
     gpus, data, model, main, parts, job, table, picture, jobs = range(9)

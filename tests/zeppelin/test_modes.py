@@ -129,4 +129,4 @@ def test_an_interpreter_that_was_started_by_hand(client, server, tmp_path):
         assert "NameError" in text(note.write("%submarine.python\nfound"))
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(180) == 0

@@ -227,7 +227,7 @@ def test_shutdown_ends_process_and_kernel(talk):
     kernels = kernel_of(talk.process.pid)
     assert kernels
     talk.call("shutdown")
-    assert talk.process.wait(30) == 0
+    assert talk.process.wait(180) == 0
     until(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in kernels))
 
 
@@ -239,7 +239,7 @@ def test_bad_ranges_and_nobody_there():
         with pytest.raises(ConfigError, match="is free"):
             Listener("127.0.0.1", f"{port}:{port}")
     command = [sys.executable, "-m", "submarine_zeppelin", "-c", "127.0.0.1", "-p", str(port)]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert found.returncode == 1
     assert "submarine: " in found.stderr
     assert "Traceback" not in found.stderr

@@ -20,7 +20,7 @@ def hdfs(on_yarn):
 
         def change(op, path, **query):
             pars = {"op": op, "user.name": owner, **query}
-            answer = session.put(f"{base}/webhdfs/v1{path}", params=pars, timeout=30)
+            answer = session.put(f"{base}/webhdfs/v1{path}", params=pars, timeout=180)
             answer.raise_for_status()
             return answer
 
@@ -75,7 +75,7 @@ def test_folders_of_somebody_else(folder, hdfs, monkeypatch):
 
 def test_a_checkpoint_folder_that_is_a_file(folder, hdfs):
     answer = hdfs("CREATE", f"{folder}/file", noredirect="true")
-    requests.put(answer.json()["Location"], data=b"x", timeout=30, proxies={"http": ""})
+    requests.put(answer.json()["Location"], data=b"x", timeout=180, proxies={"http": ""})
     assert "file is a file" in refused(checkpoint_path=at(f"{folder}/file/below")).what
 
 

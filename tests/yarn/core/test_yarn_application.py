@@ -84,5 +84,5 @@ def test_a_container_is_not_over_before_its_task(tmp_path):
             assert container.poll() is None
         finally:
             (tmp_path / "go").touch()
-        assert container.wait(60) == 0
+        assert container.wait(180) == 0
     assert (tmp_path / "exit").read_text() == "0\n"

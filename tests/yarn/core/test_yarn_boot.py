@@ -101,7 +101,7 @@ class Box:
 
     def run(self, script, **options):
         process = self.start(script, **options)
-        out, error = process.communicate(timeout=60)
+        out, error = process.communicate(timeout=180)
         return process.returncode, out.decode(), error.decode()
 
     def told(self, name):
@@ -248,7 +248,7 @@ def test_containers_of_a_node_that_assigns_none_agree_among_themselves(box, monk
     assert len(theirs) == 1
     assert not set(ours) & set(theirs)
     (first.work / "go").touch()
-    assert running.wait(timeout=60) == 0
+    assert running.wait(timeout=180) == 0
     running.communicate()
     assert third.run("1", gpus=3, extra=own)[0] == 0
     assert len(third.told("started.json")["gpus"]) == 3

@@ -134,7 +134,7 @@ def test_a_cluster_of_ones_own_needs_no_variable_while_it_runs(up):
 def test_it_is_forgotten_when_it_goes_down(up):
     cluster, manager = up()
     cluster.down()
-    assert manager.wait(10)
+    assert manager.wait(180)
     assert not is_named({})
 
 

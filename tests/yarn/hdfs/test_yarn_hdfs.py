@@ -18,7 +18,7 @@ from submarine_runtime.webhdfs import fetch
 
 from tests.jobs import until
 
-PATIENCE = 120
+PATIENCE = 180
 ODD = "a b#c?d%e+ü.bin"
 
 

@@ -23,7 +23,7 @@ from tests.jobs import (
     until,
 )
 
-PATIENCE = 120.0
+PATIENCE = 180.0
 """Seconds: no test waits for them unless something is broken."""
 
 MASTER = "com.anaconda.skein.ApplicationMaster"

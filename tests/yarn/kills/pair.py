@@ -21,7 +21,7 @@ KEYS = ("address", "scheduler.address", "resource-tracker.address", "admin.addre
 MANAGERS = {"rm1": "resourcemanager", "rm2": "resourcemanager-2"}
 PORTS = {"rm1": 0, "rm2": 10}
 """Where the ports of each begin in the cluster's block; the second's are nobody else's."""
-PATIENCE = 120.0
+PATIENCE = 180.0
 
 
 class Pair:

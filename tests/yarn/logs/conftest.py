@@ -186,7 +186,7 @@ def node(tmp_path):
 
 @pytest.fixture
 def logs(node):
-    logs = NodeLogs(node.address, timeout=30)
+    logs = NodeLogs(node.address, timeout=180)
     yield logs
     logs.close()
 

@@ -73,7 +73,7 @@ class Application:
 
     def containers(self, count: int) -> list[tuple[str, str]]:
         """Return container and its node's web address, once all are placed."""
-        until = time.monotonic() + 120
+        until = time.monotonic() + 180
         while time.monotonic() < until:
             found = self._app.get_containers(states=ALIVE)
             placed = [one for one in found if one.yarn_container_id]

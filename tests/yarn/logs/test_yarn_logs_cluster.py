@@ -31,7 +31,7 @@ from tests.yarn.logs.containers import Application, command, written
 
 pytestmark = pytest.mark.filterwarnings("ignore:distutils Version:DeprecationWarning")  # skein's
 
-LIMIT = 120
+LIMIT = 180
 
 
 def wait(condition, *, every=0.05):

@@ -236,7 +236,7 @@ def shippers(log):
 
 
 def wait(condition):
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.02)

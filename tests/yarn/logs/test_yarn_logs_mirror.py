@@ -67,7 +67,7 @@ def test_whatever_happens_the_copy_is_the_log(node, tmp_path_factory, container,
     for stream in ("stdout", "stderr"):
         node.log(stream).write_bytes(b"")
     task = TaskPaths(tmp_path_factory.mktemp("task"))
-    logs = NodeLogs(node.address, timeout=30)
+    logs = NodeLogs(node.address, timeout=180)
     mirror = LogMirror(task, NodeSource(logs, container))
     for what, value in steps:
         if what == "step":

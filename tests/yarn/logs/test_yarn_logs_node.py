@@ -184,7 +184,7 @@ def test_a_node_that_is_silent_is_named(node, container):
 
 def test_a_node_that_hangs_is_given_up(node, container):
     node.write("stdout", b"x")
-    node.after_length = lambda: forever.wait(60)
+    node.after_length = lambda: forever.wait(180)
     from threading import Event
 
     forever = Event()
