@@ -83,7 +83,7 @@ class Driven:
             **os.environ,
             "SUBMARINE_HOME": home,
             "SUBMARINE_LOCAL_GPUS": "2",
-            "SUBMARINE_GRACE": "2",
+            "SUBMARINE_GRACE": "120",
             "PYDEVD_DISABLE_FILE_VALIDATION": "1",
             **(env or {}),
         }

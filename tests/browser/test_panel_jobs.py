@@ -13,7 +13,7 @@ HOSTILE = "<img src=x onerror=\"document.title='hacked'\"> \u202egnp.exe"
 @pytest.fixture
 def jobs(lab, tmp_path, monkeypatch):
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")  # as the lab's server has it
-    monkeypatch.setenv("SUBMARINE_GRACE", "2")
+    monkeypatch.setenv("SUBMARINE_GRACE", "120")
     jobs = Jobs(lab, tmp_path / "jobs")
     yield jobs
     jobs.end()

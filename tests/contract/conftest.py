@@ -147,6 +147,7 @@ def cluster(request, tmp_path, monkeypatch):
             {"yarn": "shared_home", "hosts": "hosts_home"}[request.param]
         )
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "4")
+    monkeypatch.setenv("SUBMARINE_GRACE", "120")  # a job that is asked to end is given time to
     place = Place(request.param, home, folder)
     yield place
     place.clean_up()

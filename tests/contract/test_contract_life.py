@@ -50,7 +50,7 @@ def test_value_and_variables_come_home(cluster):
          "épochs = 5\nhistory = train(épochs)"],
         outputs=("épochs",),
     )  # fmt: skip
-    results = job.results(120)
+    results = job.results(180)
     assert results.value == {"loss": [1.0, 1 / 2, 1 / 3, 1 / 4]}
     assert results.outputs == {"history": results.value, "épochs": 5}
     assert results.warnings == []

@@ -99,8 +99,9 @@ def ids_of(notebook, code=0):
 
 
 @pytest.fixture
-def local(tmp_path):
+def local(tmp_path, monkeypatch):
     """Give a local cluster; afterwards no process of it may be left."""
+    monkeypatch.setenv("SUBMARINE_GRACE", "120")  # a job that is asked to end is given time to
     here = Local(tmp_path)
     yield here
     left = end_processes_of(here.home, patience=LIMIT)

@@ -19,13 +19,6 @@ finally:
     print("put in order", flush=True)
 """
 
-STUBBORN = """
-import signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-open({flag!r}, "w")
-while True: time.sleep(600)
-"""
-
 
 @pytest.fixture
 def start(local, declare_gpus, tmp_path):

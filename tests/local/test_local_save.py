@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from submarine_engine import Job
 from submarine_engine.cli import main
+from submarine_engine.clusters import saving
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.clusters.saving import FolderStorage, can_save, copy_newest, default_name
 from submarine_engine.errors import SaveError, UnsupportedError
@@ -176,7 +177,8 @@ def test_what_counts_as_the_last_complete_checkpoint(tmp_path, older, newer, cop
     assert copied[0].startswith(name)
 
 
-def test_a_checkpoint_that_changes_while_it_is_copied_is_not_taken(tmp_path):
+def test_a_checkpoint_that_changes_while_it_is_copied_is_not_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(saving, "REST", 0.01)  # what changes does so under its hands
     root, folder = tmp_path / "kept", tmp_path / "model"
     folder.mkdir()
     put(root, "1.pt", at=time.time() - 100)
@@ -198,6 +200,7 @@ def test_a_checkpoint_that_changes_while_it_is_copied_is_not_taken(tmp_path):
     assert list(folder.iterdir()) == []
 
 
-def test_no_checkpoint_yet(tmp_path):
+def test_no_checkpoint_yet(tmp_path, monkeypatch):
+    monkeypatch.setattr(saving, "REST", 0.01)
     with pytest.raises(SaveError, match="there is no checkpoint in"):
         copy_newest(FolderStorage(tmp_path / "nowhere"), tmp_path, "a job")

@@ -60,7 +60,7 @@ class ForkedKernel:
         environment = {
             "SUBMARINE_HOME": str(home),
             "SUBMARINE_LOCAL_GPUS": "2",
-            "SUBMARINE_GRACE": "5",
+            "SUBMARINE_GRACE": "120",
             "IPYTHONDIR": str(home / "ipython"),
         }
         arguments = (file, str(folder), environment, hook)

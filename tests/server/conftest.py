@@ -48,7 +48,7 @@ class Server:
             f"JUPYTER_{kind}_DIR": str(self.folder) for kind in ("CONFIG", "RUNTIME", "DATA")
         }
         environment = {**os.environ, **folders, "SUBMARINE_HOME": str(self.home)}
-        environment |= {"SUBMARINE_LOCAL_GPUS": "2", "SUBMARINE_GRACE": "2", **self.environment}
+        environment |= {"SUBMARINE_LOCAL_GPUS": "2", "SUBMARINE_GRACE": "120", **self.environment}
         self.process = subprocess.Popen(
             command, cwd=self.folder, env=environment, stdout=log, stderr=log
         )
@@ -129,7 +129,7 @@ def cluster(module_home):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SUBMARINE_LOCAL_GPUS", "2")
         patch.setenv("SUBMARINE_HOME", str(module_home))
-        yield LocalCluster(module_home, grace=2)
+        yield LocalCluster(module_home, grace=120)
 
 
 @pytest.fixture

@@ -198,7 +198,7 @@ def test_jobs_of_another_user_are_not_there(start_server, submit, module_home):
 def test_servers_of_two_homes_see_their_own_jobs(server, start_server, submit, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
-    other = LocalCluster(home, grace=2)
+    other = LocalCluster(home, grace=120)
     theirs = other.submit(spec_of(), bundle_of("print(2)"), workdir=tmp_path)
     mine = over(submit, submit("print(1)"))
     until(lambda: other.status(theirs).state.final)

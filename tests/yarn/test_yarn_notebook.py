@@ -41,7 +41,7 @@ class OnYarn(Driven):
 
 @contextmanager
 def driven(yarn, home, **settings):
-    kernel = OnYarn(str(home), env={**yarn.environment, "SUBMARINE_GRACE": "5", **settings})
+    kernel = OnYarn(str(home), env={**yarn.environment, "SUBMARINE_GRACE": "120", **settings})
     kernel.run(f"%submarine use yarn\n{TRAIN}")
     yield kernel
     kernel.stop()
