@@ -46,7 +46,7 @@ def processes() -> list[int]:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"submarine_engine.clusters.yarn.keeper" in words and str(home).encode() in words:
+            if b"submarine_engine.clusters.keeper" in words and str(home).encode() in words:
                 found.append(int(entry.name))
     return found
 

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from submarine_engine import __version__
-from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters import cluster_kind, cluster_names
 from submarine_engine.command.values import did_you_mean
 from submarine_engine.config import DEFAULT, Config, load_config
 from submarine_engine.errors import ConfigError, SubmarineError
@@ -22,7 +22,6 @@ from submarine_engine.job import JobState
 from submarine_engine.records import list_jobs
 from submarine_engine.settings import KEYS, format_value
 
-_YARN = "yarn"
 _LITTLE_ROOM = 1 << 30
 _NO_ROOM = 100 << 20
 _LOOKED_AT = 1000
@@ -45,7 +44,7 @@ def doctor(overrides: Mapping[str, object] | None = None) -> list[Check]:
         return [*found, Check("configuration", BAD, _told(error), error.fix)]
     found += [Check("configuration", OK, _file(config)), *_settings(config), *_strangers()]
     checks: tuple[Callable[[Config], Iterator[Check]], ...] = (
-        _home, _room, _cluster, _gpus, _notebook, _jobs,
+        _home, _room, _cluster, _jobs_cluster, _notebook, _jobs,
     )  # fmt: skip
     for check in checks:
         found += _outcome(check, config)
@@ -53,7 +52,7 @@ def doctor(overrides: Mapping[str, object] | None = None) -> list[Check]:
 
 
 def _outcome(check: Callable[[Config], Iterator[Check]], config: Config) -> list[Check]:
-    title = check.__name__.strip("_")
+    title = check.__name__.strip("_").replace("_", " ").replace("jobs cluster", "cluster")
     try:
         return list(check(config))
     except SubmarineError as error:
@@ -148,49 +147,15 @@ def _room(config: Config) -> Iterator[Check]:
 
 def _cluster(config: Config) -> Iterator[Check]:
     name = str(config.value("cluster"))
-    if name != _YARN:
-        open_cluster(name)
+    if name not in cluster_names():
+        cluster_kind(name)  # says which there are
     yield Check("cluster", OK, f"{name} ({config.origin('cluster')})")
-    if name == _YARN:
-        try:
-            from submarine_engine.clusters.yarn.doctor import yarn_checks  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            what = f"{error.name} is not installed"
-            yield Check("YARN", BAD, what, "pip install 'submarine-notebook[yarn]'")
-            return
-        yield from yarn_checks(os.environ, home=Path(config.value("home")))
 
 
-def _gpus(config: Config) -> Iterator[Check]:
+def _jobs_cluster(config: Config) -> Iterator[Check]:
     name = str(config.value("cluster"))
-    if name == _YARN:  # told by the checks above, queue by queue
-        return
-    gpus = open_cluster(name).gpus()
-    held = sum(gpu.held_by is not None for gpu in gpus)
-    names = ", ".join(sorted({gpu.name for gpu in gpus}))
-    found = f"{len(gpus)} ({names}), {held} held" if gpus else "none"
-    if name != "local":
-        yield Check("GPUs", OK if gpus else NOTE, found)
-    elif config.value("local_gpus") is not None:
-        yield Check("GPUs", OK, f"{found}; declared by {config.origin('local_gpus')}")
-    elif gpus:
-        yield Check("GPUs", OK, f"{found}; found through NVML")
-    else:
-        fix = "SUBMARINE_LOCAL_GPUS=N declares GPUs that cannot be found"
-        yield Check("GPUs", NOTE, f"{found}; {_nvml_problem()}", fix)
-
-
-def _nvml_problem() -> str:
-    try:
-        import pynvml  # noqa: PLC0415 - an optional extra
-    except ImportError:
-        return "NVML is not installed: pip install 'submarine-notebook[gpu]'"
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        return f"NVML does not answer: {error}"
-    pynvml.nvmlShutdown()
-    return "NVML finds none"
+    if name in cluster_names():
+        yield from cluster_kind(name).checks(config)
 
 
 def _notebook(config: Config) -> Iterator[Check]:  # noqa: ARG001 - as all checks

@@ -8,6 +8,7 @@ a signal) is told by Python's own audit hooks, so nothing of this stands in the 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -22,9 +23,13 @@ GENERATIONS = ("guard", "supervisor", "task")
 
 
 class Walk:
-    """Counts effects; kills once, at the one that is wanted."""
+    """Counts effects, of those that match `where`; kills once, at the one that is wanted.
 
-    def __init__(self, told, roles):
+    What is matched is ``EVENT WORD``, such as ``os.rename status.json``.
+    """
+
+    def __init__(self, told, roles, where=""):
+        self.where = re.compile(where)
         self.wanted, number, self.folder = told.split(":", 2)
         self.left = int(number)
         self.roles = list(roles)
@@ -43,6 +48,9 @@ class Walk:
                 return
         elif event not in EFFECTS:
             return
+        what = str(arguments[0]).rpartition("/")[2][:40] if arguments else ""
+        if not self.where.search(f"{event} {what}"):
+            return
         self.left -= 1
         if self.left:
             return
@@ -51,7 +59,6 @@ class Walk:
             descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:  # another one who took over from it: it lives
             return
-        what = str(arguments[0]).rpartition("/")[2][:40] if arguments else ""
         os.write(descriptor, f"{event} {what}".encode())
         if self.wanted == "supervisor+guard":
             os.kill(os.getppid(), signal.SIGKILL)

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from submarine_engine.clusters import locks
+from submarine_engine.clusters.base import gpu_checks
+from submarine_engine.clusters.environment import file_address
 from submarine_engine.clusters.machine import spawn_detached
 from submarine_engine.errors import UnsupportedError
-from submarine_engine.findings import NOTE, OK, Check
 from submarine_engine.history import make_private, read_json
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.log_mirror import LogSource
     from submarine_engine.clusters.saving import Asked
     from submarine_engine.config import Config
+    from submarine_engine.findings import Check
     from submarine_engine.history import JobPaths, TaskPaths
     from submarine_engine.job import JobSpec
     from submarine_engine.lifecycle import JobStatus
@@ -106,7 +108,7 @@ class Request(ABC):
     known by its id, on the cluster or by a note that was written before the cluster was asked.
     """
 
-    ends_with_job: ClassVar[bool] = False
+    ends_with_job: bool = False
     """Whether what carries the containers is over as soon as they are."""
 
     @property
@@ -403,14 +405,11 @@ class Backend(ABC):
         What people call it in a sentence: ``Slurm``.
     log_label
         What people call the page of a job's log.
-    event_schemes
-        The schemes of addresses that `let_read_events` lets TensorBoard read: ``hdfs``.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     log_label: ClassVar[str] = "Log"
-    event_schemes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -434,6 +433,24 @@ class Backend(ABC):
             The settings.
         """
         yield from gpu_checks(cls(Path(config.value("home"))).gpus({}))
+
+    @classmethod
+    def event_schemes(cls) -> tuple[str, ...]:
+        """Return the schemes of addresses that `let_read_events` is for: ``hdfs``."""
+        return ()
+
+    @classmethod
+    def machine_path(cls, path: str, option: str) -> Path | None:
+        """Return the file of this machine that a job's path means; None where it is elsewhere.
+
+        Parameters
+        ----------
+        path
+            As the option has it.
+        option
+            Named in the error.
+        """
+        return file_address(path, option)
 
     @classmethod  # noqa: B027 - of clusters with a storage
     def let_read_events(cls, places: Sequence[str]) -> None:
@@ -625,11 +642,3 @@ class Backend(ABC):
 
     def end(self) -> None:  # noqa: B027 - as `begin`
         """End whatever `begin` began: the keeper ends."""
-
-
-def gpu_checks(gpus: Sequence[Gpu]) -> Iterator[Check]:
-    """Yield how many GPUs a cluster has, and how many are held."""
-    held = sum(gpu.held_by is not None for gpu in gpus)
-    names = ", ".join(sorted({gpu.name for gpu in gpus}))
-    found = f"{len(gpus)} ({names}), {held} held" if gpus else "none"
-    yield Check("GPUs", OK if gpus else NOTE, found)

@@ -10,16 +10,18 @@ import json
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from submarine_engine.errors import UnsupportedError
+from submarine_engine.findings import NOTE, OK, Check
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
+    from submarine_engine.config import Config
     from submarine_engine.events import Display, Event, LogChunk
     from submarine_engine.job import JobSpec
     from submarine_engine.lifecycle import JobStatus
@@ -224,6 +226,22 @@ class GpuShare:
     total: int
 
 
+def gpu_checks(gpus: Sequence[Gpu], fix: str = "") -> Iterator[Check]:
+    """Yield what ``submarine doctor`` says of a cluster's GPUs.
+
+    Parameters
+    ----------
+    gpus
+        All of them.
+    fix
+        What to do where there is none.
+    """
+    held = sum(gpu.held_by is not None for gpu in gpus)
+    names = ", ".join(sorted({gpu.name for gpu in gpus}))
+    found = f"{len(gpus)} ({names}), {held} held" if gpus else "none"
+    yield Check("GPUs", OK if gpus else NOTE, found, "" if gpus else fix)
+
+
 def _keep_quiet(_text: str) -> None:
     pass
 
@@ -249,6 +267,62 @@ class Cluster(ABC):
     def configured(cls) -> bool:
         """Return whether the user has this cluster at all; asks nobody."""
         return True
+
+    @classmethod
+    def checks(cls, config: Config) -> Iterator[Check]:  # noqa: ARG003 - of clusters with settings
+        """Yield what ``submarine doctor`` says of this cluster, with the way out of each trouble.
+
+        Parameters
+        ----------
+        config
+            The settings.
+
+        Raises
+        ------
+        SubmarineError
+            The cluster cannot be opened, or does not answer.
+        """
+        yield from gpu_checks(cls().gpus())
+
+    @classmethod
+    def event_schemes(cls) -> tuple[str, ...]:
+        """Return the schemes of addresses that `let_read_events` is for: ``hdfs``."""
+        return ()
+
+    @classmethod  # noqa: B027 - of clusters with a storage
+    def let_read_events(cls, places: Sequence[str]) -> None:
+        """Let this process read addresses of `event_schemes` through fsspec, for a TensorBoard.
+
+        Parameters
+        ----------
+        places
+            Which.
+
+        Raises
+        ------
+        UnsupportedError, ConfigError, ClusterError
+            It cannot.
+        """
+
+    @classmethod
+    def machine_path(cls, path: str, option: str) -> Path | None:
+        """Return the file of this machine that a job's path means; None where it is elsewhere.
+
+        Parameters
+        ----------
+        path
+            As the option has it.
+        option
+            Named in the error.
+
+        Raises
+        ------
+        UnsupportedError
+            The cluster takes no such path.
+        """
+        from submarine_engine.clusters.environment import file_address  # noqa: PLC0415 - rare
+
+        return file_address(path, option)
 
     @abstractmethod
     def check(self, spec: JobSpec) -> JobSpec:

@@ -11,10 +11,10 @@ import os
 import shutil
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from submarine_engine.clusters import locks, store
 from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuShare, Saved
@@ -31,6 +31,8 @@ from submarine_engine.lifecycle import JobStatus
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
     from submarine_engine.clusters.backend import Backend
+    from submarine_engine.config import Config
+    from submarine_engine.findings import Check
     from submarine_engine.job import JobSpec
 
 
@@ -185,6 +187,30 @@ class KeptCluster(RecordedCluster):
     backend
         What is this cluster's own.
     """
+
+    kind: ClassVar[type[Backend] | None] = None
+    """The class of `backend`, where a subclass of this one stands for it."""
+
+    @classmethod
+    def configured(cls) -> bool:
+        """Return whether the user has this cluster at all; asks nobody."""
+        return cls.kind is None or cls.kind.configured()
+
+    @classmethod
+    def checks(cls, config: Config) -> Iterator[Check]:
+        """Yield what ``submarine doctor`` says of this cluster."""
+        return iter(()) if cls.kind is None else cls.kind.checks(config)
+
+    @classmethod
+    def event_schemes(cls) -> tuple[str, ...]:
+        """Return the schemes of addresses that `let_read_events` is for."""
+        return () if cls.kind is None else cls.kind.event_schemes()
+
+    @classmethod
+    def let_read_events(cls, places: Sequence[str]) -> None:
+        """Let this process read addresses of `event_schemes` through fsspec."""
+        if cls.kind is not None:
+            cls.kind.let_read_events(places)
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend.home)

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from submarine_engine.clusters import store
 from submarine_engine.clusters.backend import AllocatedByTask, KeptJob
 from submarine_engine.clusters.container import Container, granted
-from submarine_engine.clusters.machine import process_stat
+from submarine_engine.clusters.machine import lives, session_of
 from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.clusters.tasks import Ending, final_task_state, read_outcome, returned_event
 from submarine_engine.errors import ClusterError, SubmissionError
@@ -68,23 +68,6 @@ _TELLING = 1.0
 _UNTOLD = 0.5  # seconds of waiting that are not worth a word, nor three questions to the cluster
 
 _ABANDONED = "its notebook is gone"
-
-Session = tuple[int, int]
-"""A notebook's kernel: process id, and when it began in clock ticks; a number alone is reused."""
-
-
-def session_of(launch: Any) -> Session | None:  # noqa: ANN401 - a document
-    """Return whose job it is; None where it depends on no process."""
-    session = launch.get("session")
-    return (int(session[0]), int(session[1])) if session else None
-
-
-def lives(session: Session | None) -> bool:
-    """Return whether the process of a session is there; one that is None always is."""
-    if session is None:
-        return True
-    seen = process_stat(session[0])
-    return seen is not None and seen.start == session[1] and seen.state != "Z"
 
 
 class JobRun:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # What this machine is and has.
 
@@ -147,6 +147,24 @@ def process_stat(pid: int) -> Stat | None:
         start=int(fields[19]),
         rss=int(fields[21]) * _PAGE,
     )
+
+
+Session = tuple[int, int]
+"""A notebook's kernel: process id, and when it began in clock ticks; a number alone is reused."""
+
+
+def session_of(launch: Mapping[str, Any]) -> Session | None:
+    """Return whose job it is; None where it depends on no process."""
+    session = launch.get("session")
+    return (int(session[0]), int(session[1])) if session else None
+
+
+def lives(session: Session | None) -> bool:
+    """Return whether the process of a session is there; one that is None always is."""
+    if session is None:
+        return True
+    seen = process_stat(session[0])
+    return seen is not None and seen.start == session[1] and seen.state != "Z"
 
 
 def process_ids() -> Iterator[int]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from submarine_engine.clusters import cluster_kind
 from submarine_engine.clusters.environment import file_address
 from submarine_engine.errors import SubmarineError
 from submarine_engine.history import JobPaths, make_private, read_json
@@ -83,8 +84,8 @@ def _checkpoints(record: Mapping[str, Any], spec: Mapping[str, Any]) -> str | No
         return None if "," in text else text.rstrip("/")
     with suppress(SubmarineError):
         here = file_address(text, "--checkpoint_path")
-        if here is None and record.get("cluster") == "local" and "://" not in text:
-            here = Path(text).expanduser()
+        if here is None and "://" not in text:
+            here = cluster_kind(str(record.get("cluster"))).machine_path(text, "--checkpoint_path")
         if here is not None:
             return str(Path(str(record.get("workdir", "/"))) / here)
     return None

@@ -2,70 +2,67 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from submarine_engine.clusters import locks
+from submarine_engine.clusters import cluster_kind, cluster_names
 from submarine_engine.clusters.machine import process_stat
 from submarine_engine.config import load_config
-from submarine_engine.errors import ClusterError, SubmarineError, UnsupportedError
+from submarine_engine.errors import ConfigError, SubmarineError, UnsupportedError
 from submarine_engine.history import JobPaths, job_ids, job_user, read_json
 from submarine_engine.job import JobState
+from submarine_engine.records import open_job
 from submarine_engine.tensorboard.auth import Gate
 from submarine_engine.tensorboard.board import MOST_JOBS, PREFIX, Board, Files, Selection
 from submarine_engine.tensorboard.event_dirs import LinkedFolder, Source, event_folders, job_sources
 
-# ``hdfs://`` for TensorBoard: it reads other file systems through fsspec, and that by WebHDFS.
+if TYPE_CHECKING:
+    from submarine_engine.clusters.backend import Backend
+    from submarine_engine.clusters.base import Cluster
+    from submarine_engine.future import Job
 
 
 def let_fsspec_read(remote: Sequence[Source]) -> None:
-    """Let fsspec in this process read the user's HDFS: ``hdfs://…``, ``webhdfs://…``.
+    """Let fsspec in this process read addresses of the clusters' storages.
 
     Raises
     ------
     UnsupportedError
-        The packages for it are not installed.
+        No cluster has such a storage.
     ConfigError, ClusterError
-        There is no Hadoop configuration, or HDFS does not answer.
+        The one that has cannot be used, or does not answer.
     """
-    try:
-        import fsspec  # noqa: PLC0415 - an extra
-        import requests  # noqa: F401, PLC0415 - likewise
-    except ImportError as error:
-        raise UnsupportedError(
-            f"reading {remote[0].place} needs a package that is not installed: {error.name}",
+    left = {source.place.partition("://")[0] for source in remote}
+    problem: SubmarineError | None = None
+    for name in cluster_names():
+        try:
+            kind = cluster_kind(name)
+        except (ConfigError, ImportError) as error:
+            problem = problem or (error if isinstance(error, ConfigError) else None)
+            continue
+        mine = [one.place for one in remote if one.place.startswith(_addresses(kind, left))]
+        if mine:
+            kind.let_read_events(mine)
+            left -= set(kind.event_schemes())
+    if left:
+        raise problem or UnsupportedError(
+            f"no cluster of yours has the storage of {remote[0].place}",
             where="tensorboard",
-            fix="pip install 'submarine-notebook[yarn]'",
-        ) from error
-    if all(source.place.startswith("webhdfs:") for source in remote):
-        return  # the address says all
-    from submarine_engine.clusters.yarn.hadoop import load_hadoop  # noqa: PLC0415 - an extra's
-    from submarine_engine.clusters.yarn.hdfs import open_hdfs  # noqa: PLC0415 - likewise
-    from submarine_engine.clusters.yarn.job_hdfs import Hdfs  # noqa: PLC0415 - likewise
-
-    hdfs = open_hdfs(load_hadoop())
-    if hdfs is None:
-        raise ClusterError(
-            f"{remote[0].place} cannot be read: HDFS does not answer",
-            where="tensorboard",
-            fix="see `submarine doctor --cluster yarn`",
+            fix="install the packages of the cluster that has it",
         )
-    with closing(hdfs):
-        told = hdfs.container_environment()
-    # As jobs on YARN have it by plugin and environment.
-    fsspec.register_implementation("hdfs", Hdfs, clobber=True)
-    for name, options in told.items():
-        fsspec.config.conf[name.removeprefix("FSSPEC_").lower()] = json.loads(options)
+
+
+def _addresses(kind: type[Cluster | Backend], left: set[str]) -> tuple[str, ...]:
+    return tuple(f"{scheme}://" for scheme in kind.event_schemes() if scheme in left)
 
 
 # A TensorBoard's process: ``python -m submarine_engine.tensorboard.serve HOME ID LOCK``.
@@ -84,6 +81,7 @@ def main(arguments: list[str]) -> None:
     """Serve until nobody reads any more."""
     home, board_id, lock = Path(arguments[0]), arguments[1], int(arguments[2])
     os.set_inheritable(lock, False)  # what plugins start must not keep it
+    os.environ["SUBMARINE_HOME"] = str(home)  # where clusters look for the jobs of this process
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     files = Files(home, board_id)
     board = files.read()
@@ -128,6 +126,7 @@ class Sources:
     def __init__(self, home: Path, wanted: Selection) -> None:
         self._home = home
         self._wanted = wanted
+        self._opened: dict[str, Job] = {}
 
     def local(self) -> list[Source]:
         """Return the folders of this machine."""
@@ -165,12 +164,18 @@ class Sources:
 
     def _is_beside(self, job_id: str) -> bool:
         paths = JobPaths(self._home, job_id)
-        with suppress(OSError, ValueError, KeyError, TypeError):
+        with suppress(OSError, ValueError, KeyError, TypeError, SubmarineError):
             record, status = read_json(paths.record), read_json(paths.status)
             if record and status and record["spec"]["tensorboard"]:
-                here = record["cluster"] == "local" and locks.is_free(paths.lock)
-                return not (here or JobState(status["state"]).final)
+                # Its cluster is asked, since a job whose supervisor was killed would never end.
+                over = JobState(status["state"]).final
+                return not over and not self._job(job_id).status().state.final
         return False
+
+    def _job(self, job_id: str) -> Job:
+        if job_id not in self._opened:
+            self._opened[job_id] = open_job(job_id)
+        return self._opened[job_id]
 
 
 def launch(folder: Path, remote: list[Source], board_id: str, key: str) -> tuple[Gate, int]:

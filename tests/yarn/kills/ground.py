@@ -161,7 +161,7 @@ class Ground:
 
     @property
     def keeper(self):
-        return self.process("submarine_engine.clusters.yarn.keeper")
+        return self.process("submarine_engine.clusters.keeper")
 
     @property
     def keeper_log(self):

@@ -5,12 +5,20 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from submarine_engine.clusters import machine
+from submarine_engine.clusters.base import Gpu, gpu_checks
 from submarine_engine.clusters.environment import file_address, refuse_reserved
 from submarine_engine.clusters.local.gpus import DECLARATION, Inventory
 from submarine_engine.errors import ResourcesError, UnsupportedError
+from submarine_engine.findings import OK, Check
 from submarine_engine.job import JobSpec, Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from submarine_engine.config import Config
 
 _WHERE = "local cluster"
 
@@ -120,3 +128,33 @@ def local_path(path: str, option: str) -> Path:
             fix="give a path of this machine, or choose a cluster that has that storage",
         )
     return Path(path).expanduser()
+
+
+def local_checks(gpus: Sequence[Gpu], config: Config) -> Iterator[Check]:
+    """Yield what ``submarine doctor`` says of this machine's GPUs.
+
+    Parameters
+    ----------
+    config
+        The settings, one of which may declare them.
+    """
+    (check,) = gpu_checks(gpus, "SUBMARINE_LOCAL_GPUS=N declares GPUs that cannot be found")
+    if config.value("local_gpus") is not None:
+        how = f"declared by {config.origin('local_gpus')}"
+        check = replace(check, verdict=OK, fix="")
+    else:
+        how = "found through NVML" if gpus else _nvml_problem()
+    yield replace(check, what=f"{check.what}; {how}")
+
+
+def _nvml_problem() -> str:
+    try:
+        import pynvml  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        return "NVML is not installed: pip install 'submarine-notebook[gpu]'"
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return f"NVML does not answer: {error}"
+    pynvml.nvmlShutdown()
+    return "NVML finds none"

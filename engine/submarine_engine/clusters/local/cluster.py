@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from submarine_engine.clusters.base import AnswerPipe, Gpu, Saved
 from submarine_engine.clusters.driver import RecordedCluster
 from submarine_engine.clusters.environment import job_environment, resolve_paths
 from submarine_engine.clusters.local import launch
-from submarine_engine.clusters.local.checks import check_spec, local_path
+from submarine_engine.clusters.local.checks import check_spec, local_checks, local_path
 from submarine_engine.clusters.local.gpus import Inventory, inventory
 from submarine_engine.clusters.local.launch import launch_file
 from submarine_engine.clusters.local.scheduler import Queue, Ticket, recover_lost
@@ -36,6 +36,7 @@ from submarine_engine.lifecycle import JobStatus, apply
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
+    from submarine_engine.findings import Check
     from submarine_engine.job import JobSpec
 
 
@@ -239,6 +240,16 @@ class LocalCluster(RecordedCluster):
         self._grace = grace
         self._log_page = log_page
         self._queue = Queue(self.home)
+
+    @classmethod
+    def checks(cls, config: Config) -> Iterator[Check]:
+        """Yield how many GPUs this machine has, and where that is known from."""
+        yield from local_checks(cls().gpus(), config)
+
+    @classmethod
+    def machine_path(cls, path: str, option: str) -> Path:
+        """Return a path of this machine; all are."""
+        return local_path(path, option)
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what this machine cannot do, and choose the number of GPUs where it is open."""

@@ -14,17 +14,19 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from submarine_runtime.container import DIGEST, LARGE, URL
 from submarine_runtime.displays import INLINE
 
+from submarine_engine.clusters.backend import Allocated, AllocatedByTask
 from submarine_engine.clusters.environment import file_address, thread_limits
 from submarine_engine.clusters.store import add_warning, task_plan
 from submarine_engine.clusters.yarn import application, uploads
 from submarine_engine.clusters.yarn.application import (
     MASTER_MEMORY,
     describe_application,
+    job_tag,
     service_name,
     shape_key,
 )
@@ -193,19 +195,10 @@ def fits(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> bool:
 
 
 _ENDED = ("SUCCEEDED", "FAILED", "KILLED")
+_ON_ITS_WAY = 20.0
+"""Seconds after which an application that was asked for is there, or never will be."""
 _LOOK_EVERY = 0.25  # seconds, once all containers are there: how they end is seen elsewhere first
 _STATES = ("WAITING", "REQUESTED", "RUNNING", *_ENDED)
-
-
-class Allocated(NamedTuple):
-    """A container that YARN gave; `began` on its wall clock."""
-
-    id: str
-    node: str
-    began: float
-
-
-AllocatedByTask = Mapping[str, Allocated]
 
 
 class Allocator(ABC):
@@ -236,12 +229,21 @@ class Allocator(ABC):
         self._known = {
             task: Allocated(*found) for task, found in noted.get("containers", {}).items()
         }
+        # What was asked for and is not noted yet: a keeper may be killed between the two. The next
+        # one adopts it, and asks for nothing twice.
+        self._asking: dict[str, Any] = noted.get("asking") or {}
+        self._given_back: list[str] = noted.get("given_back") or []
         self._seen: dict[str, skein.Container] = {}
         self._app: skein.ApplicationClient | None = None
         self.gang = Gang(services.rm, spec)
         self._looked_at = 0.0
         self._board = TensorBoardService(services, paths.job_id, spec)
         self._board.address = noted.get("board", "")
+
+    @property
+    def begun(self) -> bool:
+        """Whether YARN may know of the job: of its containers, or of a request for them."""
+        return bool(self._asking or self._instances)
 
     @property
     def ahead(self) -> int:
@@ -264,7 +266,13 @@ class Allocator(ABC):
 
     @abstractmethod
     def withdraw(self) -> None:
-        """Ask for nothing any more, and end what there is."""
+        """Ask for nothing any more, and end what there is.
+
+        Raises
+        ------
+        ClusterError
+            YARN cannot be told now.
+        """
 
     def end_beside(self) -> None:  # noqa: B027 - of applications that are the job's own
         """End what runs beside the job's own containers, which are all over."""
@@ -285,7 +293,16 @@ class Allocator(ABC):
         return self._enough()
 
     def _forget(self) -> None:
-        self._instances, self._known = {}, {}
+        self._instances, self._known, self._asking = {}, {}, {}
+        self._note_down()
+
+    def _note_asking(self, task: str = "") -> None:
+        """Note that the application, or the container of a task, is being asked for."""
+        self._asking = {"task": task, "at": time.time()}
+        self._note_down()
+
+    def _note_asked(self) -> None:
+        self._asking = {}
         self._note_down()
 
     def words(self, task: str) -> str:
@@ -332,7 +349,8 @@ class Allocator(ABC):
             self._paths.root / "yarn.json",
             {"version": 1, "mode": self.mode, "app_id": self.app_id,
              "instances": self._instances, "containers": self._known,
-             "board": self._board.address},
+             "board": self._board.address, "asking": self._asking,
+             "given_back": self._given_back},
         )  # fmt: skip
 
     def _environment(self, role: Role, task: str | None) -> dict[str, str]:
@@ -428,6 +446,7 @@ def job_variables(job_id: str, spec: JobSpec, role: Role, task: str | None) -> d
 _OUTSTANDING = ("WAITING", "REQUESTED")
 # Seconds for one go: a master that heartbeats every 0.2 s has no answer to the first by then.
 _BURST = 0.15
+_SKEW = 30.0  # seconds by which a master's clock may be behind ours
 
 
 def master_key(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> str:
@@ -508,6 +527,8 @@ class SharedApplication(Allocator):
     def withdraw(self) -> None:
         """End the job's own containers."""
         if self._app is not None:
+            if self._asking:
+                self._adopt()
             for instance in self._instances.values():
                 with suppress(Exception):
                     self._app.kill_container(instance)
@@ -566,9 +587,11 @@ class SharedApplication(Allocator):
         """
         assert self._app is not None  # noqa: S101 - `ask` has it
         assert self._master is not None  # noqa: S101 - likewise
-        alone = self._master.jobs == 1 and not self._instances
         payloads: dict[str, dict[str, str]] = {}
         with self._master.asking:
+            if self._asking:
+                self._adopt()
+            alone = self._master.jobs == 1 and not self._instances
             until = 0.0
             for role, task in (left := self._left):
                 if time.monotonic() > until:
@@ -581,11 +604,35 @@ class SharedApplication(Allocator):
                     self._master.settle(self._services.rm, _size(role.resources), waiting)
                     alone = False
                     until = 0.0 if waiting else time.monotonic() + _BURST
+                self._note_asking(task)
                 added = self._app.add_container(service_name(role), payloads[task])
                 self._master.asked[added.id] = _size(role.resources)
                 self._instances[task] = added.id
-                self._note_down()
+                self._note_asked()
         return True
+
+    def _adopt(self) -> None:
+        """Take the container that was asked for, and is not noted, where the master has it.
+
+        Jobs ask a master one after another, and note what they got before the next one asks. So a
+        container that nobody has noted is the one that was being asked for.
+        """
+        assert self._app is not None  # noqa: S101 - `ask` has it
+        task, at = str(self._asking["task"]), float(self._asking["at"])
+        role = next(role for role in self._spec.roles if task in role.tasks)
+        noted = set()
+        for path in self._paths.root.parent.glob("*/yarn.json"):
+            told = read_json(path) or {}
+            if told.get("app_id") == self.app_id:
+                noted.update(told.get("instances", {}).values())
+        for found in self._app.get_containers(services=[service_name(role)], states=_STATES):
+            # One that is over may be of a job whose folder is deleted.
+            began = found.start_time.timestamp() if found.start_time else at
+            late = str(found.state) not in _ENDED or began > at - _SKEW
+            if found.id not in noted and late:
+                self._instances[task] = found.id
+                break
+        self._note_asked()
 
 
 def _size(asked: Resources) -> Size:
@@ -601,6 +648,7 @@ class DedicatedApplication(Allocator):
 
     mode = "cold"
     ends_with_job = True
+    _closed = False
     _thread: threading.Thread | None = None
     _failure: SubmarineError | None = None
     _is_over = False
@@ -639,18 +687,28 @@ class DedicatedApplication(Allocator):
                     where=self.app_id,
                 )
 
+    @property
+    def begun(self) -> bool:
+        """Whether YARN may know of the job's application."""
+        return bool(self._asking or self.app_id or self._thread)
+
     def give_back(self) -> None:
         """End the application."""
-        self.withdraw()
+        try:
+            self.withdraw()
+        except ClusterError:  # it is still late when it is looked at again
+            return
         self.close()
-        self._app, self._thread, self.app_id = None, None, ""
+        self._given_back.append(self.app_id)
+        self._app, self._thread, self.app_id, self._closed = None, None, "", False
         self._forget()
 
     def withdraw(self) -> None:
         """End the application."""
-        if self.app_id:
-            with suppress(ClusterError):
-                self._services.rm.kill(self.app_id)
+        if not self.app_id and self._thread is not None and self._thread.is_alive():
+            raise ClusterError("its application is being submitted", where=self._paths.job_id)
+        if app_id := self.app_id or (self._tagged() if self._asking else ""):
+            self._services.rm.kill(app_id)
 
     def end_beside(self) -> None:
         """End the TensorBoard beside the job."""
@@ -658,11 +716,14 @@ class DedicatedApplication(Allocator):
 
     def close(self) -> None:
         """Close the way to the master."""
+        self._closed = True
         if self._app is not None:
             self._app.close()
 
     def _start(self) -> None:
         try:
+            if not self.app_id:
+                self.app_id = self._adopted()
             if not self.app_id:
                 beside = self._board.worker_environment()
                 environments = {
@@ -673,15 +734,18 @@ class DedicatedApplication(Allocator):
                     job_id=self._paths.job_id, environments=environments,
                     board=self._board,
                 )  # fmt: skip
-                self.app_id = self._services.driver.submit(described)
-                if self._spec.priority is not None:
-                    self._services.rm.set_priority(self.app_id, self._spec.priority)
+                self._note_asking()
+                self.app_id = self._services.driver.submit(described, self._adopted)
+            if not self._instances:
                 self._instances = {
                     task: f"{role.name}_{number}"
                     for role in self._spec.roles
                     for number, task in enumerate(role.tasks)
                 }
-                self._note_down()
+                # First of all: whatever fails from here on, it is known what is to be ended.
+                self._note_asked()
+                if self._spec.priority is not None:
+                    self._services.rm.set_priority(self.app_id, self._spec.priority)
             wait_running(self._services.rm, self.app_id)
             self._app = self._services.driver.connect(self.app_id)
         except SubmarineError as error:
@@ -689,6 +753,30 @@ class DedicatedApplication(Allocator):
             self._is_over = True
         except Exception as error:  # noqa: BLE001 - gRPC's own as well
             self._failure = ClusterError(f"{type(error).__name__}: {error}")
+
+    def _adopted(self) -> str:
+        """Return the application that was asked for and is not noted; empty where there is none.
+
+        It may still be on its way: skein's driver outlives a keeper.
+        """
+        if not self._asking:
+            return ""
+        left = float(self._asking["at"]) + _ON_ITS_WAY - time.time()
+        until = time.monotonic() + min(left, _ON_ITS_WAY)
+        while not self._closed:
+            try:
+                if (found := self._tagged()) or time.monotonic() > until:
+                    return found
+            except ClusterError:  # nobody knows: to ask anew could be to ask twice
+                until = max(until, time.monotonic() + _LOOK)
+            time.sleep(_LOOK_EVERY)
+        raise ClusterError("nobody waits for it any more", where=self._paths.job_id)
+
+    def _tagged(self) -> str:
+        """Return the application that carries the job's id, but none that was given back."""
+        tag = job_tag(self._paths.job_id)
+        found = self._services.rm.applications(applicationTags=tag)
+        return next((str(a["id"]) for a in found if a["id"] not in self._given_back), "")
 
 
 # Which way a job goes: as its mode says, and where it is on one already, by that.

@@ -354,12 +354,17 @@ def _service(
     )
 
 
+def job_tag(job_id: str) -> str:
+    """Return the tag of a job's own application: whoever takes the job over finds it by that."""
+    return f"submarine-job:{job_id}"
+
+
 def _tags(user: str, notebook: str, job_id: str | None) -> set[str]:
     tags = {"submarine", f"submarine-user:{user}"}
     if notebook:
         tags.add(f"submarine-notebook:{notebook}")
     if job_id:
-        tags.add(f"submarine-job:{job_id}")
+        tags.add(job_tag(job_id))
     # YARN takes printable ASCII without commas, 100 characters at most.
     return {"".join(c if " " < c < "\x7f" and c != "," else "_" for c in t)[:_TAG] for t in tags}
 

@@ -1,32 +1,30 @@
-"""The YARN cluster as front ends call it: over jobs' folders, and the keeper that fills them.
+"""YARN as a backend: what is asked in the user's process, and what its keeper begins.
 
 ``launch.json`` tells the keeper what it has to know of a job's submitter.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
 import sys
-import time
+import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.bundle.modules import ran_by_path
-from submarine_engine.clusters import locks
+from submarine_engine.clusters.backend import Backend
 from submarine_engine.clusters.base import Gpu, GpuShare, Saved
-from submarine_engine.clusters.driver import RecordedCluster
-from submarine_engine.clusters.environment import file_address, resolve_paths
+from submarine_engine.clusters.driver import KeptCluster, launch_notes
 from submarine_engine.clusters.machine import process_stat
 from submarine_engine.clusters.saving import Asked
-from submarine_engine.clusters.store import put_on_record
 from submarine_engine.clusters.yarn import uploads
-from submarine_engine.clusters.yarn.driver import KeeperFolder
+from submarine_engine.clusters.yarn.driver import KeeperFolder, keeper_environment
 from submarine_engine.clusters.yarn.environments import (
     Environment,
     check_versions,
@@ -42,21 +40,28 @@ from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.saving import save_yarn
 from submarine_engine.clusters.yarn.uploads import Tell, send_large
 from submarine_engine.config import load_config
-from submarine_engine.errors import JobNotFoundError, SubmissionError
-from submarine_engine.history import JobPaths, make_private, read_json, write_json
+from submarine_engine.errors import ClusterError
+from submarine_engine.history import JobPaths, default_home, read_json, write_json
 from submarine_engine.job import JobSpec
 from submarine_engine.lifecycle import JobStatus
 from submarine_engine.records import iter_jobs
-from submarine_engine.tensorboard.board import attach
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from submarine_engine.bundle import Bundle
+    from submarine_engine.clusters import backend
+    from submarine_engine.clusters.backend import KeptJob
+    from submarine_engine.clusters.yarn.request import YarnRequest
+    from submarine_engine.clusters.yarn.services import Services
+    from submarine_engine.config import Config
+    from submarine_engine.findings import Check
 
 _LOOKED_AT = 50
 _SENT = ("pack", ".zip", ".gz", ".tgz", ".tar")
 
 
-def wish(cluster: YarnCluster, folder: KeeperFolder, notebook: str) -> None:
+def wish(backend: YarnBackend, folder: KeeperFolder, notebook: str) -> None:
     """Ask the keeper for what the first job of this process will need.
 
     Containers of an application have one shape, so it is that of the notebook's last job, else of
@@ -71,7 +76,7 @@ def wish(cluster: YarnCluster, folder: KeeperFolder, notebook: str) -> None:
     """
     last = last_job(folder.home, notebook)
     shape = JobSpec.from_json(last[0]) if last else JobSpec()
-    spec = cluster.check(
+    spec = backend.check(
         JobSpec(
             roles=shape.roles,
             queue=shape.queue,
@@ -81,28 +86,28 @@ def wish(cluster: YarnCluster, folder: KeeperFolder, notebook: str) -> None:
             notebook=notebook,
         )
     )
-    launch = _launch(cluster, spec, last[1] if last else None)
+    launch = _launch(backend, spec, last[1] if last else None)
     me = process_stat(os.getpid())
     if launch is None or me is None:
         return
     folder.make()
     content = {"version": 1, "spec": spec.to_json(), "launch": launch}
     write_json(folder.wishes / f"{os.getpid()}-{me.start}.json", content)
-    folder.ensure_keeper()
+    folder.ensure_keeper(backend.keeper_environment(os.environ))
 
 
 def _launch(
-    cluster: YarnCluster, spec: JobSpec, last: dict[str, Any] | None
+    backend: YarnBackend, spec: JobSpec, last: dict[str, Any] | None
 ) -> dict[str, Any] | None:
     """Return what an application has to know; None where that would take packing and sending.
 
     An archive of the last job is there already.
     """
     if not (spec.environment or "").lower().endswith(_SENT):
-        return environment_launch(cluster.conf, spec)
+        return environment_launch(backend.conf, spec)
     if last is None:
         return None
-    fresh = environment_launch(cluster.conf, replace(spec, environment=None))
+    fresh = environment_launch(backend.conf, replace(spec, environment=None))
     return {**fresh, **{key: last[key] for key in ("python", "archives", "environment", "probed")}}
 
 
@@ -142,16 +147,14 @@ def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle, tell: Tell) -> 
         There is no such environment, HDFS refuses it, or its Python is another one.
     """
     environment = _prepare(conf, spec, tell)
-    launch = _common(spec, environment)
+    launch = _of_environment(environment)
     needed = needed_versions(bundle.manifest.values)
     if not environment.probed:
         here, there = launch["here"], environment.versions
         check_versions(here, there.get("python", here), needed=needed, found=there)
     for note in environment.notes:
         warnings.warn(note, stacklevel=2)
-    entry, home = bundle.manifest.entry, bundle.manifest.home()
-    beside = ran_by_path(bundle.files)
-    return {**launch, "needed": needed, "entry": entry, "home": home, "beside": beside}
+    return {**launch, "needed": needed, "beside": ran_by_path(bundle.files)}
 
 
 def send_values(conf: HadoopConf, bundle: Path, tell: Tell) -> dict[str, str]:
@@ -186,20 +189,17 @@ def send_values(conf: HadoopConf, bundle: Path, tell: Tell) -> dict[str, str]:
 
 def environment_launch(conf: HadoopConf, spec: JobSpec) -> dict[str, Any]:
     """Return what an application of such jobs has to know, before there is one; raises likewise."""
-    return _common(spec, _prepare(conf, spec, lambda _text: None))
+    environment = _prepare(conf, spec, lambda _text: None)
+    return {**launch_notes(spec), **_of_environment(environment)}
 
 
-def _common(spec: JobSpec, environment: Environment) -> dict[str, Any]:
-    me = process_stat(os.getpid())
+def _of_environment(environment: Environment) -> dict[str, Any]:
     return {
-        "version": 1,
         "python": environment.python,
         "archives": dict(environment.archives),
         "environment": environment.key,
         "probed": environment.probed and environment.kind != "image",
         "here": local_versions(())["python"],
-        "grace": load_config().value("grace"),
-        "session": [os.getpid(), me.start] if spec.notebook and me else None,
     }
 
 
@@ -213,13 +213,10 @@ def _prepare(conf: HadoopConf, spec: JobSpec, tell: Tell) -> Environment:
         )
 
 
-# YARN: the seam `Cluster`, over jobs' folders and the keeper that fills them.
+# YARN as a backend.
 
 
-_BETWEEN_KEEPERS = 2.0
-
-
-class YarnCluster(RecordedCluster):
+class YarnBackend(Backend):
     """Jobs as containers of Hadoop YARN.
 
     Parameters
@@ -236,6 +233,7 @@ class YarnCluster(RecordedCluster):
     """
 
     name = "yarn"
+    title = "YARN"
     log_label = "YARN LOG"
 
     @classmethod
@@ -243,119 +241,162 @@ class YarnCluster(RecordedCluster):
         """Return whether there is a Hadoop configuration to use."""
         return is_named()
 
-    def __init__(self, home: Path | None = None, conf: HadoopConf | None = None) -> None:
+    @classmethod
+    def checks(cls, config: Config) -> Iterator[Check]:
+        """Yield what stands on the way to the cluster, from the configuration to the queues."""
+        from submarine_engine.clusters.yarn.doctor import yarn_checks  # noqa: PLC0415 - rare
+
+        yield from yarn_checks(os.environ, home=Path(config.value("home")))
+
+    @classmethod
+    def event_schemes(cls) -> tuple[str, ...]:
+        """Return that HDFS has addresses."""
+        return "hdfs", "webhdfs"
+
+    @classmethod
+    def let_read_events(cls, places: Sequence[str]) -> None:
+        """Let fsspec in this process read the user's HDFS: ``hdfs://…``, ``webhdfs://…``."""
+        if all(place.startswith("webhdfs:") for place in places):
+            return  # the address says all
+        import fsspec  # noqa: PLC0415 - of a TensorBoard's process alone
+
+        from submarine_engine.clusters.yarn.job_hdfs import Hdfs  # noqa: PLC0415 - likewise
+
+        hdfs = open_hdfs(load_hadoop())
+        if hdfs is None:
+            raise ClusterError(
+                f"{places[0]} cannot be read: HDFS does not answer",
+                where="tensorboard",
+                fix="see `submarine doctor --cluster yarn`",
+            )
+        with closing(hdfs):
+            told = hdfs.container_environment()
+        # As jobs on YARN have it by plugin and environment.
+        fsspec.register_implementation("hdfs", Hdfs, clobber=True)
+        for name, options in told.items():
+            fsspec.config.conf[name.removeprefix("FSSPEC_").lower()] = json.loads(options)
+
+    def __init__(self, home: Path, conf: HadoopConf | None = None) -> None:
         super().__init__(home)
         self.conf = conf or load_hadoop()
         self._rm = ResourceManager(self.conf)
-        self._folder = KeeperFolder(self.home, self.conf)
-        self._tried_at = 0.0
+        self._services: Services | None = None
+
+    @property
+    def key(self) -> str:
+        """What tells one Hadoop configuration from another."""
+        return self.conf.fingerprint
+
+    def folder(self, key: str | None = None) -> KeeperFolder:
+        """Return how the keeper of this configuration is reached."""
+        if key:  # the files may be new meanwhile
+            self.conf.fingerprint = key
+        return KeeperFolder(self.home, self.conf)
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what the cluster cannot do, and fill in what was left to it."""
         return check_spec(spec, self.conf, self._rm)
 
-    def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:
-        """Put the job on record and into the keeper's hands; return its id.
+    def prepare(
+        self, spec: JobSpec, bundle: Bundle, tell: Callable[[str], object]
+    ) -> dict[str, Any]:
+        """Make the job's environment ready."""
+        return make_launch(self.conf, spec, bundle, tell)
 
-        Raises
-        ------
-        SubmissionError
-            As `check` says; a path is missing, or the disk is full. Nothing is left behind.
-        ClusterError
-            The ResourceManager does not answer, or no keeper can be started.
-        """
-        workdir = workdir.absolute()
-        spec = self.check(spec)
-        resolve_paths(spec, workdir, file_address)
-        launch = make_launch(self.conf, spec, bundle, self.tell)
+    def deliver(self, bundle: Path, tell: Callable[[str], object]) -> dict[str, Any]:
+        """Bring what is large in a bundle to HDFS."""
+        return {"large": send_values(self.conf, bundle, tell)}
 
-        def finish(staged: JobPaths, _: JobPaths) -> None:
-            for task in spec.tasks:
-                make_private(staged.task(task).root)
-            large = send_values(self.conf, staged.bundle, self.tell)
-            write_json(staged.root / "launch.json", {**launch, "large": large})
-
-        paths, lock = put_on_record(self.home, "yarn", spec, bundle, workdir, finish)
-        locks.drop(lock)
-        try:
-            self._folder.make()
-            (self._folder.open / paths.job_id).touch(mode=0o600)
-            self._folder.ensure_keeper()
-        except OSError as error:
-            with suppress(OSError):
-                (self._folder.open / paths.job_id).unlink(missing_ok=True)
-            shutil.rmtree(paths.root, ignore_errors=True)
-            raise SubmissionError(
-                f"no keeper can be started for the job: {error.strerror or error}",
-                where=str(self._folder.root),
-                fix="make room there, or let SUBMARINE_HOME name a folder of yours with room",
-            ) from error
-        if spec.tensorboard:
-            attach(self.home, paths)
-        return paths.job_id
-
-    def get_ready(self, notebook: str) -> None:
-        """Have the keeper, skein's driver and a master without GPUs started for this process.
-
-        Raises
-        ------
-        SubmarineError, OSError
-            It cannot be: a job would say the same.
-        """
-        if load_config().value("yarn_ahead"):
-            wish(self, self._folder, notebook)
-
-    def save(self, job_id: str, path: str, *, patience: float | None = None) -> Saved:
-        """Bring the model of a running job to the new folder `path`, while training goes on."""
-        with self.on_record(job_id) as paths:
-            asked = Asked(paths, lambda: self.status(job_id), patience)
-            return save_yarn(asked, path, self.conf, self._rm)
-
-    def gpus(self) -> list[Gpu]:
-        """Return the cluster's GPUs and who holds each.
-
-        Raises
-        ------
-        ClusterError
-            The ResourceManager does not answer.
-        """
-        return cluster_gpus(self._rm, self._held_here())
+    def gpus(self, held: Mapping[str, str]) -> list[Gpu]:
+        """Return the cluster's GPUs as the ResourceManager accounts them."""
+        return cluster_gpus(self._rm, held)
 
     def gpu_shares(self) -> list[GpuShare]:
-        """Return what every node and every queue has of the GPUs; raises as `gpus` does."""
+        """Return what every node and every queue has of the GPUs."""
         return gpu_shares(self._rm)
 
-    def log_url(self, job_id: str) -> str | None:
-        """Return the container's log page while the job runs, the application's page after."""
-        return self.links(job_id).get("log")
+    def links(self, paths: JobPaths, status: JobStatus) -> dict[str, str]:
+        """Return the web pages of a job: its log's, its application's, the cluster's.
 
-    def links(self, job_id: str) -> dict[str, str]:
-        """Return the web pages of a job: its log's, its application's, the cluster's."""
-        with self.on_record(job_id) as paths:
-            noted = read_json(paths.root / "yarn.json") or {}
-            return job_links(self.conf, noted, self.statuses.status(paths))
+        The log's is the container's page while the job runs, the application's after.
+        """
+        return job_links(self.conf, read_json(paths.root / "yarn.json") or {}, status)
 
-    def attend(self, paths: JobPaths, status: JobStatus) -> bool:  # noqa: ARG002 - the keeper knows
-        """See to it that a keeper lives while a job is not over; it is the keeper that tells."""
-        if (self._folder.open / paths.job_id).exists() and locks.is_free(self._folder.lock):
-            now = time.monotonic()
-            if now - self._tried_at > _BETWEEN_KEEPERS:
-                self._tried_at = now
-                with suppress(OSError):
-                    self._folder.ensure_keeper()
-        return False
+    def save(self, asked: Asked, path: str) -> Saved:
+        """Bring the model of a running job to a folder, or to HDFS."""
+        return save_yarn(asked, path, self.conf, self._rm)
 
-    def ring(self, paths: JobPaths, reason: str) -> None:  # noqa: ARG002 - the folder says it
-        """Wake the keeper; start one where there is none."""
-        self.attend(paths, JobStatus())
-        self._folder.ring()
+    def get_ready(self, folder: backend.KeeperFolder, notebook: str) -> None:
+        """Have the keeper, skein's driver and a master without GPUs started for this process."""
+        if load_config().value("yarn_ahead") and isinstance(folder, KeeperFolder):
+            wish(self, folder, notebook)
 
-    def _held_here(self) -> dict[str, str]:
-        """Return the jobs of this home by the containers that they hold."""
-        held = {}
-        for job_id in self._folder.open_jobs():
-            with suppress(OSError, JobNotFoundError):
-                for task in self.statuses.status(JobPaths(self.home, job_id)).tasks:
-                    if task.container and not task.released:
-                        held[task.container] = job_id
-        return held
+    def keeper_environment(self, outer: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of a keeper, and so of skein's driver."""
+        return keeper_environment(outer, KeeperFolder(self.home, self.conf))
+
+    @property
+    def services(self) -> Services:
+        """What the keeper's jobs share, from `begin` on."""
+        assert self._services is not None  # noqa: S101 - the keeper has begun
+        return self._services
+
+    def begin(self, folder: backend.KeeperFolder, stop: threading.Event) -> None:  # noqa: ARG002 - it is ours
+        """Open the ways to the cluster; see to warm masters."""
+        # Of keepers alone: they take long to import, and a notebook needs none of them.
+        from submarine_engine.clusters.yarn import ahead, masters  # noqa: PLC0415
+        from submarine_engine.clusters.yarn.services import Services  # noqa: PLC0415
+
+        config = load_config()
+        self.idle, self.lease = config.value("yarn_idle"), config.value("yarn_lease")
+        logs, queue = config.value("yarn_logs"), self.submit_queue
+        services = Services(self.home, self.conf, idle=self.idle, logs=logs, submit_queue=queue)
+        self._services = services
+        for work, given in (
+            (masters.yield_capacity, (services.masters, services.rm, stop)),
+            (masters.keep_app_timeouts, (services.masters, services.rm, self.idle, stop)),
+            (ahead.clean_up, (services,)),
+        ):
+            threading.Thread(target=work, args=given, daemon=True).start()
+
+    def tend(self) -> bool:
+        """End masters that nobody needs, and begin with what notebooks wish for."""
+        from submarine_engine.clusters.yarn.ahead import heed_wishes  # noqa: PLC0415 - as above
+
+        heed_wishes(self.services)
+        return self.services.masters.tend() > 0
+
+    def request(self, job: KeptJob) -> YarnRequest:
+        """Return what asks for a job: by a warm master, or by an application of its own."""
+        from submarine_engine.clusters.yarn.request import YarnRequest  # noqa: PLC0415 - as above
+
+        return YarnRequest(self.services, job)
+
+    def give_up(self, paths: JobPaths) -> None:
+        """End the job's own application."""
+        noted = read_json(paths.root / "yarn.json") or {}
+        if noted.get("mode") == "cold" and noted.get("app_id"):
+            self.services.rm.kill(noted["app_id"])
+
+    def end(self) -> None:
+        """End the warm masters and skein's driver."""
+        self.services.masters.close()
+        self.services.driver.close()
+
+
+class YarnCluster(KeptCluster):
+    """YARN as front ends call it.
+
+    Parameters
+    ----------
+    home, conf
+        As `YarnBackend` has them.
+    """
+
+    name = YarnBackend.name
+    log_label = YarnBackend.log_label
+
+    kind = YarnBackend
+
+    def __init__(self, home: Path | None = None, conf: HadoopConf | None = None) -> None:
+        super().__init__(YarnBackend(home or default_home(), conf))

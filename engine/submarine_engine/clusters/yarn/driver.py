@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import skein
 from skein.exceptions import DriverError, DriverNotRunningError, SkeinError
 
-from submarine_engine.clusters import locks
-from submarine_engine.clusters.machine import spawn_detached
+from submarine_engine.clusters import backend
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import make_private, write_json
+from submarine_engine.settings import KEYS
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
@@ -34,17 +33,13 @@ if TYPE_CHECKING:
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 
 
-class KeeperFolder:
-    """Where a keeper has its lock, its bell, and the list of jobs that are not over.
+class KeeperFolder(backend.KeeperFolder):
+    """A keeper's folder on YARN: one for each home and Hadoop configuration.
 
     ::
 
         <home>/yarn/<fingerprint>/
-            keeper.lock     flock held by the keeper as long as it lives
-            keeper.log      its own stderr
-            bell            named pipe: who submits or cancels rings here
-            open/<job id>   an empty file for each job that is not over
-            wishes/         what notebooks would have ready for their first job, see `ahead`
+            wishes/         what notebooks would have ready for their first job, see `wish`
             masters.json    applications that are kept warm
             skein/          skein's certificates, and the address of its driver
 
@@ -57,13 +52,8 @@ class KeeperFolder:
     """
 
     def __init__(self, home: Path, conf: HadoopConf) -> None:
-        self.home = home
+        super().__init__(home, "yarn", conf.fingerprint)
         self.conf = conf
-        self.root = home / "yarn" / conf.fingerprint
-        self.lock = self.root / "keeper.lock"
-        self.log = self.root / "keeper.log"
-        self.bell = self.root / "bell"
-        self.open = self.root / "open"
         self.wishes = self.root / "wishes"
         self.masters = self.root / "masters.json"
         self.skein = self.root / "skein"
@@ -76,51 +66,9 @@ class KeeperFolder:
         OSError
             It cannot be made.
         """
-        for folder in (self.root, self.open, self.wishes, self.skein):
+        super().make()
+        for folder in (self.wishes, self.skein):
             make_private(folder)
-
-    def open_jobs(self) -> list[str]:
-        """Return the ids of the jobs that are not over, oldest first."""
-        found = []
-        with suppress(FileNotFoundError):
-            for path in self.open.iterdir():
-                with suppress(FileNotFoundError):  # it is over just now
-                    found.append((path.stat().st_mtime_ns, path.name))
-        return [job_id for _, job_id in sorted(found)]
-
-    def ring(self) -> None:
-        """Wake the keeper; nothing where none listens."""
-        with suppress(OSError):
-            descriptor = os.open(self.bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                os.write(descriptor, b"!")
-            finally:
-                os.close(descriptor)
-
-    def ensure_keeper(self) -> None:
-        """Start a keeper where none lives, and wake the one that does.
-
-        Raises
-        ------
-        OSError
-            The machine can start no more processes, or the folder cannot be written.
-        """
-        self.make()
-        lock = locks.take(self.lock)
-        if lock is None:
-            self.ring()
-            return
-        try:
-            arguments = [str(self.home), str(self.conf.folder), self.root.name, str(lock)]
-            module = "submarine_engine.clusters.yarn.keeper"
-            spawn_detached(
-                [sys.executable, "-m", module, *arguments],
-                keeper_environment(os.environ, self),
-                log=self.log,
-                keep=[lock],
-            )
-        finally:
-            locks.drop(lock)
 
 
 def keeper_environment(outer: Mapping[str, str], folder: KeeperFolder) -> dict[str, str]:
@@ -131,6 +79,7 @@ def keeper_environment(outer: Mapping[str, str], folder: KeeperFolder) -> dict[s
     environment = {key: value for key, value in outer.items() if key.lower() not in _PROXIES}
     environment.update(folder.conf.environment)
     environment["HADOOP_CONF_DIR"] = str(folder.conf.folder)
+    environment[KEYS["hadoop_conf_dir"].variable] = str(folder.conf.folder)
     environment["SKEIN_CONFIG"] = str(folder.skein)
     return environment
 
@@ -173,15 +122,25 @@ class Driver:
         """Start it where it does not run; raises as `submit`."""
         self._call(lambda _client: None)
 
-    def submit(self, application: skein.ApplicationSpec) -> str:
+    def submit(
+        self, application: skein.ApplicationSpec, find: Callable[[], str] = lambda: ""
+    ) -> str:
         """Submit an application; return its id.
+
+        Parameters
+        ----------
+        find
+            Returns the application where a driver that was killed had submitted it already.
 
         Raises
         ------
         ClusterError
             The driver cannot be started, or YARN refuses: in its own words.
         """
-        return self._call(lambda client: str(client.submit(application)))
+        return self._call(
+            lambda client: str(client.submit(application)),
+            lambda client: find() or str(client.submit(application)),
+        )
 
     def connect(self, app_id: str) -> skein.ApplicationClient:
         """Return the way to a running application's master; raises as `submit`."""
@@ -197,7 +156,11 @@ class Driver:
             with suppress(OSError):
                 self._note.unlink()
 
-    def _call(self, what: Callable[[skein.Client], _T]) -> _T:
+    def _call(
+        self,
+        what: Callable[[skein.Client], _T],
+        again: Callable[[skein.Client], _T] | None = None,
+    ) -> _T:
         try:
             try:
                 return what(self._connected())
@@ -206,7 +169,7 @@ class Driver:
                     raise
                 with self._lock:  # it was killed: once more, with a new one
                     self._client = None
-                return what(self._connected())
+                return (again or what)(self._connected())
         except (SkeinError, OSError) as error:
             raise ClusterError(
                 f"skein says: {' '.join(str(error).split())[:600]}",

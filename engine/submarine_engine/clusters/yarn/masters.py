@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from submarine_engine.clusters.machine import process_stat
+from submarine_engine.clusters.machine import Session, lives
 from submarine_engine.clusters.yarn.application import PROBED
 from submarine_engine.clusters.yarn.driver import KeeperFolder, read_masters, write_masters
 from submarine_engine.clusters.yarn.hadoop_json import GPU, MEMORY, VCORES, Amounts, lacking, plus
@@ -54,17 +54,6 @@ _PROGRESS = (0.1, 0.2)
 
 Size = tuple[int, int, int]
 """Memory, vcores, GPUs of a container: in the order in which YARN compares them."""
-
-Session = tuple[int, int]
-"""A notebook's kernel: process id, and when it began in clock ticks; a number alone is reused."""
-
-
-def lives(session: Session | None) -> bool:
-    """Return whether the process of a session is there; one that is None always is."""
-    if session is None:
-        return True
-    seen = process_stat(session[0])
-    return seen is not None and seen.start == session[1] and seen.state != "Z"
 
 
 @dataclass(eq=False)

@@ -1,19 +1,19 @@
-"""What all jobs of a keeper share: ways to the cluster, and the order in which jobs came."""
+"""What all jobs of a keeper share: the ways to the cluster."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from submarine_engine.clusters.backend import SubmitQueue
+from submarine_engine.clusters.machine import Session, session_of
 from submarine_engine.clusters.yarn.driver import Driver, KeeperFolder
 from submarine_engine.clusters.yarn.hadoop import HadoopConf
 from submarine_engine.clusters.yarn.hdfs import Hdfs, open_hdfs
 from submarine_engine.clusters.yarn.log_transport import LogTransport
-from submarine_engine.clusters.yarn.masters import Masters, Session
+from submarine_engine.clusters.yarn.masters import Masters
 from submarine_engine.clusters.yarn.rest import ResourceManager
 
 
@@ -28,10 +28,10 @@ class Services:
         The cluster's configuration.
     idle
         Seconds after which a warm master without jobs ends.
-    lease
-        Seconds that a job waits on after its notebook has died.
     logs
         The setting ``yarn_logs``.
+    submit_queue
+        The order in which jobs came: those of one master ask it in that order.
     """
 
     def __init__(
@@ -40,19 +40,16 @@ class Services:
         conf: HadoopConf,
         *,
         idle: float,
-        lease: float = 30.0,
-        logs: str = "auto",
+        logs: str,
+        submit_queue: SubmitQueue,
     ) -> None:
         self.conf = conf
-        self._lease = lease
         self.folder = KeeperFolder(home, conf)
         self.rm = ResourceManager(conf)
         self.driver = Driver(self.folder)
         self.masters = Masters(self.folder, self.driver, self.rm, idle)
         self.logs = LogTransport(conf, self.rm, lambda: self.hdfs, logs)
-        self.submit_queue = SubmitQueue()
-        self.load = 0
-        self._gone: dict[str, float] = {}
+        self.submit_queue = submit_queue
         self._hdfs: Hdfs | None = None
         self._hdfs_lock = threading.Lock()
 
@@ -66,10 +63,4 @@ class Services:
 
     def session(self, launch: Mapping[str, Any]) -> Session | None:
         """Return whose job it is; None where it depends on no process."""
-        session = launch.get("session")
-        return (int(session[0]), int(session[1])) if session else None
-
-    def lease_is_over(self, job_id: str) -> bool:
-        """Return whether the job's notebook is gone too long, as of the first call."""
-        now = time.monotonic()
-        return now - self._gone.setdefault(job_id, now) > self._lease
+        return session_of(launch)

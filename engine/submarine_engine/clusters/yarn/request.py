@@ -1,0 +1,229 @@
+"""One job asked of YARN: by an application, followed by the ResourceManager's and nodes' pages.
+
+Where a node shows a container no more, log aggregation has what it wrote (`recover_logs`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.clusters.backend import AllocatedByTask, Counted, KeptJob, Request
+from submarine_engine.clusters.log_mirror import LogsGoneError, LogSource
+from submarine_engine.clusters.store import add_warning
+from submarine_engine.clusters.yarn.allocator import open_allocator
+from submarine_engine.clusters.yarn.hadoop_json import at, number
+from submarine_engine.clusters.yarn.log_transport import Aggregation, aggregation, fetch_aggregated
+from submarine_engine.clusters.yarn.masters import FINAL, over_words
+from submarine_engine.clusters.yarn.node_pages import NodeConnection
+from submarine_engine.clusters.yarn.scheduler import waiting_reason
+from submarine_engine.clusters.yarn.uploads import keep_results
+from submarine_engine.errors import ClusterError, SubmarineError
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.backend import Allocated
+    from submarine_engine.clusters.container import Container
+    from submarine_engine.clusters.yarn.services import Services
+    from submarine_engine.history import TaskPaths
+
+
+_LAST_WORDS = 15.0
+_LAST_WORDS_EVERY = 0.05
+
+
+class YarnRequest(Request):
+    """A job on YARN.
+
+    Parameters
+    ----------
+    services
+        What the keeper's jobs share.
+    """
+
+    def __init__(self, services: Services, job: KeptJob) -> None:
+        self._services = services
+        self._rm = services.rm
+        self._job = job
+        self._allocator = open_allocator(services, job.paths, job.spec, job.launch)
+        self.ends_with_job = self._allocator.ends_with_job
+        self._report: dict[str, Any] = {}  # the last that the manager said of the application
+
+    @property
+    def begun(self) -> bool:
+        """Whether YARN may know of the job."""
+        return self._allocator.begun
+
+    def ask(self) -> AllocatedByTask | None:
+        """Ask for the job's containers by its application."""
+        return self._allocator.ask()
+
+    def count(self) -> Counted:
+        """Return what the ResourceManager counts as the application's."""
+        self._report = self._rm.application(self._allocator.app_id)
+        over = self._report["state"] in FINAL
+        listed = [] if over else self._rm.containers(self._allocator.app_id)
+        return Counted({container["containerId"] for container in listed}, over=over)
+
+    def signal(self, container: str, *, kill: bool) -> None:
+        """Let the container's node send it a signal."""
+        self._rm.signal(container, "FORCEFUL_SHUTDOWN" if kill else "GRACEFUL_SHUTDOWN")
+
+    def withdraw(self) -> None:
+        """End the job's application, or its containers in one that goes on."""
+        self._allocator.withdraw()
+
+    def source(self, container: Allocated) -> LogSource:
+        """Return the files of a container on the way that is open."""
+        logs = self._services.logs
+        return logs.source(self._job.paths.job_id, container.id, container.node)
+
+    def waiting(self) -> tuple[int, str]:
+        """Return what the scheduler says that the job waits for."""
+        allocator = self._allocator
+        ahead, reason = waiting_reason(
+            self._rm, allocator.app_id or None, self._job.spec, ahead=allocator.ahead
+        )
+        notes = filter(None, (allocator.note, allocator.gang.note))
+        return ahead, " ".join([reason, *(f"({note})" for note in notes)])
+
+    def is_fresh(self, container: str) -> bool:
+        """Return whether the ResourceManager need not know the container yet."""
+        return self._allocator.is_new(container)
+
+    def is_over(self, task: str) -> bool:
+        """Return whether the application's master was told that a container has ended."""
+        return self._allocator.is_over(task)
+
+    def words(self, task: str, *, patient: bool) -> str:
+        """Return what YARN says of a container's end; it ends before it is said why."""
+        until = time.monotonic() + _LAST_WORDS
+        while not (said := self._allocator.words(task)):
+            if self._report.get("state") in FINAL:
+                return over_words(self._report)
+            if not patient or time.monotonic() > until:
+                break
+            time.sleep(_LAST_WORDS_EVERY)
+            with suppress(ClusterError):
+                self._report = self._rm.application(self._allocator.app_id)
+        return said
+
+    def recover(self, container: Container) -> None:
+        """Bring home what log aggregation has of a container."""
+        found = recover_logs(self._services, self._allocator.app_id, container)
+        self._report = found or self._report
+
+    def open_gate(self, containers: Sequence[Container]) -> None:
+        """Let the containers of a gang begin."""
+        self._allocator.gang.open_gate(containers)
+
+    def end_beside(self) -> None:
+        """End the TensorBoard beside the job."""
+        self._allocator.end_beside()
+
+    def keep(self, task: TaskPaths) -> None:
+        """Copy the results to HDFS, where they outlive this machine."""
+        if not (task.results.is_dir() and any(task.results.iterdir())):
+            return
+        try:
+            if (hdfs := self._services.hdfs) is not None:
+                keep_results(hdfs, self._job.paths.job_id, task.root)
+                return
+            why = "it does not answer"
+        except (SubmarineError, OSError) as error:
+            why = error.what if isinstance(error, SubmarineError) else str(error)
+        if self._services.conf.default_fs.startswith("hdfs:"):
+            self._warn(f"the results are not kept on HDFS, only in {task.root}: {why}")
+
+    def forget(self) -> None:
+        """Remove what the job's containers have brought to HDFS."""
+        self._services.logs.clear(self._job.paths.job_id)
+
+    def close(self) -> None:
+        """Let go of the application."""
+        self._allocator.close()
+
+    def _warn(self, text: str) -> None:
+        sys.stderr.write(f"{self._job.paths.job_id}: {text}\n")  # the keeper's log
+        with suppress(OSError):
+            add_warning(self._job.paths, text)
+
+
+# Logs and results of a container whose node shows them no more: from log aggregation.
+
+
+_PATIENCE = 60.0
+_RECOVERY_INTERVAL = 0.5
+_MISSES = 10
+_NODE = 2.0
+_LARGEST = 1 << 20
+
+
+def recover_logs(services: Services, app_id: str, container: Container) -> dict[str, Any] | None:
+    """Bring home what log aggregation has of a container; the application's last report.
+
+    Waits for an application that is ending, and for its logs to be gathered. A log that nobody has
+    any more is left as it is.
+    """
+    until = time.monotonic() + _PATIENCE
+    report: dict[str, Any] | None = None
+    missed = 0
+    while time.monotonic() < until:
+        with suppress(ClusterError):
+            report = services.rm.application(app_id)
+            over = report["state"] in FINAL
+            if over and aggregation(report) is not Aggregation.WAITING:
+                break
+            lost = _is_lost(services, container.node)
+            missed += lost
+            if missed > _MISSES:
+                return report  # nobody gathers these logs
+            if not over and _drained(container):
+                return report
+            missed += not lost and _has_forgotten(services, container)
+        time.sleep(_RECOVERY_INTERVAL)
+    with suppress(ClusterError, LogsGoneError):
+        source = fetch_aggregated(
+            container.id,
+            hadoop=services.conf.folder,
+            scratch=container.files.root,
+            names=("ALL",),
+        )
+        try:
+            container.see(source)
+            container.drain()
+        finally:
+            source.close()
+    return report
+
+
+def _drained(container: Container) -> bool:
+    with suppress(ClusterError):
+        return container.drain()
+    return False
+
+
+def _has_forgotten(services: Services, container: Container) -> bool:
+    """Return whether the node has begun anew since the container began.
+
+    One that restarts without recovery knows nothing of its containers, and so of their logs.
+    """
+    if container.started is None:
+        return False
+    connection = NodeConnection(container.node, user=services.conf.user, timeout=_NODE)
+    try:
+        connection.get("/ws/v1/node/info")
+        told = json.loads(connection.body(_LARGEST))
+    except ValueError:
+        return False
+    finally:
+        connection.close()
+    return number(at(told, "nodeInfo", "nmStartupTime")) / 1000 > container.started.wall
+
+
+def _is_lost(services: Services, address: str) -> bool:
+    """Return whether the ResourceManager counts on no node of that address."""
+    return address not in (node.get("nodeHTTPAddress") for node in services.rm.nodes())

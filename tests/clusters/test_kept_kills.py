@@ -1,0 +1,100 @@
+"""The keeper or the submitter of a job killed with -9 at an exact place: the code runs once."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import pytest
+from submarine_engine.clusters import open_cluster
+from submarine_engine.history import job_ids
+from submarine_engine.job import JobState
+
+from tests.clusters.walking import LOG, submit
+from tests.contract.conftest import use_backend
+from tests.jobs import end_processes_of, follow, processes_of, until
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Give a home of its own, with the tests' backend installed."""
+    use_backend(monkeypatch, tmp_path / "site", "hosts = submarine_hosts:HostsBackend")
+    home = tmp_path / "home"
+    yield home
+    end_processes_of(home)
+
+
+def recovered(folder, home):
+    """Have what was killed recovered by whoever looks; return the job's story, None for no job."""
+    cluster = open_cluster("hosts")
+    jobs = list(job_ids(home))
+    assert len(jobs) <= 1
+    story = follow(cluster, jobs[0]) if jobs else None
+    until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))
+    runs = (folder / "side").read_text() if (folder / "side").exists() else ""
+    if story is None:
+        assert runs == ""
+        return None
+    assert story.state is JobState.SUCCEEDED, story.status
+    assert (runs, story.out) == ("ran\n", LOG)
+    kinds = [kind for kind in story.kinds if kind != "Waiting"]
+    assert max(Counter(kinds).values()) == 1, kinds
+    return story
+
+
+@pytest.mark.parametrize(
+    ("role", "where"),
+    [
+        ("submitter", r"open .*-.*-[a-z2-7]{5}$"),  # on record, and not handed to the keeper
+        ("keeper", r"subprocess\.Popen"),  # it has its GPUs, and is not started
+        ("keeper", r"open events\.jsonl"),  # it was started, or is through: nobody has noted it
+        ("keeper", r"os\.rename \.status\.json"),
+        ("keeper", r"os\.remove .*-.*-[a-z2-7]{5}$"),  # it is over, and still on the keeper's list
+    ],
+)
+def test_a_job_runs_once(tmp_path, home, role, where):
+    submit(tmp_path, "hosts", role, 1, where=where, gpus=2)
+    assert recovered(tmp_path, home) is not None
+    until((tmp_path / "killed").exists)
+
+
+def test_a_job_that_was_never_handed_on_can_be_cancelled(tmp_path, home):
+    submit(tmp_path, "hosts", "submitter", 1, where=r"open .*-.*-[a-z2-7]{5}$")
+    assert (tmp_path / "killed").exists()
+    cluster = open_cluster("hosts")
+    (job_id,) = job_ids(home)
+    cluster.cancel(job_id, "not needed")
+    story = follow(cluster, job_id)
+    assert story.state in (JobState.CANCELLED, JobState.SUCCEEDED)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("role", ["submitter", "keeper"])
+def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, monkeypatch, capsys, role):
+    table, number = [], 0
+    while True:
+        number += 1
+        folder, home = tmp_path / str(number), tmp_path / str(number) / "home"
+        folder.mkdir()
+        with monkeypatch.context() as patch:
+            patch.setenv("SUBMARINE_HOME", str(home))
+            use_backend(patch, folder / "site", "hosts = submarine_hosts:HostsBackend")
+            submit(folder, "hosts", role, number, gpus=2)
+            try:
+                story = recovered(folder, home)
+            except AssertionError as error:
+                killed = folder / "killed"
+                what = killed.read_text() if killed.exists() else "the end"
+                raise AssertionError(f"{role} killed at {number} ({what}): {error}") from error
+            finally:
+                until(lambda home=home: not processes_of(home))
+        if not (folder / "killed").exists():
+            break
+        came = "not submitted" if story is None else story.state.value
+        table.append((number, (folder / "killed").read_text(), came))
+    with capsys.disabled():
+        sys.stdout.write(f"\n{role}: {dict(Counter(came for *_, came in table))}\n")
+        for line in table:
+            sys.stdout.write("  {:3} {:45} {}\n".format(*line))
+    assert table
