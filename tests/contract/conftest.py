@@ -1,107 +1,15 @@
-"""Every cluster as the contract tests see it: what `Cluster` and `Job` promise, no more."""
+"""The clusters that the contract is tested on; `submarine_engine.testing` has the tests."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from submarine_engine import Job
-from submarine_engine.bundle import Cell, build
-from submarine_engine.clusters import open_cluster
-from submarine_engine.history import JobPaths
-from submarine_engine.job import JobState
+from submarine_engine.testing import Place
+from submarine_engine.testing.place import PATIENCE
 
-from tests.jobs import bundle_of, end_processes_of, follow, spec_of, until
-
-PATIENCE = 180.0
-"""Seconds: no test waits for them unless something is broken."""
-
-HOLD = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.02)\n"
-"""A script that waits for a file."""
-
-
-class Place:
-    """A cluster as a user has it, and the jobs of one test.
-
-    Parameters
-    ----------
-    name
-        The cluster's.
-    home
-        Where its jobs are kept.
-    folder
-        The notebook's folder, which the job's machine sees too.
-    """
-
-    def __init__(self, name: str, home: Path, folder: Path) -> None:
-        self.name = name
-        self.home = home
-        self.folder = folder
-        self.seam = open_cluster(name)
-        self.jobs: list[Job] = []
-
-    def submit(self, script, *, workdir=None, **options):
-        """Submit the text of a script, or cells: a list of sources, the last one the main cell."""
-        if isinstance(script, str):
-            bundle = bundle_of(script)
-        else:
-            *cells, main = [Cell(number=n, source=text) for n, text in enumerate(script, 1)]
-            bundle = build(main, cells, {})
-        spec = spec_of(notebook=str(self.folder / "contract.ipynb"), **options)
-        job_id = self.seam.submit(spec, bundle, workdir=workdir or self.folder)
-        self.jobs.append(Job(self.seam, job_id))
-        return self.jobs[-1]
-
-    def follow(self, job, **options):
-        return follow(self.seam, job.id, patience=PATIENCE, **options)
-
-    def run(self, script, **options):
-        return self.follow(self.submit(script, **options))
-
-    def hold(self, gpus):
-        """Submit a job that holds GPUs until the file that comes with it is made."""
-        gate = self.folder / f"gate-{len(self.jobs)}"
-        return self.submit(HOLD.format(str(gate)), gpus=gpus), gate
-
-    def until_running(self, job, flag=None):
-        until(lambda: job.status().state is JobState.RUNNING, PATIENCE)
-        if flag is not None:
-            until(flag.exists, PATIENCE)
-
-    def paths(self, job):
-        return JobPaths(self.home, job.id)
-
-    def total(self):
-        return len(self.seam.gpus())
-
-    def holders(self):
-        """Return how many GPUs jobs of this test hold, by job."""
-        held = [gpu.job_id for gpu in self.seam.gpus()]
-        return {job.id: held.count(job.id) for job in self.jobs if job.id in held}
-
-    def in_another_process(self, program, *arguments):
-        """Run Python code in a process of its own, and return what it prints."""
-        done = subprocess.run(
-            [sys.executable, "-c", program, *arguments],
-            env=dict(os.environ),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def clean_up(self):
-        for job in self.jobs:
-            if self.paths(job).root.exists() and not job.done():
-                job.kill()
-        for job in self.jobs:
-            if self.paths(job).root.exists():
-                job.wait(PATIENCE)
+from tests.jobs import end_processes_of
 
 
 @pytest.fixture(scope="session")
@@ -148,7 +56,8 @@ def cluster(request, tmp_path, monkeypatch):
         )
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "4")
     monkeypatch.setenv("SUBMARINE_GRACE", "120")  # a job that is asked to end is given time to
-    place = Place(request.param, home, folder)
+    modes = ("auto", "cold") if request.param == "yarn" else ("auto",)
+    place = Place(request.param, home, folder, variants=[{"mode": mode} for mode in modes])
     yield place
     place.clean_up()
     left = end_processes_of(home, PATIENCE) if request.param == "local" else {}

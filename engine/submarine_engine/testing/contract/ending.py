@@ -1,0 +1,156 @@
+"""Ending a job: asked first, then made to, and its GPUs free in any case."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from submarine_engine.job import JobState
+from submarine_engine.testing.jobs import until
+
+POLITE = """
+import time
+try:
+    try:
+        open({flag!r}, "w")
+        time.sleep(600)
+    except KeyboardInterrupt:
+        print("asked to end", flush=True)
+        raise
+finally:
+    print("put in order", flush=True)
+"""
+
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open({flag!r}, "w")
+while True: time.sleep(600)
+"""
+
+CHILDREN = """
+import os, subprocess, time
+def child(*words, **options):
+    pids.append(subprocess.Popen(words, close_fds=False, **options).pid)
+pids = []
+child("sleep", "600")
+child("sleep", "600", start_new_session=True)
+child("sh", "-c", "trap '' TERM HUP; sleep 600 & wait")
+with open({flag!r} + ".new", "w") as file:
+    file.write(" ".join(map(str, pids)))
+os.rename({flag!r} + ".new", {flag!r})
+"""
+
+
+HANDLING = """
+import time
+try:
+    open({flag!r}, "w")
+    time.sleep(600)
+except KeyboardInterrupt:
+    time.sleep(1)  # of its grace; YARN by itself has a quarter of a second between its signals
+    print("stopped early", flush=True)
+"""
+
+
+@pytest.fixture
+def start(cluster):
+    """Start a job on a GPU, and come back when its code runs."""
+
+    def submit(script, **options):
+        flag = cluster.folder / "flag"
+        job = cluster.submit(script.format(flag=str(flag)), gpus=1, **options)
+        cluster.until_running(job, flag)
+        return job
+
+    return submit
+
+
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_a_cancelled_job_can_put_itself_in_order(cluster, start):
+    job = start(POLITE)
+    assert job.running()
+    assert job.cancel("enough")
+    story = cluster.follow(job)
+    assert story.state is JobState.CANCELLED
+    assert story.status.reason == "enough"
+    assert story.out == "asked to end\nput in order\n"
+    assert story.status.tasks[0].state.value == "killed"
+    assert "CancelRequested" in story.kinds
+    assert story.kinds[-1] == "Finished"
+    assert cluster.holders() == {}
+
+
+def test_one_that_handles_the_interrupt_has_succeeded(cluster, start):
+    for options in cluster.variants:
+        (cluster.folder / "flag").unlink(missing_ok=True)
+        job = start(HANDLING, **options)
+        job.cancel("enough")
+        story = cluster.follow(job)
+        assert (story.state, story.status.reason) == (JobState.SUCCEEDED, "")
+        assert story.out == "stopped early\n"
+
+
+def test_one_that_does_not_listen_is_killed_after_its_grace(cluster, start, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_GRACE", "0.2")
+    job = start(STUBBORN)
+    job.cancel()
+    story = cluster.follow(job)
+    assert story.state is JobState.CANCELLED
+    assert story.status.tasks[0].exit_code == -signal.SIGKILL
+    assert cluster.holders() == {}
+
+
+def test_kill_does_not_wait_for_the_grace(cluster, start, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_GRACE", "3600")
+    job = start(STUBBORN)
+    job.kill()
+    assert job.wait(180).state is JobState.CANCELLED
+
+
+def test_a_second_word_makes_the_first_one_urgent(cluster, start, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_GRACE", "3600")
+    job = start(STUBBORN)
+    job.cancel("please")
+    until(lambda: job.status().cancelling)
+    job.kill()
+    story = cluster.follow(job)
+    assert (story.state, story.status.reason) == (JobState.CANCELLED, "please")
+    assert story.kinds.count("CancelRequested") == 1
+
+
+def test_a_cancel_from_another_process_is_heard(cluster, start):
+    job = start(POLITE)
+    cluster.in_another_process(
+        "import sys; from submarine_engine import open_job; open_job(sys.argv[1]).cancel('other')",
+        job.id,
+    )
+    assert job.wait(180).state is JobState.CANCELLED
+    assert job.status().reason == "other"
+
+
+def test_a_job_that_had_returned_before_is_a_success(cluster):
+    job = cluster.submit("7")
+    assert job.result(180) == 7
+    cluster.seam.cancel(job.id)
+    cluster.seam.kill(job.id)
+    assert job.status().state is JobState.SUCCEEDED
+    assert not cluster.paths(job).cancel.exists()
+
+
+def test_children_that_outlive_the_job_are_ended_with_it(cluster):
+    flag = cluster.folder / "flag"
+    job = cluster.submit(CHILDREN.format(flag=str(flag)), gpus=1)
+    assert job.wait(180).state is JobState.SUCCEEDED
+    pids = flag.read_text().split()
+    assert len(pids) == 3
+    until(lambda: all(gone(pid) for pid in pids))
+    assert cluster.holders() == {}

@@ -1,0 +1,115 @@
+"""A cluster as the contract's tests see it: what `Cluster` and `Job` promise, no more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from submarine_engine import Job
+from submarine_engine.bundle import Cell, build
+from submarine_engine.clusters import open_cluster
+from submarine_engine.history import JobPaths
+from submarine_engine.job import JobState
+from submarine_engine.testing.jobs import bundle_of, follow, spec_of, until
+
+PATIENCE = 180.0
+"""Seconds: no test waits for them unless something is broken."""
+
+HOLD = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.02)\n"
+"""A script that waits for a file."""
+
+
+class Place:
+    """A cluster as a user has it, and the jobs of one test.
+
+    Parameters
+    ----------
+    name
+        The cluster's.
+    home
+        Where its jobs are kept.
+    folder
+        The notebook's folder, which the job's machine sees too.
+    variants
+        Options of jobs that lead to other ways through the cluster: what may differ there is
+        tested on each.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        home: Path,
+        folder: Path,
+        *,
+        variants: Sequence[Mapping[str, Any]] = ({},),
+    ) -> None:
+        self.variants = variants
+        self.name = name
+        self.home = home
+        self.folder = folder
+        self.seam = open_cluster(name)
+        self.jobs: list[Job] = []
+
+    def submit(self, script, *, workdir=None, **options):
+        """Submit the text of a script, or cells: a list of sources, the last one the main cell."""
+        if isinstance(script, str):
+            bundle = bundle_of(script)
+        else:
+            *cells, main = [Cell(number=n, source=text) for n, text in enumerate(script, 1)]
+            bundle = build(main, cells, {})
+        spec = spec_of(notebook=str(self.folder / "contract.ipynb"), **options)
+        job_id = self.seam.submit(spec, bundle, workdir=workdir or self.folder)
+        self.jobs.append(Job(self.seam, job_id))
+        return self.jobs[-1]
+
+    def follow(self, job, **options):
+        return follow(self.seam, job.id, patience=PATIENCE, **options)
+
+    def run(self, script, **options):
+        return self.follow(self.submit(script, **options))
+
+    def hold(self, gpus):
+        """Submit a job that holds GPUs until the file that comes with it is made."""
+        gate = self.folder / f"gate-{len(self.jobs)}"
+        return self.submit(HOLD.format(str(gate)), gpus=gpus), gate
+
+    def until_running(self, job, flag=None):
+        until(lambda: job.status().state is JobState.RUNNING, PATIENCE)
+        if flag is not None:
+            until(flag.exists, PATIENCE)
+
+    def paths(self, job):
+        return JobPaths(self.home, job.id)
+
+    def total(self):
+        return len(self.seam.gpus())
+
+    def holders(self):
+        """Return how many GPUs jobs of this test hold, by job."""
+        held = [gpu.job_id for gpu in self.seam.gpus()]
+        return {job.id: held.count(job.id) for job in self.jobs if job.id in held}
+
+    def in_another_process(self, program, *arguments):
+        """Run Python code in a process of its own, and return what it prints."""
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            env=dict(os.environ),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def clean_up(self):
+        for job in self.jobs:
+            if self.paths(job).root.exists() and not job.done():
+                job.kill()
+        for job in self.jobs:
+            if self.paths(job).root.exists():
+                job.wait(PATIENCE)

@@ -1,0 +1,73 @@
+"""The keeper killed with -9 between asking YARN for something and noting what it got."""
+
+from __future__ import annotations
+
+import pytest
+from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.yarn.hadoop import load_hadoop
+from submarine_engine.clusters.yarn.rest import ResourceManager
+from submarine_engine.history import JobPaths, read_json
+from submarine_engine.job import JobState
+
+from tests.clusters.walking import LOG, submit
+from tests.jobs import end_processes_of, follow, until
+
+PATIENCE = 200.0
+FINAL = {"FINISHED", "FAILED", "KILLED"}
+
+REFUSE = """
+import sys
+def hear(event, arguments):
+    if event == "http.client.send" and b"/priority" in bytes(arguments[1])[:300]:
+        raise ConnectionResetError("the manager is gone for a moment")
+if "submarine_engine.clusters.keeper" in getattr(sys, "orig_argv", ()):
+    sys.addaudithook(hear)
+"""
+
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("on_yarn")]
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = tmp_path / "home"
+    yield home
+    end_processes_of(home, 60)
+
+
+def applications(job_id):
+    """Return the applications that carry the job's id."""
+    return ResourceManager(load_hadoop()).applications(applicationTags=f"submarine-job:{job_id}")
+
+
+@pytest.mark.parametrize("mode", ["cold", "warm"])
+@pytest.mark.parametrize("note", [1, 2, 3])
+def test_it_is_asked_for_once(tmp_path, home, mode, note):
+    """The first note says that it is being asked for, the second one what came of that."""
+    options = {"mode": mode, "gpus": 1, "memory": 256}
+    job_id = submit(tmp_path, "yarn", "keeper", note, where=r"open \.yarn\.json", **options)
+    story = follow(open_cluster("yarn"), job_id, patience=PATIENCE)
+    assert (tmp_path / "killed").exists()
+    assert story.state is JobState.SUCCEEDED, story.status.reason
+    assert ((tmp_path / "side").read_text(), story.out) == ("ran\n", LOG)
+    assert len(applications(job_id)) == (mode == "cold")
+    noted = read_json(JobPaths(home, job_id).root / "yarn.json")
+    assert (noted["asking"], list(noted["containers"])) == ({}, ["worker-0"])
+
+
+def test_an_error_after_the_submit_leaves_nothing_running(tmp_path, monkeypatch, home):
+    site = tmp_path / "refusing"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(REFUSE)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    cluster = open_cluster("yarn")
+    from tests.jobs import bundle_of, spec_of
+
+    spec = spec_of(mode="cold", gpus=1, memory=256, priority=1)
+    job_id = cluster.submit(spec, bundle_of("import time\ntime.sleep(60)"), workdir=tmp_path)
+    story = follow(cluster, job_id, patience=PATIENCE)
+    assert story.state is JobState.FAILED
+    assert "does not answer" in story.status.reason
+    (found,) = applications(job_id)
+    until(lambda: ResourceManager(load_hadoop()).application(found["id"])["state"] in FINAL)
+    assert applications(job_id)[0]["state"] == "KILLED"
+    assert home.exists()
