@@ -138,6 +138,7 @@ class JobPaths:
         self.cancel = self.root / "cancel.json"
         self.lock = self.root / "supervisor.lock"
         self.supervisor_log = self.root / "supervisor.log"
+        self.results_key = self.root / "results.key"
 
     def task(self, task_id: str) -> TaskPaths:
         """Return the files of the task ``ROLE-NUMBER``."""

@@ -21,7 +21,7 @@ import sys
 import time
 import zlib
 
-from submarine_runtime import eventpack, lean
+from submarine_runtime import eventpack, lean, sealing
 from submarine_runtime.saving import PLACE
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -151,6 +151,14 @@ def _lease(count: int, devices: list[str]) -> list[str] | None:
 
 
 CHUNK = "SUBMARINE_PAYLOAD_"
+"""What came sealed, in pieces: variables as JSON, and on the next line the payload itself."""
+
+KEY_FILE = "submarine.key"
+"""Lies in a container's working directory, for the user alone: what opens the seal."""
+
+RESULTS_KEY = "results.key"
+"""In a payload, the job's key: results are marked with it."""
+
 URL = "SUBMARINE_PAYLOAD_URL"
 LARGE = "SUBMARINE_PAYLOAD_LARGE"
 """Where the large files of a bundle are: addresses as `URL` has them, `DIGEST` for their name."""
@@ -193,6 +201,8 @@ def begin() -> NoReturn:
         environment["HOME"] = os.getcwd()  # YARN's own default is a folder for nobody
     anew = plan.pop("anew")
     plan.update(bundle=f"{job}/bundle", workdir=plan["workdir"] or os.getcwd())
+    if os.access(f"{job}/{RESULTS_KEY}", os.R_OK):  # only where it is, not what is in it
+        plan["key"] = f"{job}/{RESULTS_KEY}"
     _write(logs, "task.json", lean.dumps(plan))
     environment["SUBMARINE_LOGDIR"] = f"{os.getcwd()}/logdir"
     board = environment.pop(EVENTS, ""), environment["SUBMARINE_TASK"]
@@ -231,16 +241,26 @@ def go_on(logs: str) -> NoReturn:
 
 
 def _payload() -> bytes:
+    payload = _opened()
     if urls := os.environ.pop(URL, ""):
         from submarine_runtime.webhdfs import fetch  # noqa: PLC0415 - of large bundles alone
 
         fetch(urls, "payload.z")
         with open("payload.z", "rb") as file:
             return file.read()
+    return payload
+
+
+def _opened() -> bytes:
+    """Open what came sealed: put its variables into the environment, return the rest."""
     chunks: list[str] = []
     while (chunk := os.environ.pop(f"{CHUNK}{len(chunks)}", None)) is not None:
         chunks.append(chunk)
-    return binascii.a2b_base64("".join(chunks))
+    with open(KEY_FILE, "rb") as file:
+        told = sealing.unseal(binascii.a2b_base64("".join(chunks)), file.read())
+    variables, _, rest = told.partition(b"\n")
+    os.environ.update(lean.loads(variables.decode()))
+    return rest
 
 
 def _fetch_large(files: dict[str, str], folder: str) -> None:

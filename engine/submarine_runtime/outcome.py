@@ -7,12 +7,13 @@ import os
 import sys
 
 from submarine_runtime import lean
-from submarine_runtime.home import Ending
+from submarine_runtime.home import FILE, Ending
 from submarine_runtime.lean import mode_in, standard, suppress, type_name
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from io import BufferedWriter
     from typing import Any
 
@@ -23,6 +24,7 @@ MISSING = object()
 """Stands for the value of a variable that is not there."""
 
 _RESERVE = 64 * 1024
+_PIECE = 1 << 20
 _LONGEST_TEXT = 20_000
 _LONGEST_NAME = 100
 
@@ -30,13 +32,19 @@ _LONGEST_NAME = 100
 class Outcome:
     """Writes the outcome of a task; room for it is taken now, while the disk has some.
 
+    Parameters
+    ----------
+    key
+        File with the key that outcome and results are marked with, see `sealing`; empty for none.
+
     Raises
     ------
     OSError
         It has none, or the folder is not there.
     """
 
-    def __init__(self, folder: str, bundle: str, results: str = "results") -> None:
+    def __init__(self, folder: str, bundle: str, results: str = "results", key: str = "") -> None:
+        self._key = key
         self._bundle = bundle
         self._path = f"{folder}/outcome.json"
         self._aside = f"{folder}/.outcome.json.new"
@@ -110,11 +118,29 @@ class Outcome:
         return told
 
     def _commit(self, told: dict[str, Any]) -> None:
+        data = self._marked(told) if self._key else lean.dumps(told).encode()
         with self._file as file:
-            file.write(lean.dumps(told).encode())
+            file.write(data)
             file.flush()
             file.truncate()
         os.replace(self._aside, self._path)  # noqa: PTH105 - pathlib takes long to import
+
+    def _marked(self, told: dict[str, Any]) -> bytes:
+        """Return the outcome with the marks of its files, and on the next line its own."""
+        from submarine_runtime.sealing import mark  # noqa: PLC0415 - of containers alone
+
+        with open(self._key, "rb") as file:  # noqa: PTH123 - pathlib takes long to import
+            key = file.read()
+        entries = [told["result"], *told["outputs"].values(), {"file": told.get("home") and FILE}]
+        names = {str(entry["file"]) for entry in entries if entry.get("file")}
+        paths = {name: f"{self._results}/{name}" for name in names}
+        told["marks"] = {
+            name: mark(name, _pieces(path), key)
+            for name, path in paths.items()
+            if os.path.exists(path)  # noqa: PTH110 - pathlib takes long to import
+        }
+        data = lean.dumps(told).encode()
+        return data + b"\n" + mark("outcome.json", (data,), key).encode() + b"\n"
 
     def _store(self, value: object, stem: str, called: str) -> dict[str, Any]:
         """Write one value to ``results/``: pickled, else as text; OSError on a full disk."""
@@ -175,6 +201,12 @@ class _ResultFile:
 
 def _pickle(value: object, file: _ResultFile, folder: str) -> None:
     standard("pickle", folder).Pickler(file, protocol=5).dump(value)
+
+
+def _pieces(path: str) -> Iterator[bytes]:
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes long to import
+        while piece := file.read(_PIECE):
+            yield piece
 
 
 def _text(value: object) -> bytes:

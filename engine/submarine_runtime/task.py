@@ -221,7 +221,9 @@ def main(folder: str) -> NoReturn:
     try:
         plan = _read_plan(f"{folder}/task.json")
         os.chdir(plan["workdir"] if plan["command"] is None else plan["bundle"])
-        outcome = Outcome(folder, plan["bundle"], plan.get("results", "results"))
+        outcome = Outcome(
+            folder, plan["bundle"], plan.get("results", "results"), plan.get("key", "")
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"submarine: the task cannot begin: {type(error).__name__}: {error}\n")
         leave(CANNOT_RUN)

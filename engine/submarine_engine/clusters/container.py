@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from submarine_runtime.container import STARTED
 from submarine_runtime.eventpack import LOG
+from submarine_runtime.sealing import NotGenuineError, mark, marker
 
 from submarine_engine.clusters.log_mirror import (
     LIMIT,
@@ -29,6 +31,7 @@ from submarine_engine.events import (
     Started,
 )
 from submarine_engine.history import JobPaths, make_private, write_aside
+from submarine_engine.outcome import OUTCOME_VERSION
 
 EXIT = "exit"
 AT_GATE = "at-gate"
@@ -57,6 +60,7 @@ class Container:
     def __init__(self, paths: JobPaths, task: str, gpus: int) -> None:
         self.task = task
         self.files = paths.task(task)
+        self._results_key = paths.results_key
         self.gpus = gpus
         self.id = ""
         self.node = ""
@@ -156,8 +160,15 @@ class Container:
         """Bring ``outcome.json`` and the results that it names into the job's folder."""
         if _OUTCOME not in sizes or self.files.outcome.exists():
             return
-        data = self._fetch(_OUTCOME, sizes)
+        data, _, given = self._fetch(_OUTCOME, sizes).partition(b"\n")
+        key = self._read_key()
+        if key is not None and given.strip().decode("ascii", "replace") != mark(
+            _OUTCOME, (data,), key
+        ):
+            self._refuse(_OUTCOME)
+            return
         outcome = json.loads(data)
+        marks = outcome.pop("marks", {})
         with suppress(KeyError, TypeError, ValueError, IndexError):
             # The node's monotonic clock means nothing here; its wall clock does.
             outcome["returned_at"][1] = _here(float(outcome["returned_at"][0])).mono
@@ -168,8 +179,34 @@ class Container:
         for entry in entries:
             name = entry.get("file") if isinstance(entry, dict) else None
             if isinstance(name, str) and _RESULT.fullmatch(name) and name in sizes:
-                write_aside(self.files.results / name, self._pieces(name, sizes[name]))
+                pieces = self._pieces(name, sizes[name])
+                if key is not None:
+                    pieces = _genuine(name, pieces, key, str(marks.get(name)))
+                try:
+                    write_aside(self.files.results / name, pieces)
+                except NotGenuineError:
+                    self._refuse(name)
+                    return
         write_aside(self.files.outcome, json.dumps(outcome).encode())
+
+    def _read_key(self) -> bytes | None:
+        """Return the job's key; None where an older release has asked for its containers."""
+        with suppress(FileNotFoundError):
+            return self._results_key.read_bytes()
+        return None
+
+    def _refuse(self, name: str) -> None:
+        """Let the task fail by words instead of by what somebody else may have written."""
+        shutil.rmtree(self.files.results, ignore_errors=True)
+        words = (
+            f"{name}, as {self.node} shows it, was not written by the job: its mark is not of the"
+            " job's key. Nothing of the result was read. Who else can write in that node's log"
+            " folders, or answer for it? Run the job again elsewhere"
+        )
+        error = {"type": "ClusterError", "module": "submarine_engine.errors", "message": words}
+        told = {"kind": "raised", "exit_code": 1, "result": {"format": "none"}, "outputs": {}}
+        refused = {"version": OUTCOME_VERSION, **told, "error": error}
+        write_aside(self.files.outcome, json.dumps(refused).encode())
 
     @property
     def is_live(self) -> bool:
@@ -233,6 +270,16 @@ class Container:
                 raise ClusterError(f"{name} has {size:,} bytes, and only {offset:,} come")
             offset += len(piece)
             yield piece
+
+
+def _genuine(name: str, pieces: Iterator[bytes], key: bytes, wanted: str) -> Iterator[bytes]:
+    """Pass on the pieces of a file; NotGenuineError at its end where its mark is another one."""
+    made = marker(name, key)
+    for piece in pieces:
+        made.update(piece)
+        yield piece
+    if made.hexdigest() != wanted:
+        raise NotGenuineError(name)
 
 
 def _here(wall: float) -> Moment:

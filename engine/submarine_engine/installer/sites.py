@@ -123,6 +123,8 @@ def _yarn(plan: Plan, layout: Layout) -> dict[str, str]:
         "yarn.scheduler.include-port-in-node-name": str(plan.nodes > 1).lower(),
         # There is no HADOOP_HOME with the layout that the default counts on.
         "yarn.application.classpath": f"{layout.conf},{plan.jars}/*",
+        # A copy of each container's start script, with its variables, in its log folder.
+        "yarn.nodemanager.log-container-debug-info.enabled": "false",
         "yarn.log-aggregation-enable": "true",
         "yarn.log-aggregation.retain-seconds": "604800",
         "yarn.nodemanager.remote-app-log-dir": "/tmp/logs",  # noqa: S108 - of that file system

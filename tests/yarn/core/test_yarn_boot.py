@@ -16,6 +16,7 @@ from submarine_engine.history import JobPaths
 
 from tests.jobs import until
 
+KEY = os.urandom(32)
 DEVICES = {
     "gpuDeviceInformation": {
         "gpus": [{"minorNumber": n, "uuid": f"GPU-test-{n}"} for n in range(3)]
@@ -85,6 +86,7 @@ class Box:
             **self.sent(application.pack(self.paths, plan)), **(extra or {}),
         }  # fmt: skip
         (self.work / "submarine_runtime.zip").write_bytes(application.RUNTIME)
+        (self.work / "submarine.key").write_bytes(KEY)
         command = [sys.executable, "-u", "-c", application.BEGIN]
         pipe = subprocess.PIPE
         return subprocess.Popen(
@@ -93,11 +95,10 @@ class Box:
 
     def sent(self, archive):
         if not self.by_url:
-            return application.chunks(archive)
+            return application.chunks({}, archive, KEY)
         self.node.payload = archive
-        return {
-            "SUBMARINE_PAYLOAD_URL": f"http://127.0.0.1:{self.node.server_port}/payload?op=OPEN"
-        }
+        url = f"http://127.0.0.1:{self.node.server_port}/payload?op=OPEN"
+        return application.chunks({"SUBMARINE_PAYLOAD_URL": url}, b"", KEY)
 
     def run(self, script, **options):
         process = self.start(script, **options)
@@ -148,7 +149,7 @@ def test_the_script_sees_what_any_script_sees(box, environment):
     job = one.work / "job"
     assert out.splitlines() == [
         f"['{job}/bundle/script.py'] __main__ None",
-        "['job', 'logdir', 'submarine_runtime.zip']",
+        "['job', 'logdir', 'submarine.key', 'submarine_runtime.zip']",
         f"{job}/bundle {one.work}/submarine_runtime.zip", "True",
     ]  # fmt: skip
 
@@ -302,5 +303,5 @@ def test_the_same_bundle_gives_the_same_bytes(tmp_path):
 
 
 def test_chunks_fit_one_variable_each():
-    pieces = application.chunks(os.urandom(application.INLINE_MOST))
+    pieces = application.chunks({}, os.urandom(application.INLINE_MOST), KEY)
     assert all(len(name) + len(piece) < 128 * 1024 - 1 for name, piece in pieces.items())

@@ -1,11 +1,17 @@
 """What a container left, where what was to bring it to HDFS came too late."""
 
 import json
+import os
 
 import pytest
 from submarine_engine.clusters.container import Container
+from submarine_engine.clusters.tasks import Ending, final_task_state, read_outcome
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import JobPaths
+from submarine_engine.job import JobState
+from submarine_engine.outcome import read_outcome as read_checked
+from submarine_runtime.home import Ending as HowItEnded
+from submarine_runtime.outcome import Outcome
 
 
 class Brought:
@@ -73,3 +79,76 @@ def test_half_a_result_is_none(tmp_path):
         container.drain()
     assert list(container.files.results.iterdir()) == []
     assert not container.files.outcome.exists()
+
+
+KEY = os.urandom(32)
+
+
+def marked(tmp_path, key=KEY):
+    """A source with what the runtime writes for a result, marked with a job's key."""
+    folder = tmp_path / "node"
+    folder.mkdir()
+    (tmp_path / "key").write_bytes(key)
+    outcome = Outcome(str(folder), "", ".", str(tmp_path / "key"))
+    ending = HowItEnded("returned", 0)
+    ending.value = {"a": 1}
+    assert outcome.write(ending) == 0
+    source = Brought()
+    source.files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    source.files["stdout"] = b""
+    return source
+
+
+def brought_home(tmp_path, source):
+    """Bring home what a job with the key has left; return its container."""
+    paths = JobPaths(tmp_path, "20260101-000000-aaaaa")
+    paths.root.mkdir(parents=True)
+    paths.results_key.write_bytes(KEY)
+    container = Container(paths, "worker-0", 0)
+    container.node = "node7:8042"
+    container.see(source)
+    container.drain()
+    return container
+
+
+def test_a_marked_result_comes_home(tmp_path):
+    source = marked(tmp_path)
+    container = brought_home(tmp_path, source)
+    assert (container.files.results / "return.pkl").read_bytes() == source.files["return.pkl"]
+    assert read_checked(container.files.root).result.file == "return.pkl"
+    assert "marks" not in read_outcome(container.files)
+
+
+def other_key(source, tmp_path):
+    source.files = marked(tmp_path / "other", key=os.urandom(32)).files
+
+
+def other_result(source, _):
+    source.files["return.pkl"] = source.files["return.pkl"].replace(b"a", b"b")
+
+
+def other_outcome(source, _):
+    source.files["outcome.json"] = source.files["outcome.json"].replace(b"dict", b"list")
+
+
+def no_mark(source, _):
+    source.files["outcome.json"] = source.files["outcome.json"].partition(b"\n")[0]
+
+
+def no_text(source, _):
+    source.files["outcome.json"] = b"\xff\n\xff\n\x00"
+
+
+@pytest.mark.parametrize("change", [other_key, other_result, other_outcome, no_mark, no_text])
+def test_what_somebody_else_has_written_is_refused_in_words(tmp_path, change):
+    source = marked(tmp_path)
+    (tmp_path / "other").mkdir()
+    change(source, tmp_path)
+    container = brought_home(tmp_path, source)
+    assert not container.files.results.exists()
+    ending = Ending(0, read_outcome(container.files))
+    state, reason = final_task_state(ending, tmp_path, oom_killed=False)
+    assert state is JobState.FAILED
+    assert reason.startswith("ClusterError: ")
+    assert "as node7:8042 shows it, was not written by the job" in reason
+    assert "not written by the job" in read_checked(container.files.root).error.message

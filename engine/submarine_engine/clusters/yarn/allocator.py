@@ -8,6 +8,7 @@ need would wait for ever, with idle GPUs.
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from submarine_runtime.container import DIGEST, LARGE, URL
 from submarine_runtime.displays import INLINE
+from submarine_runtime.sealing import KEY_SIZE
 
 from submarine_engine.clusters.backend import Allocated, AllocatedByTask
 from submarine_engine.clusters.environment import file_address, thread_limits
@@ -51,7 +53,7 @@ from submarine_engine.clusters.yarn.scheduler import (
 )
 from submarine_engine.clusters.yarn.tensorboard_service import TensorBoardService
 from submarine_engine.errors import ClusterError, SubmarineError
-from submarine_engine.history import JobPaths, read_json, write_json
+from submarine_engine.history import JobPaths, read_json, write_aside, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -353,8 +355,16 @@ class Allocator(ABC):
              "given_back": self._given_back},
         )  # fmt: skip
 
-    def _environment(self, role: Role, task: str | None) -> dict[str, str]:
-        """Return what brings a task (None: each task of a role) its payload."""
+    def _environment(
+        self, role: Role, task: str | None, beside: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Return what brings a task (None: each task of a role) its payload.
+
+        Parameters
+        ----------
+        beside
+            Variables that are sent with it, and that others are not to see.
+        """
         plan = {
             **task_plan(
                 self._spec, task or role.tasks[0], job_id=self._paths.job_id, bundle="",
@@ -368,18 +378,11 @@ class Allocator(ABC):
             },
         }  # fmt: skip
         large: Mapping[str, str] = self._launch.get("large", {})
-        archive = application.pack(self._paths, plan, large)
-        own = {
-            application.PYTHON: self._launch["here"],
-            **self._services.logs.variables(self._paths.job_id),
-        }
-        hdfs = (
-            self._services.hdfs
-            if self._spec.env or len(archive) > application.INLINE_LIMIT
-            else None
-        )
+        archive = application.pack(self._paths, plan, large, self._results_key())
+        plain = {application.PYTHON: self._launch["here"]}
+        secret = {**self._services.logs.variables(self._paths.job_id), **(beside or {})}
         if self.gang.has_several:
-            own[GANG] = "1"
+            plain[GANG] = "1"
         if large:
             if (there := self._services.hdfs) is None:
                 raise ClusterError(
@@ -388,17 +391,25 @@ class Allocator(ABC):
                     fix="see `submarine doctor --cluster yarn`",
                 )
             address = uploads.cache_path(there, DIGEST, uploads.LARGE_SUFFIX)
-            own[LARGE] = there.url_for_container(address)
+            secret[LARGE] = there.url_for_container(address)
+        hdfs = self._services.hdfs if len(archive) > application.INLINE_LIMIT else None
         if hdfs is not None:
-            url = hdfs.url_for_container(uploads.upload_once(hdfs, archive, ".z"))
-            return {URL: url, **own}
+            secret[URL] = hdfs.url_for_container(uploads.upload_once(hdfs, archive, ".z"))
+            archive = b""
         if len(archive) > application.INLINE_MOST:
             raise ClusterError(
                 f"the job's bundle has {len(archive):,} bytes, and there is no HDFS to bring it by",
                 where=self._paths.job_id,
                 fix="capture less, or let WebHDFS be reached (submarine doctor --cluster yarn)",
             )
-        return {**application.chunks(archive), **own}
+        return {**application.chunks(secret, archive, self._services.key), **plain}
+
+    def _results_key(self) -> bytes:
+        """Return the key that the job's results are marked with."""
+        path = self._paths.results_key
+        if not path.exists():
+            write_aside(path, os.urandom(KEY_SIZE))
+        return path.read_bytes()
 
     def _data_access(self) -> dict[str, str]:
         """Return what lets the job's own code read HDFS; nothing where that does not answer."""
@@ -727,7 +738,7 @@ class DedicatedApplication(Allocator):
             if not self.app_id:
                 beside = self._board.worker_environment()
                 environments = {
-                    r.name: {**self._environment(r, None), **beside} for r in self._spec.roles
+                    r.name: self._environment(r, None, beside) for r in self._spec.roles
                 }
                 described = describe_application(
                     self._spec, self._services.folder, self._launch,

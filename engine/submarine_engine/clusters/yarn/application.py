@@ -25,7 +25,8 @@ from zipfile import ZipFile, ZipInfo
 
 import skein
 import submarine_runtime
-from submarine_runtime.container import CHUNK, GPUS
+from submarine_runtime.container import CHUNK, GPUS, KEY_FILE, RESULTS_KEY
+from submarine_runtime.sealing import seal
 
 from submarine_engine.clusters.yarn.environments import docker_environment, probe_command
 from submarine_engine.history import JobPaths, write_aside
@@ -80,7 +81,12 @@ _PLUGIN = {
 }
 
 
-def pack(paths: JobPaths, plan: Mapping[str, Any], large: Mapping[str, str] | None = None) -> bytes:
+def pack(
+    paths: JobPaths,
+    plan: Mapping[str, Any],
+    large: Mapping[str, str] | None = None,
+    key: bytes = b"",
+) -> bytes:
     """Return the archive of one task: the same bytes for the same content.
 
     File after file, each a line of two numbers (the lengths of its name and of its content), then
@@ -93,8 +99,10 @@ def pack(paths: JobPaths, plan: Mapping[str, Any], large: Mapping[str, str] | No
         to start with that.
     large
         Files of the bundle that come by themselves: the SHA-256 of each, by its name there.
+    key
+        The job's, with which its results are marked; empty for none.
     """
-    files = {}
+    files = {RESULTS_KEY: key} if key else {}
     for path in sorted(paths.bundle.rglob("*")):
         name = path.relative_to(paths.bundle).as_posix()
         if path.is_file() and name not in (large or {}):
@@ -125,9 +133,21 @@ def _runtime() -> bytes:
     return packed.getvalue()
 
 
-def chunks(archive: bytes) -> dict[str, str]:
-    """Return the archive as environment variables."""
-    text = base64.b64encode(archive).decode()
+def chunks(variables: Mapping[str, str], archive: bytes, key: bytes) -> dict[str, str]:
+    """Return what a container is sent as environment variables, sealed.
+
+    A NodeManager copies them into files that others may read.
+
+    Parameters
+    ----------
+    variables
+        Those that may hold a token, as addresses in HDFS do.
+    archive
+        The payload; empty where it comes by one of these addresses.
+    key
+        What the container has in its `KEY_FILE`.
+    """
+    text = base64.b64encode(seal(json.dumps(variables).encode() + b"\n" + archive, key)).decode()
     pieces = [text[start : start + _CHUNK_SIZE] for start in range(0, len(text), _CHUNK_SIZE)]
     return {f"{CHUNK}{number}": piece for number, piece in enumerate(pieces)}
 
@@ -281,7 +301,8 @@ def describe_application(  # noqa: PLR0913 - what an application is made of
         The TensorBoard beside the job.
     """
     cold = job_id is not None
-    sent = {**_archives(launch), RUNTIME_FILE: runtime_file(folder)}
+    key = skein.File(str(folder.key), type="file")
+    sent = {**_archives(launch), RUNTIME_FILE: runtime_file(folder), KEY_FILE: key}
     python = {"SUBMARINE_PYTHON": launch["python"]}
     services = (
         {
@@ -293,7 +314,7 @@ def describe_application(  # noqa: PLR0913 - what an application is made of
     )
     if board is not None:
         image = docker_environment(spec.docker_image) if spec.docker_image else {}
-        services |= board.service(_archives(launch), {**python, **image})
+        services |= board.service(sent, {**python, **image})
     files = {"submarine.jar": skein.File(str(heartbeat_jar(folder)), type="file")}
     if launch["probed"] and not cold:
         files.update(_archives(launch))

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import skein
 from skein.exceptions import DriverError, DriverNotRunningError, SkeinError
+from submarine_runtime.container import KEY_FILE
+from submarine_runtime.sealing import KEY_SIZE
 
 from submarine_engine.clusters import backend
 from submarine_engine.errors import ClusterError
-from submarine_engine.history import make_private, write_json
+from submarine_engine.history import make_private, write_aside, write_json
 from submarine_engine.settings import KEYS
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class KeeperFolder(backend.KeeperFolder):
         <home>/yarn/<fingerprint>/
             wishes/         what notebooks would have ready for their first job, see `wish`
             masters.json    applications that are kept warm
+            submarine.key   opens what containers are sent, see `submarine_runtime.sealing`
             skein/          skein's certificates, and the address of its driver
 
     Parameters
@@ -57,6 +60,7 @@ class KeeperFolder(backend.KeeperFolder):
         self.wishes = self.root / "wishes"
         self.masters = self.root / "masters.json"
         self.skein = self.root / "skein"
+        self.key = self.root / KEY_FILE
 
     def make(self) -> None:
         """Make the folder, for its owner alone.
@@ -69,6 +73,20 @@ class KeeperFolder(backend.KeeperFolder):
         super().make()
         for folder in (self.wishes, self.skein):
             make_private(folder)
+
+    def read_key(self) -> bytes:
+        """Return the key of what containers are sent; the first keeper makes it.
+
+        Raises
+        ------
+        OSError
+            It cannot be read or made.
+        """
+        with suppress(FileNotFoundError):
+            if len(key := self.key.read_bytes()) == KEY_SIZE:
+                return key
+        write_aside(self.key, os.urandom(KEY_SIZE))
+        return self.key.read_bytes()
 
 
 def keeper_environment(outer: Mapping[str, str], folder: KeeperFolder) -> dict[str, str]:

@@ -45,6 +45,7 @@ class Services:
     ) -> None:
         self.conf = conf
         self.folder = KeeperFolder(home, conf)
+        self.key = self.folder.read_key()
         self.rm = ResourceManager(conf)
         self.driver = Driver(self.folder)
         self.masters = Masters(self.folder, self.driver, self.rm, idle)

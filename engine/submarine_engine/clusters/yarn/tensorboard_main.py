@@ -31,7 +31,11 @@ _OVER = "@over"
 
 def main(folder: str) -> None:
     """Serve until the job's tasks are over, and a little longer."""
-    os.environ.update(json.loads(base64.b64decode(os.environ.pop(ACCESS))))
+    sys.path.append(f"{Path.cwd()}/submarine_runtime.zip")
+    unseal = import_module("submarine_runtime.sealing").unseal
+    sys.path.pop()
+    access = unseal(base64.b64decode(os.environ.pop(ACCESS)), Path("submarine.key").read_bytes())
+    os.environ.update(json.loads(access))
     import fsspec  # noqa: PLC0415 - of the job's own environment
 
     hdfs = import_module("submarine_hdfs").Hdfs  # sent beside this file

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import skein
 from submarine_runtime.container import EVENTS
+from submarine_runtime.sealing import seal
 
 from submarine_engine.clusters.yarn import job_hdfs, tensorboard_main
 from submarine_engine.clusters.yarn.hadoop import web_address
@@ -94,7 +95,8 @@ class TensorBoardService:
         address = f"{hdfs.url.rstrip('/')}{self._folder(hdfs)}"
         own = {tensorboard_main.LOGDIR: address, tensorboard_main.TASKS: ",".join(self._spec.tasks)}
         access = json.dumps(hdfs.container_environment()).encode()
-        own[tensorboard_main.ACCESS] = base64.b64encode(access).decode()
+        sealed = seal(access, self._services.key)  # it may hold a token
+        own[tensorboard_main.ACCESS] = base64.b64encode(sealed).decode()
         own["CUDA_VISIBLE_DEVICES"] = ""
         return {
             TENSORBOARD_ROLE: skein.Service(
