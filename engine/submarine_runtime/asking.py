@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 PATIENCE = 60.0
 """Seconds that a question waits to be taken. Once it is, the person may take any time."""
 
+SLOWEST = 400_000
+"""Bytes of displays a second. A cell shows what came before a question first, no faster than its
+server takes it (600 kB/s, `submarine_magics.frontend.RATE`): that time is on top of `PATIENCE`.
+"""
+
 _LONGEST_PROMPT = 10_000  # characters shown in a front end; the log has all of it
 _NOBODY = "the job asks, and nobody is there to answer: the cell that waited for it is gone"
 
@@ -65,7 +70,7 @@ class Questions:
                 try:
                     self._frames.ask(self._number, prompt[:_LONGEST_PROMPT], password=password)
                     _write(prompt)
-                    answer = _answer(pipe)
+                    answer = _answer(pipe, PATIENCE + self._frames.size() / SLOWEST)
                 finally:
                     os.close(pipe)
                 typed = "\n" if password else f"{answer}\n"
@@ -76,12 +81,12 @@ class Questions:
                 _write(typed)
 
 
-def _answer(pipe: int) -> str:
+def _answer(pipe: int, patience: float) -> str:
     from select import POLLIN, poll  # noqa: PLC0415 - only where somebody is asked
 
     poller = poll()
     poller.register(pipe, POLLIN)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + patience
     come = b""
     while True:
         left = None if come else max(0.0, until - time.monotonic()) * 1000

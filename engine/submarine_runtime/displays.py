@@ -107,6 +107,12 @@ class Frames:
         """Write that a question is over; what was typed is what the log has next."""
         self._add({"kind": "asked", "number": number})
 
+    def size(self) -> int:
+        """Return how many bytes all frames have."""
+        with suppress(OSError):  # there is no file, or the code has closed it
+            return os.fstat(self._file).st_size
+        return 0
+
     def enter(self, region: Region) -> None:
         """Let what this thread shows from now on be shown in `region`."""
         self._regions.setdefault(get_ident(), []).append(region)

@@ -28,7 +28,9 @@ def taken(task, number):
     """Take a question of the task's, as who waits for it does."""
     path = task.folder / f"answer-{number}"
     wait_for(path.exists)
-    wait_for(lambda: [f for f in frames(task) if (f["kind"], f["number"]) == ("question", number)])
+    wait_for(
+        lambda: [f for f in frames(task) if (f["kind"], f.get("number")) == ("question", number)]
+    )
     pipe = os.open(path, os.O_WRONLY)
     os.write(pipe, b"taken\n")
     return pipe
@@ -79,6 +81,21 @@ def test_a_question_that_nobody_takes_ends_by_itself(task):
     assert task.run(script, asks=True) == 1
     assert task.outcome["error"]["type"] == "EOFError"
     assert not list(task.folder.glob("answer-*"))
+
+
+def test_a_question_waits_until_what_was_displayed_before_it_can_be_there(task):
+    script = """
+        import submarine_runtime.asking as asking
+        from IPython.display import display
+        asking.PATIENCE, asking.SLOWEST = 0, 1
+        display({"text/plain": "large" * 1000}, raw=True)
+        print(input("? "))
+    """
+    task.start(script, asks=True)
+    pipe = answer(task, 1, "yes")
+    assert task.wait() == 0
+    os.close(pipe)
+    assert task.stdout == "? yes\nyes\n"
 
 
 def test_the_end_of_the_input_is_one(task):
