@@ -120,6 +120,7 @@ class Home:
         self._came: dict[str, list[memoryview]] = {}
         self._settings: Settings | None = None
         self._kinds: dict[str, dict[int, type]] = {}
+        self._warns: tuple[Any, Any] | None = None
         self._around: tuple[dict[str, str], str, list[str]] = {}, "", []
 
     # While the script runs
@@ -128,10 +129,31 @@ class Home:
         """Take the place of the script's function that loads values; called right below it."""
         self._namespace[self.loader] = self._load
 
+    def hush(self) -> None:
+        """Show no warnings until the cell begins: those of what is run again were shown before.
+
+        They count as shown, so that none comes later that the notebook would not show again. What
+        the cell itself imports and defines stands above it too: then all are shown.
+        """
+        if self._defines:
+            return
+        if "warnings" in sys.modules:
+            self._hush(sys.modules["warnings"])
+        else:
+            display_hooks.after_import("warnings", self._hush)
+
+    def _hush(self, module: Any) -> None:  # noqa: ANN401 - a module as it is
+        if self._before is None:
+            self._warns = module, module._showwarnmsg_impl  # noqa: SLF001 - what catch_warnings sets
+            module._showwarnmsg_impl = _nothing  # noqa: SLF001 - likewise
+
     def begin(self) -> None:
         """Remember what is there before the cell's own statements; called right above them."""
         namespace = self._namespace
         namespace.pop(NAME, None)
+        if self._warns is not None:
+            module, shows = self._warns
+            module._showwarnmsg_impl = shows  # noqa: SLF001 - likewise
         self._before = dict(namespace)
         # What the cell binds, and then deletes, is gone from the notebook too.
         self._shadows = [name for name in self._shadows if name not in namespace]
@@ -1123,6 +1145,10 @@ def is_data(name: str, value: object) -> bool:
     if name.startswith(("__", "_abc_")):
         return False
     return not (isinstance(value, type) or hasattr(type(value), "__get__"))
+
+
+def _nothing(_message: object) -> None:
+    pass
 
 
 def _is_plain(value: object) -> bool:

@@ -96,11 +96,11 @@ def _compile(path: str, home: Home | None) -> tuple[Any, tuple[str, ...]]:
     tree: Any = compile(source, path, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
     names = _take_value(tree.body)
     if home is not None:
-        _call_home(tree.body, home.loader)
+        _call_home(tree.body, home)
     return compile(tree, path, "exec", dont_inherit=True), names
 
 
-def _call_home(body: list[Any], loader: str) -> None:
+def _call_home(body: list[Any], home: Home) -> None:
     """Let the script tell its `Home` when values can be loaded and when the cell begins."""
     for index in reversed(range(len(body))):
         statement = body[index]
@@ -110,7 +110,8 @@ def _call_home(body: list[Any], loader: str) -> None:
                 isinstance(one, _ast.If) and _asks_for_main(one.test) for one in body[:index]
             ):
                 body.insert(index, _called("begin", first))
-        elif isinstance(statement, _ast.FunctionDef) and statement.name == loader:
+                home.hush()
+        elif isinstance(statement, _ast.FunctionDef) and statement.name == home.loader:
             body.insert(index + 1, _called("trace", statement))
 
 

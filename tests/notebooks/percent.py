@@ -7,6 +7,7 @@ comparison:
 
     # stays: lock, worker            these names stay in the job, which says so in one line
     # says: kept .* as it was        a line of ours that a job's cell may show besides
+    # once: <style>.*fastprogress.*  HTML that a library displays once in a process
     # varies: search\..*time.*       paths of facts that no two plain runs have alike either
 
 Tags: ``heavy`` becomes a job; ``heavy-below`` likewise, with the magic below the cell's first line;
@@ -23,7 +24,7 @@ from pathlib import Path
 
 _MARK = re.compile(r"^# %%(?P<rest>$| .*)", re.MULTILINE)
 _MAGIC = re.compile(r"^(\s*)# (?=(%{1,2}[a-z]|!\S))", re.MULTILINE)
-_PROMISE = re.compile(r"^# (stays|says|varies): (.*)$", re.MULTILINE)
+_PROMISE = re.compile(r"^# (stays|says|once|varies): (.*)$", re.MULTILINE)
 TAGS = {"heavy", "heavy-below", "raises", "interrupt"}
 
 
@@ -54,6 +55,7 @@ class Notebook:
     stays: frozenset[str] = frozenset()
     says: tuple[str, ...] = ()
     varies: tuple[str, ...] = ()
+    once: tuple[str, ...] = ()
 
     def excuses(self, path: str) -> bool:
         """Return whether the fact at a path may differ."""
@@ -86,7 +88,8 @@ def read(path: Path) -> Notebook:
         raise ValueError(f"{path.name}: no cell is heavy")
     promises = _PROMISE.findall(text[: marks[0].start()])
     stays = [name for key, names in promises if key == "stays" for name in names.split(", ")]
-    says, varies = (
-        tuple(pattern for key, pattern in promises if key == kind) for kind in ("says", "varies")
+    says, varies, once = (
+        tuple(pattern for key, pattern in promises if key == kind)
+        for kind in ("says", "varies", "once")
     )
-    return Notebook(tuple(cells), frozenset(stays), says, varies)
+    return Notebook(tuple(cells), frozenset(stays), says, varies, once)

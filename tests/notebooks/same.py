@@ -13,9 +13,9 @@ same types with the same content, pictures to the pixel; the same exception with
 from the same line.
 
 What may differ: the job's card; the line that says what was made again in the job; lines of ours
-that the notebook announces; times, rates and addresses within text; what the notebook announces to
-vary, since two plain runs of it do; and names that stay in the job, where the notebook says so: one
-line names each.
+that the notebook announces; HTML that a library displays once in a process, where the notebook says
+which; times, rates and addresses within text; what the notebook announces to vary, since two plain
+runs of it do; and names that stay in the job, where the notebook says so: one line names each.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ _TIMES = (
     (re.compile(r"(CPU times|Wall time): .*"), r"\1: …"),
     # tqdm: its bar is as long as there is room beside how long it took, and how fast it went
     (re.compile(r"\|[^|\n]*\|( +\d+/\d+) \[\d+:\d\d(:\d\d)?<[^\]]*\]"), r"|…|\1 […]"),
+    # bars and tables of Hugging Face and fastai
+    (re.compile(r"\b\d\d:\d\d(?=[,\]<])"), "…"),
+    (re.compile(r"('\w+_(?:runtime|per_second)': )\d+\.\d+"), r"\1…"),
     (re.compile(r"\b\d+(\.\d+)?(e-?\d+)? ?(ns|µs|us|ms|s)(/step|/epoch|/it)?\b"), "… s"),
 )
 """What no two runs have alike, in facts and in text, and what stands for it."""
@@ -151,7 +154,8 @@ def _announced(line: str, notebook: Notebook) -> bool:
 
 
 def _of_outputs(one: CellRun, other: CellRun, notebook: Notebook) -> Iterator[tuple[str, str, str]]:
-    here, there = shown(one.outputs), shown(other.outputs, notebook)
+    once = notebook.once
+    here, there = shown(one.outputs, once=once), shown(other.outputs, notebook, once=once)
     for number in range(max(len(here), len(there))):
         pair = [_at(outputs, number) for outputs in (here, there)]
         if pair[0] != pair[1]:
@@ -162,15 +166,22 @@ def _of_outputs(one: CellRun, other: CellRun, notebook: Notebook) -> Iterator[tu
             yield "cards", "1", str(len(cards))
 
 
+def _matches(html: str | None, patterns: Sequence[str]) -> bool:
+    return html is not None and any(re.fullmatch(each, html, re.DOTALL) for each in patterns)
+
+
 def _at(outputs: Sequence[str], number: int) -> str:
     return outputs[number] if number < len(outputs) else NOTHING
 
 
-def shown(outputs: Sequence[Any], notebook: Notebook | None = None) -> list[str]:
+def shown(
+    outputs: Sequence[Any], notebook: Notebook | None = None, *, once: Sequence[str] = ()
+) -> list[str]:
     """Return what a cell shows, in order and comparable.
 
     Between two displays the order within each stream counts, that between the streams does not:
-    no front end keeps it. The job's card is left out, and so are lines that `notebook` announces.
+    no front end keeps it. The job's card is left out, and so are lines that `notebook` announces,
+    and HTML that matches a pattern of `once`.
     """
     found: list[str] = []
     streams: dict[str, str] = {}
@@ -192,7 +203,7 @@ def shown(outputs: Sequence[Any], notebook: Notebook | None = None) -> list[str]
         elif kind == "error":
             end_of_streams()
             found.append(f"{output['ename']}: {settled(output['evalue'])} at {_line(output)}")
-        elif CARD not in output["data"]:
+        elif CARD not in output["data"] and not _matches(output["data"].get("text/html"), once):
             end_of_streams()
             found.append(f"{kind}: {json.dumps(_bundle(output['data']), ensure_ascii=False)}")
     end_of_streams()

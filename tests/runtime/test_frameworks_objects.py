@@ -1,5 +1,6 @@
 """Objects of frameworks, by stand-ins; the real ones have notebooks of their own."""
 
+import io
 import pickle
 import sys
 import types
@@ -96,3 +97,45 @@ def test_nodes_are_called_by_the_addresses_that_their_operations_have_here():
     assert f"{id(operation)}_ib-1" in found
     assert "0_ib-0" not in found
     assert len(found) == 2
+
+
+class Stateful:
+    """As fastcore's, of which fastai's callbacks are: what it has recorded is in no pickle."""
+
+    _stateattrs = ("preds",)
+
+    def __init__(self):
+        self.preds: list | None = None
+
+    def __getstate__(self):
+        return {name: held for name, held in vars(self).items() if name not in self._stateattrs}
+
+    def __setattr__(self, name, value):
+        if name == "locked":
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+
+class Pickler(pickle.Pickler):
+    """As those that bundle values and bring them home."""
+
+    reducer_override = staticmethod(reduced)
+
+
+class Recorder(Stateful):
+    """A callback; the learner holds it, and it the learner."""
+
+
+def test_what_a_callback_of_fastai_has_recorded_travels(monkeypatch):
+    monkeypatch.setattr(Stateful, "__module__", "fastcore.basics")
+    callback = Recorder()
+    callback.preds, callback.learner = [0.5, 0.25], {"cbs": [callback]}
+    vars(callback)["locked"] = True
+    assert not hasattr(pickle.loads(pickle.dumps(Recorder())), "preds")  # noqa: S301 - likewise
+
+    written = io.BytesIO()
+    Pickler(written).dump(callback)
+    found = pickle.loads(written.getvalue())  # noqa: S301 - likewise
+    assert type(found) is Recorder
+    assert (found.preds, found.locked) == ([0.5, 0.25], True)
+    assert found.learner["cbs"][0] is found

@@ -1,4 +1,8 @@
 # The course's first chapters: a Learner made in one cell, fitted in the next, and read after it.
+# varies: learn\.progress\..*
+# varies: learn\.recorder\.(start_epoch|log\.items)
+# once: \n<style>\n    progress \{ .*</style>\n
+# (Clock times, of the bar too; the style of the bar.)
 
 # %%
 from fastai.data.all import *
@@ -23,11 +27,11 @@ net = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 2))
 
 class Norms(Callback):
     def before_fit(self):
-        self.norms = []
+        self.seen = []
 
     def after_batch(self):
         if self.training:
-            self.norms.append(self.learn.model[0].weight.norm().item())
+            self.seen.append(self.learn.model[0].weight.norm().item())
 
 
 norms = Norms()
@@ -37,7 +41,7 @@ learn = Learner(dls, net, loss_func=nn.CrossEntropyLoss(), metrics=accuracy, cbs
 learn.fit_one_cycle(3, 1e-2)
 
 # %%
-print(learn.model is net, learn.norms is norms, len(norms.norms), learn.recorder.metric_names)
+print(learn.model is net, learn.norms is norms, len(norms.seen), learn.recorder.metric_names)
 print([[round(x, 5) for x in row[:3]] for row in learn.recorder.values])
 L(learn.recorder.losses).map(lambda loss: round(loss.item(), 5))
 

@@ -1,4 +1,11 @@
 # A course's chapter on fine-tuning: a Trainer made in one cell, trained in the next, asked after it.
+# varies: .*_(runtime|per_second)'\]
+# varies: trainer\._signature_columns
+# varies: trainer\.optimizer\.step\b.*
+# varies: trainer\.(callback_handler|accelerator)\..*dataloader(s\[\d\])?\.device\b.*
+# varies: trainer\.accelerator\.gradient_state\._dataloader_references_ref.*
+# (An order that hangs on the hash of strings; a watch on the optimizer, by its function; whether
+# equal devices are one object; what accelerate keeps in a class for its running loaders.)
 
 # %%
 import numpy as np
