@@ -9,12 +9,23 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from submarine_engine.clusters.environment import FIGURES, TABLES
+
+if TYPE_CHECKING:
+    from submarine_engine.future import Job
 
 # What a front end other than Jupyter's does its own way, told by whoever loads the magics there.
 #
 # A kernel serves one front end, so there is one of these in a process.
+
+
+class Leave(Protocol):
+    """Takes a job from its cell."""
+
+    def __call__(self, job: Job, *, shown: bool, origin: str) -> None:
+        """Follow `job`; `shown` says whether its value is shown, `origin` where it is from."""
 
 
 @dataclass(slots=True)
@@ -39,6 +50,12 @@ class FrontEnd:
         Ids of the notebook's cells from top to bottom, where no file tells.
     names
         How cells are called, by id; the others by their numbers: ``In [3]``.
+    leave
+        Takes the job of the cell that runs now, where the front end follows it and has it brought
+        home when it is over; the cell then ends with the submission. None where the cell does that.
+    log_page
+        Returns the address of a job's log page, where this front end has its own; None where this
+        machine's is meant.
     """
 
     widgets: bool = True
@@ -49,6 +66,8 @@ class FrontEnd:
     title: str = ""
     order: tuple[str, ...] = ()
     names: dict[str, str] = field(default_factory=dict)
+    leave: Leave | None = None
+    log_page: Callable[[Job], str | None] | None = None
 
     def name_of(self, cell_id: str | None) -> str:
         """Return how a cell is called; empty for one that is called by its number."""

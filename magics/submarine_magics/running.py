@@ -17,6 +17,7 @@ from submarine_engine.command import Command, parse_cell
 from submarine_engine.errors import BundleError, CommandError
 from submarine_engine.job import NO_OUTPUTS
 
+from submarine_magics import frontend
 from submarine_magics.cell_view import follow_job, held_interrupts
 from submarine_magics.frontend import cell_order
 from submarine_magics.homecoming import bring_home
@@ -130,6 +131,9 @@ def run_bundle(
     with held_interrupts() as interrupt:
         job = bench.submit(cluster, spec, bundle, interrupt)
         bench.sent[job.id] = bundle.sent, main
+        if frontend.current.leave:
+            frontend.current.leave(job, shown=shown, origin=bench.origin())
+            return None
         follow_job(job, interrupt, origin=bench.origin())
     value = bring_home(bench, job)
     return value if shown else None

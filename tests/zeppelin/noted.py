@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from submarine_engine.bundle.model import Manifest
@@ -59,7 +59,8 @@ def run(kernel):
     def run(*paragraphs, order=()):
         found = []
         for paragraph in paragraphs:
-            action = translate(paragraph, {})
+            # The kernel follows jobs itself here, as it does within a paragraph of several lines.
+            action = replace(translate(paragraph, {}), leaves=False)
             outputs = Outputs(Nobody(), prefixes=action.prefixes)
             for line in action.say:
                 outputs.say(line)

@@ -85,7 +85,7 @@ def test_restarted_before_its_turn_a_paragraph_starts_no_kernel(talk, tmp_path):
     running = talk.start(f"print('on', flush=True)\n{never}", context=talk.context("p2"))
     until(lambda: any("on" in data for _, _, data in talk.events.updates))
     waiting = talk.start("2", context=talk.context("p3"))
-    until(lambda: talk.call("getStatus", "s1", "p3") == "PENDING")
+    until(lambda: talk.call("getStatus", "s1", "p3") == "RUNNING")
     talk.call("close", "s1", PYTHON)
     until(lambda: running and waiting)
     code, outputs = waiting[0]

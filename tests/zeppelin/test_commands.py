@@ -234,4 +234,39 @@ def test_metadata_says_whose_paragraph_it_is():
         "part": True,
         "title": "model.py",
         "order": ["paragraph_0", "paragraph_1"],
+        "leaves": False,
+        "cluster": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("asked", "leaves"),
+    [
+        (Asked("1", "run"), True),
+        (Asked("%%capture\n1", "run"), False),
+        (Asked("%%submarine --gpus 1\n1"), True),
+        (Asked("%%submarine.python\n1"), False),
+        (Asked("%submarine job run\nx = 1"), False),
+        (Asked("gpus\njob run", "submarine"), True),
+        (Asked("job run\nscript", "submarine"), False),
+        (Asked("job run\njob run", "submarine"), False),
+    ],
+)
+def test_a_paragraph_that_ends_with_its_job_follows_it_without_the_kernel(asked, leaves):
+    assert translate(asked, {}).leaves == leaves
+
+
+@pytest.mark.parametrize(
+    ("text", "beside"),
+    [("job list\ngpus", True), ("JOB_STOP", True), ("job cancel x", True), ("use local", False),
+     ("job list\nnote clean", False), ("job fetch x y", False), ("", True)],
+)  # fmt: skip
+def test_commands_that_touch_nothing_of_the_notes_run_beside_them(text, beside):
+    assert translate(Asked(text, "submarine"), {}).beside == beside
+
+
+def test_whether_a_paragraph_waits_is_said_by_its_properties():
+    assert translate(Asked("1"), {}).waits
+    assert not translate(Asked("1", "run", properties={"wait": "false"}), {}).waits
+    with pytest.raises(CommandError, match="neither true nor false"):
+        translate(Asked("1", properties={"wait": "perhaps"}), {})

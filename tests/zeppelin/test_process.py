@@ -112,7 +112,7 @@ def test_cancel_ends_the_job_and_those_who_wait(talk, tmp_path):
     until(lambda: any("begun" in data for _, _, data in talk.events.updates))
     assert talk.call("getStatus", "s1", "p1") == "RUNNING"
     second = talk.start("x = 1", context=talk.context("p2"))
-    until(lambda: talk.call("getStatus", "s1", "p2") == "PENDING")
+    until(lambda: talk.call("getStatus", "s1", "p2") == "RUNNING")
     talk.call("cancel", "s1", "submarine_zeppelin.Python", talk.context("p2"))
     talk.call("cancel", "s1", RUN, talk.context("p1"))
     until(lambda: first and second)

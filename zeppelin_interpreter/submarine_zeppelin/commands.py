@@ -85,6 +85,14 @@ class Action:
         The file that a part joins; None for ``main.py``.
     gui
         The paragraph's forms, to be echoed; empty where they are as Zeppelin sent them.
+    leaves
+        Whether the kernel gives its job to the paragraph, which follows it without the kernel.
+    beside
+        Whether it needs nothing of the session's kernel.
+    job
+        A job to be followed by the paragraph; "" where there is none yet.
+    waits
+        Whether it waits for what of its note came before it.
     """
 
     code: str
@@ -94,12 +102,17 @@ class Action:
     prefixes: bool = False
     title: str | None = None
     gui: str = ""
+    leaves: bool = False
+    beside: bool = False
+    job: str = ""
+    waits: bool = True
 
 
 def metadata(
     action: Action,
     paragraph: Placed,
     order: Sequence[str] = (),
+    cluster: str | None = None,
 ) -> dict[str, Any]:
     """Return the metadata of the paragraph's ``execute_request``, for `kernelside`.
 
@@ -107,10 +120,14 @@ def metadata(
     ----------
     order
         The ids of the note's paragraphs from top to bottom, where they are known.
+    cluster
+        The one that was chosen in the session's kernel, for one that has not seen it.
     """
     return {
         "cellId": paragraph.id,
         "submarine": {
+            "leaves": action.leaves,
+            "cluster": cluster,
             "note": paragraph.note_name,
             "id": paragraph.note_id,
             "user": paragraph.user,
@@ -280,7 +297,7 @@ def modern_words(line: str) -> tuple[str, str] | None:
 # The options of a paragraph's job, from its setting, its local properties and its own line.
 
 
-OWN = frozenset({"run", "execute", "part", "isRecover", "saveAs", "interpolate", "form"})
+OWN = frozenset({"run", "execute", "part", "wait", "isRecover", "saveAs", "interpolate", "form"})
 """Local properties that are no options: ours, and Zeppelin's own."""
 
 _ALIASES = {"gpu": "gpus", "cpu": "cpus", "vcores": "cpus", "workers": "num_workers"}
@@ -398,6 +415,17 @@ LINES = "%%submarine.lines"
 SHELL = "%%submarine.sh"
 """The cell magic of `kernelside`: IPython's ``%%sh`` with a word in place of its traceback."""
 
+HOME = "%submarine.home"
+"""The line magic of `kernelside` that brings home a job which the paragraph has followed."""
+
+_BESIDE = frozenset({
+    ("job", "list"), ("job", "show"), ("job", "logs"), ("job", "wait"), ("job", "cancel"),
+    ("job", "kill"), ("job", "save"), ("gpus",), ("tensorboard",), ("doctor",), ("help",),
+    ("note", "dashboard"), ("note", "stop"),
+})  # fmt: skip
+"""Commands that read and change no variable of the notes, and none of their parts."""
+
+_INNER_CELL = re.compile(r"\s*%%capture\b")
 _SUBMITS = re.compile(r"\A\s*%%submarine(\s|$)|^\s*%submarine +job +run\b", re.MULTILINE)
 """Magics of a Python paragraph that submit a job."""
 
@@ -421,12 +449,14 @@ def translate(paragraph: ParagraphRequest, properties: Mapping[str, str], gui: s
     """
     kind = paragraph.interpreter.rpartition(".")[2].lower()
     if kind in ("sh", "shell"):
-        return _shell(paragraph)
-    if kind == "python":
-        return _python(paragraph, properties)
-    if kind == "run":
-        return _run(paragraph, properties, gui)
-    return _commands(paragraph, properties, gui)
+        action = _shell(paragraph)
+    elif kind == "python":
+        action = _python(paragraph, properties)
+    elif kind == "run":
+        action = _run(paragraph, properties, gui)
+    else:
+        action = _commands(paragraph, properties, gui)
+    return replace(action, waits=is_true(paragraph.properties, "wait", default=True))
 
 
 def part_title(heading: str) -> tuple[str | None, tuple[str, ...]]:
@@ -469,7 +499,9 @@ def _python(paragraph: ParagraphRequest, properties: Mapping[str, str]) -> Actio
             fix="add run=true to the local properties, or begin with %submarine.run",
         )
     if text.lstrip().startswith("%%submarine"):
-        return Action(text.lstrip("\n"), is_job=bool(_SUBMITS.search(text)))
+        first, _, body = text.lstrip("\n").partition("\n")
+        leaves = first.split()[:1] == ["%%submarine"] and not _INNER_CELL.match(body)
+        return Action(text.lstrip("\n"), is_job=bool(_SUBMITS.search(text)), leaves=leaves)
     if not is_true(paragraph.properties, "part", default=True):
         return Action(text, is_job=bool(_SUBMITS.search(text)), prefixes=True)
     title, say = part_title(paragraph.title)
@@ -499,7 +531,8 @@ def _job(
     setting = read_properties(properties)
     words = merged(split(line), options, setting.options)
     setting.check()
-    return Action(f"%%submarine {joined(words)}".rstrip() + f"\n{body}", is_job=True, gui=gui)
+    code = f"%%submarine {joined(words)}".rstrip() + f"\n{body}"
+    return Action(code, is_job=True, gui=gui, leaves=not _INNER_CELL.match(body))
 
 
 def _option_line(text: str) -> tuple[str, str]:
@@ -525,7 +558,7 @@ def _commands_of(
 ) -> Action:
     say: list[str] = []
     ready: list[str] = []
-    is_job = False
+    paths: list[tuple[str, ...]] = []
     for line in lines:
         pasted = line.removeprefix("%submarine ").strip()
         bare = typed(pasted)
@@ -533,26 +566,37 @@ def _commands_of(
         if found := modern_words(bare):
             bare = found[0]
             say.append(found[1])
-        if not bare.startswith("note "):
-            words = _words(bare, options, properties)
-            is_job = is_job or words[:2] == ["job", "run"]
+        if bare.startswith("note "):
+            paths.append(tuple(bare.split()))
+        else:
+            path, words = _words(bare, options, properties)
+            paths.append(path)
             bare = joined(words)
         ready.append(bare)
-    code = "\n".join((LINES, *ready))
-    return Action(code, is_job=is_job, say=tuple(dict.fromkeys(say)), gui=gui)
+    jobs = paths.count(("job", "run"))
+    return Action(
+        "\n".join((LINES, *ready)),
+        is_job=jobs > 0,
+        say=tuple(dict.fromkeys(say)),
+        gui=gui,
+        leaves=jobs == 1 and paths[-1] == ("job", "run"),
+        beside=_BESIDE.issuperset(paths),
+    )
 
 
-def _words(line: str, options: Mapping[str, str], properties: Mapping[str, str]) -> list[str]:
-    """Return a command's words, which the grammar has understood."""
+def _words(
+    line: str, options: Mapping[str, str], properties: Mapping[str, str]
+) -> tuple[tuple[str, ...], list[str]]:
+    """Return the path and the words of a command, which the grammar has understood."""
     words = split(line)
     _look_among_the_old(words)
     command = parse(words, surface=NOTEBOOK)
     if command.path != ("job", "run"):
-        return words
+        return command.path, words
     setting = read_properties(properties)
     words = [*words[:2], *merged(words[2:], options, setting.options)]
     setting.check()
-    return words
+    return command.path, words
 
 
 def _look_among_the_old(words: Sequence[str]) -> None:

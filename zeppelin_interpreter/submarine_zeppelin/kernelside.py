@@ -18,15 +18,18 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 from submarine_engine.bundle import Part, PartBook
 from submarine_engine.errors import BundleError, SubmarineError
+from submarine_engine.future import Job
 from submarine_engine.records import JobSummary, list_jobs, open_job, record_of
 from submarine_engine.tables import add_frames, table
 from submarine_magics import frontend
+from submarine_magics.homecoming import bring_home
 from submarine_magics.show import Listing, say
 from submarine_magics.verbs import job_table, run_line
 from submarine_magics.workbench import Workbench, bench_of
 from traitlets import ObjectName, Unicode
 
-from submarine_zeppelin.outputs import LOG_TYPE, TABLE_TYPE
+from submarine_zeppelin.links import lead_elsewhere
+from submarine_zeppelin.outputs import LEFT_TYPE, LOG_TYPE, TABLE_TYPE, USE_TYPE
 
 # ``%submarine.sh``: shell commands in the kernel's process, and how they ended in a line.
 
@@ -194,6 +197,7 @@ class Note:
         self._parts = NoteParts()
         bench.parts = self._parts
         self._user = os.environ.get("SUBMARINE_USER")
+        self._cluster = bench.cluster_in_use
 
     def before(self, info: Any) -> None:  # noqa: ANN401 - IPython's ExecutionInfo
         """Take what the request says of its paragraph, before that is executed."""
@@ -203,6 +207,9 @@ class Note:
         if not isinstance(told, Mapping) or info.raw_cell != parent["content"]["code"]:
             return
         self._take_user(told.get("user"))
+        if cluster := told.get("cluster"):
+            self._bench.cluster_in_use = self._cluster = str(cluster)
+        frontend.current.leave = _leave if told.get("leaves") is True else None
         frontend.current.title = _line(told.get("note"))
         frontend.current.notebook = f"{frontend.current.title} ({_line(told.get('id'))})".strip()
         if cell_id:
@@ -211,7 +218,11 @@ class Note:
             self._take_part(cell_id, info.raw_cell, told)
 
     def after(self, result: Any) -> None:  # noqa: ANN401 - IPython's ExecutionResult
-        """Help where a paragraph imports a part, which is a file only in the job."""
+        """Tell what has changed; help where a paragraph imports a part, a file only in the job."""
+        frontend.current.leave = None
+        if self._cluster != self._bench.cluster_in_use:
+            self._cluster = self._bench.cluster_in_use
+            display({USE_TYPE: {"cluster": self._cluster}}, raw=True)
         error = getattr(result, "error_in_exec", None)
         name = getattr(error, "name", None)
         if isinstance(error, ModuleNotFoundError) and name:
@@ -230,6 +241,12 @@ class Note:
             value = self._own(word) if group == "note" else run_line(self._bench, line)
             if value is not None:
                 display(value)
+
+    def home(self, line: str) -> object:
+        """Bring home a job that its paragraph has followed; return its value."""
+        job_id, _, quiet = line.strip().partition(" ")
+        value = bring_home(self._bench, open_job(job_id))
+        return None if quiet else value
 
     def _take_user(self, user: object) -> None:
         """Submit and see jobs as that user from now on; without a log-in, as the setting says."""
@@ -286,6 +303,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     frontend.current.log_type = LOG_TYPE
     frontend.current.tables = True
     frontend.current.white = True
+    lead_elsewhere()
     assert shell.extension_manager is not None  # noqa: S101 - for the type checker
     shell.extension_manager.load_extension("submarine_magics")
     note = Note(bench_of(shell))
@@ -293,8 +311,14 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     shell.events.register("post_run_cell", note.after)
     register: Any = shell.register_magic_function  # its type is that of the manager's own method
     register(note.lines, "cell", "submarine.lines")
+    register(note.home, "line", "submarine.home")
     register_shell(shell)
     register_tables(shell)
+
+
+def _leave(job: Job, *, shown: bool, origin: str) -> None:
+    """Give a job to the paragraph, which follows it without the kernel."""
+    display({LEFT_TYPE: {"job_id": job.id, "shown": shown, "origin": origin}}, raw=True)
 
 
 def _line(text: object) -> str:

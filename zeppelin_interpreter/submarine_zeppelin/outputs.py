@@ -98,6 +98,13 @@ JOB_TYPE = "application/vnd.submarine.job+json"
 LOG_TYPE = "application/vnd.submarine.log+json"
 """Says that text of a job follows, with its ``job_id`` and where the ``full`` log is."""
 
+LEFT_TYPE = "application/vnd.submarine.left+json"
+"""Says that the kernel leaves its ``job_id`` to the paragraph, whether its value is ``shown`` when
+it comes home, and its ``origin``."""
+
+USE_TYPE = "application/vnd.submarine.use+json"
+"""Says that jobs of the kernel go to another ``cluster`` from now on."""
+
 TABLE_TYPE = "application/vnd.submarine.table+json"
 """A table: ``columns`` and ``rows`` of texts, how many rows there are in ``total``, and the lines
 ``below`` it."""

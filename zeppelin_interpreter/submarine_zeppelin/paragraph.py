@@ -17,11 +17,12 @@ from typing import Any, Protocol
 
 from submarine_engine.errors import SubmarineError
 from submarine_engine.history import default_home, make_private, read_json, write_json
+from submarine_engine.job import JobState
 from submarine_engine.records import open_job
 
-from submarine_zeppelin.commands import LINES, Action, metadata, translate
-from submarine_zeppelin.outputs import JOB_TYPE, LIMIT, Outputs
-from submarine_zeppelin.sessions import Session
+from submarine_zeppelin.commands import HOME, Action, metadata, translate
+from submarine_zeppelin.outputs import JOB_TYPE, LEFT_TYPE, LIMIT, USE_TYPE, Outputs
+from submarine_zeppelin.sessions import Kernel, Place, Session, restarted
 from submarine_zeppelin.wire import Events
 
 # Which job a paragraph has begun: on disk, so that none is submitted twice.
@@ -89,6 +90,10 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
+OWN_LABEL = "Log"
+"""What the link to a job's log is called where the cluster has no page of its own for it."""
+
+_BEFORE = [state.value for state in JobState if not state.final]
 _LIMIT_KEY = "zeppelin.interpreter.output.limit"
 
 
@@ -152,12 +157,18 @@ class Run:
         self._over = threading.Event()
         self._ending = threading.Lock()
         self._cancelled = False
+        self._leaves = False
         self._sent = False
         self._begun = False
+        self._kernel: Kernel | None = None
+        self._place: Place | None = None
+        self._order: list[str] = []
         self._code = ""
         self._job_id = ""
+        self._left: Mapping[str, Any] = {}
         self._followed = ""
-        self._link = ""
+        self._link: tuple[str, str, str] | None = None
+        self._waits = ""
 
     @property
     def over(self) -> bool:
@@ -172,10 +183,7 @@ class Run:
     def go(self) -> None:
         """Run the paragraph, in its turn; whatever goes wrong is one of its outputs."""
         try:
-            with self._session.turn(self):
-                if not self._cancelled:
-                    self.state = State.RUNNING
-                    self.state = self._run()
+            self.state = self._run()
         except SubmarineError as error:
             self._fail(str(error))
         except Exception as error:  # noqa: BLE001 - Zeppelin would send the paragraph again
@@ -191,18 +199,20 @@ class Run:
         self._over.wait()
 
     def cancel(self) -> None:
-        """End it: a job is cancelled, and its GPUs fall free."""
+        """End it: a job is cancelled, and its GPUs fall free; asked again, it is not waited for."""
         with self._ending:
+            self._leaves = self._cancelled
             self._cancelled = True
             self._end()
 
     def _end(self) -> None:
         if self._followed:
-            # An interrupt would only leave a job that was attached to.
             with suppress(SubmarineError):
                 open_job(self._followed).cancel("the paragraph was cancelled")
-        elif self._begun:
-            self._session.kernel.interrupt()
+        elif self._begun and self._kernel is not None:
+            self._kernel.interrupt()
+        elif self._place is not None:
+            self._session.line.leave(self._place)
 
     def _begin(self) -> None:
         """Take note that the kernel runs the code, and end what was cancelled until now.
@@ -216,26 +226,121 @@ class Run:
                 self._end()
 
     def _run(self) -> State:
-        paragraph = self.paragraph
-        listed = self._events.paragraphs(paragraph.user, paragraph.note_id)
+        paragraph, session = self.paragraph, self._session
         action = self._action()
         self.gui = action.gui or paragraph.gui
         self.outputs = Outputs(self._shown, self._limit, prefixes=action.prefixes)
         for line in action.say:
             self.outputs.say(line)
-        if not action.code.strip():
+        if not action.code.strip() and not action.job:
             return State.FINISHED
-        self._session.start_kernel()
-        told = metadata(action, paragraph, [one["id"] for one in listed])
+        if action.beside:
+            self.state = State.RUNNING
+            self._order = self._listed()
+            with session.helpers.kernel() as kernel:
+                return self._execute(kernel, action)
+        place = Place(paragraph.note_id, waits=action.waits)
+        with session.line.standing(place):
+            # Zeppelin sends the session's next paragraph only once this one runs: nobody is to
+            # wait there for what waits here.
+            self.state = State.RUNNING
+            self._order = self._listed()
+            place.label = self._label()
+            with self._ending:
+                self._place = place
+                if self._cancelled:
+                    self._end()
+            return self._stand(place, action)
+
+    def _stand(self, place: Place, action: Action) -> State:
+        """Do what is to be done in the line; a job is followed without the kernel."""
+        session, state = self._session, State.FINISHED
+        if not action.job:
+            with session.line.turn(place, self._tell) as has:
+                if not has:
+                    return State.ABORT
+                session.start_kernel()
+                state = self._execute(session.kernel, action)
+        job_id = action.job or str(self._left.get("job_id") or "")
+        return self._follow(place, job_id) if job_id else state
+
+    def _listed(self) -> list[str]:
+        """Return the ids of the note's paragraphs, as far as Zeppelin tells."""
+        listed = self._events.paragraphs(self.paragraph.user, self.paragraph.note_id)
+        return [one["id"] for one in listed]
+
+    def _label(self) -> str:
+        if self.paragraph.title.strip():
+            return f"paragraph {' '.join(self.paragraph.title.split())[:60]}"
+        if self.paragraph.id in self._order:
+            return f"paragraph {self._order.index(self.paragraph.id) + 1}"
+        return "a paragraph of this note"
+
+    def _tell(self, words: str) -> None:
+        """Say what it waits for; "" takes that away."""
+        if words and self._waits:
+            self.outputs.update({"text/plain": words}, self._waits)
+        elif words:
+            self._waits = f"waits-{self.paragraph.id}"
+            self.outputs.display({"text/plain": words}, self._waits)
+        elif self._waits:
+            self.outputs.update({}, self._waits)
+            self._waits = ""
+
+    def _execute(self, kernel: Kernel, action: Action) -> State:
+        """Let a kernel execute what the paragraph means."""
+        cluster = self._session.cluster if action.beside else None
+        told = metadata(action, self.paragraph, self._order, cluster)
         with self._ending:
             if self._cancelled:
-                self._end()
                 return State.ABORT
+            self._kernel = kernel
         try:
-            reply = self._session.kernel.run(action.code, told, self._take)
+            reply = kernel.run(action.code, told, self._take)
         finally:
             with self._ending:  # from now on an interrupt would hit the next paragraph
-                self._begun = False
+                self._begun = self._sent = False
+                self._kernel = None
+        return State.FINISHED if reply.get("status") == "ok" else State.ERROR
+
+    def _follow(self, place: Place, job_id: str) -> State:
+        """Follow a job to its end, and have the kernel bring home what it leaves behind."""
+        # 0.3 s, of which a paragraph of Python need not know.
+        from submarine_zeppelin.following import Follower, LeftError  # noqa: PLC0415
+
+        place.job_id = job_id
+        with self._ending:
+            self._followed, place.left = job_id, False
+            if self._cancelled:
+                self._end()
+
+        def look() -> None:
+            if self._session.closed or self._leaves:
+                raise LeftError
+
+        origin = str(self._left.get("origin") or "")
+        follower = Follower(open_job(job_id), self._take, look, origin)
+        try:
+            follower.run()
+        except LeftError:
+            if self._session.closed:
+                raise restarted(": its variables are gone, jobs go on") from None
+            return State.ABORT
+        with self._ending:
+            self._followed = ""
+        with self._session.line.turn(place, self._tell) as has:
+            if not has:
+                return State.ABORT
+            self._session.start_kernel()
+            state = self._bring_home(job_id)
+        follower.show_last()
+        return state
+
+    def _bring_home(self, job_id: str) -> State:
+        shown = "" if self._left.get("shown", True) else " --quiet"
+        told = metadata(Action(""), self.paragraph, self._order)
+        del told["cellId"]  # it is no cell of the note, and changes none of its parts
+        reply = self._session.kernel.run(f"{HOME} {job_id}{shown}", told, self._take)
         return State.FINISHED if reply.get("status") == "ok" else State.ERROR
 
     def _action(self) -> Action:
@@ -246,9 +351,8 @@ class Run:
         self._code = action.code
         job_id = begun_job(paragraph, action.code, over=over)
         if (action.is_job or over) and job_id:
-            self._followed = job_id
             say = f"it has begun job {job_id} already, which is followed on here"
-            return Action(f"{LINES}\njob attach {job_id}", is_job=True, say=(say,), gui=action.gui)
+            return Action("", is_job=True, say=(say,), gui=action.gui, job=job_id)
         if over:
             say = "it ran when the interpreter ended: nobody knows how far it came; run it again"
             return Action("", say=(say,), gui=action.gui)
@@ -274,21 +378,39 @@ class Run:
         self.outputs.tick()
 
     def _look_for_job(self, bundle: Mapping[str, Any]) -> None:
+        left, use = bundle.get(LEFT_TYPE), bundle.get(USE_TYPE)
+        if isinstance(use, Mapping):
+            self._session.cluster = str(use.get("cluster") or "") or None
+        if isinstance(left, Mapping):
+            self._left = left
+            self._note(str(left.get("job_id") or ""))
         told = bundle.get(JOB_TYPE)
         if not isinstance(told, Mapping):
             return
         job_id = str(told.get("job_id") or "")
-        if job_id and job_id != self._job_id:
-            self._job_id = job_id
-            note_job(self.paragraph, self._code, job_id)
+        self._note(job_id)
         progress = told.get("progress")
         if isinstance(progress, (int, float)):
             self.progress = max(0, min(100, int(progress * 100)))
-        link = str(told.get("log_url") or "")
-        if link.startswith(("http://", "https://")) and link != self._link:
-            self._link = link
-            label = str(told.get("log_label") or "Log")
-            self._events.link(self._shown, label, f"the log of job {job_id}", link)
+        link, label = str(told.get("log_url") or ""), str(told.get("log_label") or OWN_LABEL)
+        # The cluster's own page comes first, where it has any, and it may come later than ours.
+        ours = link.endswith(f"/jobs/{job_id}/")
+        early = ours and label != OWN_LABEL and told.get("state") in _BEFORE
+        if not self._link and not early and link.startswith(("http://", "https://")):
+            # Zeppelin makes a menu of "Jobs #0, #1" of a second one: the card has what is newest.
+            tooltip = f"the log of job {job_id}"
+            self._link = (label, tooltip, link)
+            self.link_again()
+
+    def link_again(self) -> None:
+        """Put the job's link on the paragraph, for a Zeppelin that does not know it."""
+        if self._link:
+            self._events.link(self._shown, *self._link)
+
+    def _note(self, job_id: str) -> None:
+        if job_id and job_id != self._job_id:
+            self._job_id = job_id
+            note_job(self.paragraph, self._code, job_id)
 
     def _fail(self, text: str) -> None:
         self.state = State.ERROR

@@ -5,6 +5,7 @@ The former one's names are those of Zeppelin 0.11's ``submarine/interpreter-sett
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from submarine_engine.settings import KEYS
 
 from submarine_zeppelin.outputs import LIMIT
 
+_PORTS = 65536
 SETTING = "submarine."
 JOB = "submarine.job."
 
@@ -39,6 +41,14 @@ ENVIRONMENT = {
     "submarine.hadoop.krb5.conf": "KRB5_CONFIG",
 }
 """Properties and the environment variables of the kernels that they mean."""
+
+LINKS_LISTEN, LINKS_URL = "SUBMARINE_LINKS_LISTEN", "SUBMARINE_LINKS_URL"
+"""Variables of the interpreter: where it serves the links of jobs, and how browsers get there."""
+
+ELSEWHERE = "SUBMARINE_BROWSERS_ELSEWHERE"
+"""Variable of the interpreter: Zeppelin is reached from other machines than its own."""
+
+_LINKS = {"submarine.links.listen": LINKS_LISTEN, "submarine.links.url": LINKS_URL}
 
 _CLUSTER = ("submarine.cluster", "SUBMARINE_CLUSTER")
 _QUEUE = "submarine.yarn.queue"
@@ -171,6 +181,27 @@ def _limit(found: Properties, value: str) -> None:
     found.output_limit = int(value)
 
 
+def read_place(text: str) -> tuple[str, int] | None:
+    """Read ``HOST:PORT``; None where it is none."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 < int(port) < _PORTS or "/" in host:
+        return None
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - it says so
+
+
+def _link(found: Properties, name: str, value: str) -> None:
+    if name.endswith("listen"):
+        right, example = read_place(value) is not None, "0.0.0.0:8900"
+    else:
+        right = re.fullmatch(r"https?://[^\s<>\"']+", value) is not None
+        example = "https://zeppelin.example/jobs"
+    if right:
+        found.environment[_LINKS[name]] = value
+    else:
+        what = "an address to listen on" if name.endswith("listen") else "an address of browsers"
+        found.problems.append(f"{name}={value}: it is no {what[3:]}; for example {example}")
+
+
 def _truth(found: Properties, name: str, value: str) -> bool:
     if value.lower() in ("true", "false"):
         return True
@@ -180,11 +211,20 @@ def _truth(found: Properties, name: str, value: str) -> bool:
 
 def _setting(found: Properties, name: str, value: str) -> None:
     """Take a setting of the configuration: ``submarine.yarn_python``, ``SUBMARINE_YARN_PYTHON``."""
-    if not name.startswith(_OURS):
+    if name in _LINKS:
+        _link(found, name, value)
+    if name in _LINKS or not name.startswith(_OURS):
         return
     key = name.removeprefix(SETTING).removeprefix("SUBMARINE_").lower().replace(".", "_")
     if key not in KEYS or name.startswith("tf."):
-        known = [*OPTIONS, *_PS, *(f"{SETTING}{key}" for key in KEYS), *_NEEDLESS, *ENVIRONMENT]
+        known = [
+            *OPTIONS,
+            *_PS,
+            *(f"{SETTING}{key}" for key in KEYS),
+            *_NEEDLESS,
+            *ENVIRONMENT,
+            *_LINKS,
+        ]
         hint = did_you_mean(name, known)
         found.problems.append(f"{name}: there is no such property. {hint}".rstrip())
         return

@@ -10,12 +10,14 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
 
 from submarine_engine.history import default_home, make_private
 
 from submarine_zeppelin.paragraph import Paragraph, Run, State
+from submarine_zeppelin.properties import ELSEWHERE, LINKS_LISTEN
 from submarine_zeppelin.sessions import Sessions
 from submarine_zeppelin.wire import IDL, Events
 
@@ -56,6 +58,7 @@ def begin_log(group: str) -> None:
 F = TypeVar("F", bound=Callable[..., Any])
 _PORTS = "zeppelin.server.rpc.portRange"
 _LIMIT = "zeppelin.interpreter.output.limit"
+_ADDRESS = "zeppelin.server.addr"
 _LOOPBACK = "127.0.0.1"
 
 
@@ -97,6 +100,8 @@ class Service:
     def init(self, properties: Mapping[str, str]) -> None:
         """Take Zeppelin's own configuration."""
         self._conf = dict(properties or {})
+        if not _is_loopback(self._conf.get(_ADDRESS, _LOOPBACK)):
+            os.environ[ELSEWHERE] = "1"
         first, _, last = self._conf.get(_PORTS, "").partition(":")
         if self._events.server is None and first and first == last and first.isdecimal():
             # One that was started by hand is not told whom to answer.
@@ -111,6 +116,8 @@ class Service:
         self._events.group = group or self._events.group
         limit = {_LIMIT: self._conf[_LIMIT]} if _LIMIT in self._conf else {}
         self._sessions.create(session_id, {**limit, **(properties or {})})
+        if os.environ.get(LINKS_LISTEN):
+            threading.Thread(target=_serve_links, name="links", daemon=True).start()
 
     def open(self, _session_id: str, _name: str) -> None:
         """Do nothing: a kernel starts by itself."""
@@ -123,8 +130,12 @@ class Service:
 
     @told
     def reconnect(self, host: str, port: int) -> None:
-        """Answer another Zeppelin from now on: it was started anew."""
+        """Answer another Zeppelin from now on: it was started anew, and knows no links."""
         self._events.connect(host, port)
+        with self._lock:
+            runs = list(self._runs.values())
+        for run in runs:
+            run.link_again()
 
     def shutdown(self) -> None:
         """End the process; jobs go on."""
@@ -245,6 +256,18 @@ class Service:
         return IDL.RemoteApplicationResult(False, "there are no applications in this interpreter")
 
     unloadApplication = runApplication = loadApplication  # noqa: N815
+
+
+def _serve_links() -> None:
+    from submarine_zeppelin import links  # noqa: PLC0415 - 0.3 s, which Zeppelin need not wait
+
+    links.serve()
+
+
+def _is_loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def _asks(paragraph: Paragraph) -> tuple[object, ...]:

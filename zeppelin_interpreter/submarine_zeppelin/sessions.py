@@ -1,4 +1,4 @@
-"""Sessions: each has a kernel, and runs its paragraphs one after another."""
+"""Sessions: each has a kernel, and a line of the paragraphs that need it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -246,6 +245,152 @@ def clear_left() -> None:
                 shutil.rmtree(folder)
 
 
+def restarted(when: str) -> ClusterError:
+    """Return what a paragraph says whose session was closed under it."""
+    return ClusterError(f"the interpreter was restarted {when}", fix="run the paragraph again")
+
+
+# Whose turn it is to use a session's kernel.
+
+
+_TOLD_AFTER = 1.0
+"""Seconds that a paragraph waits before it says what it waits for."""
+
+
+class Place:
+    """A paragraph's place in the line of its session.
+
+    Parameters
+    ----------
+    note
+        The note's id: paragraphs of one note keep their order.
+    label
+        How the paragraph is called: ``paragraph 3``.
+    waits
+        Whether it waits for what of its note came before it.
+    """
+
+    def __init__(self, note: str, label: str = "a paragraph", *, waits: bool = True) -> None:
+        self.note = note
+        self.label = label
+        self.waits = waits
+        self.job_id = ""
+        """The job that it follows meanwhile, without the kernel."""
+        self.wants = False
+        self.left = False
+
+
+class Line:
+    """The paragraphs of a session: one at a time has the kernel, first come, first served.
+
+    A paragraph whose job runs has given the kernel back until the job is over. Meanwhile it lets
+    the paragraphs of other notes pass, and those of its own that do not wait.
+    """
+
+    def __init__(self) -> None:
+        self._places: list[Place] = []
+        self._holder: Place | None = None
+        self._closed = False
+        self._moved = threading.Condition()
+
+    @contextmanager
+    def standing(self, place: Place) -> Iterator[None]:
+        """Stand in the line, at its end."""
+        with self._moved:
+            self._places.append(place)
+        try:
+            yield
+        finally:
+            with self._moved:
+                self._places.remove(place)
+                self._moved.notify_all()
+
+    @contextmanager
+    def turn(self, place: Place, tell: Callable[[str], None]) -> Iterator[bool]:
+        """Wait for the kernel, and have it; False where the paragraph has left the line.
+
+        Parameters
+        ----------
+        tell
+            Told what it waits for, in words, and "" once it no longer waits.
+
+        Raises
+        ------
+        ClusterError
+            The session was closed meanwhile: a kernel for it would have nobody to end it.
+        """
+        has = self._take(place, tell)
+        try:
+            yield has
+        finally:
+            with self._moved:
+                if self._holder is place:
+                    self._holder = None
+                self._moved.notify_all()
+
+    def leave(self, place: Place) -> None:
+        """Let a paragraph wait no longer."""
+        with self._moved:
+            place.left = True
+            self._moved.notify_all()
+
+    def close(self) -> None:
+        """Let nobody wait any longer."""
+        with self._moved:
+            self._closed = True
+            self._moved.notify_all()
+
+    def _take(self, place: Place, tell: Callable[[str], None]) -> bool:
+        told = ""
+        with self._moved:
+            place.wants = True
+            try:
+                while not self._moved.wait_for(lambda: self._may(place), _TOLD_AFTER):
+                    if (words := self._words(place)) != told:
+                        told = words
+                        tell(words)
+            finally:
+                place.wants = False
+            if not self._closed and not place.left:
+                self._holder = place
+        if told:
+            tell("")
+        if self._closed:
+            raise restarted("before the paragraph could run")
+        return not place.left
+
+    def _may(self, place: Place) -> bool:
+        if self._closed or place.left:
+            return True
+        if self._holder is not None:
+            return False
+        for one in self._places:
+            if one.wants and self._ahead(one) is None:
+                return one is place
+        return False
+
+    def _ahead(self, place: Place) -> Place | None:
+        """Return the paragraph of its own note that one has to wait for."""
+        if not place.waits:
+            return None
+        before = self._places[: self._places.index(place)]
+        return next((one for one in before if one.note == place.note), None)
+
+    def _words(self, place: Place) -> str:
+        ahead = self._ahead(place)
+        if ahead is not None and ahead.job_id:
+            return (
+                f"waits for {ahead.label}: what its job {ahead.job_id} leaves behind comes home "
+                "first. (wait=false among the paragraph's properties lets it run at once)"
+            )
+        if ahead is not None:
+            return f"waits for {ahead.label}"
+        holder = self._holder
+        if holder is None or holder.note != place.note:
+            return "waits: a paragraph of another note runs in the same Python"
+        return f"waits for {holder.label}"
+
+
 class Session:
     """What Zeppelin calls a session: shared by all notes, or of one note or user.
 
@@ -253,58 +398,83 @@ class Session:
     ----------
     properties
         Those of the interpreter's setting.
+    helpers
+        Kernels for what needs none of the session's variables.
+
+    Attributes
+    ----------
+    cluster
+        The one that jobs of its kernel go to, where somebody has chosen one there.
     """
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], helpers: Helpers) -> None:
         self.properties = dict(properties)
+        self.helpers = helpers
         self.kernel = Kernel()
+        self.line = Line()
+        self.cluster: str | None = None
         self.closed = False
-        self._line: deque[object] = deque()
-        self._moved = threading.Condition()
         threading.Thread(target=self._start_ahead, name="kernel", daemon=True).start()
 
-    @contextmanager
-    def turn(self, who: object) -> Iterator[None]:
-        """Wait until all that came before is over; Zeppelin sends paragraphs side by side.
+    def start_kernel(self) -> None:
+        """Start the kernel where it does not run.
 
         Raises
         ------
         ClusterError
-            The session was closed meanwhile: a kernel for it would have nobody to end it.
+            It does not start, or the session was closed.
         """
-        with self._moved:
-            self._line.append(who)
-            self._moved.wait_for(lambda: self._line[0] is who)
-        try:
-            self._refuse_closed()
-            yield
-        finally:
-            with self._moved:
-                self._line.remove(who)
-                self._moved.notify_all()
-
-    def start_kernel(self) -> None:
-        """Start the kernel where it does not run; raises as `turn` and `Kernel.start` do."""
         self.kernel.start()
         if self.closed:  # while it was started
             self.kernel.close()
-            self._refuse_closed()
+            raise restarted("before the paragraph could run")
 
     def close(self) -> None:
         """End the kernel."""
         self.closed = True
+        self.line.close()
         self.kernel.close()
-
-    def _refuse_closed(self) -> None:
-        if self.closed:
-            raise ClusterError(
-                "the interpreter was restarted before the paragraph could run",
-                fix="run the paragraph again",
-            )
 
     def _start_ahead(self) -> None:
         with suppress(SubmarineError, OSError):  # the first paragraph tells what is wrong
             self.start_kernel()
+
+
+class Helpers:
+    """Kernels for commands: they hold up no paragraph, and no paragraph holds them up.
+
+    One is kept; where more are asked for at a time, there are more as long as that lasts.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[Kernel] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @contextmanager
+    def kernel(self) -> Iterator[Kernel]:
+        """Have a kernel, which runs; raises as `Kernel.start` does."""
+        with self._lock:
+            kernel = self._idle.pop() if self._idle else Kernel()
+        kept = False
+        try:
+            kernel.start()
+            yield kernel
+        finally:
+            with self._lock:
+                if not self._idle and not self._closed and kernel.lives:
+                    self._idle.append(kernel)
+                    kept = True
+            if not kept:
+                kernel.close()
+
+    def close(self) -> None:
+        """End those that nobody has; the others end as they are given back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for kernel in idle:
+            kernel.close()
 
 
 class Sessions:
@@ -313,6 +483,7 @@ class Sessions:
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
         self._properties: dict[str, Mapping[str, str]] = {}
+        self._helpers = Helpers()
         self._lock = threading.Lock()
 
     def create(self, session_id: str, properties: Mapping[str, str]) -> None:
@@ -329,7 +500,9 @@ class Sessions:
         """Return a session; begin it where it is not there."""
         with self._lock:
             if session_id not in self._sessions:
-                self._sessions[session_id] = Session(self._properties.get(session_id, {}))
+                self._sessions[session_id] = Session(
+                    self._properties.get(session_id, {}), self._helpers
+                )
             return self._sessions[session_id]
 
     def close(self, session_id: str) -> None:
@@ -343,3 +516,4 @@ class Sessions:
         """End all of them."""
         for session_id in list(self._sessions):
             self.close(session_id)
+        self._helpers.close()

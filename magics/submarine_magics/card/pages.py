@@ -23,6 +23,7 @@ from submarine_engine.errors import JobNotFoundError, SubmarineError
 from submarine_engine.history import JobPaths, default_home
 from submarine_engine.tensorboard.board import attached_address
 
+from submarine_magics import frontend
 from submarine_magics.card.model import stored_spec
 from submarine_magics.card.tree import module
 
@@ -99,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _route(self) -> _Route | None:
         found = _PATH.fullmatch(urlsplit(self.path).path)
-        if found is None or not self.server.knows(found["token"]):
+        if found is None or not self.server.knows(found["token"], found["job_id"]):
             return None
         what = "log" if found["task"] else found["what"] or "page"
         return _Route(found["job_id"], what, found["task"] or "", found["stream"] or "")
@@ -195,12 +196,16 @@ class LogPages(ThreadingHTTPServer):
         Asked for the status of jobs, and to cancel them.
     home
         Where the jobs' records are.
+    address
+        Where to listen.
     """
 
     daemon_threads = True
 
-    def __init__(self, cluster: Cluster, home: Path) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(
+        self, cluster: Cluster, home: Path, address: tuple[str, int] = ("127.0.0.1", 0)
+    ) -> None:
+        super().__init__(address, Handler)
         self.token = secrets.token_urlsafe(24)
         self._cluster = cluster
         self._home = home
@@ -211,7 +216,7 @@ class LogPages(ThreadingHTTPServer):
         """The ``Host`` headers that requests may carry."""
         return tuple(f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost"))
 
-    def knows(self, token: str) -> bool:
+    def knows(self, token: str, job_id: str) -> bool:  # noqa: ARG002 - one for all jobs here
         """Return whether `token` is the one of this server's addresses."""
         return hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode())
 
@@ -271,7 +276,7 @@ def log_page(job: Job) -> str | None:
     machine's network does not answer.
     """
     try:
-        return job.cluster.log_url(job.id) or _own_page(job)
+        return job.cluster.log_url(job.id) or (frontend.current.log_page or own_page)(job)
     except (OSError, SubmarineError):
         return None
 
@@ -279,13 +284,14 @@ def log_page(job: Job) -> str | None:
 def cancel_url(job: Job) -> str:
     """Return where a POST cancels `job`, on this machine; empty where nowhere."""
     try:
-        page = _own_page(job)
+        page = own_page(job)
     except (OSError, SubmarineError):
         return ""
     return f"{page}cancel" if page else ""
 
 
-def _own_page(job: Job) -> str | None:
+def own_page(job: Job) -> str | None:
+    """Return the address of a log page that this process serves, for who sits at this machine."""
     home = getattr(job.cluster, "home", None)
     if home is None:
         return None

@@ -1,0 +1,111 @@
+"""Whose turn it is in a session: one paragraph has the kernel, and jobs do without it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from submarine_engine.errors import ClusterError
+from submarine_zeppelin.sessions import Line, Place
+
+from tests.jobs import until
+
+
+class Paragraph:
+    """A paragraph in a line, which has the kernel until it is told to go on."""
+
+    def __init__(self, line, note, label="", *, waits=True):
+        self.place = Place(note, label, waits=waits)
+        self.words = []
+        self.turns = []
+        self._line = line
+        self._go = threading.Semaphore(0)
+        self._standing = line.standing(self.place)
+        self._standing.__enter__()
+
+    def wants(self):
+        threading.Thread(target=self._turn, daemon=True).start()
+        return self
+
+    def has(self):
+        """Wait until it has the kernel."""
+        return until(lambda: self.turns)
+
+    def gives_back(self):
+        self._go.release()
+        until(lambda: self.turns == ["over"])
+        self.turns.clear()
+
+    def goes(self):
+        self._standing.__exit__(None, None, None)
+
+    def _turn(self):
+        try:
+            with self._line.turn(self.place, self.words.append) as has:
+                self.turns.append(has)
+                if has:
+                    self._go.acquire()
+            self.turns[:] = ["over"]
+        except ClusterError as error:
+            self.turns.append(str(error))
+
+
+@pytest.fixture
+def line():
+    return Line()
+
+
+def test_one_after_another_in_order(line):
+    first, second, third = (Paragraph(line, f"note {n}").wants() for n in range(3))
+    first.has()
+    assert not second.turns
+    assert not third.turns
+    first.gives_back()
+    first.goes()
+    second.has()
+    assert not third.turns
+
+
+def test_a_job_lets_other_notes_pass_and_holds_its_own(line):
+    job = Paragraph(line, "a", "paragraph 1").wants()
+    job.has()
+    job.gives_back()
+    job.place.job_id = "it-1"
+    own, other = Paragraph(line, "a").wants(), Paragraph(line, "b").wants()
+    other.has()
+    other.gives_back()
+    until(lambda: own.words)
+    assert "waits for paragraph 1: what its job it-1 leaves behind comes home" in own.words[0]
+    assert "wait=false" in own.words[0]
+    # Home comes before what waited for it.
+    job.wants().has()
+    assert not own.turns
+    job.gives_back()
+    job.goes()
+    own.has()
+    assert own.words[-1] == ""
+
+
+def test_one_that_does_not_wait_passes_the_job_of_its_note(line):
+    job = Paragraph(line, "a").wants()
+    job.has()
+    job.gives_back()
+    Paragraph(line, "a", waits=False).wants().has()
+
+
+def test_one_that_leaves_has_no_turn_and_holds_nobody(line):
+    first, second, third = (Paragraph(line, "a").wants() for _ in range(3))
+    first.has()
+    line.leave(second.place)
+    assert second.has() == ["over"]
+    second.goes()
+    first.gives_back()
+    first.goes()
+    third.has()
+
+
+def test_a_closed_line_ends_all_waiting(line):
+    first, second = (Paragraph(line, "a").wants() for _ in range(2))
+    first.has()
+    line.close()
+    assert "restarted before" in second.has()[0]

@@ -1,0 +1,135 @@
+"""Links to logs for browsers that are elsewhere: signed for one job, for a time, and lasting."""
+
+from __future__ import annotations
+
+import socket
+import stat
+import urllib.error
+import urllib.request
+
+import pytest
+from submarine_engine import submit
+from submarine_engine.history import default_home
+from submarine_magics import frontend
+from submarine_zeppelin import links
+from submarine_zeppelin.properties import ELSEWHERE, LINKS_LISTEN, LINKS_URL, read_properties
+
+from tests.jobs import until
+from tests.zeppelin.server import free_port
+
+
+@pytest.fixture
+def listens(monkeypatch):
+    port = free_port()
+    monkeypatch.setenv(LINKS_LISTEN, f"127.0.0.1:{port}")
+    return "127.0.0.1", port
+
+
+@pytest.fixture
+def pages(listens):
+    pages = links.LinkPages(listens)
+    yield pages
+    pages.shutdown()
+    pages.server_close()
+
+
+@pytest.fixture
+def job():
+    job = submit(print, "hello", gpus=0)
+    job.wait()
+    return job
+
+
+def status(url, method="GET", host=""):
+    request = urllib.request.Request(url, method=method, headers={"Host": host} if host else {})  # noqa: S310 - loopback
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+            return answer.status
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def test_a_link_shows_its_job_and_no_other(pages, job):
+    link = links.log_link(job)
+    assert status(link) == 200
+    with urllib.request.urlopen(f"{link}logs/worker-0/stdout?offset=0") as answer:  # noqa: S310
+        assert answer.read() == b"hello\n"
+    assert status(link.replace(job.id, "another-job")) == 404
+    token = link.split("/")[3]
+    end, _, signed = token.partition("-")
+    for forged in (f"{int(end, 16) + 1:x}-{signed}", f"{end}-{'0' * 32}", "x", end):
+        assert status(link.replace(token, forged)) == 404
+    assert status(f"{link}cancel", "POST") == 409, "a link only shows"
+    assert status(link, host="elsewhere.example") == 421
+
+
+def test_a_link_ends(pages, job, monkeypatch):
+    link = links.log_link(job)
+    now = links.time.time()
+    monkeypatch.setattr(links.time, "time", lambda: now + 6 * 86_400)
+    assert status(link) == 200
+    assert links.log_link(job) != link
+    monkeypatch.setattr(links.time, "time", lambda: now + 9 * 86_400)
+    assert status(link) == 404
+
+
+def test_links_work_again_after_a_restart_by_a_key_of_their_owner(pages, listens, job):
+    link = links.log_link(job)
+    pages.shutdown()
+    pages.server_close()
+    assert links.log_link(job) == link
+    again = links.LinkPages(listens)
+    try:
+        assert status(link) == 200
+    finally:
+        again.shutdown()
+        again.server_close()
+    key = default_home() / "zeppelin/links.key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert [path.name for path in key.parent.glob("links.key*")] == ["links.key"]
+
+
+def test_a_second_interpreter_serves_them_once_the_first_is_gone(listens, job, monkeypatch):
+    monkeypatch.setattr(links, "_AGAIN", 0.02)
+    monkeypatch.setattr(links, "_served", set())
+    with socket.create_server(listens) as first:
+        links.serve()
+        links.serve()  # of another session: one thread tries
+    assert first.fileno() == -1
+
+    def served():
+        try:
+            return status(links.log_link(job)) == 200
+        except OSError:
+            return False
+
+    until(served)
+
+
+def test_where_a_link_leads(job, monkeypatch):
+    monkeypatch.setattr(frontend.current, "log_page", None)
+    assert links.log_link(job).startswith("http://127.0.0.1:")  # for who sits at the machine
+    monkeypatch.setenv(ELSEWHERE, "1")
+    assert links.log_link(job) is None
+    monkeypatch.setenv(LINKS_LISTEN, "0.0.0.0:8900")
+    assert links.log_link(job).startswith(f"http://{socket.getfqdn()}:8900/")
+    monkeypatch.setenv(LINKS_URL, "https://zeppelin.example/jobs/")
+    link = links.log_link(job)
+    assert link.startswith("https://zeppelin.example/jobs/")
+    assert link.endswith(f"/jobs/{job.id}/")
+    assert link == links.log_link(job)
+
+
+def test_properties_of_links():
+    found = read_properties(
+        {"submarine.links.listen": "0.0.0.0:8900", "submarine.links.url": "http://box:8900"}
+    )
+    assert not found.problems
+    assert found.environment[LINKS_LISTEN] == "0.0.0.0:8900"
+    assert found.environment[LINKS_URL] == "http://box:8900"
+    bad = {"submarine.links.listen": "8900x", "submarine.links.url": "box", "submarine.links": "1"}
+    first, second, third = read_properties(bad).problems
+    assert "submarine.links" in first
+    assert "for example 0.0.0.0:8900" in second
+    assert "for example https://" in third
