@@ -16,6 +16,7 @@ from submarine_engine.clusters import cluster_kind, cluster_names
 from submarine_engine.command.values import did_you_mean
 from submarine_engine.config import DEFAULT, Config, load_config
 from submarine_engine.errors import ConfigError, SubmarineError
+from submarine_engine.extras import install_extra
 from submarine_engine.findings import BAD, NOTE, OK, Check
 from submarine_engine.history import check_home
 from submarine_engine.job import JobState
@@ -166,7 +167,7 @@ def _notebook(config: Config) -> Iterator[Check]:  # noqa: ARG001 - as all check
             "notebook",
             NOTE,
             f"{', '.join(missing)} not installed: no magics or job card here",
-            "pip install 'submarine-notebook[jupyter]'",
+            install_extra("jupyter"),
         )
     else:
         yield Check("notebook", OK, ", ".join(f"{part} {v}" for part, v in versions.items()))

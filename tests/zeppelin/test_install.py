@@ -13,6 +13,8 @@ from submarine_engine.command.options import RUN
 from submarine_engine.settings import KEYS
 from submarine_zeppelin.install import find_zeppelin, setting
 
+ROOT = Path(__file__).parents[2]
+
 
 def folder(home: Path, release: str = "0.11.2") -> Path:
     """Make what makes a folder a Zeppelin."""
@@ -121,7 +123,7 @@ def test_a_python_without_the_interpreter_is_refused(home, capsys, tmp_path):
     python = bare_python(tmp_path)
     said = submarine(capsys, "install", "--zeppelin-home", home, "--python", python, code=78)
     assert "No module named" in said
-    assert "pip install 'submarine-notebook[zeppelin]'" in said
+    assert f"{python} -m pip install {ROOT}[zeppelin]" in said.replace("'", "")
     assert files(home) == {"lib/zeppelin-server-0.11.2.jar"}
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET  # an admin's own file, not a stranger's
 
 from submarine_engine.errors import ConfigError, UnsupportedError
+from submarine_engine.extras import install_here
 from submarine_engine.findings import BAD, NOTE, OK, Check
 from submarine_engine.history import write_aside
 
@@ -191,8 +192,7 @@ def _python(named: str | None) -> str:
         raise ConfigError(
             f"this Python cannot run the interpreter: {told}",
             where=program,
-            fix=f"{shlex.quote(program)} -m pip install 'submarine-notebook[zeppelin]', "
-            "or name another Python: --python PY",
+            fix=f"{install_here('zeppelin', program)}, or name another Python: --python PY",
         )
     return program
 
@@ -287,7 +287,7 @@ def _script(zeppelin: Zeppelin) -> Iterator[Check]:
     python = _python_of(path)
     told = run_python(python) if python else "the launch script names none"
     if told:
-        fix = f"{python} -m pip install 'submarine-notebook[zeppelin]'" if python else _AGAIN
+        fix = install_here("zeppelin", python) if python else _AGAIN
         yield Check("Python of the notes", BAD, f"{python}: {told}", fix)
     else:
         yield Check("Python of the notes", OK, python)

@@ -15,6 +15,7 @@ from submarine_engine.clusters.base import Gpu
 from submarine_engine.command.parser import Command, help_text
 from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError, SubmarineError, UnsupportedError
+from submarine_engine.extras import install_extra
 from submarine_engine.history import default_home
 from submarine_engine.settings import KEYS, format_value
 
@@ -385,5 +386,5 @@ def _module(name: str) -> Any:  # noqa: ANN401 - a module is typed by what it ho
     except ModuleNotFoundError as error:
         raise UnsupportedError(
             f"Submarine's interpreter for Zeppelin is not installed here: there is no {error.name}",
-            fix="pip install 'submarine-notebook[zeppelin]'",
+            fix=install_extra("zeppelin"),
         ) from error

@@ -25,6 +25,7 @@ from submarine_engine.clusters import locks, machine
 from submarine_engine.clusters.machine import has_mark, process_stat, reap, spawn_detached
 from submarine_engine.clusters.store import add_warning
 from submarine_engine.errors import ClusterError, CommandError, SubmarineError, UnsupportedError
+from submarine_engine.extras import install_extra
 from submarine_engine.history import (
     JobPaths,
     find_job,
@@ -300,7 +301,7 @@ def check_installed() -> None:
         raise UnsupportedError(
             "TensorBoard is not installed in this Python",
             where=sys.executable,
-            fix="pip install 'submarine-notebook[tensorboard]'",
+            fix=install_extra("tensorboard"),
         )
 
 

@@ -12,6 +12,7 @@ from submarine_engine.clusters.base import Gpu, gpu_checks
 from submarine_engine.clusters.environment import file_address, refuse_reserved
 from submarine_engine.clusters.local.gpus import DECLARATION, Inventory
 from submarine_engine.errors import ResourcesError, UnsupportedError
+from submarine_engine.extras import install_extra
 from submarine_engine.findings import OK, Check
 from submarine_engine.job import JobSpec, Resources
 
@@ -151,7 +152,7 @@ def _nvml_problem() -> str:
     try:
         import pynvml  # noqa: PLC0415 - an optional extra
     except ImportError:
-        return "NVML is not installed: pip install 'submarine-notebook[gpu]'"
+        return f"NVML is not installed: {install_extra('gpu')}"
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

@@ -9,10 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from submarine_engine.extras import install_extra
+
 DECLARATION = "SUBMARINE_LOCAL_GPUS"
 
 _FRESH = 60.0
-_INSTALL = "pip install 'submarine-notebook[gpu]'"
 _found: tuple[float, Inventory] | None = None
 
 
@@ -77,7 +78,9 @@ def _ask() -> Inventory:
         import pynvml  # noqa: PLC0415 - an optional extra
     except ImportError:
         if Path("/dev/nvidiactl").exists():
-            return Inventory((), f"this machine has NVIDIA GPUs, but NVML is missing: {_INSTALL}")
+            return Inventory(
+                (), f"this machine has NVIDIA GPUs, but NVML is missing: {install_extra('gpu')}"
+            )
         return Inventory(())
     try:
         pynvml.nvmlInit()

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from submarine_engine.errors import ConfigError
+from submarine_engine.extras import install_extra
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.cluster import YarnCluster
@@ -26,7 +27,7 @@ def __getattr__(name: str) -> object:
             raise ConfigError(
                 f"the YARN cluster needs packages that are not installed: {', '.join(missing)}",
                 where=sys.executable,
-                fix='pip install "submarine-notebook[yarn]"',
+                fix=install_extra("yarn"),
             )
         from submarine_engine.clusters.yarn.cluster import YarnCluster  # noqa: PLC0415 - late
 

@@ -45,6 +45,7 @@ from submarine_engine.clusters.yarn.scheduler import (
     read_scheduler,
 )
 from submarine_engine.errors import ClusterError, SubmarineError
+from submarine_engine.extras import install_extra
 from submarine_engine.findings import BAD, NOTE, OK, Check
 from submarine_engine.history import default_home
 from submarine_engine.installer import running_clusters
@@ -245,7 +246,6 @@ _PROGRAM_TIMEOUT = 15.0
 _LONGEST_VARIABLE = 128 << 10  # MAX_ARG_STRLEN of Linux, execve(2)
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 _RELEASE = re.compile(r'version "(?:1\.)?(\d+)')
-_INSTALL = "pip install 'submarine-notebook[yarn]'"
 
 
 def yarn_command_check(environ: Mapping[str, str]) -> Iterator[Check]:
@@ -318,7 +318,7 @@ def skein_check() -> Iterator[Check]:
     """Check that skein and what it needs is installed."""
     missing = [name for name in ("skein", "grpc", "requests", "fsspec") if find_spec(name) is None]
     if missing:
-        yield Check("skein", BAD, f"{', '.join(missing)} not installed", _INSTALL)
+        yield Check("skein", BAD, f"{', '.join(missing)} not installed", install_extra("yarn"))
         return
     try:
         release = version("skein")

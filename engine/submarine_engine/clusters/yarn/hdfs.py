@@ -21,6 +21,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from submarine_engine.clusters.yarn.hadoop_json import told
 from submarine_engine.errors import ClusterError, SubmarineError, SubmissionError
+from submarine_engine.extras import install_extra
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
@@ -466,7 +467,7 @@ def open_hdfs(conf: HadoopConf, user: str | None = None) -> Hdfs | None:
     except ImportError as error:
         raise ClusterError(
             f"HDFS needs a package that is not installed: {error.name}",
-            fix="pip install 'submarine-notebook[yarn]'",
+            fix=install_extra("yarn"),
         ) from error
     who = None if conf.kerberos else user or conf.user
     for node in nodes:
