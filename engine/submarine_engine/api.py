@@ -246,7 +246,7 @@ def _value(said: OptionInfo, value: Any) -> Any:  # noqa: ANN401 - as its kind
         return read_memory(str(value))
     if said.group == RESOURCES_GROUP:  # `Resources` looks at its own numbers
         return value
-    check = {"count": _number, "setting": _environment}.get(said.kind, _text)
+    check = {"count": _number, "setting": _environment, "secret": _names}.get(said.kind, _text)
     return check(said.name, value)
 
 
@@ -256,6 +256,16 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, Path):
         return str(value)
     raise CommandError(f"{name}={value!r} is no text", fix=f"give {name} as a string")
+
+
+def _names(name: str, value: object) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else value
+    if isinstance(names, (list, tuple)) and all(isinstance(one, str) for one in names):
+        return tuple(names)
+    # What it is may be a secret by mistake: it is not shown.
+    raise CommandError(
+        f"{name} is no list of names", fix=f'write {name}="NAME" or {name}=["A", "B"]'
+    )
 
 
 def _number(name: str, value: object) -> int:
@@ -291,6 +301,7 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     queue: str | None = None,
     cluster: Cluster | str | None = None,
     env: Mapping[str, str] | None = None,
+    secret: str | Sequence[str] | None = None,
     docker_image: str | None = None,
     input_path: str | Path | None = None,
     checkpoint_path: str | Path | None = None,
@@ -321,6 +332,9 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
         Where to run; the configured one unless given.
     env
         Environment variables of the job.
+    secret
+        Names of variables whose values come from the environment or the keyring, and are on no
+        record.
     docker_image
         Run in a container of that image, where the cluster can.
     input_path, checkpoint_path

@@ -152,7 +152,7 @@ class Finished(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChunk:
-    """Bytes of one log of one task, exactly as they were written.
+    """Bytes of one log of one task, exactly as they were written, but for masked secrets.
 
     Parameters
     ----------

@@ -299,6 +299,8 @@ class JobSpec:
         Links that the job card shows, ``(label, url)``.
     env
         Environment variables of every task.
+    secrets
+        Names of those whose values are on no record, see `submarine_engine.secret_values`.
     outputs
         Names of variables of the script to bring back besides the result; `NO_OUTPUTS` for none.
     notebook
@@ -355,6 +357,16 @@ class JobSpec:
         default_factory=dict,
         metadata=_option(
             "setting", "An environment variable of every task; repeat it for more.", repeat=True
+        ),
+    )
+    secrets: tuple[str, ...] = field(
+        default=(),
+        metadata=_option(
+            "secret",
+            "A secret of the environment or the keyring, by its name: a variable of every task, on "
+            "no record; repeat it for more.",
+            name="secret",
+            repeat=True,
         ),
     )
     tensorboard: bool = field(
@@ -414,7 +426,7 @@ class JobSpec:
     notebook: str | None = None
     asks: bool = False
 
-    def __post_init__(self) -> None:  # noqa: C901 - one check after another
+    def __post_init__(self) -> None:  # noqa: C901, PLR0912 - one check after another
         if self.isolation not in (None, *ISOLATIONS):
             raise CommandError(
                 f"there is no isolation {self.isolation!r}",
@@ -439,6 +451,16 @@ class JobSpec:
                 raise CommandError(
                     f"{key!r} cannot name an environment variable", fix="write --env KEY=VALUE"
                 )
+        for name in self.secrets:
+            if not _ENV_KEY.fullmatch(name):
+                raise CommandError(
+                    "what --secret was given is no name of an environment variable",
+                    fix="write --secret NAME; its value comes from the environment or the keyring",
+                )
+        if twice := set(self.secrets) & set(self.env):
+            raise CommandError(
+                f"{min(twice)} is given by --secret and by --env", fix="leave --env out"
+            )
         for output in self.outputs:
             if not _IDENTIFIER.fullmatch(output):
                 raise CommandError(f"{output!r} cannot name a variable", fix="write -o NAME")
@@ -489,4 +511,5 @@ class JobSpec:
         fields["roles"] = tuple(Role.from_json(role) for role in fields["roles"])
         fields["quicklinks"] = tuple((label, url) for label, url in fields["quicklinks"])
         fields["outputs"] = tuple(fields["outputs"])
+        fields["secrets"] = tuple(fields.get("secrets", ()))
         return cls(**fields)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from submarine_engine.masking import masker_of
+
 OUTCOME_VERSION = 1
 
 _LARGEST = 16 * 1024 * 1024
@@ -167,8 +169,10 @@ def read_outcome(folder: Path) -> Outcome | None:
             content = file.read(_LARGEST)
     except FileNotFoundError:
         return None
+    masker = masker_of(folder.parent.parent)
     try:
-        return _outcome(json.loads(content))
+        told = json.loads(content)
+        return _outcome(masker.within(told) if masker else told)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"no outcome: {error}") from error
 

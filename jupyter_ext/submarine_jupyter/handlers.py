@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from jupyter_server.base.handlers import APIHandler
 from submarine_engine.errors import CommandError, SubmarineError
+from submarine_engine.masking import Masker, masked_pread, masker_of
 from tornado import web
 from tornado.iostream import StreamClosedError
 
@@ -256,15 +257,18 @@ class LogHandler(Api):
     """What the handlers of one log share."""
 
     async def ask(
-        self, names: dict[str, str], question: Callable[[LineIndex, int], dict[str, object]]
+        self,
+        names: dict[str, str],
+        question: Callable[[LineIndex, int, Masker | None], dict[str, object]],
     ) -> None:
         """Answer with what `question` finds; a log that is not there yet has no lines."""
         path = await self.work.call(POOL, jobs.log_path, **names)
+        masker = await self.work.call(POOL, masker_of, path.parents[2])
         try:
-            found = await self.indexes.ask(path, question)
+            found = await self.indexes.ask(path, lambda index, log: question(index, log, masker))
         except FileNotFoundError:
             await self.work.call(POOL, jobs.check_task, names["job_id"], names["task"])
-            found = question(LineIndex(), -1)
+            found = question(LineIndex(), -1, None)
         self.tell(found)
 
 
@@ -275,7 +279,8 @@ class Lines(LogHandler):
         """Send lines by number, or the last ones."""
         numbers = self.numbers()
         start = numbers["start"] if self.get_query_argument("start", None) is not None else None
-        await self.ask(names, lambda index, log: read_lines(index, log, start, numbers["count"]))
+        count = numbers["count"]
+        await self.ask(names, lambda index, log, mask: read_lines(index, log, start, count, mask))
 
 
 class Search(LogHandler):
@@ -285,7 +290,10 @@ class Search(LogHandler):
         """Send the numbers of the lines that hold a text."""
         numbers = self.numbers()
         text = wanted_text(self)
-        await self.ask(names, lambda index, log: search(index, log, text, **numbers))
+        await self.ask(
+            names,
+            lambda index, log, masker: search(index, log, text, **numbers, masker=masker),
+        )
 
 
 def wanted_text(handler: Api) -> str:
@@ -312,6 +320,7 @@ class File(LogHandler):
     async def respond(self, **names: str) -> None:
         """Send the whole log as it is now, as fast as its reader reads."""
         path = await self.work.call(POOL, jobs.log_path, **names)
+        masker = await self.work.call(POOL, masker_of, path.parents[2])
         log = await self.work.call(POOL, jobs.open_plain, path)
         try:
             size = os.fstat(log).st_size
@@ -323,7 +332,7 @@ class File(LogHandler):
             position = 0
             while position < size:
                 block = min(_BLOCK, size - position)
-                data = await self.work.call(POOL, os.pread, log, block, position)
+                data = await self.work.call(POOL, masked_pread, masker, log, block, position)
                 if not data:  # it was cut meanwhile: the length that was told cannot be kept
                     raise web.HTTPError(500, "the log was cut while it was sent")
                 self.write(data)

@@ -16,6 +16,7 @@ from submarine_engine.clusters import cluster_names, open_cluster
 from submarine_engine.errors import JobNotFoundError, SubmarineError
 from submarine_engine.future import Job
 from submarine_engine.history import JobPaths, default_home, job_user, read_json, shown_user
+from submarine_engine.masking import masked_pread, masker_of
 from submarine_engine.records import list_jobs, open_job
 
 if TYPE_CHECKING:
@@ -152,7 +153,9 @@ def log(job_id: str, task: str, stream: str, offset: int, limit: int) -> tuple[b
     """Return bytes of one log, and how many it has by now."""
     path = log_path(job_id, task, stream)
     try:
-        return part_of(path, offset, limit)
+        with opened_log(path) as log:
+            data = masked_pread(masker_of(paths_of(job_id).root), log, limit, offset)
+            return data, os.fstat(log).st_size
     except FileNotFoundError:
         check_task(job_id, task)
         return b"", 0

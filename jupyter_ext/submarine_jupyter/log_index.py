@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from submarine_engine.logs import last_state
+from submarine_engine.masking import Masker, masked_pread
 
 # Lines of a log by number: where each begins, without reading the log again.
 #
@@ -128,7 +129,13 @@ _SCANNED = 64 << 20
 _BLOCK = 1 << 20
 
 
-def read_lines(index: LineIndex, log: int, start: int | None, count: int) -> dict[str, object]:
+def read_lines(
+    index: LineIndex,
+    log: int,
+    start: int | None,
+    count: int,
+    masker: Masker | None = None,
+) -> dict[str, object]:
     r"""Return lines of a log as they are left on screen.
 
     Parameters
@@ -137,6 +144,8 @@ def read_lines(index: LineIndex, log: int, start: int | None, count: int) -> dic
         Grown to the log's end.
     start
         The number of the first line, from 0; None for the last `count` lines.
+    masker
+        Of the job, where it has secrets.
 
     Returns
     -------
@@ -151,20 +160,22 @@ def read_lines(index: LineIndex, log: int, start: int | None, count: int) -> dic
     spans = list(pairwise(begins))
     whole = sum(min(end - begin, LONGEST) for begin, end in spans)
     most = LONGEST if whole <= MOST else min(LONGEST, MOST // max(1, len(spans)))
-    lines = [shown_line(log, begin, end, most) for begin, end in spans]
+    lines = [shown_line(log, begin, end, most, masker) for begin, end in spans]
     return {"total": total, "size": index.size, "start": first, "lines": lines}
 
 
-def shown_line(log: int, begin: int, end: int, most: int = LONGEST) -> str:
+def shown_line(
+    log: int, begin: int, end: int, most: int = LONGEST, masker: Masker | None = None
+) -> str:
     """Return what is left on screen of the line between two offsets, `most` characters of it."""
     if end - begin <= 2 * _PIECE:
-        text = last_state(_text(os.pread(log, end - begin, begin)))
+        text = last_state(_text(masked_pread(masker, log, end - begin, begin)))
         left = len(text) - most
         return f"{text[:most]} … {left:,} characters left out" if left > 0 else text
-    tail = _text(os.pread(log, _PIECE, end - _PIECE))
+    tail = _text(masked_pread(masker, log, _PIECE, end - _PIECE))
     if "\r" in tail:  # a progress bar: its states are short
         return last_state(tail)[:most]
-    text = last_state(_text(os.pread(log, _PIECE, begin)))
+    text = last_state(_text(masked_pread(masker, log, _PIECE, begin)))
     left_out = end - begin - len(text[:most].encode("utf-8", "replace"))
     return f"{text[:most]} … {left_out:,} bytes left out"
 
@@ -173,11 +184,19 @@ def _text(data: bytes) -> str:
     return data.removesuffix(b"\n").decode("utf-8", "replace")
 
 
-def search(index: LineIndex, log: int, text: str, start: int, count: int) -> dict[str, object]:
+def search(  # noqa: PLR0913, PLR0917 - where, what and how much
+    index: LineIndex,
+    log: int,
+    text: str,
+    start: int,
+    count: int,
+    masker: Masker | None = None,
+) -> dict[str, object]:
     """Return the numbers of lines that hold `text`, from line `start` on; ASCII case is ignored.
 
     At most some 64 MB are looked through at a time: ``next`` is the line to go on from, None where
-    the log's end was reached. A bar is searched in all its states.
+    the log's end was reached. A bar is searched in all its states. Masked text is searched as it is
+    shown: nobody finds out a secret letter by letter.
     """
     needle = text.encode("utf-8", "replace").lower()
     begins = index.begins(log, start, 1)
@@ -188,7 +207,7 @@ def search(index: LineIndex, log: int, text: str, start: int, count: int) -> dic
     stop = position + _SCANNED
     # A line that is longer than that is looked through to its end: otherwise nothing would go on.
     while position < index.size and (position < stop or line == start):
-        block = os.pread(log, min(_BLOCK, index.size - position), position)
+        block = masked_pread(masker, log, min(_BLOCK, index.size - position), position)
         if not block:
             break
         data = (kept + block).lower()

@@ -10,7 +10,6 @@ say what came before what, and otherwise stdout stands before stderr.
 from __future__ import annotations
 
 import json
-import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,6 +21,7 @@ from submarine_engine.clusters.reader import displays_from
 from submarine_engine.errors import JobError
 from submarine_engine.events import Display
 from submarine_engine.history import JobPaths
+from submarine_engine.masking import masked_pread, masker_of
 
 from submarine_jupyter import jobs
 from submarine_jupyter.log_index import LONGEST, MOST, LineIndex, search, shown_line
@@ -70,6 +70,7 @@ class Output:
     def __init__(self, paths: JobPaths, task: str) -> None:
         self._paths, self._task = paths, task
         self._files = paths.task(task)
+        self._masker = masker_of(paths.root)
         self._indexes = (LineIndex(), LineIndex())
         self._displays_read = 0
         self._shown: list[_Shown] = []
@@ -123,7 +124,10 @@ class Output:
             spans = list(self._spans(wanted, logs))
             whole = sum(min(end - begin, LONGEST) for _, begin, end, _ in spans)
             most = LONGEST if whole <= MOST else min(LONGEST, MOST // max(1, len(spans)))
-            lines = [shown_line(logs[stream], begin, end, most) for stream, begin, end, _ in spans]
+            lines = [
+                shown_line(logs[stream], begin, end, most, self._masker)
+                for stream, begin, end, _ in spans
+            ]
         return {
             "total": total,
             "size": sum(index.size for index in self._indexes),
@@ -134,11 +138,14 @@ class Output:
         }
 
     def raw(self, start: int, count: int) -> tuple[bytes, int]:
-        """Return lines as they were written, each with its end, and how many these are."""
+        """Return lines as they were written, each with its end, and how many these are.
+
+        But for secrets, which are masked here, too.
+        """
         wanted = list(_cut(self._all()[0], start, start + count))
         with self._logs() as logs:
             found = [
-                os.pread(logs[stream], end - begin, begin)
+                masked_pread(self._masker, logs[stream], end - begin, begin)
                 for stream, begin, end, _ in self._spans(wanted, logs)
             ]
         return b"".join(line if line.endswith(b"\n") else line + b"\n" for line in found), len(
@@ -155,7 +162,8 @@ class Output:
                 mine = [run for run in runs if run.stream == stream]
                 if not mine:
                     continue
-                told: Any = search(index, logs[stream], text, _first_from(mine, start), count)
+                first = _first_from(mine, start)
+                told: Any = search(index, logs[stream], text, first, count, self._masker)
                 found += [number for line in told["lines"] if (number := _number(mine, line)) >= 0]
                 if told["next"] is not None:
                     limits.append(_number(mine, told["next"]))

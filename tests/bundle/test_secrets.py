@@ -134,3 +134,21 @@ def test_the_way_to_what_cannot_travel_names_no_secret(notebook):
     with pytest.raises(CannotTravelError, match=r"`held\[…\]\[0\]` is a lock") as raised:
         notebook.bundle("print(held)")
     assert MARKED not in str(raised.value)
+
+
+def test_what_was_captured_is_told_to_be_masked_and_is_in_no_file_for_that(notebook, monkeypatch):
+    monkeypatch.setenv("DB_PASSWORD", "correct-horse")
+    notebook.run(
+        "import os\n"
+        f"config = {{'to': [{MARKED!r}]}}\n"
+        "config['say'] = 'my pg://me:pass@db of ' + os.environ['DB_PASSWORD']\n"
+        "password, plain = b'battery-staple', 'plain-words'"
+    )
+    bundle = notebook.bundle("print(config, password, plain)")
+    assert sorted(set(bundle.secrets)) == [
+        ("config", "://me:pass@"),
+        ("config", "correct-horse"),
+        ("config", MARKED),
+        ("password", "battery-staple"),
+    ]
+    assert "secrets" not in bundle.manifest.to_json()

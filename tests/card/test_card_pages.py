@@ -17,6 +17,7 @@ from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.future import Job
 from submarine_engine.history import JobPaths, new_job_id
 from submarine_engine.job import JobSpec, JobState, Resources, Role
+from submarine_engine.masking import write_marks
 from submarine_magics.card.pages import LogPages, log_page
 
 from tests.jobs import until
@@ -114,6 +115,14 @@ def test_a_big_log_is_sent_whole(ask, own_job):
     log(own_job).write_bytes(data)
     assert ask("logs/worker-0/stdout", about=own_job)[2] == data
     assert ask(f"logs/worker-0/stdout?offset={len(data) - 10}", about=own_job)[2] == data[-10:]
+
+
+def test_a_secret_in_a_log_reads_as_its_name(ask, own_job):
+    write_marks(JobPaths(own_job.cluster.home, own_job.id).root, [("TOKEN", "0123456789" * 3)])
+    log(own_job).write_text("it is " + "0123456789" * 3 + "\n")
+    masked = b"it is <secret TOKEN>****************\n"
+    assert ask("logs/worker-0/stdout", about=own_job)[2] == masked
+    assert ask("logs/worker-0/stdout?offset=10&limit=9", about=own_job)[2] == masked[10:19]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from submarine_engine.clusters.local import zygotes
 from submarine_engine.history import job_ids
 
 from tests.jobs import until
@@ -16,6 +17,9 @@ from tests.kernels import start
 from tests.server.conftest import Server
 
 MARK = "hf_" + "M4rk3dS3cr3t" * 3
+MASK = "<secret MARKED>".ljust(len(MARK), "*")
+# Counts as heavy, whatever it imports: then a process is kept that has imported it.
+HEAVY = "import submarine_runtime.imported_modules as imported; imported.HEAVY = 0\n"
 NOBODY = 65534
 LOOK = """
 import os, sys
@@ -44,6 +48,21 @@ def seen_by_another(home):
     seen, _, held = done.stdout.partition(" ")
     assert int(seen) > 1
     return held.strip()
+
+
+def answers_of(folder, home, job_id):
+    """Return what Jupyter's server says of a job, on every route."""
+    folder.mkdir()
+    server = Server(folder, home)
+    try:
+        api = f"/api/jobs/{job_id}"
+        log, output = f"{api}/logs/worker-0/stdout", f"{api}/output/worker-0"
+        pages = [f"/jobs/{job_id}", "/api/overview", "/api/jobs", api, f"{api}/card", log]
+        pages += [f"{api}/script", f"{api}/manifest", f"{log}/lines", f"{log}/file"]
+        pages += [f"{log}/search?text={MARK[:9]}", f"{output}/lines", f"{output}/file"]
+        return [server.get(page) for page in pages]
+    finally:
+        server.stop()
 
 
 @pytest.mark.service
@@ -79,15 +98,68 @@ def test_a_secret_of_the_notebook_stays_one(driven, tmp_path):
     assert "<secret, str, 39 chars>" in (job / "bundle" / "manifest.json").read_text()
     assert seen_by_another(tmp_path) == "[]"
 
-    folder = tmp_path / "server"
-    folder.mkdir()
-    server = Server(folder, tmp_path)
-    try:
-        api = f"/api/jobs/{job_id}"
-        pages = [f"/jobs/{job_id}", "/api/overview", "/api/jobs", api, f"{api}/card"]
-        pages += [f"{api}/script", f"{api}/manifest", f"{api}/logs/worker-0/stdout"]
-        answers = [server.get(page) for page in pages]
-    finally:
-        server.stop()
-    assert [answer.status_code for answer in answers] == [200] * len(pages)
+    answers = answers_of(tmp_path / "server", tmp_path, job_id)
+    assert {answer.status_code for answer in answers} == {200}
     assert [answer.url for answer in answers if MARK in answer.text] == []
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("isolation", ["fresh", pytest.param("shared", marks=pytest.mark.long)])
+def test_a_secret_that_a_job_is_given_stays_one(driven, tmp_path, isolation):
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    gate = tmp_path / "gate"
+    kernel = driven(env={"MARKED": MARK, "SUBMARINE_IMPORTS_AHEAD": "true"})
+    if isolation == "shared":  # the next is forked from a process that has the same environment
+        kernel.run(f"%%submarine --gpus 0 --secret MARKED\n{HEAVY}import decimal")
+        until(lambda: list(tmp_path.glob("hosts/*/zygotes/*/socket")))
+    sent, come = start(
+        kernel,
+        f"%%submarine --gpus 0 --secret MARKED --isolation {isolation} -o length\n"
+        "import os, sys, time\nlength = len(os.environ['MARKED'])\n"
+        "print('decimal' in sys.modules, flush=True)\n"
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)\n"
+        "print(os.environ['MARKED'])\n"
+        "raise RuntimeError('not with ' + os.environ['MARKED'])",
+    )
+    assert seen_by_another(tmp_path) == "[]"
+    held = [path for path in tmp_path.rglob("*") if path.is_file() and path != gate]
+    assert [path for path in held if MARK.encode() in path.read_bytes()] == []
+    gate.touch()
+    ended = kernel.collect(sent)
+    messages = [*come, *ended.messages]
+    assert kernel.value("length") == str(len(MARK))
+    messages += kernel.run("%submarine").messages
+    assert MARK not in json.dumps([messages, ended.reply], default=str)
+    [first] = [m["content"]["text"] for m in come if m["msg_type"] == "stream"]
+    assert first.startswith(str(isolation == "shared"))
+    assert MASK in ended.stream("stdout")
+    assert MASK in ended.error
+    job_id = max(job_ids(tmp_path))
+    until(lambda: not (tmp_path / "jobs" / job_id / "reserve").exists())
+
+    holding = [
+        path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and MARK.encode() in path.read_bytes()
+    ]
+    # The code's own words: its log, and the error that it raised.
+    assert {path.name for path in holding} <= {"stdout", "stderr", "outcome.json"}, holding
+    assert {stat.S_IMODE(path.stat().st_mode) for path in holding} == {0o600}
+    assert seen_by_another(tmp_path) == "[]"
+    answers = answers_of(tmp_path / "server", tmp_path, job_id)
+    assert {answer.status_code for answer in answers} == {200}
+    assert [answer.url for answer in answers if MARK in answer.text] == []
+    assert any(MASK in answer.text for answer in answers)
+    found = [answer.json() for answer in answers if "search" in answer.url]
+    assert [one["lines"] for one in found] == [[]]
+    command = [sys.executable, "-m", "submarine_engine.cli"]
+    environment = {**os.environ, "SUBMARINE_HOME": str(tmp_path)}
+    for words in (["job", "list"], ["job", "show", job_id], ["job", "logs", job_id]):
+        done = subprocess.run(
+            [*command, *words], capture_output=True, text=True, check=False, env=environment
+        )
+        assert done.stdout
+        assert MARK not in done.stdout + done.stderr
+    for folder in tmp_path.glob("hosts/*/zygotes/*"):
+        zygotes.end(folder)

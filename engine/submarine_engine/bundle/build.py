@@ -480,7 +480,7 @@ def _bundle(  # noqa: PLR0913 - what a bundle is made of
     if any(load.opaque for load in loads):
         files = {**_cloudpickle(), **files}
     sent = Sent(found.captured.sent, written)
-    return Bundle(files=files, manifest=manifest, sent=sent)
+    return Bundle(files=files, manifest=manifest, sent=sent, secrets=found.captured.secrets)
 
 
 def _modules(script: Script, found: Plan, root: Path | None) -> dict[str, bytes]:

@@ -22,7 +22,7 @@ from submarine_engine.bundle.pickling import (
     refused_words,
     unpack,
 )
-from submarine_engine.bundle.secrets import is_secret
+from submarine_engine.bundle.secrets import is_secret, secret_texts
 from submarine_engine.bundle.secrets import shown as secret_shown
 from submarine_engine.bundle.source import LINE, literal
 from submarine_engine.errors import CannotTravelError, CaptureTooLargeError
@@ -97,6 +97,8 @@ class Captured:
     sent
         The objects that the job gets copies of, those that can change: by path, then by their
         number in the pickle's memo.
+    secrets
+        Names of variables, and the texts in them that are secrets.
     """
 
     files: dict[str, Content]
@@ -106,6 +108,7 @@ class Captured:
     modules: tuple[str, ...] = ()
     patches: tuple[str, ...] = ()
     sent: dict[str, dict[int, object]] = field(default_factory=dict)
+    secrets: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -116,6 +119,7 @@ class _Entry:
     source: str | None
     packed: Packed
     watch: Watch
+    secret: bool
     group: list[str] = field(default_factory=list)
 
 
@@ -190,8 +194,9 @@ class Capture:
                 self._notice.now = f"`{name}` ({type_name(value)})"
             label = cell.label if isinstance(cell, Cell) else cell
             packed, watch = self._pack(name, value, label)
-            source = None if is_secret(name, value) else literal(value, f"{name} = ")
-            entry = _Entry(name, value, label, source, packed, watch, [name])
+            secret = is_secret(name, value)
+            source = None if secret else literal(value, f"{name} = ")
+            entry = _Entry(name, value, label, source, packed, watch, secret, [name])
             self._entries[name] = entry
             self._join(entry)
         return frozenset(self._entries[name].watch.names)
@@ -254,6 +259,12 @@ class Capture:
             tuple(sorted(modules)),
             tuple(sorted(patches)),
             sent,
+            tuple(
+                (entry.name, text)
+                for entry in self._entries.values()
+                if entry.secret
+                for text in secret_texts(entry.name, entry.value)
+            ),
         )
 
     def _names(self, group: Iterable[str]) -> frozenset[str]:
@@ -331,11 +342,10 @@ def human(size: int) -> str:
 
 def _summary(entry: _Entry, literals: dict[str, str]) -> CapturedValue:
     source = literals.get(entry.name)
-    secret = source is None and is_secret(entry.name, entry.value)
     return CapturedValue(
         name=entry.name,
         cell=entry.cell,
-        type=secret_shown(entry.value) if secret else type_name(entry.value),
+        type=secret_shown(entry.value) if entry.secret else type_name(entry.value),
         size=entry.packed.size if source is None else len(source.encode()),
         how="literal" if source else "cloudpickle" if entry.watch.opaque else "pickle",
     )

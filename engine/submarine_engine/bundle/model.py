@@ -384,11 +384,14 @@ class Bundle:
         Content by POSIX path relative to the bundle's folder; the entry script is one of them.
     sent
         What of this process the values are copies of; no part of what is written.
+    secrets
+        Names and texts of the secrets among the values, to be masked in logs; likewise.
     """
 
     files: Mapping[str, Content]
     manifest: Manifest
     sent: Sent = field(default_factory=Sent, repr=False, compare=False)
+    secrets: tuple[tuple[str, str], ...] = field(default=(), repr=False, compare=False)
     _hash: list[str] = field(default_factory=list, repr=False, compare=False)
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 
 from submarine_engine.bundle.source import literal
 
@@ -24,6 +25,7 @@ _KNOWN = re.compile(
     r"|://[^/\s:@]*:[^/\s@]+@"  # a URL with a password
     r"|\A(?:Basic|Bearer) +(?=\S*[0-9=])[A-Za-z0-9+/=._~-]{8,}\Z"
 )
+_KEY_FILE = "PRIVATE KEY-----"
 _SHORTEST = 8
 _LONGEST = 1 << 16  # more than any key has; a text of a gigabyte is not gone through
 _DEEPEST = 8
@@ -58,6 +60,14 @@ def is_secret(name: str, value: object) -> bool:
     if type(value) not in (str, bytes) and literal(value) is None:
         return False
     return _is_secret(name, value, 0, _Environment())
+
+
+def secret_texts(name: str, value: object) -> Iterator[str]:
+    """Yield the secrets in a value that `is_secret`, as they would stand in a log.
+
+    Of a sentence with a secret in it, that alone.
+    """
+    yield from _secret_texts(name, value, 0, _Environment())
 
 
 def shown(value: object) -> str:
@@ -105,6 +115,25 @@ def _is_secret(name: str, value: object, depth: int, environment: _Environment) 
     if kind in (list, tuple, set, frozenset):
         return any(_is_secret(name, item, depth + 1, environment) for item in value)  # type: ignore[attr-defined]  # one of those
     return False
+
+
+def _secret_texts(name: str, value: object, depth: int, environment: _Environment) -> Iterator[str]:
+    kind = type(value)
+    if kind in (str, bytes):
+        text = value if isinstance(value, str) else bytes(value).decode("utf-8", "surrogateescape")  # type: ignore[call-overload]  # it is one of the two
+        if len(text) < _LONGEST and _is_secret_text(name, text, environment):
+            yield from (one for one in environment.secrets if one in text)
+            yield from (found[0] for found in _KNOWN.finditer(text))
+            if _KEY_FILE in text or not any(character.isspace() for character in text):
+                yield text
+    elif depth <= _DEEPEST and kind is dict:
+        for key, item in value.items():  # type: ignore[attr-defined]  # it is one
+            called = key if isinstance(key, str) else name
+            yield from _secret_texts(called, item, depth + 1, environment)
+            yield from _secret_texts("", key, depth + 1, environment)
+    elif depth <= _DEEPEST and kind in (list, tuple, set, frozenset):
+        for item in value:  # type: ignore[attr-defined]  # one of those
+            yield from _secret_texts(name, item, depth + 1, environment)
 
 
 def _is_secret_text(name: str, text: str, environment: _Environment) -> bool:

@@ -27,6 +27,7 @@ from submarine_engine.config import load_config
 from submarine_engine.errors import JobError, JobNotFoundError, SubmissionError
 from submarine_engine.history import JobPaths, check_home, default_home, make_private, write_json
 from submarine_engine.lifecycle import JobStatus
+from submarine_engine.secret_values import note_values
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
@@ -250,6 +251,7 @@ class KeptCluster(RecordedCluster):
                 make_private(staged.task(task).root)
             delivered = self.backend.deliver(staged.bundle, self.tell)
             write_json(staged.root / "launch.json", {**launch, **delivered})
+            note_values(staged.root, spec)
 
         paths, lock = store.put_on_record(self.home, self.name, spec, bundle, workdir, finish)
         try:

@@ -186,8 +186,13 @@ def gpu_environment(gpus: Sequence[str]) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
 
 
-def refuse_reserved(wanted: Mapping[str, str]) -> None:
+def refuse_reserved(wanted: Mapping[str, str], option: str = "--env") -> None:
     """Refuse variables that the cluster itself sets.
+
+    Parameters
+    ----------
+    option
+        What they were given by.
 
     Raises
     ------
@@ -198,16 +203,16 @@ def refuse_reserved(wanted: Mapping[str, str]) -> None:
         if "\0" in value:
             raise UnsupportedError(
                 f"the value of {key} holds a NUL character, which no environment can",
-                where="--env",
+                where=option,
                 fix="leave it out",
             )
         if key == "CUDA_VISIBLE_DEVICES":
             raise UnsupportedError(
                 "CUDA_VISIBLE_DEVICES is set by the cluster, to the GPUs that it grants",
-                where="--env",
+                where=option,
                 fix="leave it out and ask for GPUs: --gpus N",
             )
         if key in _OF_A_JOB:
             raise UnsupportedError(
-                f"{key} is set by the cluster", where="--env", fix="choose another name"
+                f"{key} is set by the cluster", where=option, fix="choose another name"
             )

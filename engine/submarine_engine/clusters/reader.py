@@ -22,6 +22,7 @@ from submarine_engine.events import (
     display_from_json,
 )
 from submarine_engine.history import JobPaths
+from submarine_engine.masking import masker_of
 
 DISPLAYS = "displays"
 _STREAMS = ("stdout", "stderr")
@@ -122,16 +123,18 @@ def _in_order(
 ) -> tuple[list[LogChunk | Display], dict[_Log, int], int]:
     """Return text and displays of a task in their order, and how far each log and they go.
 
-    A display waits for the text before it, and keeps the text after it back.
+    A display waits for the text before it, and keeps the text after it back. What may be the first
+    part of a secret waits for the rest of it, but for what a display waits for.
     """
     items: list[LogChunk | Display] = []
     reached = {log: log.offset for log in shares}
 
-    def give(log: _Log, until: int) -> None:
+    def give(log: _Log, until: int, *, hold: bool = False) -> None:
         until = min(until, log.offset + shares[log])
         if until > reached[log]:
-            chunk = _read(paths, log, reached[log], until)
-            items.append(chunk)
+            chunk = _read(paths, log, reached[log], until, hold=hold)
+            if chunk.data:
+                items.append(chunk)
             reached[log] += len(chunk.data)
 
     for display, end in frames.found:
@@ -146,7 +149,7 @@ def _in_order(
         position = end
     if frames.complete:
         for log in shares:
-            give(log, log.size)
+            give(log, log.size, hold=not over)
     return items, reached, frames.end
 
 
@@ -160,6 +163,7 @@ def _read_frames(paths: JobPaths, task: str, offset: int, limit: int, *, over: b
         return _Frames((), size, complete=True)
     found: list[tuple[Display, int]] = []
     origins = _origins(paths, task)
+    masker = masker_of(paths.root)
     position = offset
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
@@ -173,7 +177,9 @@ def _read_frames(paths: JobPaths, task: str, offset: int, limit: int, *, over: b
             # What is no display is none of the runtime's: nothing is shown of it.
             try:
                 if whole and position <= _MOST_FRAMES:
-                    frame = display_from_json(json.loads(line), task=task, offset=begin)
+                    told = json.loads(line)
+                    told = masker.within(told) if masker else told
+                    frame = display_from_json(told, task=task, offset=begin)
                     found.append((_from_origin(frame, origins), position))
             except (ValueError, RecursionError):
                 continue
@@ -253,8 +259,12 @@ def _share(logs: Sequence[_Log], limit: int) -> dict[_Log, int]:
     return shares
 
 
-def _read(paths: JobPaths, log: _Log, begin: int, end: int) -> LogChunk:
-    data = _bytes(paths.task(log.task).log(log.stream), begin, end - begin)
+def _read(paths: JobPaths, log: _Log, begin: int, end: int, *, hold: bool) -> LogChunk:
+    path = paths.task(log.task).log(log.stream)
+    if (masker := masker_of(paths.root)) is None:
+        data = _bytes(path, begin, end - begin)
+    else:
+        data = masker.read(lambda size, at: _bytes(path, at, size), begin, end, hold=hold)
     return LogChunk(task=log.task, stream=log.stream, offset=begin, data=data)
 
 

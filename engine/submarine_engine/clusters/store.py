@@ -43,6 +43,8 @@ from submarine_engine.history import (
 )
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus, fold
+from submarine_engine.masking import write_marks
+from submarine_engine.secret_values import NOTE, secret_variables
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
@@ -103,13 +105,16 @@ class Journal:
     def append_last(self, *events: Event) -> None:
         """Write a job's last events, in the room that was kept for them on a full disk.
 
+        Nobody needs its secrets any more.
+
         Raises
         ------
         OSError
             Even that is not enough.
         """
-        with suppress(OSError):
-            (self._paths.root / RESERVE).unlink(missing_ok=True)
+        for name in (NOTE, RESERVE):
+            with suppress(OSError):
+                (self._paths.root / name).unlink(missing_ok=True)
         self.append(*events)
 
     def close(self) -> None:
@@ -350,7 +355,7 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
     Raises
     ------
     SubmissionError
-        The disk is full; nothing is left behind.
+        The disk is full, or a secret has no value; nothing is left behind.
     ConfigError
         As `check_home`.
     """
@@ -368,6 +373,7 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
         try:
             bundle.write(staged.bundle)
             _write_record(staged, cluster, spec, bundle, workdir)
+            write_marks(staged.root, (*secret_variables(spec).items(), *bundle.secrets))
             finish(staged, paths)
             write_aside(staged.root / RESERVE, bytes(RESERVE_SIZE))
             staged.root.rename(paths.root)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from submarine_engine.events import Moment, Progressed, Returned
 from submarine_engine.history import TaskPaths, read_json
 from submarine_engine.job import JobState
+from submarine_engine.masking import masker_of
 
 # A task's progress: what it says itself, else what its log shows.
 
@@ -59,6 +60,8 @@ class Progress:
             return None
         self._told, self._told_at = found, now
         fraction, message = found
+        if masker := masker_of(self._task.root.parent.parent):
+            message = masker.text(message)
         return Progressed(task=self._task.root.name, fraction=fraction, message=message)
 
     def _said(self) -> tuple[float, str] | None:
@@ -198,12 +201,16 @@ def returned_event(task: str, ending: Ending, at: Moment) -> Returned:
 
 
 def read_outcome(task: TaskPaths) -> Mapping[str, Any]:
-    """Return ``outcome.json``, empty where there is none that can be read."""
+    """Return ``outcome.json``, secrets masked; empty where there is none that can be read."""
     try:
         outcome = read_json(task.outcome)
     except (OSError, ValueError):
         return {}
-    return outcome if isinstance(outcome, dict) else {}
+    if not isinstance(outcome, dict):
+        return {}
+    masker = masker_of(task.root.parent.parent)
+    masked: dict[str, Any] = masker.within(outcome) if masker else outcome
+    return masked
 
 
 def final_task_state(ending: Ending, folder: Path, *, oom_killed: bool) -> tuple[JobState, str]:

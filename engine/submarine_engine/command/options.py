@@ -159,6 +159,7 @@ KINDS = {
     "memory": Kind("SIZE", values.read_memory),
     "setting": Kind("KEY=VALUE", values.read_pair),
     "link": Kind("NAME=URL", values.read_pair),
+    "secret": NAME,
     "variable": NAME,
     "switch": SWITCH,
 }

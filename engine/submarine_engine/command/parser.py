@@ -192,6 +192,8 @@ def _spec_value(option: OptionInfo, value: Any) -> Any:  # noqa: ANN401 - as its
     if option.kind in ("setting", "link"):
         pairs = _once(f"--{option.name}", value)
         return dict(pairs) if option.kind == "setting" else pairs
+    if option.kind == "secret":
+        return tuple(name for name, _ in _once("--secret", [(name, name) for name in value]))
     return _outputs(value) if option.kind == "variable" else value
 
 

@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from submarine_engine.errors import JobNotFoundError, SubmarineError
 from submarine_engine.history import JobPaths, default_home
+from submarine_engine.masking import masked_pread, masker_of
 from submarine_engine.tensorboard.board import attached_address
 
 from submarine_magics import frontend
@@ -120,7 +121,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.OK, _TEXT, b"cancelling\n", {"Access-Control-Allow-Origin": "*"})
 
     def _log(self, route: _Route) -> None:
-        """Send a log's bytes as they are from ``?offset=``, at most ``?limit=`` of them."""
+        """Send a log's bytes from ``?offset=``, at most ``?limit=`` of them, secrets masked."""
         query = parse_qs(urlsplit(self.path).query)
         offset, limit = (int(query.get(name, ["-1"])[0]) for name in ("offset", "limit"))
         path = self.server.log_path(route.job_id, route.task, route.stream)
@@ -132,6 +133,9 @@ class Handler(BaseHTTPRequestHandler):
                 raise FileNotFoundError(path)
             start = min(max(0, offset), found.st_size)
             size = found.st_size - start if limit < 0 else min(limit, found.st_size - start)
+            if masker := masker_of(path.parents[2]):
+                self._send(HTTPStatus.OK, _TEXT, masked_pread(masker, descriptor, size, start))
+                return
             self._head(HTTPStatus.OK, _TEXT, size)
             if size and self.connection.sendfile(file, start, size) < size:
                 self.close_connection = True  # the job cut its log: the length was a lie

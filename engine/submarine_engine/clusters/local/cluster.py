@@ -33,6 +33,7 @@ from submarine_engine.errors import ClusterError, SubmarineError, SubmissionErro
 from submarine_engine.events import Waiting
 from submarine_engine.history import JobPaths, make_private, read_json, write_aside, write_json
 from submarine_engine.lifecycle import JobStatus, apply
+from submarine_engine.secret_values import secret_variables
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
@@ -198,7 +199,7 @@ def _write_launch(
         **told,
         "environment": job_environment(
             os.environ,
-            spec.env,
+            {**spec.env, **secret_variables(spec)},
             job_id=paths.job_id,
             task=paths.task(task),
             vcores=spec.roles[0].resources.vcores,

@@ -54,6 +54,7 @@ from submarine_engine.clusters.yarn.scheduler import (
 from submarine_engine.clusters.yarn.tensorboard_service import TensorBoardService
 from submarine_engine.errors import ClusterError, SubmarineError
 from submarine_engine.history import JobPaths, read_json, write_aside, write_json
+from submarine_engine.secret_values import noted_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -370,7 +371,8 @@ class Allocator(ABC):
                 self._spec, task or role.tasks[0], job_id=self._paths.job_id, bundle="",
                 entry=self._launch["entry"], workdir="", home=self._launch.get("home"),
             ),
-            "workdir": None, "results": ".", "env": {}, "anew": bool(self._spec.env),
+            "workdir": None, "results": ".", "env": {},
+            "anew": bool(self._spec.env or self._spec.secrets),
             "beside": self._launch.get("beside", []),
             "environment": {
                 **self._data_access(),
@@ -380,7 +382,11 @@ class Allocator(ABC):
         large: Mapping[str, str] = self._launch.get("large", {})
         archive = application.pack(self._paths, plan, large, self._results_key())
         plain = {application.PYTHON: self._launch["here"]}
-        secret = {**self._services.logs.variables(self._paths.job_id), **(beside or {})}
+        secret = {
+            **noted_values(self._paths.root),
+            **self._services.logs.variables(self._paths.job_id),
+            **(beside or {}),
+        }
         if self.gang.has_several:
             plain[GANG] = "1"
         if large:

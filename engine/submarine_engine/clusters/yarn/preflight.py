@@ -42,6 +42,7 @@ from submarine_engine.clusters.yarn.scheduler import (
 )
 from submarine_engine.errors import ClusterError, ResourcesError, SubmissionError, UnsupportedError
 from submarine_engine.job import JobSpec, Resources, Role
+from submarine_engine.secret_values import secret_variables
 from submarine_engine.tensorboard.board import check_installed
 
 if TYPE_CHECKING:
@@ -430,13 +431,19 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
 
 def _environment(spec: JobSpec) -> Iterator[Problem]:
     try:
-        refuse_reserved(spec.env)
-    except UnsupportedError as error:
-        yield Problem(UnsupportedError, error.what, error.where, error.fix)
-    for key in spec.env:
-        if key in _OF_YARN or key.startswith(_OF_YARN_PREFIXES):
-            what = f"{key} is set in every container by YARN or by Submarine"
-            yield Problem(UnsupportedError, what, "--env", "choose another name")
+        secrets = secret_variables(spec)
+    except SubmissionError as error:
+        secrets = {}
+        yield Problem(SubmissionError, error.what, error.where, error.fix)
+    for option, given in (("--env", spec.env), ("--secret", secrets)):
+        try:
+            refuse_reserved(given, option)
+        except UnsupportedError as error:
+            yield Problem(UnsupportedError, error.what, error.where, error.fix)
+        for key in given:
+            if key in _OF_YARN or key.startswith(_OF_YARN_PREFIXES):
+                what = f"{key} is set in every container by YARN or by Submarine"
+                yield Problem(UnsupportedError, what, option, "choose another name")
 
 
 def _addresses(spec: JobSpec) -> Iterator[Problem]:

@@ -1,0 +1,224 @@
+"""Secrets of a job in what is shown of it: each reads as its name, wherever it stands verbatim.
+
+Logs are files that the job's processes write by themselves, so a secret that they print is in
+there. Whoever shows a log has to find it, in another process and perhaps months later, and no value
+may be kept for that in clear. So ``secrets.json`` in the job's folder has of each the name, the
+length, a keyed hash, and four bits for each of its first two to four bytes. These find the places
+that are worth a hash, by `bytes.find`. A mask is as long as what it stands for: every byte of a log
+keeps its place, for cursors, line numbers and displays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FILE = "secrets.json"
+SHORTEST = 6
+"""Bytes: what is shorter is in too much else."""
+
+_LONGEST = 1024  # longer ones are masked piece by piece
+_MOST = 1000
+_LARGEST = 1 << 20
+_NO_CLASS = 16
+_LEAST_HELD = 4
+_DIGEST = 16
+
+
+def write_marks(folder: Path, values: Iterable[tuple[str, str]]) -> None:
+    """Note how to find secrets again; nothing where there is none.
+
+    Parameters
+    ----------
+    folder
+        The job's.
+    values
+        Names and values. One of several lines is found line by line.
+
+    Raises
+    ------
+    OSError
+        The disk is full, or the folder is gone.
+    """
+    pieces = {piece: name for name, value in values for piece in _pieces(value)}
+    if not pieces:
+        return
+    from submarine_engine.history import write_json  # noqa: PLC0415 - readers need none
+
+    key = os.urandom(32)
+    table = _table(key)
+    marks = [
+        {
+            "name": name,
+            "size": len(piece),
+            "begin": piece[: min(4, max(2, len(piece) // 8))].translate(table).hex(),
+            "digest": _digest(key, piece).hex(),
+        }
+        for piece, name in list(pieces.items())[:_MOST]
+    ]
+    write_json(folder / FILE, {"version": 1, "key": key.hex(), "secrets": marks})
+
+
+def _pieces(value: str) -> Iterator[bytes]:
+    for line in value.encode("utf-8", "surrogateescape").splitlines():
+        for start in range(0, len(line), _LONGEST):
+            # The last piece is a whole one, too: what is left over may be short.
+            piece = line[max(0, min(start, len(line) - _LONGEST)) :][:_LONGEST]
+            if len(piece.strip()) >= SHORTEST:
+                yield piece
+
+
+@lru_cache(maxsize=512)
+def masker_of(folder: Path) -> Masker | None:
+    """Return what masks the secrets of a job; None where it has none.
+
+    Parameters
+    ----------
+    folder
+        The job's. What it says of secrets was written before the job was on record.
+    """
+    try:
+        with (folder / FILE).open("rb") as file:
+            return Masker(json.loads(file.read(_LARGEST)))
+    except (OSError, ValueError, KeyError, TypeError):  # the job's own code can write there
+        return None
+
+
+class _Mark(NamedTuple):
+    size: int
+    begin: bytes
+    digest: bytes
+    label: bytes
+
+
+class Masker:
+    """Masks the secrets of one job.
+
+    Parameters
+    ----------
+    told
+        The content of its ``secrets.json``.
+    """
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self._key = bytes.fromhex(told["key"])
+        self._table = _table(self._key)
+        marks = [_mark(**mark) for mark in told["secrets"][:_MOST]]
+        self._marks = sorted(marks, key=lambda mark: -mark.size)  # one may be part of another
+        self.reach = max(mark.size for mark in marks) - 1
+        """How many bytes before and after a piece may belong to a secret in it."""
+
+    def data(self, data: bytes) -> bytes:
+        """Return bytes with the secrets in them masked."""
+        folded = data.translate(self._table)
+        covered: bytearray | None = None
+        shown = bytearray()
+        for mark in self._marks:
+            at = folded.find(mark.begin)
+            while at >= 0:
+                end = at + mark.size
+                if end <= len(data) and _digest(self._key, data[at:end]) == mark.digest:
+                    if covered is None:
+                        covered, shown = bytearray(len(data)), bytearray(data)
+                    for place in range(at, end):
+                        if not covered[place]:
+                            shown[place] = mark.label[place - at]
+                    covered[at:end] = b"\1" * mark.size
+                at = folded.find(mark.begin, at + 1)
+        return data if covered is None else bytes(shown)
+
+    def text(self, text: str) -> str:
+        """Return a text with the secrets in it masked."""
+        data = text.encode("utf-8", "surrogatepass")
+        masked = self.data(data)
+        return text if masked is data else masked.decode("utf-8", "surrogatepass")
+
+    def within(self, value: Any) -> Any:  # noqa: ANN401 - what JSON can hold
+        """Return what JSON can hold with the secrets in its texts masked."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(key): self.within(item) for key, item in value.items()}
+        return [self.within(item) for item in value] if isinstance(value, list) else value
+
+    def unfinished(self, data: bytes) -> int:
+        """Return where at the end of bytes what may become a secret begins; their end if nowhere.
+
+        Less than four bytes of one are not enough to hold a line back for.
+        """
+        line = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        first = max(line, len(data) - self.reach)
+        folded = data[first:].translate(self._table)
+        for at in range(len(folded) - _LEAST_HELD + 1):
+            rest = folded[at:]
+            for mark in self._marks:
+                known = min(len(rest), len(mark.begin))
+                if len(rest) < mark.size and rest[:known] == mark.begin[:known]:
+                    return first + at
+        return len(data)
+
+    def read(
+        self, read: Callable[[int, int], bytes], begin: int, end: int, *, hold: bool = False
+    ) -> bytes:
+        """Return bytes of a log, masked as though all of it had been.
+
+        Parameters
+        ----------
+        read
+            Gives so many bytes, from an offset on: ``read(size, offset)``.
+        hold
+            Whether the log is still written: then what may become a secret is left out at its end.
+        """
+        first = max(0, begin - self.reach)
+        wanted = end + self.reach - first
+        data = read(wanted, first)
+        masked = self.data(data)
+        if hold and len(data) < wanted:
+            end = min(end, first + self.unfinished(masked))
+        return masked[begin - first : max(begin, end) - first]
+
+
+def masked_pread(masker: Masker | None, log: int, size: int, offset: int) -> bytes:
+    """Read as `os.pread` does, with secrets masked.
+
+    Parameters
+    ----------
+    log
+        The log's descriptor.
+    """
+    if masker is None:
+        return os.pread(log, size, offset)
+    return masker.read(lambda count, at: os.pread(log, count, at), offset, offset + size)
+
+
+def _mark(name: str, size: int, begin: str, digest: str) -> _Mark:
+    if not SHORTEST <= size <= _LONGEST or not begin:
+        raise ValueError(size)
+    return _Mark(size, bytes.fromhex(begin), bytes.fromhex(digest), _label(name, size))
+
+
+def _table(key: bytes) -> bytes:
+    """Return what puts bytes into 16 classes, by the job's key; no secret has a line's end."""
+    from hashlib import shake_256  # noqa: PLC0415 - few jobs have secrets
+
+    classes = bytearray(byte % _NO_CLASS for byte in shake_256(key).digest(256))
+    for end in b"\r\n":
+        classes[end] = _NO_CLASS
+    return bytes(classes)
+
+
+def _digest(key: bytes, piece: bytes) -> bytes:
+    from hashlib import blake2b  # noqa: PLC0415 - as above
+
+    return blake2b(piece, key=key, digest_size=_DIGEST).digest()
+
+
+def _label(name: str, size: int) -> bytes:
+    label = f"<secret {name}>".encode("ascii", "replace")
+    if len(label) > size:
+        label = b"<secret>" if size >= len(b"<secret>") else b""
+    return label.ljust(size, b"*")

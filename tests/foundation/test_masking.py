@@ -1,0 +1,117 @@
+"""Secrets are found again in what is shown, wherever it is cut; and nothing keeps them for that."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from submarine_engine.masking import FILE, SHORTEST, Masker, masked_pread, masker_of, write_marks
+
+TOKEN = "hf_" + "S3CR3Tm4rk" * 3
+MASK = "<secret TOKEN>".ljust(len(TOKEN), "*")
+
+
+def masker(tmp_path_factory, **values) -> Masker:
+    folder = tmp_path_factory.mktemp("job")
+    write_marks(folder, values.items())
+    return masker_of(folder)
+
+
+def test_a_secret_reads_as_its_name_and_is_as_long_as_before(tmp_path_factory):
+    mask = masker(tmp_path_factory, TOKEN=TOKEN)
+    assert mask.text(f"to {TOKEN}, twice: {TOKEN}\n") == f"to {MASK}, twice: {MASK}\n"
+    assert mask.text("to nobody \ud800") == "to nobody \ud800"
+    assert mask.within({TOKEN: [1, None, f"é{TOKEN}"]}) == {MASK: [1, None, f"é{MASK}"]}
+
+
+def test_what_is_kept_holds_no_value_and_is_ours_alone(tmp_path):
+    write_marks(tmp_path, [("TOKEN", TOKEN), ("PIN", "123456")])
+    kept = tmp_path / FILE
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert not any(value in kept.read_text() for value in (TOKEN, TOKEN[:8], "123456"))
+    assert TOKEN.encode().hex() not in kept.read_text()
+    for mark in json.loads(kept.read_text())["secrets"]:
+        assert len(bytes.fromhex(mark["begin"])) <= 4
+        assert max(bytes.fromhex(mark["begin"])) < 16
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("a" * (SHORTEST - 1), "a" * (SHORTEST - 1)),
+        ("secre7", "******"),
+        ("correct-horse", "<secret>*****"),
+        ("Größe-über-allem-Maß", "<secret PASSWORD>".ljust(24, "*")),
+    ],
+)
+def test_a_short_one_has_a_short_mask(tmp_path_factory, value, shown):
+    found = masker(tmp_path_factory, PASSWORD=value, TOKEN=TOKEN).text(f"({value})")
+    assert found == f"({shown})"
+
+
+def test_one_of_several_lines_is_masked_line_by_line(tmp_path_factory):
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\nabc\n-----END PRIVATE KEY-----"
+    shown = masker(tmp_path_factory, KEY=key).text(f"I have\r\n{key}\n")
+    assert shown.splitlines()[2:4] == ["<secret KEY>********", "abc"]
+    assert "BEGIN" not in shown
+
+
+def test_a_long_one_is_masked_to_its_end(tmp_path_factory):
+    long = "".join(f"{number:05}" for number in range(700))
+    shown = masker(tmp_path_factory, LONG=long).text(f"[{long}]")
+    assert len(shown) == len(long) + 2
+    assert not any(character.isdigit() for character in shown)
+
+
+def test_one_within_another_leaves_the_whole_masked(tmp_path_factory):
+    mask = masker(tmp_path_factory, URL=f"https://me:{TOKEN}@host", TOKEN=TOKEN)
+    assert mask.text(f"https://me:{TOKEN}@host") == "<secret URL>".ljust(len(TOKEN) + 16, "*")
+
+
+@settings(deadline=None)
+@given(
+    pieces=st.lists(st.sampled_from([TOKEN, "secre7", "x", "hf_S3CR", "\n", "loss=0.1 "])),
+    cuts=st.lists(st.integers(0, 400)),
+)
+def test_pieces_of_a_log_are_masked_as_the_whole_is(tmp_path_factory, pieces, cuts):
+    mask = masker(tmp_path_factory, TOKEN=TOKEN, PIN="secre7")
+    whole = "".join(pieces).encode()
+    places = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
+    log = tmp_path_factory.mktemp("logs") / "stdout"
+    log.write_bytes(whole)
+    descriptor = os.open(log, os.O_RDONLY)
+    try:
+        read = [
+            masked_pread(mask, descriptor, end - begin, begin) for begin, end in pairwise(places)
+        ]
+    finally:
+        os.close(descriptor)
+    assert b"".join(read) == mask.data(whole)
+
+
+@given(cut=st.integers(0, len(TOKEN)), before=st.sampled_from(["", "key=", "\r", "a\n"]))
+def test_a_log_that_grows_shows_no_more_than_three_characters(tmp_path_factory, cut, before):
+    mask = masker(tmp_path_factory, TOKEN=TOKEN)
+    whole = f"{before}{TOKEN}\n".encode()
+    now = whole[: len(before) + cut]
+    first = mask.read(lambda size, at: now[at : at + size], 0, len(now), hold=True)
+    rest = mask.read(lambda size, at: whole[at : at + size], len(first), len(whole))
+    assert len(first + rest) == len(whole)
+    assert not any(part.encode() in first + rest for part in (TOKEN[:4], TOKEN[3:7], TOKEN[-4:]))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"key": "00", "secrets": [{"size": -1}]}'])
+def test_a_file_that_somebody_spoilt_masks_nothing_and_harms_nobody(tmp_path, text):
+    (tmp_path / FILE).write_text(text)
+    assert masker_of(tmp_path) is None
+
+
+def test_no_secret_leaves_no_file(tmp_path):
+    write_marks(tmp_path, [("SHORT", "12345")])
+    assert not (tmp_path / FILE).exists()
+    assert masker_of(tmp_path) is None
