@@ -20,8 +20,9 @@ from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.clusters.yarn.application import heartbeat_jar
 from submarine_engine.clusters.yarn.driver import KeeperFolder, read_masters
+from submarine_engine.clusters.yarn.gpus import gpus_of
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
-from submarine_engine.clusters.yarn.rest import ResourceManager, gpus_of
+from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.logs import Renderer, follow
 
 from bench.table import Figure, in_turn
@@ -72,7 +73,7 @@ def written(path: Path) -> float:
 
 def until_free(rm: ResourceManager, app_id: str) -> None:
     """Wait until the ResourceManager counts no GPU of an application."""
-    while gpus_of(rm.containers(app_id)):
+    while any(map(gpus_of, rm.containers(app_id))):
         time.sleep(0.005)
 
 

@@ -7,9 +7,15 @@ import sys
 import pytest
 from submarine_engine.clusters.base import GpuShare
 from submarine_engine.clusters.yarn import gpus
-from submarine_engine.clusters.yarn.gpus import Devices, cluster_gpus, gpu_shares, read_devices
+from submarine_engine.clusters.yarn.gpus import (
+    Devices,
+    cluster_gpus,
+    gpu_shares,
+    gpus_of,
+    read_devices,
+)
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
-from submarine_engine.clusters.yarn.rest import ResourceManager, gpus_of
+from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.scheduler import waiting_reason
 from submarine_engine.job import JobSpec, Resources, Role
 
@@ -146,7 +152,7 @@ def test_a_real_cluster_tells_who_holds_and_who_waits(on_yarn, submitted, until)
     held = until(lambda: [gpu for gpu in cluster_gpus(rm) if holder in (gpu.holder or "")])
     assert [(gpu.job_id, gpu.queue) for gpu in held] == [("20260101-mine", "small")]
     assert GpuShare("queue", "small", 0, 1) in gpu_shares(rm)
-    (holding,) = [one for one in rm.containers(holder) if gpus_of([one])]
+    (holding,) = [one for one in rm.containers(holder) if gpus_of(one)]
     found = cluster_gpus(rm, {holding["containerId"]: "of-this-home"})
     assert [gpu.job_id for gpu in found].count("of-this-home") == 1
 

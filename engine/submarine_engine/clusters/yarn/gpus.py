@@ -153,7 +153,7 @@ def _holdings(rm: ResourceManager) -> dict[str, list[Holding]]:
     holders = [application for application in alive(rm) if application.used.get(GPU)]
     for application in sorted(holders, key=lambda one: one.started)[:_MOST_APPLICATIONS]:
         for container in _containers(rm, application.id):
-            gpus = _gpus_of(container)
+            gpus = gpus_of(container)
             if gpus:
                 holding = Holding(told(container.get("containerId"), 100), gpus, application)
                 node = told(container.get("nodeId") or container.get("assignedNodeId"), 200)
@@ -174,7 +174,8 @@ def _containers(rm: ResourceManager, app_id: str) -> list[Mapping[str, object]]:
         return []
 
 
-def _gpus_of(container: Mapping[str, object]) -> int:
+def gpus_of(container: Mapping[str, object]) -> int:
+    """Return how many GPUs a container holds, by the ResourceManager's word."""
     entries = listed(container, "allocatedResources", "entry")
     return sum(number(one.get("value")) for one in entries if one.get("key") == GPU)
 

@@ -5,7 +5,7 @@ Documents are described in Hadoop's "ResourceManager REST APIs" (Hadoop 3.4).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -180,21 +180,6 @@ def listed(holder: Any, name: str) -> list[dict[str, Any]]:  # noqa: ANN401 - a 
     return found if isinstance(found, list) else [found]
 
 
-def resources(allocated: Any) -> dict[str, int]:  # noqa: ANN401 - a foreign document
-    """Return ``{"memory-mb": …, "vcores": …, "yarn.io/gpu": …}`` of a REST resource.
-
-    Both forms are read: ``resourceInformations`` of nodes and queues, ``entry`` of containers.
-    """
-    found: dict[str, int] = {}
-    information = (allocated or {}).get("resourceInformations") or {}
-    for entry in listed(information, "resourceInformation"):
-        found[str(entry["name"])] = int(entry["value"])
-    for entry in listed(allocated, "entry"):
-        with suppress(ValueError):
-            found[str(entry["key"])] = int(entry["value"])
-    return found
-
-
 def _unreachable(url: str, error: requests.RequestException) -> ClusterError:
     return ClusterError(
         "the ResourceManager does not answer",
@@ -218,8 +203,3 @@ def _refused(answer: requests.Response) -> ClusterError:
 def _short(text: str) -> str:
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= _LONGEST_ANSWER else line[: _LONGEST_ANSWER - 1] + "…"
-
-
-def gpus_of(containers: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many GPUs these containers hold."""
-    return sum(resources(c.get("allocatedResources")).get("yarn.io/gpu", 0) for c in containers)
