@@ -162,6 +162,7 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     namespace: Mapping[str, object],
     root: Path | None,
     limit: int,
+    tell: Callable[[str], object] | None = None,
     answered: bool = False,
 ) -> PreparedCall:
     """Make spec and bundle of ``function(*args, **keywords)``; nothing is asked of a cluster.
@@ -170,7 +171,7 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     ----------
     keywords
         The function's, and the job's (`OPTIONS`), as they were given.
-    cells, namespace, root, limit, answered
+    cells, namespace, root, limit, tell, answered
         As for `submarine_engine.bundle.build`.
 
     Raises
@@ -189,7 +190,15 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     kwargs = {name: value for name, value in keywords.items() if name not in OPTIONS}
     spec = _spec(function, options)
     bundle = build_call(
-        function, args, kwargs, cells, namespace, limit=limit, root=root, answered=answered
+        function,
+        args,
+        kwargs,
+        cells,
+        namespace,
+        limit=limit,
+        root=root,
+        tell=tell,
+        answered=answered,
     )
     spec = replace(spec, asks=answered)
     return PreparedCall(spec=spec, bundle=bundle, cluster=options.get("cluster"))
@@ -434,6 +443,7 @@ def _submit(
         namespace=vars(sys.modules["__main__"]),
         root=root,
         limit=_limit(config),
+        tell=tell,
     )
     cluster = call.cluster or config.value("cluster")
     where = open_cluster(cluster) if isinstance(cluster, str) else cluster

@@ -99,6 +99,7 @@ def _prepare(
             namespace=bench.namespace,
             root=Path.cwd(),
             limit=limit,
+            tell=say,
             answered=answered,
         )
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from submarine_engine.bundle import build_call
 from submarine_engine.bundle import capture as capture_module
 from submarine_engine.bundle.capture import Capture
 from submarine_engine.errors import CannotTravelError
@@ -182,7 +183,8 @@ def test_no_property_is_called():
     captured(value=[Loud()])
 
 
-def test_what_hangs_is_named_and_can_be_interrupted(notebook, monkeypatch):
+@pytest.mark.parametrize("way", ["cell", "call"])
+def test_what_hangs_is_named_and_can_be_interrupted(notebook, monkeypatch, way):
     monkeypatch.setattr(capture_module, "PATIENCE", 0.01)
     notebook.run(
         "import threading\n"
@@ -191,7 +193,8 @@ def test_what_hangs_is_named_and_can_be_interrupted(notebook, monkeypatch):
         "    def __reduce__(self):\n"
         "        assert told.wait(180)\n"
         "        raise KeyboardInterrupt\n"
-        "data = [Hanging()]"
+        "data = [Hanging()]\n"
+        "def train(data): pass"
     )
     said = []
 
@@ -199,6 +202,10 @@ def test_what_hangs_is_named_and_can_be_interrupted(notebook, monkeypatch):
         said.append(text)
         notebook.namespace["told"].set()
 
+    def call(_, tell):
+        known = notebook.namespace
+        build_call(known["train"], (known["data"],), {}, notebook.cells, known, tell=tell)
+
     with pytest.raises(KeyboardInterrupt):
-        notebook.bundle("print(data)", tell=tell)
+        (notebook.bundle if way == "cell" else call)("print(data)", tell=tell)
     assert said == ["still capturing `data` (list); interrupt to stop"]

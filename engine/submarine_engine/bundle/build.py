@@ -519,6 +519,7 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
     *,
     limit: int = LIMIT,
     root: Path | None = None,
+    tell: Callable[[str], object] | None = None,
     answered: bool = False,
 ) -> Bundle:
     """Make one training script that ends in ``function(*args, **kwargs)``.
@@ -530,7 +531,7 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
         callable value, a lambda. One that a function has made travels by value.
     args, kwargs
         Small ones are written out, what has a name goes by that name, others travel as values.
-    cells, namespace, limit, root, answered
+    cells, namespace, limit, root, tell, answered
         As for `build`.
 
     Raises
@@ -545,7 +546,7 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
     main = Cell(number=None, source=source, file=THE_CALL)
     try:
         known = {**namespace, **call.values}
-        return build(main, cells, known, limit=limit, root=root, answered=answered)
+        return build(main, cells, known, limit=limit, root=root, tell=tell, answered=answered)
     except CannotTravelError as error:
         error.where = error.where or THE_CALL
         raise
