@@ -1183,7 +1183,13 @@ def _is_definition(value: object) -> bool:
 
 
 def _own(value: object) -> bool:
-    return getattr(value, "__module__", None) == "__main__"
+    """Return whether a function or class is the script's, and tells what it is called and holds."""
+    try:
+        vars(value)
+        named: Any = value
+        return bool(named.__qualname__ and named.__module__ == "__main__")
+    except Exception:  # noqa: BLE001 - a metaclass may answer with anything, or raise
+        return False
 
 
 def _root(value: object) -> str:

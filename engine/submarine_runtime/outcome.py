@@ -60,10 +60,14 @@ class Outcome:
         """Write results and outcome; return the exit code, 1 where something could not be kept."""
         try:
             told = self._tell(ending)
-        except OSError as error:
+        except BaseException as error:  # noqa: BLE001 - what is written raises what it likes
             from submarine_runtime.failure import describe  # noqa: PLC0415 - only on a full disk
+            from submarine_runtime.home import said  # noqa: PLC0415 - likewise
 
-            failed = OSError(f"the result could not be written: {error.strerror or error}")
+            full = isinstance(error, OSError)
+            why = (error.strerror if full else said(error)) or error  # type: ignore[attr-defined]  # of an OSError
+            kind = OSError if full else RuntimeError
+            failed = kind(f"the result could not be written: {why}")
             sys.stderr.write(f"submarine: {failed}\n")
             told = {**_head(ending), "kind": "raised", "exit_code": 1, "outputs": {}}
             told.update(result=_entry(None), error=describe(failed, self._bundle))

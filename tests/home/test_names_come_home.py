@@ -186,3 +186,20 @@ def test_a_cell_that_handles_the_interrupt_has_succeeded(notebook, tmp_path):
     assert notebook["losses"] == [0, 1, 2]
     assert notebook["model"].step == 2
     assert notebook["stopped"]
+
+
+def test_a_value_whose_metaclass_raises_takes_nothing_else_with_it(notebook):
+    """Such a one lost all results once: "exited with code 1, without a last word from Python"."""
+    notebook.job(
+        """
+        class Stern(type):
+            def __getattribute__(cls, name):
+                if name not in ("__dict__", "__module__"): raise RuntimeError("no " + name)
+                return super().__getattribute__(name)
+        class Strange(metaclass=Stern): pass
+        strange, held, plain = Strange(), [Strange()], 3
+        """
+    )
+    assert notebook["plain"] == 3
+    assert "strange" not in notebook
+    assert "held" not in notebook

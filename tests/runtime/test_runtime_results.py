@@ -90,6 +90,24 @@ def test_a_result_that_finds_no_room_fails_the_job(task):
     assert list((task.folder / "results").iterdir()) == []
 
 
+def test_whatever_goes_wrong_as_a_result_is_written_is_said(task):
+    script = """
+import submarine_runtime.outcome as outcome
+about = outcome._entry
+def entry(value):
+    if value is not None: raise RuntimeError("no such thing")
+    return about(value)
+outcome._entry = entry
+[1]
+"""
+    assert task.run(script) == 1
+    told = task.outcome
+    assert (told["kind"], told["error"]["type"]) == ("raised", "RuntimeError")
+    words = "the result could not be written: RuntimeError: no such thing"
+    assert told["error"]["message"] == words
+    assert f"submarine: {words}" in task.stderr
+
+
 def test_room_for_the_outcome_is_taken_beforehand(task):
     """A disk that fills up meanwhile cannot keep the task from saying so."""
     task.run(
