@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from submarine_engine import amounts
 from submarine_engine.amounts import ordinal
-from submarine_engine.events import Granted
+from submarine_engine.events import Granted, Returned
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 from submarine_engine.lifecycle import JobStatus, fold
 from submarine_magics.card import view
@@ -93,6 +93,21 @@ def test_a_job_that_succeeded_stands_still(show):
     assert card.ledger.released == "released 38 ms after return"
     assert [stage.seconds for stage in card.ledger.stages] == [3, 1, 12]
     assert card.tasks[0].progress == 1.0
+
+
+@pytest.mark.parametrize(
+    ("wrote", "words"),
+    [
+        ({"size": 4000, "seconds": 8.0}, "; results: 4.0 kB in 8.0 s"),
+        ({"size": 12_000_000, "seconds": 0.3}, "; results: 12 MB in 300 ms"),
+        ({"size": 4000, "seconds": 0.3}, ""),
+    ],
+)
+def test_what_writing_the_results_took_of_the_gpus_time_is_said(stage, wrote, words):
+    events = stage.story()
+    told = [dataclasses.replace(e, **wrote) if isinstance(e, Returned) else e for e in events]
+    card = view(stage.record(), fold(told), stage.at(20))
+    assert card.ledger.released == f"released 38 ms after return{words}"
 
 
 def test_a_failed_job_says_why(show):

@@ -230,7 +230,8 @@ def _machine_gpus(job: Job) -> int | None:
 
 
 _MUCH = 100_000
-"""Bytes of results from which on people may ask what they cost."""
+_LONG = 1.0
+"""Bytes and seconds of results from which on people may ask what they cost."""
 
 _MEANING = {
     "queued": "waiting for GPUs",
@@ -339,10 +340,11 @@ def _current(status: JobStatus) -> str | None:
 
 
 def _wrote(status: JobStatus) -> str:
-    """Return what was written while the GPUs were still held, where it is much."""
+    """Return what was written while the GPUs were still held, where it is much or took long."""
     written = sum(task.wrote[0] for task in status.tasks)
     seconds = max((task.wrote[1] for task in status.tasks), default=0.0)
-    return f"; results: {size(written)} in {duration(seconds)}" if written >= _MUCH else ""
+    much = written >= _MUCH or seconds >= _LONG
+    return f"; results: {size(written)} in {duration(seconds)}" if much else ""
 
 
 def _released(status: JobStatus) -> str:
