@@ -60,7 +60,7 @@ class KeeperFolder(backend.KeeperFolder):
         self.wishes = self.root / "wishes"
         self.masters = self.root / "masters.json"
         self.skein = self.root / "skein"
-        self.key = self.root / KEY_FILE
+        self.sealing_key = self.root / KEY_FILE
 
     def make(self) -> None:
         """Make the folder, for its owner alone.
@@ -83,10 +83,10 @@ class KeeperFolder(backend.KeeperFolder):
             It cannot be read or made.
         """
         with suppress(FileNotFoundError):
-            if len(key := self.key.read_bytes()) == KEY_SIZE:
+            if len(key := self.sealing_key.read_bytes()) == KEY_SIZE:
                 return key
-        write_aside(self.key, os.urandom(KEY_SIZE))
-        return self.key.read_bytes()
+        write_aside(self.sealing_key, os.urandom(KEY_SIZE))
+        return self.sealing_key.read_bytes()
 
 
 def keeper_environment(outer: Mapping[str, str], folder: KeeperFolder) -> dict[str, str]:
