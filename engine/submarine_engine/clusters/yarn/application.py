@@ -301,7 +301,7 @@ def describe_application(  # noqa: PLR0913 - what an application is made of
         The TensorBoard beside the job.
     """
     cold = job_id is not None
-    key = skein.File(str(folder.key), type="file")
+    key = skein.File(str(folder.sealing_key), type="file")
     sent = {**_archives(launch), RUNTIME_FILE: runtime_file(folder), KEY_FILE: key}
     python = {"SUBMARINE_PYTHON": launch["python"]}
     services = (
