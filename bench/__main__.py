@@ -32,6 +32,8 @@ from bench.table import Figure, markdown
 FIGURES: dict[str, Callable[[Path], Figure]] = {
     "first-line": latency.first_lines,
     "zygote": zygote.first_lines,
+    "zygote-torch": zygote.torch_first_lines,
+    "zygote-step": zygote.torch_steps,
     "cell-overhead": home.overhead,
     "results-journey": home.journey,
     "unchanged": home.unchanged,

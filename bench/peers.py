@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import submitit
 from submarine_engine import Cell, Job, JobSpec, LogChunk, Resources, Role
 from submarine_engine.bundle import build
 from submarine_engine.clusters import open_cluster
+
+if TYPE_CHECKING:
+    import submitit
 
 FIRST_LINE = 'print("first line", flush=True)\n'
 
@@ -49,6 +51,8 @@ def first_line(job: Job) -> float:
 
 def submitit_job(folder: Path, function: Any, *args: Any) -> submitit.Job[Any]:  # noqa: ANN401
     """Submit the function to submitit's local executor."""
+    import submitit  # noqa: PLC0415 - the frameworks' environment has none
+
     executor = submitit.LocalExecutor(folder=folder)
     executor.update_parameters(timeout_min=10)
     return executor.submit(function, *args)
