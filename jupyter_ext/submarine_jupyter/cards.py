@@ -7,7 +7,7 @@ import json
 import stat
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -74,18 +74,28 @@ class CardPoller:
         seen = (status, record, logs, outputs, parts)
         if seen == self._seen:
             return None, status.state.final
-        card = self._card(status, record) | {"logs": logs, "outputs": outputs} | parts
+        card = self._card(status, record, parts) | {"logs": logs, "outputs": outputs} | parts
         self._seen = seen  # not earlier: who failed to draw it has not shown it
         return json.dumps(card), status.state.final
 
-    def _card(self, status: JobStatus, record: Record) -> dict[str, Any]:
+    def _card(self, status: JobStatus, record: Record, parts: dict[str, Any]) -> dict[str, Any]:
         from submarine_magics.card.model import view  # noqa: PLC0415 - as above
+        from submarine_magics.card.served import Extras, served_tree  # noqa: PLC0415 - as above
 
         now = Moment.now()
         if status.state is JobState.FAILED and self._failure is None:
             self._failure = _failure(self._job, status)
+        card = view(record, status, now)
+        extras = Extras(
+            frames=self._failure["frames"] if self._failure else (),
+            scalars=parts.get("scalars", {}),
+            tensorboard=parts.get("tensorboard", False),
+            can_save=parts.get("can_save", False),
+        )
         return {
-            **asdict(view(record, status, now)),
+            # The script is long, in the tree, and has a route of its own.
+            **asdict(replace(card, script=None)),
+            "tree": served_tree(card, extras).to_json(),
             "now": now.wall,
             "running": not status.state.final,
             "failure": self._failure,

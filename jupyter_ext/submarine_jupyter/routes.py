@@ -339,6 +339,8 @@ def _card(view: dict[str, Any]) -> dict[str, Any]:
     )
     output = _object({"task": _STRING_SCHEMA, "shown": _COUNT, "began": _or_null(_NUMBER)})
     more = {
+        # An element: its tag, its attributes, and what is in it (elements of this kind, or text).
+        "tree": {**_list({}), "minItems": 3, "maxItems": 3},
         "now": _NUMBER,
         "running": {"type": "boolean"},
         "failure": _or_null(failure),

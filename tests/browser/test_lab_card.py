@@ -8,6 +8,7 @@ from submarine_engine.history import job_ids
 LOAD = "%load_ext submarine_magics"
 CARD = ".submarine-Card .submarine-card"
 ROWS = ".submarine-Log .smc-row"
+JUMP = "[data-action=jump]"
 # Counts until the gate is there; says what it has done, as trainings do.
 COUNT = """
     %%submarine OPTIONS
@@ -254,12 +255,12 @@ def test_a_card_of_an_older_release_is_shown_whole(notebook, page):
 def test_a_failed_job_leads_to_its_cell_and_line(notebook, page, errors):
     cells = notebook(LOAD, FAILS, *["# a cell between"] * 30)
     cells.run_all()
-    page.wait_for_selector(f"{CARD}[data-state=failed] [data-frame='1']")
+    page.wait_for_selector(f"{CARD}[data-state=failed] {JUMP} >> nth=1")
     frames = page.locator(f"{CARD} .smc-frames li").all_text_contents()
     assert frames == ["In [2], line 6train()", "In [2], line 4, in trainreturn rate / 0"]
     # The cell's own traceback has the code.
     page.locator(f"{CARD} .smc-frames code").first.wait_for(state="hidden")
-    page.click(f"{CARD} [data-frame='1']")
+    page.click(f"{CARD} {JUMP} >> nth=1")
     page.wait_for_function(
         """() => {
             const notebook = window.jupyterapp.shell.currentWidget.content;
@@ -274,7 +275,7 @@ def test_a_failed_job_leads_to_its_cell_and_line(notebook, page, errors):
 def test_a_frame_whose_cell_is_gone_says_so(notebook, page):
     cells = notebook(LOAD, FAILS)
     cells.run_all()
-    page.wait_for_selector(f"{CARD}[data-state=failed] [data-frame='1']")
+    page.wait_for_selector(f"{CARD}[data-state=failed] {JUMP} >> nth=1")
     page.evaluate("() => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = 1 }")
     page.evaluate(
         """() => {
@@ -282,7 +283,7 @@ def test_a_frame_whose_cell_is_gone_says_so(notebook, page):
             Object.defineProperty(cell.model, "id", { value: "another" });
         }"""
     )
-    page.click(f"{CARD} [data-frame='0']")
+    page.click(f"{CARD} {JUMP} >> nth=0")
     page.wait_for_selector(f"{CARD} .smc-failure >> text=In [2] is not in this notebook any more")
 
 

@@ -165,11 +165,12 @@ def test_percent_is_full_only_at_the_end():
 def test_the_bundle_is_plain_data_and_says_whose_it_is(card, stage):
     bundle = json.loads(json.dumps(static_bundle(card("running"), note="a note")))
     assert set(bundle) == {JOB_TYPE, "text/html", "text/plain"}
-    drawn = json.loads(bundle[JOB_TYPE].pop("card"))
-    assert drawn["facts"] == list(card("running").facts)
-    assert drawn["script"] is None
+    drawn = json.loads(bundle[JOB_TYPE].pop("tree"))
+    assert drawn[1]["data-state"] == "running"
+    assert "smc-script" not in json.dumps(drawn)  # it is in the HTML, and the server has it
+    assert bundle[JOB_TYPE].pop("as_of").startswith("as of ")
     assert bundle[JOB_TYPE] == {
-        "version": 2, "text": False, "job_id": stage.job_id, "cluster": "local", "name": "mnist",
+        "version": 3, "text": False, "job_id": stage.job_id, "cluster": "local", "name": "mnist",
         "state": "running", "progress": 0.72, "log_url": None, "log_label": "Log",
     }  # fmt: skip
     assert "a note" in bundle["text/html"]

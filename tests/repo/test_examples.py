@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from submarine_engine.job import JobState
 
 JOB_TYPE = "application/vnd.submarine.job+json"
 ROOT = Path(__file__).parents[2]
@@ -99,7 +100,8 @@ def test_its_cards_are_whole_and_hold_no_address_of_the_machine(example):
     data = [output.data for output in outputs if JOB_TYPE in output.get("data", {})]
     assert data or example.stem == "sweep"
     for card in data:
-        assert json.loads(card[JOB_TYPE]["card"])["final"] is True
+        _, attributes, _ = json.loads(card[JOB_TYPE]["tree"])
+        assert JobState(attributes["data-state"]).final
         assert "127.0.0.1" not in str(card)
     assert sum("<style>" in card["text/html"] for card in data) <= 1
 

@@ -19,6 +19,17 @@ LINKS = {
     "worker-0": "http://node.example:8042/worker-0",
     "application_1": "http://rm.example:8088/application_1",
 }
+LABELS = {"log": "THEIR LOG", "worker-0": "worker-0", "application_1": "application_1"}
+
+
+def _links(part):
+    """Yield address and text of each link of a tree."""
+    if isinstance(part, list):
+        tag, attributes, children = part
+        if tag == "a":
+            yield attributes["href"], *children
+        for child in children:
+            yield from _links(child)
 
 
 def test_the_cluster_s_pages_are_the_same_in_all_cards_of_a_job(submit, monkeypatch):
@@ -27,16 +38,11 @@ def test_the_cluster_s_pages_are_the_same_in_all_cards_of_a_job(submit, monkeypa
     monkeypatch.setattr(LocalCluster, "links", lambda *_: dict(LINKS))
     monkeypatch.setattr(LocalCluster, "log_url", lambda *_: LINKS["log"])
     monkeypatch.setattr(LocalCluster, "log_label", "THEIR LOG")
-    in_kernel = json.loads(mimebundle(open_job(job_id))[JOB_TYPE]["card"])
-    for card in (in_kernel, served_card(job_id)):
-        assert card["links"] == [["application_1", LINKS["application_1"]]]
-        assert card["tasks"][0]["log_url"] == LINKS["worker-0"]
-        assert (card["log_url"], card["log_label"]) == (LINKS["log"], "THEIR LOG")
+    card = served_card(job_id)
+    assert card["links"] == [["application_1", LINKS["application_1"]]]
+    assert card["tasks"][0]["log_url"] == LINKS["worker-0"]
+    assert (card["log_url"], card["log_label"]) == (LINKS["log"], "THEIR LOG")
+    for tree in (json.loads(mimebundle(open_job(job_id))[JOB_TYPE]["tree"]), card["tree"]):
+        assert sorted(_links(tree)) == sorted((url, LABELS[name]) for name, url in LINKS.items())
     found = re.findall(r'<a [^>]*href="(http://[^"]*)"[^>]*>([^<]*)</a>', page(job_id))
-    assert sorted(found) == sorted(
-        [
-            (LINKS["log"], "THEIR LOG"),
-            (LINKS["worker-0"], "worker-0"),
-            (LINKS["application_1"], "application_1"),
-        ]
-    )
+    assert sorted(found) == sorted((url, LABELS[name]) for name, url in LINKS.items())

@@ -7,3 +7,15 @@ declare module '*/card/words.js' {
   export function size(bytes: number): string;
   export function seen(text: string, kept?: string): string;
 }
+
+declare module '*/card/tree.js' {
+  /** An element (its tag, its attributes, what is in it), or text. */
+  export type Tree = string | [string, Record<string, string>, Tree[]];
+  /** By an element's `data-slot` or `data-action`: attributes, where null takes one away, and text. */
+  export type Changes = Record<string, Record<string, string | null>>;
+  export function build(tree: Tree): Node;
+  export function patch(shown: Node, before: Tree, after: Tree): void;
+  export function change(tree: Tree, changes: Changes): Tree;
+  export function isTree(given: unknown): given is Tree;
+  export function tick(root: Element, age: number): void;
+}

@@ -1,39 +1,6 @@
-/** What the server sends: the same words as in Python's `submarine_magics.card.model`. */
+/** What the server sends, as far as pages go by it. */
 
-export interface TaskView {
-  role: string;
-  task: string;
-  host: string;
-  state: string;
-  detail: string;
-  gpus: string;
-  started: string;
-  finished: string;
-  progress: number | null;
-  log_url: string | null;
-}
-
-export interface Stage {
-  name: string;
-  seconds: number;
-  text: string;
-  meaning: string;
-  ticking: boolean;
-}
-
-export interface LedgerView {
-  gpus: string;
-  stages: Stage[];
-  released: string;
-}
-
-export interface ScriptView {
-  name: string;
-  hash: string;
-  text: string;
-  lines: string;
-  left_out: string;
-}
+import type { Tree } from '../../../magics/submarine_magics/card/tree.js';
 
 export interface LogView {
   task: string;
@@ -51,59 +18,25 @@ export interface OutputView {
   began: number | null;
 }
 
-export interface Frame {
-  cell: string;
-  cell_id: string;
-  line: number;
-  function: string;
-  text: string;
-}
-
-export interface Failure {
-  type: string;
-  message: string;
-  frames: Frame[];
-}
-
+/** A job's card: what pages go by, and the tree that they draw. */
 export interface Card {
   job_id: string;
   cluster: string;
   title: string;
   state: string;
-  /** The state as it is shown; notebooks of older releases do not have it. */
+  /** The state as it is shown; notebooks do not keep it. */
   word?: string;
-  glyph: string;
   final: boolean;
-  elapsed: number;
-  elapsed_text: string;
-  ticking: boolean;
-  as_of: string;
-  facts: string[];
-  sentence: string;
-  error: boolean;
-  progress: number | null;
-  message: string;
-  tasks: TaskView[];
-  tasks_left_out: number;
-  ledger: LedgerView;
-  log_url: string | null;
-  /** What its link is called; notebooks of older releases do not have it. */
-  log_label?: string;
-  log_path: string;
-  log_command: string;
-  script: ScriptView | null;
-  links: [string, string][];
-  quicklinks: [string, string][];
-  now: number;
   running: boolean;
+  ticking: boolean;
+  elapsed: number;
+  as_of: string;
+  sentence: string;
+  now: number;
   logs: LogView[];
   /** Notebooks do not keep them. */
   outputs?: OutputView[];
-  failure?: Failure | null;
-  scalars?: Record<string, [number, number][]>;
-  /** Whether there is something for TensorBoard to show, or there was asked for one. */
-  tensorboard?: boolean;
-  can_save?: boolean;
+  tree: Tree;
 }
 
 export interface Share {

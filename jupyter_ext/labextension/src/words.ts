@@ -63,15 +63,6 @@ export function isFinal(state: string): boolean {
   return FINAL.has(state);
 }
 
-/** A measured value in few digits. */
-export function measured(value: number): string {
-  if (!Number.isFinite(value)) {
-    return String(value);
-  }
-  const far = value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6);
-  return far ? value.toExponential(2) : String(Number(value.toPrecision(4)));
-}
-
 /** What went wrong, in the words of who noticed it. */
 export function problem(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

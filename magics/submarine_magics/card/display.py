@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -30,6 +30,7 @@ from submarine_engine.lifecycle import JobStatus
 from submarine_magics import frontend
 from submarine_magics.card.model import CardView, Record, read_record, view, visible
 from submarine_magics.card.pages import cancel_url, with_pages
+from submarine_magics.card.served import served_tree
 from submarine_magics.card.tree import Node, node, serialise, style, to_html, to_text
 
 if TYPE_CHECKING:
@@ -64,9 +65,10 @@ def static_bundle(
     """
     if frontend.current.widgets:  # Jupyter's: it is saved with the notebook
         card = without_own_pages(card)
+    tree = served_tree(replace(card, script=None)).to_json()
     return {
         JOB_TYPE: {
-            "version": 2,
+            "version": 3,
             "job_id": card.job_id,
             "cluster": card.cluster,
             "name": card.title,
@@ -74,10 +76,11 @@ def static_bundle(
             "progress": card.progress,
             "log_url": card.log_url,
             "log_label": card.log_label,
+            "as_of": card.as_of,
             "text": text,
             # All that is drawn at once, as one line of a notebook's file; the script is in the
             # HTML, and the server has it.
-            "card": json.dumps(asdict(replace(card, script=None)), ensure_ascii=False),
+            "tree": json.dumps(tree, ensure_ascii=False, separators=(",", ":")),
         },
         "text/html": to_html(card, note, styled=styled),
         "text/plain": to_text(card),

@@ -4,12 +4,16 @@
 import { clock } from "./words.js";
 
 const TAGS = new Set(
-  "a button caption code details div li pre span strong summary table tbody td th thead tr ul".split(" "),
+  ("a button caption circle code details div form input li ol polyline pre span strong summary svg " +
+    "table tbody td th thead tr ul").split(" "),
 );
+const DRAWN = new Set(["circle", "polyline", "svg"]);
 const ATTRIBUTES = new Set(
-  "class title href target rel role scope open tabindex type disabled".split(" "),
+  ("title href target rel role scope open tabindex type disabled hidden name required placeholder " +
+    "spellcheck viewBox points cx cy r").split(" "),
 );
 const STYLES = { grow: "flexGrow", width: "width" };
+const OURS = /^(smc-[\w-]+|submarine-card|tex2jax_ignore)$/; // a page's other classes do other things
 
 function assign(node, before, after) {
   for (const name of Object.keys(before)) if (!(name in after)) put(node, name, null);
@@ -18,15 +22,20 @@ function assign(node, before, after) {
 
 function put(node, name, value) {
   if (name in STYLES) node.style[STYLES[name]] = value ?? "";
-  else if (!ATTRIBUTES.has(name) && !/^(aria|data)-[a-z]+$/.test(name)) return;
-  else if (value === null) node.removeAttribute(name);
-  else if (name !== "href" || /^https?:\/\//i.test(value)) node.setAttribute(name, value);
+  else if (name === "class") node.setAttribute(name, classes(value ?? ""));
+  else if (!ATTRIBUTES.has(name) && !/^(aria|data)-[a-z-]+$/.test(name)) return;
+  else if (value === null || (name === "href" && !/^https?:\/\//i.test(value))) node.removeAttribute(name);
+  else node.setAttribute(name, value);
 }
+
+const classes = (value) => value.split(" ").filter((each) => OURS.test(each)).join(" ");
 
 export function build(spec) {
   if (typeof spec === "string") return document.createTextNode(spec);
   const [tag, attributes, children] = spec;
-  const node = document.createElement(TAGS.has(tag) ? tag : "span");
+  const node = DRAWN.has(tag)
+    ? document.createElementNS("http://www.w3.org/2000/svg", tag)
+    : document.createElement(TAGS.has(tag) ? tag : "span");
   assign(node, {}, attributes);
   node.append(...children.map(build));
   return node;
@@ -47,6 +56,28 @@ export function patch(node, before, after) {
       else node.append(build(child));
     });
   }
+}
+
+// The tree as the page has it now: `changes` has, by `data-slot` or `data-action`, what differs of an
+// element: attributes (null takes one away) and `text`, its only child.
+export function change(spec, changes) {
+  if (typeof spec === "string") return spec;
+  const [tag, attributes, children] = spec;
+  const { text, ...own } = changes[attributes["data-slot"] ?? attributes["data-action"]] ?? {};
+  const kept = Object.entries({ ...attributes, ...own }).filter(([, value]) => value !== null);
+  const inside = text === undefined ? children.map((each) => change(each, changes)) : [text];
+  return [tag, Object.fromEntries(kept), inside];
+}
+
+// Whether this is a tree, whoever made it.
+export function isTree(spec, depth = 20) {
+  if (typeof spec === "string") return true;
+  if (!Array.isArray(spec) || !depth) return false;
+  const [tag, attributes, children] = spec;
+  const named = attributes && typeof attributes === "object" && !Array.isArray(attributes);
+  if (typeof tag !== "string" || !named || !Array.isArray(children)) return false;
+  const texts = Object.values(attributes).every((value) => typeof value === "string");
+  return texts && children.every((each) => isTree(each, depth - 1));
 }
 
 // Times that go on: `data-ticks` has the seconds that each had `age` seconds ago.

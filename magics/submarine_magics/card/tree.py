@@ -117,7 +117,7 @@ def card_tree(card: CardView, *, live: bool = False) -> Node:
     )
 
 
-def script_tree(script: ScriptView, where: str) -> Node:
+def script_tree(script: ScriptView, where: str, **attributes: str) -> Node:
     """Return the script, folded in; `where` says how to see the whole of it."""
     summary = node(
         "summary", "",
@@ -127,7 +127,7 @@ def script_tree(script: ScriptView, where: str) -> Node:
     )  # fmt: skip
     left_out = node("div", "quiet", f"{script.left_out}: {where}") if script.left_out else None
     code = node("pre", "code", node("code", "", script.text), tabindex="0")
-    return node("details", "script", summary, code, left_out)
+    return node("details", "script", summary, code, left_out, **attributes)
 
 
 def footer_tree(card: CardView) -> Node:
@@ -146,7 +146,7 @@ def _head(card: CardView, *, live: bool) -> Node:
         links.append(_link("log", card.log_label, card.log_url, card.log_command))
     links += [_link("link", label, url, url) for label, url in card.quicklinks]
     spaced = [part for link in links for part in (link, " ")]
-    actions = node("span", "actions", *spaced, _cancel(card) if live else None)
+    actions = node("span", "actions", *spaced, cancel_button(card) if live else None)
     return node(
         "div", "head", state, " ", node("strong", "title", card.title), " ", elapsed, " ", actions
     )
@@ -168,7 +168,8 @@ def _link(style: str, label: str, url: str, title: str) -> Node:
     )
 
 
-def _cancel(card: CardView) -> Node | None:
+def cancel_button(card: CardView) -> Node | None:
+    """Return the button that cancels; none once the job is over."""
     if card.final:
         return None
     if card.state == "cancelling":

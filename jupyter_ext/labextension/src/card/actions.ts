@@ -8,7 +8,7 @@ import type { ISubmarine } from '../plugin';
 import type { Card } from '../types';
 import { problem } from '../words';
 import { jump } from './jump';
-import type { Ui } from './tree';
+import type { Ui } from './ui';
 
 /** What the card's surroundings can do. */
 export interface Place {
@@ -56,11 +56,8 @@ export class Actions {
     }
   }
 
-  async jump(card: Card, inside: HTMLElement, at: number): Promise<void> {
-    const frame = card.failure?.frames[at];
-    if (frame) {
-      this._change({ jump: await jump(this._place.tracker, inside, frame) });
-    }
+  async jump(inside: HTMLElement, frame: DOMStringMap): Promise<void> {
+    this._change({ jump: await jump(this._place.tracker, inside, frame) });
   }
 
   private get _api() {

@@ -2,10 +2,15 @@
 
 import { Widget } from '@lumino/widgets';
 
+import {
+  build,
+  change,
+  patch,
+  tick,
+  type Tree
+} from '../../../../magics/submarine_magics/card/tree.js';
 import type { Card } from '../types';
-import { clock } from '../words';
-import { build, type Element, patch } from './dom';
-import { cardTree, QUIET, type Ui } from './tree';
+import { changes, type Ui } from './ui';
 
 const BEAT = 1000; // ms
 
@@ -35,7 +40,7 @@ export class CardBody extends Widget {
 
   /** Draw a card; `made` is when it was so, null where nobody knows. */
   draw(card: Card, ui: Ui, made: number | null): void {
-    const next = cardTree(card, ui);
+    const next = change(card.tree, changes(card, ui));
     if (this._shown) {
       patch(this.node.firstChild!, this._shown, next);
     } else {
@@ -59,21 +64,11 @@ export class CardBody extends Widget {
     if (!ticking) {
       return;
     }
-    const age = Math.max(0, (Date.now() - this._drawn) / 1000);
-    for (const part of this.node.querySelectorAll<HTMLElement>('[data-ticks]')) {
-      const seconds = Number(part.dataset.ticks) + age;
-      if (part.firstChild) {
-        (part.firstChild as Text).data = clock(seconds);
-      } else {
-        part.style.flexGrow = String(seconds);
-      }
-    }
+    tick(this.node, Math.max(0, (Date.now() - this._drawn) / 1000));
   }
 
-  private _shown: Element | null = null;
+  private _shown: Tree | null = null;
   private _drawn = Date.now();
   private _ticking = false;
   private _timer: ReturnType<typeof setInterval> | undefined;
 }
-
-export { QUIET, type Ui };

@@ -2,6 +2,7 @@
 
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 
+import { isTree, type Tree } from '../../../../magics/submarine_magics/card/tree.js';
 import type { Card } from '../types';
 import { isFinal } from '../words';
 
@@ -11,82 +12,68 @@ export const WIDGET_TYPE = 'application/vnd.jupyter.widget-view+json';
 export interface Bundle {
   job: string;
   card: Card;
-  /** Whether the notebook has all of the card; those of older releases have little. */
+  /** Whether the notebook has the card's tree; those of older releases have it in their HTML alone. */
   whole: boolean;
   /** Whether the cell writes the job's text below the card as it comes. */
   text: boolean;
 }
 
-const STRINGS = ['job_id', 'cluster', 'title', 'state', 'elapsed_text', 'log_command'] as const;
-
 /** Read a mimebundle, whoever wrote it: what is not as it should be is left out. */
 export function readBundle(model: IRenderMime.IMimeModel): Bundle {
   const data = (model.data[JOB_TYPE] ?? {}) as Record<string, unknown>;
   const job = String(data.job_id ?? '');
-  const inside = readCard(data.card);
-  const whole = sound(inside);
   const state = String(data.state ?? 'unknown');
-  const drawn: Card = {
-    ...EMPTY,
-    title: String(data.name ?? job),
-    log_command: `submarine job logs ${job}`,
-    ...(whole ? inside : {}),
+  const title = String(data.name ?? job);
+  const tree = readTree(data.tree);
+  const card: Card = {
     job_id: job,
+    cluster: String(data.cluster ?? ''),
+    title,
     state,
     final: isFinal(state),
     running: !isFinal(state),
-    ticking: false // until the server says what the time is
+    ticking: false, // until the server says what the time is
+    elapsed: 0,
+    as_of: String(data.as_of ?? ''),
+    sentence: '',
+    now: 0,
+    logs: [],
+    tree: tree ?? ['div', { class: 'submarine-card', 'data-state': state }, [`${title}: ${state}`]]
   };
-  return { job, card: drawn, whole, text: data.text === true };
+  return { job, card, whole: tree !== null, text: data.text === true };
 }
 
-/** The card as it is saved: one line of JSON, or an object. */
-function readCard(saved: unknown): Partial<Card> {
-  let found = saved;
-  if (typeof saved === 'string') {
-    try {
-      found = JSON.parse(saved);
-    } catch {
-      found = null; // somebody edited the notebook
-    }
+/** The tree as it is saved: one line of JSON. */
+function readTree(saved: unknown): Tree | null {
+  try {
+    const found: unknown = JSON.parse(String(saved));
+    return isTree(found) ? found : null;
+  } catch {
+    return null; // none is there, or somebody edited the notebook
   }
-  return found !== null && typeof found === 'object' ? (found as Partial<Card>) : {};
 }
 
-function sound(card: Partial<Card>): boolean {
-  return (
-    STRINGS.every(name => typeof card[name] === 'string') &&
-    [card.facts, card.tasks, card.links, card.quicklinks].every(Array.isArray) &&
-    Array.isArray(card.ledger?.stages)
-  );
+/**
+ * The card that the notebook keeps, which heard earlier than the server how the job ended, with
+ * what a notebook does not keep.
+ */
+export function merged(saved: Card, served: Card): Card {
+  return {
+    ...served,
+    ...saved,
+    logs: served.logs,
+    outputs: served.outputs,
+    tree: graft(saved, served)
+  };
 }
 
-const EMPTY: Card = {
-  job_id: '',
-  cluster: '',
-  title: '',
-  state: '',
-  glyph: '',
-  final: false,
-  elapsed: 0,
-  elapsed_text: '',
-  ticking: false,
-  as_of: '',
-  facts: [],
-  sentence: '',
-  error: false,
-  progress: null,
-  message: '',
-  tasks: [],
-  tasks_left_out: 0,
-  ledger: { gpus: '', stages: [], released: '' },
-  log_url: null,
-  log_path: '',
-  log_command: '',
-  script: null,
-  links: [],
-  quicklinks: [],
-  now: 0,
-  running: true,
-  logs: []
-};
+function graft({ tree: ours }: Card, { tree: theirs }: Card): Tree {
+  if (typeof ours === 'string' || typeof theirs === 'string') {
+    return ours;
+  }
+  const kept = (at: number): Tree => {
+    const other = theirs[2][at];
+    return Array.isArray(other) && 'data-kept' in other[1] ? other : '';
+  };
+  return [ours[0], ours[1], ours[2].map((child, at) => child || kept(at))];
+}

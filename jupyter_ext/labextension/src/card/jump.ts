@@ -2,18 +2,16 @@
 
 import type { INotebookTracker } from '@jupyterlab/notebook';
 
-import type { Frame } from '../types';
-
-/** Put the cursor there; return why not, in words, or an empty text. */
+/** Put the cursor there, by the frame's `data-`; return why not, in words, or an empty text. */
 export async function jump(
   tracker: INotebookTracker | null,
   inside: HTMLElement,
-  frame: Frame
+  frame: DOMStringMap
 ): Promise<string> {
   const notebook = tracker?.find(panel => panel.node.contains(inside))?.content;
-  const at = notebook?.widgets.findIndex(cell => cell.model.id === frame.cell_id) ?? -1;
+  const at = notebook?.widgets.findIndex(cell => cell.model.id === frame.cell) ?? -1;
   if (!notebook || at < 0) {
-    return `${frame.cell} is not in this notebook any more`;
+    return `${frame.named} is not in this notebook any more`;
   }
   const cell = notebook.widgets[at];
   notebook.deselectAll();
@@ -22,7 +20,7 @@ export async function jump(
   await notebook.scrollToItem(at, 'smart');
   await cell.ready;
   notebook.mode = 'edit';
-  const line = Math.min(frame.line, cell.editor?.lineCount ?? 1) - 1;
+  const line = Math.min(Number(frame.line), cell.editor?.lineCount ?? 1) - 1;
   const position = { line: Math.max(0, line), column: 0 };
   cell.editor?.setCursorPosition(position);
   cell.editor?.revealPosition(position);

@@ -1,10 +1,19 @@
-/** Whether an output is being written by an execution of this very page. */
+/** The cell around an output: its other outputs, and whether this very page's execution writes it. */
 
 import { OutputArea } from '@jupyterlab/outputarea';
 import type { Widget } from '@lumino/widgets';
 
 const over = new WeakSet<object>();
 const asked = new WeakSet<object>();
+
+/** The outputs that a widget is one of. */
+export function areaOf(widget: Widget): OutputArea | null {
+  let area: Widget | null = widget.parent;
+  while (area && !(area instanceof OutputArea)) {
+    area = area.parent;
+  }
+  return area as OutputArea | null;
+}
 
 /**
  * Return whether the cell around `widget` still runs and writes here.
@@ -13,11 +22,7 @@ const asked = new WeakSet<object>();
  * future), and once the cell has ended; `ended` is called at that end, if `widget` is still there.
  */
 export function isWritten(widget: Widget, ended: () => void): boolean {
-  let area: Widget | null = widget.parent;
-  while (area && !(area instanceof OutputArea)) {
-    area = area.parent;
-  }
-  const future = (area as OutputArea | null)?.future;
+  const future = areaOf(widget)?.future;
   if (!future || future.isDisposed || over.has(future)) {
     return false;
   }

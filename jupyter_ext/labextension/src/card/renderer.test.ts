@@ -4,18 +4,20 @@ import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Widget } from '@lumino/widgets';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 
+import { build, change, type Tree } from '../../../../magics/submarine_magics/card/tree.js';
 import type { Api } from '../api';
 import { inFocus } from '../commands/choose';
 import { KILL, TENSORBOARD } from '../commands/ids';
 import { Feed } from '../feed';
 import { LogView } from '../log/view';
 import type { Place } from './actions';
-import { JOB_TYPE, readBundle } from './bundle';
+import { JOB_TYPE, merged, readBundle } from './bundle';
 import { CardRenderer } from './renderer';
+import { changes, QUIET } from './ui';
 
 vi.hoisted(() => vi.stubGlobal('DragEvent', Event)); // jsdom has none, and Lumino derives from it
 vi.mock('@jupyterlab/apputils', () => ({})); // its dialogs need a whole page
-vi.mock('./live', () => ({ isWritten: () => true }));
+vi.mock('./live', () => ({ areaOf: () => null, isWritten: () => true }));
 
 const model = {
   data: { [JOB_TYPE]: { job_id: 'j', name: 'net', state: 'running', text: true } }
@@ -49,7 +51,20 @@ async function drawn(wanted = model) {
   return { card, say, note, execute };
 }
 
-const { card: saved } = readBundle(model);
+const tree: Tree = [
+  'div',
+  { class: 'submarine-card' },
+  [
+    ...['log', 'tensorboard', 'cancel', 'kill'].map((action): Tree => [
+      'button',
+      { 'data-action': action },
+      [action]
+    ]),
+    ['a', { 'data-slot': 'page', hidden: '' }, ['Job page']],
+    ['div', { class: 'smc-note', 'data-slot': 'note', hidden: '' }, ['']]
+  ]
+];
+const saved = { ...readBundle(model).card, tree };
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => {
@@ -81,18 +96,39 @@ describe('CardRenderer', () => {
     expect(body.classList.contains('lm-mod-hidden')).toBe(false);
   });
 
-  it('reads a card that is one line of JSON', () => {
+  it('reads a tree that is one line of JSON, and nothing that is none', () => {
     const { data } = model as { data: Record<string, object> };
-    const line = JSON.stringify({ ...saved, facts: ['on local'] });
-    const read = (card: unknown) =>
-      readBundle({ data: { [JOB_TYPE]: { ...data[JOB_TYPE], card } } } as never);
-    expect(read(line).card.facts).toEqual(['on local']);
-    expect([read(line).whole, read('{').whole, read('null').whole]).toEqual([true, false, false]);
+    const read = (found: unknown) =>
+      readBundle({ data: { [JOB_TYPE]: { ...data[JOB_TYPE], tree: found } } } as never);
+    expect(read(JSON.stringify(tree)).card.tree).toEqual(tree);
+    const poor = ['{', 'null', '["div", {}]', '["a", {"href": 1}, []]', '["a", {}, [["b"]]]', {}];
+    expect(poor.map(each => read(each).whole)).toEqual(poor.map(() => false));
+    const deep = '["b",{},['.repeat(100) + ']]'.repeat(100);
+    expect(read(deep).whole).toBe(false);
+  });
+
+  it('changes a tree by the names in it alone', () => {
+    const ui = { ...QUIET, served: true, page: 'http://x/', cancelling: true, note: 'old' };
+    const shown = build(change(tree, changes(saved, ui))) as HTMLElement;
+    expect(shown.querySelector('[data-action=cancel]')!.textContent).toBe('Cancelling…');
+    expect(shown.querySelector('[data-slot=page]')!.getAttribute('href')).toBe('http://x/');
+    expect(shown.querySelector('[data-slot=note]')!.outerHTML).not.toContain('hidden');
+    const away = build(change(tree, changes(saved, QUIET))) as HTMLElement;
+    expect(away.querySelectorAll('[data-action]:not([hidden])').length).toBe(0);
+    expect(away.querySelector('[data-slot=note]')!.hasAttribute('hidden')).toBe(true);
+  });
+
+  it('keeps what the server has and the notebook has not', () => {
+    const served = ['div', {}, ['running', ['b', { 'data-kept': '' }, ['script']], 'x']] as Tree;
+    const own = { ...saved, state: 'failed', tree: ['div', {}, ['failed', '', '']] as Tree };
+    const card = merged(own, { ...saved, logs: [], tree: served });
+    expect(card.state).toBe('failed');
+    expect(card.tree).toEqual(['div', {}, ['failed', ['b', { 'data-kept': '' }, ['script']], '']]);
   });
 
   it('has a job killed and looked at in one way with all others', async () => {
     const { card, say, execute } = await drawn();
-    await say('card', { ...saved, tensorboard: true });
+    await say('card', saved);
     card.node.querySelector<HTMLElement>('[data-action=kill]')!.click();
     card.node.querySelector<HTMLElement>('[data-action=tensorboard]')!.click();
     expect(execute.mock.calls).toEqual([

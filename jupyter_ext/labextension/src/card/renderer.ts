@@ -1,5 +1,6 @@
 /** The renderer of a job's MIME type: the card, and its log below. */
 
+import type { IOutputAreaModel } from '@jupyterlab/outputarea';
 import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import type { IDisposable } from '@lumino/disposable';
@@ -11,9 +12,10 @@ import { LogView } from '../log/view';
 import type { Card } from '../types';
 import { sentence } from '../words';
 import { Actions, type Place } from './actions';
-import { CardBody, QUIET, type Ui } from './body';
-import { type Bundle, readBundle, WIDGET_TYPE } from './bundle';
-import { isWritten } from './live';
+import { CardBody } from './body';
+import { type Bundle, merged, readBundle, WIDGET_TYPE } from './bundle';
+import { areaOf, isWritten } from './live';
+import { QUIET, type Ui } from './ui';
 
 const HTML = 'text/html';
 const LOOK = 1000; // ms between two looks at whether the cell is still written
@@ -57,11 +59,23 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     this._watch();
     this._timer = setInterval(() => this._openByItself(), LOOK);
     this._openByItself();
+    this._outputs = areaOf(this)?.model ?? null;
+    this._outputs?.changed.connect(this._onOutputs, this);
+    this._onOutputs();
   }
 
   protected override onBeforeDetach(): void {
     clearInterval(this._timer);
+    this._outputs?.changed.disconnect(this._onOutputs, this);
+    this._outputs = null;
     this._unwatch();
+  }
+
+  /** The cell's own traceback has the failing lines: the card need not say them again. */
+  private _onOutputs(): void {
+    const outputs = this._outputs;
+    const types = Array.from({ length: outputs?.length ?? 0 }, (_, at) => outputs!.get(at).type);
+    this.toggleClass('submarine-mod-told', types.includes('error'));
   }
 
   private _watch(): void {
@@ -115,8 +129,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     if (!served || served.final || !saved.final) {
       return served ?? saved;
     }
-    const { script, logs, outputs, log_url, log_label } = served; // the notebook keeps these otherwise, or not at all
-    return { ...served, ...saved, script, logs, outputs, log_url, log_label };
+    return merged(saved, served);
   }
 
   private _draw(): void {
@@ -218,7 +231,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
       cancel: () => this._actions.cancel(card),
       kill: () => this._actions.kill(card),
       tensorboard: () => this._actions.tensorboard(card),
-      jump: () => this._actions.jump(card, this.node, Number(element.dataset.frame)),
+      jump: () => this._actions.jump(this.node, element.dataset),
       save: () => this._askForPath(),
       'submit-save': () =>
         this._actions.save(card, element.querySelector<HTMLInputElement>('[name=path]')!.value)
@@ -242,6 +255,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
   private _log: LogView | null = null;
   private _html: IRenderMime.IRenderer | null = null;
   private _widget: IRenderMime.IRenderer | null = null;
+  private _outputs: IOutputAreaModel | null = null;
   private _watched: IDisposable | null = null;
   private _timer: ReturnType<typeof setInterval> | undefined;
 }

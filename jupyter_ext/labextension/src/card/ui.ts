@@ -1,0 +1,61 @@
+/** What the reader has done, and how the server stands, as changes of the card's tree. */
+
+import type { Changes } from '../../../../magics/submarine_magics/card/tree.js';
+import type { Card } from '../types';
+
+export interface Ui {
+  /** Whether the server can be asked to do something with the job. */
+  served: boolean;
+  /** The server's page of the job, for a cluster that has none. */
+  page: string;
+  /** What to know of the card itself: that it is not live, or old. */
+  note: string;
+  /** Why the last action failed. */
+  problem: string;
+  cancelling: boolean;
+  logOpen: boolean;
+  /** Null while nobody asks for a path. */
+  save: { busy: boolean; error: string; done: string } | null;
+  /** Why a frame could not be shown. */
+  jump: string;
+}
+
+export const QUIET: Ui = {
+  served: false,
+  page: '',
+  note: '',
+  problem: '',
+  cancelling: false,
+  logOpen: false,
+  save: null,
+  jump: ''
+};
+
+const ACTIONS = ['log', 'tensorboard', 'save', 'cancel', 'kill'];
+
+/** The changes, by the names that `submarine_magics.card.served` gives to elements. */
+export function changes(card: Card, ui: Ui): Changes {
+  const { save } = ui;
+  const hidden = Object.fromEntries(ACTIONS.map(action => [action, { hidden: '' }]));
+  const going = { text: 'Cancelling…', disabled: '', 'aria-label': `Cancelling job ${card.title}` };
+  const live = {
+    log: { 'aria-expanded': String(ui.logOpen) },
+    save: { 'aria-expanded': String(save !== null) },
+    page: { href: ui.page, hidden: null },
+    ...(ui.cancelling ? { cancel: going } : {})
+  };
+  return {
+    ...(ui.served ? live : hidden),
+    ...(save ? { form: { hidden: null } } : {}),
+    ...(save?.busy ? { saves: { text: 'Saving…', disabled: '' } } : {}),
+    saved: said(save?.done),
+    unsaved: said(save?.error),
+    problem: said(ui.problem),
+    jump: said(ui.jump),
+    note: said(ui.note)
+  };
+}
+
+function said(text = ''): Record<string, string | null> {
+  return text ? { text, hidden: null } : {};
+}

@@ -1,0 +1,115 @@
+"""The card in a page that a server feeds: its tree has all that the page draws."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.resources import files
+
+import pytest
+from submarine_magics.card import view
+from submarine_magics.card.served import Extras, corners, measured, served_tree
+
+FRAMES = [
+    {"cell": "In [2]", "cell_id": "c2", "line": 6, "function": "<module>", "text": "train()"},
+    {"cell": "net.py", "cell_id": "", "line": 3, "function": "f", "text": "1 / 0"},
+]
+EVERYTHING = Extras(
+    frames=FRAMES, scalars={"loss": [(1, 2.0), (5, 0.25)]}, tensorboard=True, can_save=True
+)
+
+
+@pytest.fixture
+def draw(stage):
+    def draw(name="running", extras=EVERYTHING, **changes):
+        card = view(stage.record(**changes), stage.statuses[name], stage.at(14))
+        return served_tree(card, extras).to_json()
+
+    return draw
+
+
+def elements(part):
+    """Yield each element of a tree."""
+    if isinstance(part, list):
+        yield part
+        for child in part[2]:
+            yield from elements(child)
+
+
+def words(part):
+    return part if isinstance(part, str) else "".join(map(words, part[2]))
+
+
+def named(part, attribute):
+    return {each[1][attribute]: each for each in elements(part) if attribute in each[1]}
+
+
+def test_the_page_s_script_knows_each_element_and_attribute(draw):
+    script = files("submarine_magics.card").joinpath("tree.js").read_text()
+    sets = dict(re.findall(r"const (\w+) = new Set\((.*?)\);", script, re.DOTALL))
+    tags, attributes = (set(re.findall(r"[\w-]+", sets[name])) for name in ("TAGS", "ATTRIBUTES"))
+    for state in ("running", "failed", "queued", "team"):
+        for tag, given, _ in elements(draw(state)):
+            assert tag in tags
+            plain = {key for key in given if not key.startswith(("aria-", "data-"))}
+            assert plain <= attributes | {"class", "grow", "width"}
+
+
+def test_a_running_job_can_be_looked_at_saved_and_ended(draw):
+    tree = draw()
+    assert set(named(tree, "data-action")) == {
+        "log", "tensorboard", "save", "cancel", "kill", "jump",
+    }  # fmt: skip
+    assert set(named(draw(extras=Extras()), "data-action")) == {"log", "cancel", "kill"}
+    assert set(named(draw("succeeded", Extras()), "data-action")) == {"log"}
+    slots = named(tree, "data-slot")
+    assert set(slots) >= {"form", "saves", "saved", "unsaved", "problem", "jump", "note"}
+    waiting = (slots[name] for name in ("form", "saved", "unsaved", "problem", "jump", "note"))
+    assert all("hidden" in part[1] for part in waiting)
+
+
+def test_the_failing_lines_lead_to_their_cells(draw):
+    tree = draw("failed")
+    (jump,) = [part for part in elements(tree) if part[1].get("data-action") == "jump"]
+    assert jump[1].items() >= {
+        "data-cell": "c2", "data-line": "6", "data-named": "In [2]",
+    }.items()  # fmt: skip
+    listed = [words(part) for part in elements(tree) if part[0] == "li" and "title" not in part[1]]
+    assert listed[:2] == ["In [2], line 6train()", "net.py, line 3, in f1 / 0"]
+
+
+def test_what_a_notebook_does_not_keep_has_its_place_in_what_it_keeps(draw):
+    served, saved = draw(), draw(extras=Extras(), script_name="")
+    assert len(served[2]) == len(saved[2])
+    kept = [at for at, part in enumerate(served[2]) if part and "data-kept" in part[1]]
+    assert [saved[2][at] for at in kept] == ["", ""]
+    assert [served[2][at][1]["class"] for at in kept] == ["smc-scalars", "smc-script"]
+
+
+def test_hostile_names_stay_text(draw):
+    tag = "\u202eloss<b>"
+    text = json.dumps(draw(extras=Extras(scalars={tag: [(1, 2.0)]})), ensure_ascii=False)
+    assert "\u202e" not in text
+    assert "[U+202E]loss<b>" in text
+
+
+@pytest.mark.parametrize(
+    "points", [[(0, 1.0)], [(0, 2.0), (9, 2.0)], [(1, -1.7e308), (2, 0.0), (3, 1.7e308)]]
+)
+def test_a_curve_stays_within_its_area(points):
+    drawn = corners(points)
+    assert len(drawn) == len(points)
+    assert all(0 <= x <= 120 and 0 <= y <= 26 for x, y in drawn)
+
+
+def test_a_job_without_scalars_has_no_curve(draw):
+    assert "svg" not in {part[0] for part in elements(draw(extras=Extras(scalars={"x": []})))}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(0.0, "0"), (0.25, "0.25"), (1234.56, "1235"), (-3.0, "-3"), (1e-5, "1.00e-5"),
+     (123456.0, "123500"), (2.5e6, "2.50e+6")],
+)  # fmt: skip
+def test_what_was_measured_is_told_in_few_digits(value, told):
+    assert measured(value) == told
