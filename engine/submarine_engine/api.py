@@ -9,9 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-import signal
 import sys
-import threading
 import tokenize
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,12 +23,11 @@ from submarine_engine.clusters import open_cluster
 from submarine_engine.config import DEFAULT, Config, load_config
 from submarine_engine.errors import BundleError, CommandError
 from submarine_engine.future import Job
+from submarine_engine.interrupts import Interrupts, noted
 from submarine_engine.job import RESOURCES_GROUP, JobSpec, OptionInfo, Resources, Role, options_of
 from submarine_engine.logs import PlainDisplays, Renderer, follow
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from submarine_engine.clusters.base import Cluster
     from submarine_engine.events import Display
     from submarine_engine.lifecycle import JobStatus
@@ -43,7 +40,7 @@ class Console(Renderer):
     """Writes a job's text to the program's own streams, and to stderr what it waits for."""
 
     def __init__(self) -> None:
-        self.interrupted = False
+        self.interrupts = Interrupts()
         self._cancel_asked = False
         self._waiting = ""
         self.job: Job | None = None
@@ -69,7 +66,7 @@ class Console(Renderer):
 
     def tick(self) -> None:
         """Cancel the job once the program was interrupted."""
-        if self.interrupted and self.cancel():
+        if self.interrupts.pending and self.cancel():
             self.note("cancelling … (interrupt again to leave at once)")
 
     def cancel(self) -> bool:
@@ -105,24 +102,13 @@ def cancelling_on_interrupt(job: Job, console: Console) -> Iterator[None]:
         There was one; on leaving the block.
     """
     console.job = job
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        if console.interrupted:
-            raise KeyboardInterrupt
-        console.interrupted = True
-
-    if threading.current_thread() is not threading.main_thread():  # no interrupt comes here
-        yield
-        return
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    except KeyboardInterrupt:
-        console.cancel()  # the second interrupt may come before the first was taken up
-        raise
-    finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
-    if console.interrupted:
+    with noted(console.interrupts):
+        try:
+            yield
+        except KeyboardInterrupt:
+            console.cancel()  # the second interrupt may come before the first was taken up
+            raise
+    if console.interrupts.pending:
         raise KeyboardInterrupt(f"job {job.id} was cancelled")
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from types import FrameType
 
 from IPython import get_ipython
@@ -16,6 +13,7 @@ from submarine_engine.config import load_config
 from submarine_engine.errors import JobCancelledError, SubmarineError
 from submarine_engine.events import Display, Question
 from submarine_engine.future import Job
+from submarine_engine.interrupts import Interrupts
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
 from submarine_engine.logs import Renderer, follow
@@ -38,11 +36,11 @@ class KernelEnds(KeyboardInterrupt):
     """The interrupt was not for the cell: the kernel is about to end, and its job is to go on."""
 
 
-class Interrupt:
+class Interrupt(Interrupts):
     """Whether the user interrupted the cell."""
 
     def __init__(self) -> None:
-        self.pending = False
+        super().__init__()
         self._at = 0.0
 
     def meant(self) -> bool:
@@ -79,31 +77,10 @@ class Interrupt:
                 continue
             return
 
-    def on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - signal's
-        """Remember the first SIGINT, raise KeyboardInterrupt at the second."""
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """Remember when it came; the second raises KeyboardInterrupt."""
         self._at = time.monotonic()
-        if self.pending:
-            raise KeyboardInterrupt
-        self.pending = True
-
-
-@contextmanager
-def held_interrupts() -> Iterator[Interrupt]:
-    """Hold back the first SIGINT: it is only remembered; the second raises KeyboardInterrupt.
-
-    An exception in the middle of anything would lose a job between its submission and the moment
-    that we know its id, or text between the log and the cell. In a thread that is not the main one
-    (a subshell of the kernel) signals do not arrive, and nothing is held.
-    """
-    interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupt
-        return
-    former = signal.signal(signal.SIGINT, interrupt.on_signal)
-    try:
-        yield interrupt
-    finally:
-        signal.signal(signal.SIGINT, former)
+        super().note(number, frame)
 
 
 # A cell that watches its job: card on top, text below, an interrupt cancels.

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from IPython import get_ipython
 from submarine_engine import api
 from submarine_engine.api import PreparedCall, prepare_call
+from submarine_engine.interrupts import noted
 
 from submarine_magics.card import display
-from submarine_magics.cell_view import Interrupt, follow_job, held_interrupts
+from submarine_magics.cell_view import Interrupt, follow_job
 from submarine_magics.show import say
 from submarine_magics.workbench import Workbench, bench_of
 
@@ -71,7 +72,7 @@ def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
         return api.launch(function, *args, **keywords)
     bench = bench_of(shell)
     call = _prepare(bench, function, args, keywords, waits=True)
-    with held_interrupts() as interrupt:
+    with noted(Interrupt()) as interrupt:
         job = _submit(bench, call, interrupt)
         follow_job(job, interrupt, origin=bench.origin())
     results = job.results()

@@ -15,10 +15,11 @@ from submarine_engine.bundle import Bundle, build, build_parts
 from submarine_engine.bundle.model import Cell
 from submarine_engine.command import Command, parse_cell
 from submarine_engine.errors import BundleError, CommandError
+from submarine_engine.interrupts import noted
 from submarine_engine.job import NO_OUTPUTS
 
 from submarine_magics import frontend
-from submarine_magics.cell_view import follow_job, held_interrupts
+from submarine_magics.cell_view import Interrupt, follow_job
 from submarine_magics.frontend import cell_order
 from submarine_magics.homecoming import bring_home
 from submarine_magics.magic_lines import VALUELESS
@@ -128,7 +129,7 @@ def run_bundle(
         bench.sent[job.id] = bundle.sent, main
         return job
     spec = replace(spec, asks=bench.answers(command))
-    with held_interrupts() as interrupt:
+    with noted(Interrupt()) as interrupt:
         job = bench.submit(cluster, spec, bundle, interrupt)
         bench.sent[job.id] = bundle.sent, main
         if frontend.current.leave:

@@ -11,9 +11,10 @@ from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.errors import JobCancelledError, SubmarineError
 from submarine_engine.future import Job
 from submarine_engine.history import JobPaths
+from submarine_engine.interrupts import noted
 from submarine_engine.job import JobState
 from submarine_magics import cell_view
-from submarine_magics.cell_view import Interrupt, KernelEnds, follow_job, held_interrupts
+from submarine_magics.cell_view import Interrupt, KernelEnds, follow_job
 from submarine_magics.workbench import Workbench
 
 from tests.jobs import bundle_of, spec_of
@@ -24,14 +25,14 @@ def interrupt():
 
 
 def test_the_first_interrupt_is_remembered_only():
-    with held_interrupts() as held:
+    with noted(Interrupt()) as held:
         assert not held.pending
         interrupt()
         assert held.pending
 
 
 def test_the_second_interrupt_raises():
-    with held_interrupts():
+    with noted(Interrupt()):
         interrupt()
         with pytest.raises(KeyboardInterrupt):
             interrupt()
@@ -39,7 +40,7 @@ def test_the_second_interrupt_raises():
 
 def test_interrupts_are_given_back_however_it_ends():
     former = signal.getsignal(signal.SIGINT)
-    with pytest.raises(ValueError, match="x"), held_interrupts():
+    with pytest.raises(ValueError, match="x"), noted(Interrupt()):
         raise ValueError("x")
     assert signal.getsignal(signal.SIGINT) is former
     with pytest.raises(KeyboardInterrupt):
@@ -55,7 +56,7 @@ def test_a_submission_that_takes_long_heeds_it_where_it_tells_something(capsys):
             raise AssertionError("it went on")
 
     bench = Workbench(InteractiveShell())
-    with held_interrupts() as held, pytest.raises(KeyboardInterrupt):
+    with noted(Interrupt()) as held, pytest.raises(KeyboardInterrupt):
         bench.submit(Sending(), spec_of(), bundle_of("1"), held)
     assert capsys.readouterr().err == "uploading x (200 MB)\nuploading x: 56 MB of 200 MB\n"
 
@@ -64,7 +65,7 @@ def test_another_thread_holds_nothing():
     seen = []
 
     def work():
-        with held_interrupts() as held:
+        with noted(Interrupt()) as held:
             seen.append(held.pending)
 
     former = signal.getsignal(signal.SIGINT)
@@ -77,7 +78,7 @@ def test_another_thread_holds_nothing():
 
 def test_an_interrupt_is_meant_once_the_kernel_is_not_about_to_end(monkeypatch):
     monkeypatch.setattr(cell_view, "_SETTLES", 60)
-    with held_interrupts() as held:
+    with noted(Interrupt()) as held:
         assert not held.meant()
         interrupt()
         assert not held.meant()
@@ -90,7 +91,7 @@ def test_the_interrupt_of_a_kernel_that_ends_is_not_for_the_cell(monkeypatch):
         exit_now = True
 
     monkeypatch.setattr(cell_view, "get_ipython", Shell)
-    with held_interrupts() as held:
+    with noted(Interrupt()) as held:
         assert not held.meant()
         interrupt()
         with pytest.raises(KernelEnds):
@@ -102,8 +103,8 @@ class Twice(Interrupt):
 
     def meant(self):
         if not self.pending:
-            self.on_signal(signal.SIGINT, None)
-            self.on_signal(signal.SIGINT, None)
+            self.note(signal.SIGINT, None)
+            self.note(signal.SIGINT, None)
         return super().meant()
 
 
@@ -134,7 +135,7 @@ def test_who_ends_the_kernel_may_interrupt_it_twice(sleeper, monkeypatch):
 
 def test_interrupts_while_one_settles_say_nothing_new(monkeypatch):
     monkeypatch.setattr(cell_view, "_SETTLES", 0.2)
-    with held_interrupts() as held:
+    with noted(Interrupt()) as held:
         interrupt()
         with pytest.raises(KeyboardInterrupt):
             interrupt()

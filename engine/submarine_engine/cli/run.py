@@ -22,7 +22,7 @@ from submarine_engine.bundle.model import Bundle, LineSpan, Manifest
 from submarine_engine.bundle.modules import TOTAL_LIMIT, travelling_modules
 from submarine_engine.bundle.parts import missing_names
 from submarine_engine.cli.output import INTERRUPTED, OK, Output, code_of_job
-from submarine_engine.cli.terminal_view import Interrupts, counted_interrupts, follow, view_of
+from submarine_engine.cli.terminal_view import follow, view_of
 from submarine_engine.clusters import open_cluster
 from submarine_engine.command.parser import Command, job_name, to_command
 from submarine_engine.config import load_config
@@ -33,6 +33,7 @@ from submarine_engine.errors import (
     UndefinedNameError,
 )
 from submarine_engine.future import Job
+from submarine_engine.interrupts import Interrupts, noted
 from submarine_engine.job import JobSpec, JobState
 
 _MOST_FILES = 2000
@@ -53,7 +54,7 @@ def run(command: Command, output: Output) -> int:
     spec = replace(command.named(program.name), asks=asks)
     if values.get("dry_run"):
         return _show_plan(cluster.check(spec), program.bundle, values.get("script"), output)
-    with counted_interrupts() as interrupts:  # from here on there is a job to cancel
+    with noted(Interrupts()) as interrupts:  # from here on there is a job to cancel
         job = Job(cluster, cluster.submit(spec, program.bundle, workdir=Path.cwd()))
         if not values.get("detach"):
             output.note(f"job {job.id} ({spec.name})")

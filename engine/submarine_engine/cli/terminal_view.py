@@ -5,11 +5,8 @@ The verbs that do nothing else are here too: attach, logs and wait.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 from submarine_engine.amounts import clock, duration
@@ -28,6 +25,7 @@ from submarine_engine.command.parser import Command
 from submarine_engine.errors import CommandError
 from submarine_engine.events import Display, Event, LogChunk, Moment, Question
 from submarine_engine.future import Job
+from submarine_engine.interrupts import Interrupts, noted
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus, apply
 from submarine_engine.logs import PlainDisplays, TextDecoder
@@ -35,29 +33,6 @@ from submarine_engine.records import job_name, open_job, record_of
 
 _TICK = 0.1
 _ERASE = "\r\x1b[2K"
-
-
-class Interrupts:
-    """How often Ctrl-C was pressed, looked at between two items of a stream."""
-
-    pending = False
-
-    def note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as signal calls
-        """Take one; the second is a `KeyboardInterrupt` like any other."""
-        if self.pending:
-            raise KeyboardInterrupt
-        self.pending = True
-
-
-@contextmanager
-def counted_interrupts() -> Iterator[Interrupts]:
-    """Count Ctrl-C instead of raising it: bytes half written are never lost."""
-    interrupts = Interrupts()
-    former = signal.signal(signal.SIGINT, interrupts.note)
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, former)
 
 
 class View:
@@ -290,7 +265,7 @@ def attach(command: Command, output: Output) -> int:
         view.say(f"left; the job goes on: submarine job attach {job.id}")
         return False
 
-    with counted_interrupts() as interrupts:
+    with noted(Interrupts()) as interrupts:
         status = follow(job, view, interrupts, leave, offset)
     return INTERRUPTED if status is None else code_of_job(status)
 
