@@ -270,3 +270,12 @@ def test_whether_a_paragraph_waits_is_said_by_its_properties():
     assert not translate(Asked("1", "run", properties={"wait": "false"}), {}).waits
     with pytest.raises(CommandError, match="neither true nor false"):
         translate(Asked("1", properties={"wait": "perhaps"}), {})
+
+
+def test_what_a_job_has_from_the_setting_is_known_by_the_propertys_name():
+    setting = {"submarine.yarn.queue": "root.a", "submarine.job.gpus": "2"}
+    assert job("--gpus 1\n1", setting=setting).defaults == ("submarine.yarn.queue=root.a",)
+    assert commands("job run", setting=setting).defaults == (
+        "submarine.job.gpus=2", "submarine.yarn.queue=root.a",
+    )  # fmt: skip
+    assert job("--gpus 1\n1").defaults == ()

@@ -11,7 +11,8 @@ from submarine_engine.history import JobPaths, job_ids, read_json
 from submarine_engine.records import list_jobs
 
 from tests.jobs import until
-from tests.zeppelin.rest import Client, text
+from tests.zeppelin.rest import Client, outputs, text
+from tests.zeppelin.server import free_port
 
 pytestmark = pytest.mark.long
 
@@ -145,3 +146,32 @@ def test_a_recovered_interpreter_goes_on_with_its_paragraph(zeppelin_of_its_own,
     finish(note, number, tmp_path)
     assert server.interpreters() == before
     until(lambda: states(server) == ["succeeded"])
+
+
+def test_links_lead_to_where_browsers_are_and_come_back(zeppelin_of_its_own):
+    server, port = zeppelin_of_its_own(), free_port()
+    client = Client(server.url)
+    client.configure(
+        submarine__links__listen=f"127.0.0.1:{port}",
+        submarine__links__url=f"http://localhost:{port}",
+    )
+    note = client.note("a note")
+    number = note.add("%submarine.run --gpus 0 --name linked\n1")
+    assert note.run(number)["status"] == "FINISHED"
+    link = the_link(note, number)
+    assert link.startswith(f"http://localhost:{port}/")
+    card = next(data for _, data in outputs(note.paragraph(number)) if "submarine-card" in data)
+    assert link in card
+    # What a note has kept works again once an interpreter is there.
+    client.restart()
+    until(lambda: not server.interpreters())
+    assert note.write("%submarine.python\n1")["status"] == "FINISHED"
+
+    def opens():
+        try:
+            with urllib.request.urlopen(link) as page:  # noqa: S310 - loopback
+                return page.status == 200
+        except OSError:
+            return False
+
+    until(opens)

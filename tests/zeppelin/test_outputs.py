@@ -141,3 +141,20 @@ def test_bundles_that_make_no_sense_show_nothing(shown):
         outputs.display(bundle)
     outputs.update({"text/plain": "x"}, "nobody's")
     assert outputs.messages() == shown.messages == []
+
+
+@pytest.mark.parametrize(
+    ("ename", "said", "shown_as"),
+    [
+        ("BundleError", "define it in this cell", "define it in this paragraph"),
+        ("BundleError", "begin a cell with %%submarine.python", "paragraph with %submarine.python"),
+        ("CommandError", "begin it with %%submarine", "begin it with %submarine.run"),
+        ("ClusterError", "set X=2 before the notebook starts", "X=2 before Zeppelin starts"),
+        ("ValueError", "a cell of the %%submarine table", "a cell of the %%submarine table"),
+        ("JobFailedError", "ValueError: no such cell", "no such cell"),
+    ],
+)
+def test_our_own_errors_speak_of_paragraphs(shown, ename, said, shown_as):
+    outputs = Outputs(shown)
+    outputs.error(ename, said, [f"{ename}: {said}"])
+    assert shown_as in texts(outputs)[0][1]

@@ -107,6 +107,8 @@ def test_a_card_is_light_on_zeppelins_white_page_under_a_dark_system(note, opene
     expect(card).to_have_attribute("data-state", "succeeded", timeout=LIMIT)
     expect(card).to_have_css("background-color", "rgb(255, 255, 255)")
     expect(card).to_have_css("color", "rgb(31, 35, 40)")
+    # What folds says so by its marker, which Zeppelin's own style takes from others.
+    expect(card.locator("summary").first).to_have_css("display", "list-item")
 
 
 # Each display twice, plain and in a job; the picture is one that the inline backend draws.

@@ -92,6 +92,17 @@ def test_an_unknown_command_names_the_nearest(talk):
     assert talk.interpret("echo $((40 + 2))", SHELL)[1] == [("TEXT", "42\n")]
 
 
+def test_an_option_of_the_setting_that_is_refused_is_named_by_its_property(tmp_path):
+    talk = Talk(tmp_path).begin(**{"submarine.job.queue": "root.default"})
+    try:
+        code, outputs = talk.interpret("1", RUN)
+    finally:
+        talk.close()
+    assert code == "ERROR"
+    assert "one queue" in shown(outputs)
+    assert "from the interpreter's setting: submarine.job.queue=root.default" in shown(outputs)
+
+
 def test_a_paragraph_sent_three_times_is_one_job(talk, tmp_path, home):
     go = tmp_path / "go"
     text = WAITS.format(str(go))

@@ -20,7 +20,7 @@ from submarine_engine.command.values import did_you_mean
 from submarine_engine.command.verbs import verbs
 from submarine_engine.errors import BundleError, CommandError
 
-from submarine_zeppelin.properties import read_properties
+from submarine_zeppelin.properties import Properties, read_properties
 
 # A paragraph as Zeppelin sends it, and what its kernel is to do for it.
 
@@ -93,6 +93,8 @@ class Action:
         A job to be followed by the paragraph; "" where there is none yet.
     waits
         Whether it waits for what of its note came before it.
+    defaults
+        Properties of the setting that its job has options from: ``submarine.job.queue=a``.
     """
 
     code: str
@@ -106,6 +108,7 @@ class Action:
     beside: bool = False
     job: str = ""
     waits: bool = True
+    defaults: tuple[str, ...] = ()
 
 
 def metadata(
@@ -532,7 +535,18 @@ def _job(
     words = merged(split(line), options, setting.options)
     setting.check()
     code = f"%%submarine {joined(words)}".rstrip() + f"\n{body}"
-    return Action(code, is_job=True, gui=gui, leaves=not _INNER_CELL.match(body))
+    leaves = not _INNER_CELL.match(body)
+    defaults = _defaults_among(words, setting)
+    return Action(code, is_job=True, gui=gui, leaves=leaves, defaults=defaults)
+
+
+def _defaults_among(words: Sequence[str], setting: Properties) -> tuple[str, ...]:
+    """Return the properties that words come from."""
+    return tuple(
+        f"{setting.names[key]}={value}"
+        for key, value in setting.options.items()
+        if set(as_words({key: value})) & set(words)
+    )
 
 
 def _option_line(text: str) -> tuple[str, str]:
@@ -559,6 +573,7 @@ def _commands_of(
     say: list[str] = []
     ready: list[str] = []
     paths: list[tuple[str, ...]] = []
+    defaults: tuple[str, ...] = ()
     for line in lines:
         pasted = line.removeprefix("%submarine ").strip()
         bare = typed(pasted)
@@ -572,6 +587,8 @@ def _commands_of(
             path, words = _words(bare, options, properties)
             paths.append(path)
             bare = joined(words)
+            if path == ("job", "run"):
+                defaults += _defaults_among(words, read_properties(properties))
         ready.append(bare)
     jobs = paths.count(("job", "run"))
     return Action(
@@ -581,6 +598,7 @@ def _commands_of(
         gui=gui,
         leaves=jobs == 1 and paths[-1] == ("job", "run"),
         beside=_BESIDE.issuperset(paths),
+        defaults=tuple(dict.fromkeys(defaults)),
     )
 
 

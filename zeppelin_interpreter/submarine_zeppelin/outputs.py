@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from submarine_engine import errors
 from submarine_engine.logs import BarFolder, Tail
 
 # What a paragraph shows: messages of a type, and who takes them on their way to Zeppelin.
@@ -87,6 +88,31 @@ class PlainStream:
         begun = _BEGUN.search(text, max(0, len(text) - 260))
         self._begun = begun[0] if begun and len(begun[0]) <= 260 else ""  # noqa: PLR2004 - as above
         return plain_text(text[: len(text) - len(self._begun)])
+
+
+# Our own messages in the words of Zeppelin's people.
+
+
+_OURS = frozenset(
+    name
+    for name, found in vars(errors).items()
+    if isinstance(found, type) and issubclass(found, errors.SubmarineError)
+) - {"JobFailedError"}
+"""Errors whose text is ours: that of a job that failed is its code's."""
+
+_WORDS = (
+    (re.compile(r"\bcell(s?)\b"), r"paragraph\1"),
+    (re.compile(r"\bbefore the notebook starts\b"), "before Zeppelin starts"),
+    (re.compile(r"%%submarine\.(?=\w)"), "%submarine."),
+    (re.compile(r"%%submarine\b"), "%submarine.run"),
+)
+
+
+def zeppelins_words(text: str) -> str:
+    """Return a message of ours as Zeppelin's people say it: a cell is a paragraph to them."""
+    for pattern, word in _WORDS:
+        text = pattern.sub(word, text)
+    return text
 
 
 # From what a kernel displays to what Zeppelin can show.
@@ -493,6 +519,7 @@ class Outputs:
     def error(self, ename: str, evalue: str, traceback: Sequence[str]) -> None:
         """Take an error as the kernel shows it."""
         text = plain_text("\n".join(traceback) or f"{ename}: {evalue}").rstrip("\n")
+        text = zeppelins_words(text) if ename in _OURS else text
         if len(text) > self._budget.limit:
             half = self._budget.limit // 2
             text = f"{text[:half]}\n…\n{text[-half:]}"

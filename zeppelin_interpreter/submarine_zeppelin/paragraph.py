@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +22,14 @@ from submarine_engine.job import JobState
 from submarine_engine.records import open_job
 
 from submarine_zeppelin.commands import HOME, Action, metadata, translate
-from submarine_zeppelin.outputs import JOB_TYPE, LEFT_TYPE, LIMIT, USE_TYPE, Outputs
+from submarine_zeppelin.outputs import (
+    JOB_TYPE,
+    LEFT_TYPE,
+    LIMIT,
+    USE_TYPE,
+    Outputs,
+    zeppelins_words,
+)
 from submarine_zeppelin.sessions import Kernel, Place, Session, restarted
 from submarine_zeppelin.wire import Events
 
@@ -90,6 +98,9 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
+_SETTLES = 1.0
+"""Seconds: a Zeppelin that restarts an interpreter cancels its paragraphs first, and jobs go on."""
+
 OWN_LABEL = "Log"
 """What the link to a job's log is called where the cluster has no page of its own for it."""
 
@@ -157,6 +168,7 @@ class Run:
         self._over = threading.Event()
         self._ending = threading.Lock()
         self._cancelled = False
+        self._cancelled_at = 0.0
         self._leaves = False
         self._sent = False
         self._begun = False
@@ -185,7 +197,7 @@ class Run:
         try:
             self.state = self._run()
         except SubmarineError as error:
-            self._fail(str(error))
+            self._fail(zeppelins_words(str(error)))
         except Exception as error:  # noqa: BLE001 - Zeppelin would send the paragraph again
             self._fail(f"{type(error).__name__}: {error}")
         finally:
@@ -202,14 +214,14 @@ class Run:
         """End it: a job is cancelled, and its GPUs fall free; asked again, it is not waited for."""
         with self._ending:
             self._leaves = self._cancelled
-            self._cancelled = True
+            if not self._cancelled:
+                self._cancelled, self._cancelled_at = True, time.monotonic()
             self._end()
 
     def _end(self) -> None:
         if self._followed:
-            with suppress(SubmarineError):
-                open_job(self._followed).cancel("the paragraph was cancelled")
-        elif self._begun and self._kernel is not None:
+            return  # whoever follows it looks
+        if self._begun and self._kernel is not None:
             self._kernel.interrupt()
         elif self._place is not None:
             self._session.line.leave(self._place)
@@ -301,7 +313,13 @@ class Run:
             with self._ending:  # from now on an interrupt would hit the next paragraph
                 self._begun = self._sent = False
                 self._kernel = None
-        return State.FINISHED if reply.get("status") == "ok" else State.ERROR
+        if reply.get("status") == "ok":
+            return State.FINISHED
+        if action.defaults and not self._job_id:
+            # What was refused may be none of the paragraph's own words.
+            properties = ", ".join(action.defaults)
+            self.outputs.say(f"from the interpreter's setting: {properties}")
+        return State.ERROR
 
     def _follow(self, place: Place, job_id: str) -> State:
         """Follow a job to its end, and have the kernel bring home what it leaves behind."""
@@ -311,15 +329,21 @@ class Run:
         place.job_id = job_id
         with self._ending:
             self._followed, place.left = job_id, False
-            if self._cancelled:
-                self._end()
+
+        job, asked = open_job(job_id), False
 
         def look() -> None:
-            if self._session.closed or self._leaves:
+            nonlocal asked
+            if self._session.closed or (self._leaves and asked):
                 raise LeftError
+            settled = self._cancelled and time.monotonic() > self._cancelled_at + _SETTLES
+            if settled and not asked:
+                asked = True
+                with suppress(SubmarineError):
+                    job.cancel("the paragraph was cancelled")
 
         origin = str(self._left.get("origin") or "")
-        follower = Follower(open_job(job_id), self._take, look, origin)
+        follower = Follower(job, self._take, look, origin)
         try:
             follower.run()
         except LeftError:

@@ -85,6 +85,8 @@ class Properties:
     ----------
     options
         Defaults of ``job run``, text by the option's key.
+    names
+        The properties that gave these defaults, by the option's key.
     environment
         Variables of the kernels' environment.
     problems
@@ -94,6 +96,7 @@ class Properties:
     """
 
     options: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     output_limit: int = LIMIT
@@ -172,6 +175,7 @@ def _option(found: Properties, name: str, key: str, value: str) -> None:
             found.problems.append(f"{name}={value}: {error.what}; {error.fix}".rstrip("; "))
             return
     found.options[option.key] = value
+    found.names[option.key] = name
 
 
 def _limit(found: Properties, value: str) -> None:
