@@ -15,6 +15,7 @@ from submarine_engine.errors import (
     ClusterError,
     ResourcesError,
     SubmarineError,
+    SubmissionError,
     UnsupportedError,
 )
 from submarine_engine.job import JobSpec, Resources, Role
@@ -205,6 +206,16 @@ def test_more_gpus_than_the_queue_may_hold(recorded):
 def test_containers_that_do_not_all_find_a_node(recorded):
     error = refused(recorded("held-back"), job("labs", count=3, gpus=1, memory=4096))
     assert "3 containers of 1 GPU, 4096 MiB, 1 vcore each; the nodes have room for 2" in error.what
+
+
+def test_secrets_without_a_value_and_those_of_yarn_are_refused(recorded, monkeypatch):
+    manager = recorded("held-back")
+    spec = JobSpec(queue="labs", secrets=("ABSENT", "MISSING"))
+    error = refused(manager, spec, SubmissionError)
+    assert "no value is known for ABSENT, MISSING" in error.what
+    monkeypatch.setenv("NM_HOST", "x")
+    error = refused(manager, JobSpec(queue="labs", secrets=("NM_HOST",)), UnsupportedError)
+    assert ("NM_HOST is set in every container" in error.what, error.where) == (True, "--secret")
 
 
 def test_all_problems_are_told_at_once(recorded):
