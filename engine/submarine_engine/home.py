@@ -41,7 +41,10 @@ THE_VALUE = "the cell's value"
 """What the value of a cell's last expression is called among what stays in the job."""
 
 Named = tuple[Any, ...]
-"""How the pickle names an object: ``("file", path, number)``, ``("literal", name, number)``."""
+"""How the pickle names an object: ``("file", path, number)``, ``("literal", name, number)``.
+
+Also ``("again", name)``, and ``("held", module, class, key)`` for what a module holds.
+"""
 
 
 @dataclass(slots=True)
@@ -64,6 +67,8 @@ class Homecoming:
         Names that the cell deleted.
     changed
         Whether objects of the notebook were changed.
+    left
+        Whether the cell ended by a `SystemExit` that tells no failure: ``sys.exit()``.
     """
 
     value: Any = None
@@ -73,6 +78,7 @@ class Homecoming:
     large: list[str] = field(default_factory=list)
     gone: tuple[str, ...] = ()
     changed: bool = False
+    left: bool = False
 
 
 def bring(  # noqa: PLR0913 - what it takes, each by its name
@@ -145,6 +151,8 @@ class _Originals:
             return self._renewed(self._of_file(where)[number])
         if kind == "again":
             return self._again[where]
+        if kind == "held":
+            return getattr(_owner(*named[1:3]), named[3])
         if kind != "literal":
             raise LookupError(f"{named!r} names nothing")
         if where in self._written:
@@ -251,6 +259,13 @@ def _persistent(pid: Any, originals: _Originals, namespace: MutableMapping[str, 
     if pid[0] == "globals":
         return vars(importlib.import_module(pid[1])) if pid[1:] else namespace
     return originals.find(pid)
+
+
+def _owner(module: str, name: str) -> Any:  # noqa: ANN401 - a module, or a class of it
+    owner: Any = importlib.import_module(module)
+    for part in name.split(".") if name else ():
+        owner = getattr(owner, part)
+    return owner
 
 
 def _found(module: str, name: str, namespace: Mapping[str, Any]) -> Any:  # noqa: ANN401
@@ -369,6 +384,8 @@ class _Bringing:
         elif frame.kind == "attributes":
             for name, key, deleted, value in content:
                 self._attribute(name, key, value, deleted=deleted)
+        elif frame.kind == "module":
+            self._set_on_a_module(frame, content)
         else:
             for named, kind, state in content:
                 self._change(named, kind, state)
@@ -383,6 +400,19 @@ class _Bringing:
                 delattr(owner, key)
             else:
                 setattr(owner, key, value)
+
+    def _set_on_a_module(self, frame: Frame, content: Any) -> None:  # noqa: ANN401 - as above
+        module, name, key, gone, value = content
+        try:
+            owner = _owner(module, name)
+            if not gone:
+                setattr(owner, key, value)
+            elif hasattr(owner, key):
+                delattr(owner, key)
+        except Exception as error:  # noqa: BLE001 - the module runs as it is imported
+            self._home.stayed[frame.name] = f"{type_name(value)}: {type(error).__name__}: {error}"
+        else:
+            self._home.changed = True
 
     def _change(self, named: Named, kind: str, state: Any) -> None:  # noqa: ANN401
         original: object = None

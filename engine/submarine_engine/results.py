@@ -158,6 +158,7 @@ def come_home(  # noqa: PLR0913 - what it takes, each by its name
         elif outcome.result.format in ("pickle", "text"):
             loader = _Loader(job_id, folder / "results", outcome)
             home.value = loader.value(outcome.result, "the result")
+        home.left = outcome.kind == "exited" and outcome.exit_code == 0
         return home
 
 

@@ -15,7 +15,14 @@ import sys
 import time
 
 from submarine_runtime import display_hooks
-from submarine_runtime.lean import mode_in, standard, suppress, type_module, type_name
+from submarine_runtime.lean import (
+    is_data,
+    mode_in,
+    standard,
+    suppress,
+    type_module,
+    type_name,
+)
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from submarine_runtime.module_state import ModuleStates
     from submarine_runtime.settings import Settings
 
 
@@ -119,6 +127,8 @@ class Home:
         self._memory: dict[int, tuple[Any, Any]] = {}
         self._came: dict[str, list[memoryview]] = {}
         self._settings: Settings | None = None
+        self._modules: list[str] = told.get("modules", [])
+        self._states_of_modules: ModuleStates | None = None
         self._kinds: dict[str, dict[int, type]] = {}
         self._warns: tuple[Any, Any] | None = None
         self._around: tuple[dict[str, str], str, list[str]] = {}, "", []
@@ -176,6 +186,12 @@ class Home:
         for name, value in self._before.items():
             if _is_definition(value) and _own(value) and value.__qualname__ == name:
                 self._attributes[name] = value, dict(vars(value))
+        if self._modules:
+            from submarine_runtime.module_state import ModuleStates  # noqa: PLC0415 - seldom
+
+            self._states_of_modules = ModuleStates(
+                self._modules, display_hooks.after_import, self.known, self._bundle
+            )
 
     def enter(self, namespace: dict[str, Any]) -> None:
         """Take the script's namespace, before anything of it runs."""
@@ -358,7 +374,24 @@ class Home:
         attributes = [*self._changed_attributes(), *self._own_attributes()]
         if attributes:
             frames.add_all("attributes", "", attributes)
+        self._write_modules(frames)
         self._write_surroundings(frames)
+
+    def _write_modules(self, frames: _Frames) -> None:
+        """Write what the cell has set on the notebook's modules."""
+        modules = self._states_of_modules
+        if modules is None:
+            return
+        for obj, named in modules.changed():
+            called = ".".join(filter(None, named[1:]))
+            try:
+                kind, content = _state(obj)
+            except Exception as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
+                frames.stay(called, obj, said(error))
+            else:
+                frames.add_all("states", called, [(named, kind, content)] if kind else [])
+        for change in modules.rebound():
+            frames.add("module", ".".join(filter(None, change[:3])), change)
 
     def _write_surroundings(self, frames: _Frames) -> None:
         for library, changes in self._settings.changed() if self._settings else ():
@@ -533,6 +566,8 @@ class Home:
         found = self._known.get(id(obj))
         if found is not None:
             return found
+        if self._states_of_modules and id(obj) in self._states_of_modules.held:
+            return self._states_of_modules.held[id(obj)][1]
         if type(obj) is type(sys):
             return ("module", obj.__name__)
         if obj is self._namespace:
@@ -603,8 +638,8 @@ class _Frames:
                  "memo": len(self._memo)}
             )  # fmt: skip
             return True
-        if kind in ("name", "value"):
-            self.stay(name, value, error)
+        if kind in ("name", "value", "module"):
+            self.stay(name, value[-1] if kind == "module" else value, error)  # type: ignore[index]
         return False
 
     def add_all(self, kind: str, name: str, items: list[Any]) -> None:
@@ -1138,13 +1173,6 @@ def _content(cell: Any) -> Any:  # noqa: ANN401 - a closure's cell
         return cell.cell_contents
     except ValueError:  # it is empty
         return _MISSING
-
-
-def is_data(name: str, value: object) -> bool:
-    """Return whether an attribute is data, neither code nor Python's own business."""
-    if name.startswith(("__", "_abc_")):
-        return False
-    return not (isinstance(value, type) or hasattr(type(value), "__get__"))
 
 
 def _nothing(_message: object) -> None:

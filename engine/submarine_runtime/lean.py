@@ -63,6 +63,13 @@ def type_module(value: object) -> str:
         return "?"
 
 
+def is_data(name: str, value: object) -> bool:
+    """Return whether an attribute is data, neither code nor Python's own business."""
+    if name.startswith(("__", "_abc_")):
+        return False
+    return not (isinstance(value, type) or hasattr(type(value), "__get__"))
+
+
 def standard(name: str, folder: str) -> Any:  # noqa: ANN401 - a module
     """Import a module of the standard library, also beside a file of the user's of that name.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import warnings
 from collections.abc import Collection, Sequence
@@ -23,6 +24,7 @@ from submarine_magics.show import say
 from submarine_magics.workbench import Workbench
 
 _MOST_STAYED = 12
+_EXIT = re.compile(r"(?<![\w.])(?:exit|quit)\(")
 _INLINE = "matplotlib_inline.backend_inline"
 
 
@@ -38,6 +40,8 @@ def bring_home(bench: Workbench, job: Job) -> object:
     ------
     JobFailedError, JobCancelledError, JobLostError, ResultError
         As `Job.results` does; what the cell did until then is home all the same.
+    SystemExit
+        The cell left so, with its job succeeded: what runs below it is to stop, as in a notebook.
     """
     status = job.wait()
     sent, main = bench.sent.pop(job.id, (None, None))
@@ -63,7 +67,7 @@ def bring_home(bench: Workbench, job: Job) -> object:
             raise
         except JobCancelledError as error:
             definer.note(error)
-            error.what = f"{error.what}; {_left_behind(home)}"
+            error.what = f"cancelled; {_left_behind(home)}"  # the card says why
             error.args = (error.what,)
             raise
         for warning in results.warnings:
@@ -73,6 +77,10 @@ def bring_home(bench: Workbench, job: Job) -> object:
     definer.note()
     for warning in job.cluster.warnings(job.id):
         say(warning)
+    if home.left:
+        if main is not None and _EXIT.search(main.source):
+            say("`exit()` has ended the cell and its job; the kernel goes on")
+        raise SystemExit
     return home.value
 
 

@@ -56,11 +56,14 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
         inner = f"%%submarine {line}\n{empty}{body[below.end() :]}"
         return bench.shell.run_cell_magic("capture", below[2], inner)
     main = bench.this_cell(body)
+    if body.strip() and not main.dropped and not ast.parse(main.source).body:
+        return None  # comments alone do nothing, as in a plain cell
     outputs = () if command.spec.outputs == NO_OUTPUTS else command.spec.outputs
     answered = "detach" not in command.values and bench.answers(command)
 
     def make(limit: int) -> Bundle:
         cells, root = bench.cells.cells(), Path.cwd()
+        changes = bench.modules.changes()
         return build(
             main,
             cells,
@@ -70,6 +73,7 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
             root=root,
             tell=say,
             answered=answered,
+            changes=changes,
         )
 
     bundle = bench.within_limit(make, command)

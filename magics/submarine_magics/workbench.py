@@ -27,6 +27,7 @@ from submarine_magics.card.model import visible_lines
 from submarine_magics.cell_view import Interrupt
 from submarine_magics.cells import CellLog
 from submarine_magics.frontend import display_settings, notebook_path
+from submarine_magics.modules import OwnModules
 from submarine_magics.reading import can_read
 from submarine_magics.show import ask, say
 
@@ -44,6 +45,8 @@ class Workbench:
 
     Attributes
     ----------
+    modules
+        The notebook's own modules.
     bundle
         The last one made.
     sent
@@ -56,6 +59,8 @@ class Workbench:
     def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
         self.cells = CellLog(shell)
+        self.modules = OwnModules()
+        shell.events.register("post_run_cell", lambda _: self.modules.note())
         self.parts = PartBook()
         self.cluster_in_use: str | None = None
         self.bundle: Bundle | None = None

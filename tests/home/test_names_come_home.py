@@ -168,7 +168,7 @@ def test_an_interrupted_cell_leaves_what_it_did(notebook, tmp_path):
     interrupt_at(flag)
     with pytest.raises(JobCancelledError) as caught:
         notebook.job(EPOCHS.format(begin="if True:", end="", flag=str(flag)))
-    ends = "the cell was interrupted; what it did until then is in the notebook: `"
+    ends = ": cancelled; what it did until then is in the notebook: `"
     assert ends in str(caught.value)
     assert "`losses`" in caught.value.what
     assert "KeyboardInterrupt" not in str(caught.value)

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.usefixtures("trained")
         ("%%submarine\nnot_defined_anywhere()", "not_defined_anywhere"),
         ("%%submarine\ndef (:", "line 2"),
         ("%%submarine\n", "nothing to run"),
-        ("%%submarine\n# a comment", "nothing to run"),
         ("%%submarine\n%whos", "`%whos`: it asks about or changes the notebook's state"),
         ("%%submarine\n%whos", "run the cell without %%submarine"),
         ("lock = __import__('threading').Lock()\n%submarine use nowhere", "nowhere"),

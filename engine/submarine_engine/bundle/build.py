@@ -38,6 +38,7 @@ from submarine_engine.bundle.model import (
     MadeAgain,
     Manifest,
     Sent,
+    module_name,
 )
 from submarine_engine.bundle.modules import travelling_modules
 from submarine_engine.bundle.needs import (
@@ -250,6 +251,7 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     root: Path | None = None,
     tell: Callable[[str], object] | None = None,
     answered: bool = False,
+    changes: Sequence[tuple[str, str, str, object]] = (),
 ) -> Bundle:
     """Make one training script of the cell `main` and what it needs from the others.
 
@@ -271,6 +273,9 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
         Is told, from another thread, which value takes long.
     answered
         Whether somebody waits for the job and answers what its code asks.
+    changes
+        What was set on modules beside the notebook since they were imported: the module, the class
+        in it or nothing, the name, the value.
 
     Returns
     -------
@@ -306,7 +311,14 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
             with notice:
                 capture = Capture(limit, by_value, notice)
                 found = _plan(
-                    part, executed, origins, capture, outputs=outputs, root=root, answered=answered
+                    part,
+                    executed,
+                    origins,
+                    capture,
+                    outputs=outputs,
+                    root=root,
+                    answered=answered,
+                    changes=changes,
                 )
             found = replace(found, seeks=_seeks(again, origins))
             written = _written(found, namespace)
@@ -366,6 +378,7 @@ def _plan(  # noqa: PLR0913 - what a plan is made of
     outputs: Sequence[str],
     root: Path | None,
     answered: bool,
+    changes: Sequence[tuple[str, str, str, object]],
 ) -> Plan:
     lazy = "annotations" in executed.futures() or sys.version_info >= (3, 14)
     needs = Needs(origins, capture, part.reads(lazy=lazy), part.cell, lazy=lazy)
@@ -384,6 +397,10 @@ def _plan(  # noqa: PLR0913 - what a plan is made of
     if states:
         needs.keep(name, states)
     paths = settings.added_paths(said, root)
+    if changes and root is not None:
+        travel = _modules_of([("imports", needs.import_lines())], root, paths)
+        names = set(map(module_name, travel))
+        needs.follow_modules([change for change in changes if change[0] in names])
     head = settings.head_lines(paths, settings.changed_environment(said))
     return replace(
         plan(needs),
@@ -488,8 +505,14 @@ def _modules(script: Script, found: Plan, root: Path | None) -> dict[str, bytes]
         return {}
     referred = "".join(f"import {name}\n" for name in found.captured.modules)
     sources = [(script.entry, script.text), ("values", referred)]
+    return _modules_of(sources, root, found.paths)
+
+
+def _modules_of(
+    sources: Sequence[tuple[str, str]], root: Path, paths: Sequence[str]
+) -> dict[str, bytes]:
     modules = travelling_modules(sources, root)
-    for path in found.paths:
+    for path in paths:
         # Where the job cannot see that folder, what it imports from there lies beside the script.
         more = [(name, content.decode("utf-8", "replace")) for name, content in modules.items()]
         with suppress(BundleError):  # the job may find it in its own place

@@ -162,6 +162,14 @@ class LoadedFile:
     names: tuple[str, ...]
 
 
+def module_name(path: str) -> str:
+    """Return what a Python file beside the script is imported as; empty where it cannot be."""
+    parts = path.removesuffix(".py").split("/")
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts) if all(map(str.isidentifier, parts)) else ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What is in a bundle and where it came from.
@@ -225,6 +233,7 @@ class Manifest:
             "shadows": list(self.shadows),
             "random": [list(source) for source in self.random],
             "again": [made.name for made in self.again],
+            "modules": [dotted for path in self.modules if (dotted := module_name(path))],
         }
 
     def to_json(self) -> dict[str, Any]:

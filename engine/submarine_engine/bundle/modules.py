@@ -11,7 +11,11 @@ from contextlib import suppress
 from importlib.machinery import EXTENSION_SUFFIXES, FrozenImporter, PathFinder
 from pathlib import Path
 
+from submarine_runtime.module_state import ModuleStates
+
 from submarine_engine.errors import BundleError, CellSyntaxError
+
+__all__ = ["ModuleStates", "imported_names", "ran_by_path", "run_paths", "travelling_modules"]
 
 FILE_LIMIT = 4 * 1024 * 1024
 """Bytes of one Python file: what is larger is data."""

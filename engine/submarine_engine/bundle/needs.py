@@ -17,7 +17,7 @@ from submarine_runtime.home import containers_of
 from submarine_runtime.lean import type_name
 
 from submarine_engine.bundle import settings
-from submarine_engine.bundle.capture import Capture
+from submarine_engine.bundle.capture import Capture, free_name
 from submarine_engine.bundle.executed import (
     Executed,
     Import,
@@ -28,6 +28,7 @@ from submarine_engine.bundle.executed import (
 )
 from submarine_engine.bundle.maincell import awaits
 from submarine_engine.bundle.model import Cell, MadeAgain
+from submarine_engine.bundle.modules import imported_names
 from submarine_engine.bundle.secrets import is_secret
 from submarine_engine.bundle.source import Kind, literal
 from submarine_engine.bundle.statements import Reads, Statement, Use
@@ -145,7 +146,8 @@ class Origins:
         if (star := self._star(name, at, position)) is not None:
             return star
         if position is None:
-            return self._unbound(name)
+            hidden = _hidden(name, self._namespace.get(name))
+            return Builtin() if hidden else self._unbound(name)
         kind = self.executed.kind(position, name)
         node = self.executed.statement(position).node
         if kind is Kind.IMPORT and isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -277,6 +279,11 @@ class Origins:
                 asname = name if name != home[1] else None
                 return Imported((Import(home[0], home[1], asname),))
         return Kept(value, "")
+
+
+def _hidden(name: str, value: object) -> bool:
+    """Return whether IPython has put its own in the place of Python's."""
+    return name in ("exit", "quit") and type(value).__module__.startswith("IPython")
 
 
 def _shared(namespace: Mapping[str, object], name: str) -> bool:
@@ -454,6 +461,49 @@ class Needs:
                     self._enter(position, position, _NOTHING)
         while self._todo:
             self._resolve(self._todo.popleft())
+
+    def follow_modules(self, changes: Sequence[tuple[str, str, str, object]]) -> None:
+        """Take along what was set on modules: the module, the class in it, the name, the value."""
+        for module, inner, key, value in changes:
+            name = self._imported_as(module)
+            dotted = ".".join(filter(None, (name, inner, key)))
+            names = [name for name in self.imports if _is_object(self.origins.value(name), value)]
+            for one in (dotted, *names):
+                want = _Want(one, None, _NOTHING, hard=False, place=Place(value=dotted))
+                self._keep(want, Kept(value, ""))
+            if dotted in self.kept:
+                self.refers[dotted] |= {name}
+        while self._todo:
+            self._resolve(self._todo.popleft())
+
+    def _imported_as(self, module: str) -> str:
+        """Return what the script calls a module, which it imports if it does not yet."""
+        for variants in self.imports.values():
+            for known in variants.values():
+                item = known.imports[0]
+                plain = item.name is None and (item.asname or "." not in module)
+                if len(variants) == 1 and plain and item.module == module:
+                    return item.binds
+        taken = self.origins.known() | set(self.main.maybe) | self.imports.keys()
+        name = free_name(module.rpartition(".")[2], taken)
+        item = import_module(module, name)
+        self.imports[name] = {(item.module, item.name): Imported((item,))}
+        return name
+
+    def import_lines(self) -> str:
+        """Return an import statement for each module that the script may import."""
+        nodes: list[ast.AST] = [*(self.origins.executed.statement(p).node for p in self.sources)]
+        nodes.append(ast.parse(self.cell.source))
+        found = {name for node in nodes for name in imported_names(node)}
+        for variants in self.imports.values():
+            for known in variants.values():
+                found |= {f"{item.module}.{item.name or ''}".strip(".") for item in known.imports}
+        found |= {module for name in self.kept for module in self.capture.modules(name)}
+        return "".join(
+            f"import {name}\n"
+            for name in sorted(found)
+            if all(map(str.isidentifier, name.split(".")))
+        )
 
     def used(self) -> set[str]:
         """Return the packages that the script and its values use."""
@@ -663,6 +713,11 @@ class Needs:
         """Follow what a value refers to: what the names mean now, before the main cell."""
         for name in sorted(refers):
             self._want(name, _NOTHING, Place(value=value), hard=True, at=self.origins.end)
+
+
+def _is_object(here: object, value: object) -> bool:
+    """Return whether both are one object that can change."""
+    return here is value and not isinstance(value, (str, bytes, int, float, complex, type(None)))
 
 
 def _set_on_a_module(target: ast.expr, module: object) -> tuple[object] | None:

@@ -1,0 +1,153 @@
+"""What a cell sets on the notebook's own modules: ``config.rate = 0.1``, ``config.seen["a"] = 1``.
+
+Such a module travels as its file, and the job imports it afresh. So what it holds is noted right
+then, or at the cell's beginning, and what differs at the end goes home.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from submarine_runtime.lean import is_data, standard
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from typing import Any
+
+    Known = Callable[[object], Any]
+    Change = tuple[str, str, str, bool, Any]
+
+_MISSING = object()
+_PLAIN = (str, bytes, int, float, complex, bool, type(None))
+_BY_NAME = (type(lambda: 0), type(len), type(sys))
+
+
+class ModuleStates:
+    """Knows what modules, and the classes in them, held when the cell began.
+
+    Parameters
+    ----------
+    names
+        The modules that lie beside the script.
+    watch
+        Calls a function with a module right after it is imported, by its name.
+    known
+        Says by what the notebook knows an object; None where it does not.
+    bundle
+        The bundle's folder.
+    """
+
+    def __init__(
+        self,
+        names: Collection[str],
+        watch: Callable[[str, Callable[[Any], None]], None],
+        known: Known,
+        bundle: str,
+    ) -> None:
+        self._known = known
+        self._bundle = bundle
+        self._before: dict[tuple[str, str], dict[str, Any]] = {}
+        self._said: dict[int, bytes] = {}
+        self.held: dict[int, tuple[object, tuple[str, ...]]] = {}
+        """By its id, what a module holds and can be changed in place, and what names it."""
+        for name in names:
+            module = sys.modules.get(name)
+            if module is not None:
+                self.note(module)
+            else:
+                watch(name, self.note)
+
+    def note(self, module: Any) -> None:  # noqa: ANN401 - a module
+        """Note what a module holds now."""
+        for where, owner in _owners(module):
+            self._before[where] = held = _data(owner)
+            for key, value in held.items():
+                if type(value) in _PLAIN or not is_data(key, value):
+                    continue
+                if id(value) in self.held or self._known(value):
+                    continue
+                self.held[id(value)] = value, ("held", *where, key)
+                said = self._says(value)
+                if said is not None:
+                    self._said[id(value)] = said
+
+    def rebound(self) -> Iterator[Change]:
+        """Yield each name that was bound anew: module, class, key, whether it is gone, value."""
+        for (name, inner), before in self._before.items():
+            owner = _found(name, inner)
+            now = {} if owner is None else _data(owner)
+            for key in {**before, **now}:
+                old, new = before.get(key, _MISSING), now.get(key, _MISSING)
+                if not _same(old, new):
+                    yield name, inner, key, new is _MISSING, None if new is _MISSING else new
+
+    def changed(self) -> Iterator[tuple[object, tuple[str, ...]]]:
+        """Yield the objects that hold something else now, and what names each."""
+        for value, named in list(self.held.values()):
+            before = self._said.get(id(value))
+            if before is not None and self._says(value) != before:
+                yield value, named
+
+    def set_since(self) -> Iterator[tuple[str, str, str, Any]]:
+        """Yield all that is another object now, or holds something else, by each of its names."""
+        changed = {id(value) for value, _ in self.changed()}
+        for (name, inner), before in self._before.items():
+            owner = _found(name, inner)
+            for key, value in ({} if owner is None else _data(owner)).items():
+                old = before.get(key, _MISSING)
+                if id(value) in changed or not _same(old, value):
+                    yield name, inner, key, value
+
+    def _says(self, value: object) -> bytes | None:
+        """Return a digest of what a value holds; None where pickle cannot tell."""
+        pickle, known = standard("pickle", self._bundle), self._known
+        digest = standard("hashlib", self._bundle).blake2b()
+
+        class Pickler(pickle.Pickler):  # type: ignore[misc, name-defined]
+            def persistent_id(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
+                if type(obj) in _BY_NAME or issubclass(type(obj), type):
+                    return id(obj)
+                return None if obj is value else known(obj)
+
+        def take(buffer: Any) -> bool:  # noqa: ANN401 - a PickleBuffer
+            digest.update(buffer.raw())
+            return False
+
+        class File:
+            write = digest.update
+
+        try:
+            Pickler(File, 5, buffer_callback=take).dump(value)
+        except Exception:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
+            return None
+        return bytes(digest.digest())
+
+
+def _same(old: object, new: object) -> bool:
+    return old is new or (type(old) is type(new) and type(old) in _PLAIN and old == new)
+
+
+def _owners(module: Any) -> Iterator[tuple[tuple[str, str], Any]]:  # noqa: ANN401 - a module
+    """Yield a module and the classes that it defines, each with what names it."""
+    name = module.__name__
+    yield (name, ""), module
+    for value in list(vars(module).values()):
+        if issubclass(type(value), type) and value.__module__ == name:
+            yield (name, value.__qualname__), value
+
+
+def _found(name: str, inner: str) -> Any:  # noqa: ANN401 - a module, or a class of it
+    owner: Any = sys.modules.get(name)
+    for step in inner.split(".") if inner else ():
+        owner = getattr(owner, step, None)
+    return owner
+
+
+def _data(owner: Any) -> dict[str, Any]:  # noqa: ANN401 - a module, or a class of it
+    """Return what it holds, without what is Python's own and modules that it imports."""
+    return {
+        key: value
+        for key, value in list(vars(owner).items())
+        if is_data(key, None) and type(value) is not type(sys)
+    }
