@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NoReturn
 
 from submarine_engine.bundle import Cell
 from submarine_engine.bundle.model import Definition, Manifest
@@ -24,6 +25,12 @@ from submarine_magics.show import say
 from submarine_magics.workbench import Workbench
 
 _MOST_STAYED = 12
+_COMPUTED = re.compile(r"\b(?:globals|locals|vars)\(\)")
+_MISSED = {
+    "NameError": re.compile(r"name '(\w+)' is not defined"),
+    "KeyError": re.compile(r"^'(\w+)'$"),
+    "UndefinedVariableError": re.compile(r"variable '(\w+)' is not defined"),
+}
 _EXIT = re.compile(r"(?<![\w.])(?:exit|quit)\(")
 _INLINE = "matplotlib_inline.backend_inline"
 
@@ -64,6 +71,7 @@ def bring_home(bench: Workbench, job: Job) -> object:
             results = job.results()
         except JobFailedError as error:
             definer.note(error)
+            error.fix = _not_sent(error, bench, main) + error.fix
             raise
         except JobCancelledError as error:
             definer.note(error)
@@ -78,9 +86,7 @@ def bring_home(bench: Workbench, job: Job) -> object:
     for warning in job.cluster.warnings(job.id):
         say(warning)
     if home.left:
-        if main is not None and _EXIT.search(main.source):
-            say("`exit()` has ended the cell and its job; the kernel goes on")
-        raise SystemExit
+        _leave(main)
     return home.value
 
 
@@ -144,6 +150,27 @@ def _show_figures_as_pictures() -> None:
     if _INLINE in str(dict.get(sys.modules["matplotlib"].rcParams, "backend")):
         with suppress(ImportError):
             importlib.import_module(_INLINE)
+
+
+def _leave(main: Cell | None) -> NoReturn:
+    if main is not None and _EXIT.search(main.source):
+        say("`exit()` has ended the cell and its job; the kernel goes on")
+    raise SystemExit
+
+
+def _not_sent(error: JobFailedError, bench: Workbench, main: Cell | None) -> str:
+    """Return what to do where the job missed a variable that the notebook has."""
+    source = main.source if main else ""
+    if error.remote_type == "KeyError" and not _COMPUTED.search(source):
+        return ""
+    named = _MISSED.get(error.remote_type)
+    found = named.search(error.remote_message) if named else None
+    if found is None or found[1] not in bench.namespace:
+        return ""
+    return (
+        f"`{found[1]}` is in the notebook, and no code of the cell names it, so it did not travel: "
+        f"write `{found[1]}` into the cell, in a line of its own; "
+    )
 
 
 def _left_behind(home: Homecoming | None) -> str:

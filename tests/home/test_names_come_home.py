@@ -203,3 +203,13 @@ def test_a_value_whose_metaclass_raises_takes_nothing_else_with_it(notebook):
     assert notebook["plain"] == 3
     assert "strange" not in notebook
     assert "held" not in notebook
+
+
+def test_where_the_job_misses_what_the_notebook_has_the_error_says_how_to_send_it(notebook):
+    notebook.run("df_1 = 5\nnumber = 1")
+    for code in ("print(globals()[f'df_{number}'])", "print(eval(f'df_{number}'))"):
+        with pytest.raises((JobFailedError, KeyError, NameError)) as caught:
+            notebook.job(code)
+        assert "`df_1` is in the notebook, and no code of the cell names it" in str(caught.value)
+    assert notebook.job("globals()['made'] = globals()['df_1'] + 1\nmade") == 6
+    assert notebook["made"] == 6

@@ -286,6 +286,10 @@ _ALWAYS_THERE = re.compile(
 )
 
 
+_BY_NAME = ("get", "pop", "setdefault", "__getitem__", "__contains__")
+_OF_QUERY = re.compile(r"@([A-Za-z_]\w*)")
+
+
 def read_statements(statements: Sequence[ast.stmt], *, lazy: bool) -> Reads:
     """Return what `statements` read of their module.
 
@@ -297,6 +301,7 @@ def read_statements(statements: Sequence[ast.stmt], *, lazy: bool) -> Reads:
     """
     reader = _Reader(lazy=lazy)
     reader.block(statements)
+    reader.end()
     reads = reader.reads
     reads.bound, reads.maybe = frozenset(reader.bound), frozenset(reader.maybe)
     reads.sets, reads.stars = frozenset(reader.sets), tuple(reader.stars)
@@ -322,6 +327,8 @@ class _Reader(Flow):
         self.deferred = 0
         self.sets: set[str] = set()
         self.stars: list[str] = []
+        self.texts: list[tuple[str, int]] = []
+        self.computed = False  # whether a variable of the module is named by what nobody can read
 
     @property
     def in_module(self) -> bool:
@@ -372,6 +379,80 @@ class _Reader(Flow):
             self.use(node.id, node.lineno)
             if self.in_module:
                 self.set_unbound(node.id)
+
+    # Names within text: of the module's variables, of code, of what pandas evaluates
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str) and node.value.isidentifier():
+            self.texts.append((node.value, node.lineno))
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if self._is_space(node.value):
+            if not isinstance(node.ctx, ast.Store):
+                self._by_name(node.slice)
+            elif not isinstance(node.slice, ast.Constant):
+                self.soft += 1  # it may bind whatever is read below
+            elif self.in_module:
+                self.set_bound(str(node.slice.value))
+            else:
+                self.sets.add(str(node.slice.value))
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        if any(map(self._is_space, node.comparators)):
+            self._by_name(node.left)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        called, first = node.func, node.args[0] if node.args else None
+        if isinstance(called, ast.Attribute) and self._is_space(called.value):
+            if called.attr in _BY_NAME:
+                self._by_name(first)
+            elif called.attr == "update":
+                self.soft += 1  # it may bind whatever is read below
+        elif isinstance(called, ast.Name) and called.id in ("eval", "exec"):
+            self._code(first, node.lineno, runs=called.id == "exec")
+        elif isinstance(called, ast.Attribute) and called.attr in ("query", "eval") and first:
+            for text in ast.walk(first):
+                if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                    for name in _OF_QUERY.findall(text.value):
+                        self._softly(name, text.lineno)
+
+    def _is_space(self, node: ast.expr) -> bool:
+        """Return whether an expression gives the variables of the module."""
+        if not isinstance(node, ast.Call) or node.args or not isinstance(node.func, ast.Name):
+            return False
+        return node.func.id == "globals" or (node.func.id in ("vars", "locals") and self.in_module)
+
+    def _by_name(self, node: ast.expr | None) -> None:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            self._softly(node.value, node.lineno)
+        else:
+            self.computed = True
+
+    def _code(self, node: ast.expr | None, line: int, *, runs: bool) -> None:
+        try:
+            code = ast.parse(ast.literal_eval(node).strip())  # type: ignore[arg-type]
+        except (AttributeError, TypeError, *UNREADABLE):
+            self.computed = True
+            self.soft += runs  # it may bind whatever is read below
+            return
+        for name in ast.walk(code):
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load):
+                self._softly(name.id, line)
+        for name_bound in bound_names(code.body) if runs else ():
+            self.bind(name_bound)
+
+    def _softly(self, name: str, line: int) -> None:
+        self.soft += 1
+        self.use(name, line)
+        self.soft -= 1
+
+    def end(self) -> None:
+        """Take any text that is like a name for one where a name is computed."""
+        for name, line in self.texts if self.computed else ():
+            self._softly(name, line)
 
     # Scopes
 
