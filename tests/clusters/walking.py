@@ -30,23 +30,26 @@ if {submitter}:
 print(cluster.submit(spec_of(**{options!r}), bundle_of({code!r}), workdir=Path({folder!r})))
 """
 CODE = """
-import os
+import os, time
 descriptor = os.open({side!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 os.write(descriptor, b"ran\\n")
 for number in range(500):
     print("line", number)
+while {hold!r} and not os.path.exists({gate!r}): time.sleep(0.02)
 7
 """
 LOG = "".join(f"line {number}\n" for number in range(500))
 
 
-def submit(folder, cluster, role, number, *, where="", **options):
+def submit(folder, cluster, role, number, *, where="", hold=False, **options):  # noqa: PLR0913 - of a walk
     """Submit a job from a process of its own while `role` is killed at its effect `number`.
 
     Parameters
     ----------
     where
         A pattern: only effects that it matches are counted, each ``EVENT WORD``.
+    hold
+        Whether the code waits for the file ``gate`` before it ends.
 
     Returns
     -------
@@ -63,7 +66,7 @@ def submit(folder, cluster, role, number, *, where="", **options):
         cluster=cluster,
         submitter=role == "submitter",
         options=options,
-        code=CODE.format(side=str(folder / "side")),
+        code=CODE.format(side=str(folder / "side"), gate=str(folder / "gate"), hold=hold),
         folder=str(folder),
     )
     told = subprocess.run(

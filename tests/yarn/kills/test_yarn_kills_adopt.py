@@ -44,8 +44,11 @@ def applications(job_id):
 def test_it_is_asked_for_once(tmp_path, home, mode, note):
     """The first note says that it is being asked for, the second one what came of that."""
     options = {"mode": mode, "gpus": 1, "memory": 256}
-    job_id = submit(tmp_path, "yarn", "keeper", note, where=r"open \.yarn\.json", **options)
-    story = follow(open_cluster("yarn"), job_id, patience=PATIENCE)
+    where, cluster = r"open \.yarn\.json", open_cluster("yarn")
+    job_id = submit(tmp_path, "yarn", "keeper", note, where=where, hold=True, **options)
+    until(lambda: cluster.status(job_id).state is JobState.RUNNING, PATIENCE)
+    (tmp_path / "gate").touch()
+    story = follow(cluster, job_id, patience=PATIENCE)
     assert (tmp_path / "killed").exists()
     assert story.state is JobState.SUCCEEDED, story.status.reason
     assert ((tmp_path / "side").read_text(), story.out) == ("ran\n", LOG)
