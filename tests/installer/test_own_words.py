@@ -108,3 +108,17 @@ def test_gpus_of_the_machine_are_found(monkeypatch):
 def test_a_machine_without_nvml_has_none(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert find_gpus() == ()
+
+
+def test_up_says_who_else_can_use_the_cluster(made, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path))
+    monkeypatch.setattr(HadoopCluster, "up", lambda self, *_, **__: self.plan)
+    assert main(["cluster", "up", "--name", "made"]) == 0
+    told = capsys.readouterr()
+    assert f"can run code as {made.plan.user} by it" in " ".join(told.err.split())
+
+
+def test_no_copy_of_start_scripts_is_kept_in_log_folders(made):
+    site = (made.layout.conf / "yarn-site.xml").read_text()
+    name = "<name>yarn.nodemanager.log-container-debug-info.enabled</name>"
+    assert f"{name}<value>false</value>" in site

@@ -188,6 +188,11 @@ def cluster_up(command: Command, output: Output) -> int:
     output.line(f"  ResourceManager  {plan.rm_web}")
     if plan.hdfs:
         output.line(f"  HDFS             {plan.default_fs}  {plan.namenode_web}")
+    output.note(
+        "it believes every name, as Hadoop does without Kerberos: who else has an account on this "
+        f"machine can run code as {plan.user} by it. Use it where you trust them all, and end it "
+        "when you are done"
+    )
     output.line(
         "\nJobs go there by --cluster yarn, %submarine use yarn, or SUBMARINE_CLUSTER=yarn."
     )

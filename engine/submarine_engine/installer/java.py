@@ -148,13 +148,20 @@ def _feature(version: str) -> int:
 
 # Hadoop's jars, fetched by Maven from the pom of this package, once for all clusters of a user.
 #
-# Another pom's jars are fetched in the same way.
+# Another pom's jars are fetched in the same way. What each jar has to be stands beside its pom, as
+# ``sha256sum`` writes it: a repository, a mirror or a cache that has something else is refused.
 
 
 POM = Path(__file__).parent / "hadoop" / "pom.xml"
+SUMS = "SHA256SUMS"
 
 _LIMIT = 1800
 _TOLD = 5
+_PIECE = 1 << 20
+_FOREIGN = (
+    "see which repository or mirror Maven asks (~/.m2/settings.xml): it has other files of these "
+    "names than Maven Central; nothing of them was kept"
+)
 
 
 def jars_folder(environment: Mapping[str, str] | None = None, pom: Path = POM) -> Path:
@@ -173,7 +180,9 @@ def fetch_jars(
 ) -> Path:
     """Return the folder with a pom's jars; Maven fetches them where it is not there yet.
 
-    Whoever comes while another fetches waits for it. What an interrupted fetch left is removed.
+    Whoever comes while another fetches waits for it. What an interrupted fetch left is removed. The
+    jars are looked at each time: none is used that is not the one whose SHA-256 stands beside the
+    pom.
 
     Parameters
     ----------
@@ -189,7 +198,8 @@ def fetch_jars(
     Raises
     ------
     ClusterError
-        Maven is not there, or fails; the message has its own words.
+        Maven is not there, or fails; the message has its own words. A jar is not the one that it
+        has to be.
     OSError
         The cache cannot be written.
     """
@@ -197,6 +207,7 @@ def fetch_jars(
     folder = jars_folder(environment, pom)
     whose = f"{pom.parent.name.capitalize()}'s"
     if folder.is_dir():
+        _check_jars(folder, pom, f"remove that folder: {whose} jars are fetched anew then")
         return folder
     maven = shutil.which("mvn", path=environment.get("PATH", ""))
     if maven is None:
@@ -213,10 +224,31 @@ def fetch_jars(
             aside = Path(tempfile.mkdtemp(prefix="fetching-", dir=folder.parent))
             try:
                 _run_maven(maven, pom, whose, aside, _maven_environment(java, environment))
+                _check_jars(aside / "jars", pom, _FOREIGN)
                 (aside / "jars").rename(folder)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
     return folder
+
+
+def _check_jars(folder: Path, pom: Path, fix: str) -> None:
+    """Refuse jars that are not those whose sums stand beside the pom, and names beside them."""
+    wanted = dict(line.split()[::-1] for line in pom.with_name(SUMS).read_text().splitlines())
+    found = {}
+    for jar in folder.iterdir():
+        with jar.open("rb") as file:
+            digest = hashlib.sha256()
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+        found[jar.name] = digest.hexdigest()
+    wrong = sorted(dict(wanted.items() ^ found.items()))
+    if wrong:
+        more = f" and {len(wrong) - _TOLD} more" if len(wrong) > _TOLD else ""
+        raise ClusterError(
+            f"not the jars that this release was tried with: {', '.join(wrong[:_TOLD])}{more}",
+            where=str(folder),
+            fix=fix,
+        )
 
 
 @contextmanager
