@@ -66,7 +66,7 @@ def test_a_container_is_not_over_before_its_task(tmp_path):
     task.write_text(TASK)
     task.chmod(0o700)
     conf = HadoopConf(tmp_path, {}, "f")
-    folder = SimpleNamespace(root=tmp_path, key=tmp_path / "submarine.key", conf=conf)
+    folder = SimpleNamespace(root=tmp_path, sealing_key=tmp_path / "submarine.key", conf=conf)
     launch = {"python": str(task), "archives": {}, "probed": False}
     made = describe_application(
         spec_of(), folder, launch, job_id="job", environments={"worker": {}}
