@@ -14,6 +14,7 @@ from urllib.request import ProxyHandler, build_opener
 from submarine_engine.bundle.model import Bundle, Manifest
 from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.clusters.yarn.driver import KeeperFolder
+from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobSpec, JobState
 
@@ -83,7 +84,7 @@ def test_a_secret_is_in_no_start_script_log_folder_or_page(shared_home, on_yarn,
     assert not any(holds(path.read_bytes()) for path in scripts)
     [key] = {path.resolve() for path in scripts[0].parent.glob("submarine.key")}
     assert not stat.S_IMODE(key.stat().st_mode) & 0o077
-    assert key.read_bytes() == KeeperFolder(shared_home, cluster.conf).read_key()
+    assert key.read_bytes() == KeeperFolder(shared_home, load_hadoop()).read_key()
 
     shown = [path for path in (data / "logs").rglob("*") if path.is_file()]
     here = [path for path in shown if path.parent.name == container]

@@ -364,6 +364,8 @@ class YarnBackend(Backend):
         from submarine_engine.clusters.yarn.ahead import heed_wishes  # noqa: PLC0415 - as above
 
         heed_wishes(self.services)
+        # A PATH or a Java that was mended meanwhile reaches only a keeper that begins anew.
+        self.idle = 0.0 if self.services.driver.cannot_start else load_config().value("yarn_idle")
         return self.services.masters.tend() > 0
 
     def request(self, job: KeptJob) -> YarnRequest:

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -245,6 +246,7 @@ def hdfs_checks(asked: Questions) -> Iterator[Check]:
 _PROGRAM_TIMEOUT = 15.0
 _LONGEST_VARIABLE = 128 << 10  # MAX_ARG_STRLEN of Linux, execve(2)
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+_KEEPER = "submarine_engine.clusters.keeper"
 _RELEASE = re.compile(r'version "(?:1\.)?(\d+)')
 
 
@@ -336,7 +338,23 @@ def keeper_check(home: Path, conf: HadoopConf) -> Iterator[Check]:
         count = len(folder.open_jobs())
         what = f"runs at {folder.root}, for {count} {'job' if count == 1 else 'jobs'}"
     yield Check("keeper", OK, what)
+    for pid, environ in _keepers(folder):
+        for check in (*yarn_command_check(environ), *java_check(environ)):
+            if check.verdict == BAD:
+                what = f"process {pid} was started where {check.title} was missing: {check.what}"
+                fix = f"it ends once no job needs it, and the next job starts another: kill {pid}"
+                yield Check("keeper", BAD, what, fix)
     yield Check("skein's driver", OK, _driver(folder.skein / "driver"))
+
+
+def _keepers(folder: KeeperFolder) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the keeper's process, and the environment that it was started with."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            words = os.fsdecode((path / "cmdline").read_bytes()).split("\0")
+            if {_KEEPER, str(folder.home), folder.root.name} <= {*words}:
+                pairs = os.fsdecode((path / "environ").read_bytes()).split("\0")
+                yield int(path.name), dict(pair.split("=", 1) for pair in pairs if "=" in pair)
 
 
 def _driver(record: Path) -> str:

@@ -132,6 +132,8 @@ class Driver:
 
     def __init__(self, folder: KeeperFolder) -> None:
         self._folder = folder
+        self.cannot_start = False
+        """Whether it could not be started when that was last tried, as where no Java is found."""
         self._client: skein.Client | None = None
         self._pid: int | None = None
         self._lock = threading.Lock()
@@ -200,7 +202,9 @@ class Driver:
             if self._client is None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # it says that it makes its certificates
+                    self.cannot_start = True
                     self._client = self._start()
+                    self.cannot_start = False
                 with suppress(OSError, ValueError, KeyError, TypeError):
                     self._pid = int(json.loads(self._note.read_bytes())["pid"])
             return self._client
