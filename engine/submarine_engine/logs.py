@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from submarine_engine.asking import Shown
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 # From the bytes of a job's logs to text for people: decode, fold progress bars, follow.
 #
-# The files keep every byte as it was written; what happens here is for showing only. `follow` is
-# the one loop behind the cell, the terminal and `launch`: a front end is a `Renderer` and nothing
-# more.
+# The files keep every byte as it was written; what happens here is for showing only. `shown` is the
+# one loop behind the cell, the terminal and `launch`. `follow` makes text of it for a `Renderer`,
+# and a front end is one; the terminal writes bytes as they are.
 
 
 _MOST_GATHERED = 1 << 20
@@ -96,6 +97,49 @@ class Renderer:
         """Take the last word: the job is over, all its text has been given."""
 
 
+def shown(  # noqa: PLR0913 - as `follow`
+    job: Job,
+    ask: Callable[[Question], str | None],
+    start: Cursor | None = None,
+    *,
+    offset: int = 0,
+    idle: float = 0.1,
+    wait: bool = True,
+) -> Iterator[tuple[Event | LogChunk | Display | None, JobStatus]]:
+    """Yield what is to be shown of a job, and the job as it stands; None where nothing is new.
+
+    Parameters
+    ----------
+    ask
+        Takes a task's question; what it returns stands on the screen already and is left out of the
+        text that follows.
+    start
+        Where to begin (default: at the first event and byte).
+    offset
+        Leave out what each log has before that byte, and displays of that time.
+    idle
+        Seconds between two looks.
+    wait
+        Whether to go on until the job is over; False ends where nothing is new.
+    """
+    status, asked = JobStatus(), Shown()
+    for item, _ in job.stream(start or Cursor(), idle=idle if wait else 0):
+        if isinstance(item, LogChunk):
+            yield asked.without(item.after(offset)), status
+        elif isinstance(item, Question):
+            asked.hide(item, ask(item) or "")
+        elif isinstance(item, Display):
+            if max(item.stdout, item.stderr) >= offset:
+                yield item, status
+        elif item is not None:
+            status = apply(status, item)
+            yield item, status
+        else:
+            yield None, status
+            if not wait:
+                return
+
+
 def follow(  # noqa: PLR0913 - how to follow, each by its name
     job: Job,
     renderer: Renderer,
@@ -139,13 +183,12 @@ def follow(  # noqa: PLR0913 - how to follow, each by its name
     KeyboardInterrupt
         Passes through; the job goes on.
     """
-    show = _Show(renderer, interval, offset)
+    show = _Show(renderer, interval)
     start = Cursor(0, cursor.logs if cursor else {})
     try:
-        for item, _ in job.stream(start, idle=interval / 4 if wait else 0):
-            show.take(item)
-            if item is None and not wait:
-                break
+        items = shown(job, show.ask, start, offset=offset, idle=interval / 4, wait=wait)
+        for item, status in items:
+            show.take(item, status)
     except SubmarineError:
         show.deliver()
         raise
@@ -185,36 +228,33 @@ class _Log:
 class _Show:
     """Gathers what comes and hands it on when it is due."""
 
-    def __init__(self, renderer: Renderer, interval: float, offset: int) -> None:
+    def __init__(self, renderer: Renderer, interval: float) -> None:
         self.status = JobStatus()
         self._shown = self.status
         self._renderer = renderer
         self._interval = interval
-        self._offset = offset
         self._logs: dict[tuple[str, str], _Log] = {}
         self._fresh: dict[tuple[str, str], None] = {}  # a set that keeps the order of arrival
         self._displays: list[Display] = []  # what came after all that is fresh
-        self._asked = Shown()
         self._size = 0
         self._due = 0.0  # the first text goes on at once
 
-    def take(self, item: Event | LogChunk | Display | None) -> None:
+    def ask(self, item: Question) -> str | None:
+        self.deliver()
+        return self._renderer.question(item)
+
+    def take(self, item: Event | LogChunk | Display | None, status: JobStatus) -> None:
         if isinstance(item, LogChunk):
             if self._displays:
                 self.deliver()
-            shown = self._asked.without(item.after(self._offset))
-            self._gather((item.task, item.stream), shown.data)
-        elif isinstance(item, Question):
-            self.deliver()
-            self._asked.hide(item, self._renderer.question(item) or "")
+            self._gather((item.task, item.stream), item.data)
         elif isinstance(item, Display):
             # A job of one task clears what it shows itself; several share one place.
-            alone = len(self.status.tasks) <= 1
-            if max(item.stdout, item.stderr) >= self._offset and (alone or item.kind != "clear"):
+            if len(status.tasks) <= 1 or item.kind != "clear":
                 _queue(self._displays, item)
         elif item is not None:
-            self.status = apply(self.status, item)
-            if self.status.state is not self._shown.state:
+            self.status = status
+            if status.state is not self._shown.state:
                 self._show_status()
         if self._size >= _MOST_GATHERED or time.monotonic() >= self._due:
             self.deliver()

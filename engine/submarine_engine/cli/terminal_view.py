@@ -6,11 +6,11 @@ The verbs that do nothing else are here too: attach, logs and wait.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from submarine_engine.amounts import clock, duration
-from submarine_engine.asking import Asker, Shown
+from submarine_engine.asking import Asker
 from submarine_engine.cli.output import (
     INTERRUPTED,
     OK,
@@ -20,15 +20,14 @@ from submarine_engine.cli.output import (
     code_of_job,
     visible,
 )
-from submarine_engine.clusters.base import Cursor
 from submarine_engine.command.parser import Command
 from submarine_engine.errors import CommandError
 from submarine_engine.events import Display, Event, LogChunk, Moment, Question
 from submarine_engine.future import Job
 from submarine_engine.interrupts import Interrupts, noted
 from submarine_engine.job import JobState
-from submarine_engine.lifecycle import JobStatus, apply
-from submarine_engine.logs import PlainDisplays, TextDecoder
+from submarine_engine.lifecycle import JobStatus
+from submarine_engine.logs import PlainDisplays, TextDecoder, shown
 from submarine_engine.records import job_name, open_job, record_of
 
 _TICK = 0.1
@@ -185,23 +184,29 @@ def follow(  # noqa: PLR0913 - how to follow, each by its name
     JobStatus or None
         As the job ended; None where `on_interrupt` said to leave.
     """
-    status, asked, shown = JobStatus(), False, Shown()
+    status, heeded = JobStatus(), False
+
+    def goes_on() -> bool:
+        nonlocal heeded
+        if heeded or not interrupts.pending:
+            return True
+        heeded = True
+        return on_interrupt()
+
+    def ask(item: Question) -> str | None:
+        view.erase()
+        # An interrupt cancels where there is somebody to ask: not after the answer.
+        return asker.take(item) if asker and goes_on() else None
+
     try:
-        for item, _ in job.stream(idle=_TICK):
-            if interrupts.pending and not asked:
-                asked = True
-                if not on_interrupt():
-                    return None
+        for item, status in shown(job, ask, offset=offset, idle=_TICK):
+            if not goes_on():
+                return None
             if isinstance(item, LogChunk):
-                view.log(shown.without(item.after(offset)))
-            elif isinstance(item, Question):
-                view.erase()
-                shown.hide(item, (asker.take(item) if asker else None) or "")
+                view.log(item)
             elif isinstance(item, Display):
-                if max(item.stdout, item.stderr) >= offset:
-                    view.display(item)
+                view.display(item)
             elif item is not None:
-                status = apply(status, item)
                 view.event(item, status)
             view.tick(status)
     finally:
@@ -283,36 +288,19 @@ def logs(command: Command, output: Output) -> int:
     streams = [stream for stream in ("stdout", "stderr") if values.get(stream)]
     view = JsonView(output, job.id) if output.json else View(output, job.id)
     offset = values.get("offset", 0)
-    for chunk in _chunks(job, follow=bool(values.get("follow"))):
-        if wanted not in (None, chunk.task):
+    for item, _ in shown(job, _nobody, offset=offset, wait=bool(values.get("follow"))):
+        if not isinstance(item, (LogChunk, Display)) or wanted not in (None, item.task):
             continue
-        if isinstance(chunk, Question):  # it is text of the log
-            continue
-        if isinstance(chunk, Display):
-            # One that asks for the bytes of a stream gets these alone.
-            if not streams and max(chunk.stdout, chunk.stderr) >= offset:
-                view.display(chunk)
-        elif not streams or chunk.stream in streams:
-            rest = chunk.after(offset)
-            if rest.data:
-                view.log(rest)
+        if isinstance(item, Display):
+            if not streams:  # one that asks for the bytes of a stream gets these alone
+                view.display(item)
+        elif item.data and (not streams or item.stream in streams):
+            view.log(item)
     return OK
 
 
-def _chunks(job: Job, *, follow: bool) -> Iterator[LogChunk | Display]:
-    """Yield what the logs hold now; where `follow`, up to the job's end."""
-    if follow:
-        for item, _ in job.stream():
-            if isinstance(item, (LogChunk, Display)):
-                yield item
-        return
-    cursor = Cursor()
-    while True:
-        batch = job.cluster.read(job.id, cursor)
-        yield from (item for item in batch.items if isinstance(item, (LogChunk, Display)))
-        cursor = batch.cursor
-        if batch.ended or not batch.items:
-            return
+def _nobody(_: Question) -> None:
+    """Take a question that is text of the log and no more."""
 
 
 def wait(command: Command, output: Output) -> int:
