@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from jupyter_server.base.handlers import JupyterHandler
+from submarine_engine.amounts import size
 from submarine_engine.errors import SubmarineError
 from submarine_engine.events import Display, Moment
 from submarine_engine.history import JobPaths
@@ -34,19 +35,11 @@ _POLICY = (
     "form-action 'none'; frame-ancestors 'self'"
 )
 _STYLE = """
-:root { color-scheme: light dark; --fg: #1f2328; --quiet: #59636e; --line: #d1d9e0;
-  --ground: #fff; --soft: #f6f8fa; --link: #0969da; --warn: #9a6700; }
-@media (prefers-color-scheme: dark) {
-  :root { --fg: #e6edf3; --quiet: #9198a1; --line: #3d444d; --ground: #0d1117; --soft: #151b23;
-    --link: #58a6ff; --warn: #e3b341; }
-}
-body { margin: 0 auto; max-width: 1100px; padding: 16px; background: var(--ground);
-  color: var(--fg); font: 14px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
+body { margin: 0 auto; max-width: 1100px; padding: 16px; font-size: 14px; }
 .submarine-card { max-width: none !important; }
-header { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 12px; margin-top: 20px; }
+header { align-items: baseline; gap: 0 12px; margin-top: 20px; }
 h2 { margin: 0; font-size: 15px; }
 header span { color: var(--quiet); font-size: 12px; }
-a { color: var(--link); }
 /* Reversed, a box shows its end first. */
 .log { display: flex; flex-direction: column-reverse; max-height: 60vh; overflow: auto;
   margin-top: 6px; background: var(--soft); border: 1px solid var(--line); border-radius: 8px; }
@@ -180,7 +173,7 @@ def _output(paths: JobPaths, task: str, times: str, began: float | None) -> str:
     )
     note = "HTML and widgets are shown in the notebook · " if shown else ""
     return (
-        f"<header><h2>{escape(task)}</h2><span>{part}{note}{told['size']:,} bytes</span>"
+        f"<header><h2>{escape(task)}</h2><span>{part}{note}{size(told['size'])}</span>"
         f"<span>{links}</span></header>"
         f'<div class="log" tabindex="0" role="region" aria-label="output of {escape(task)}">'
         f"<div>{''.join(parts)}</div></div>"
@@ -245,10 +238,12 @@ def _line(line: str) -> str:
 
 
 def _document(title: str, body: str, *, running: bool, wraps: bool = True) -> str:
+    from submarine_magics.card.tree import page_style  # noqa: PLC0415 - brings IPython
+
     again = '<meta http-equiv="refresh" content="5">' if running else ""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{again}'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
+        f"<title>{escape(title)}</title><style>{page_style()}{_STYLE}</style></head>"
         f'<body class="{"" if wraps else "wide"}"><main>{body}</main></body></html>'
     )

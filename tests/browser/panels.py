@@ -58,7 +58,7 @@ class Panel:
 
     def wait_for_free(self, words):
         """Wait until the first cluster's count says this, and the status bar with it."""
-        self.page.wait_for_selector(f".submarine-mod-whole:has-text('{words} free')")
+        self.page.wait_for_selector(f".submarine-mod-whole:has-text('{words} GPUs free')")
         self.page.wait_for_selector(f".submarine-Status:has-text('{words} GPUs free')")
 
     def button(self, command):

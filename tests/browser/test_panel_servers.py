@@ -115,11 +115,11 @@ def test_a_cell_s_job_on_yarn(on_yarn, tmp_path, page):
     try:
         cells = Notebook(lab, page, "train", ["%load_ext submarine_magics", train])
         panel = Panel(lab, page).show()
-        page.wait_for_selector("[data-cluster=yarn] >> text=4/4 free")
+        page.wait_for_selector("[data-cluster=yarn] >> text=4/4 GPUs free")
         cells.command("notebook:run-all-cells")
         running = ".submarine-Job[data-state=running]"
         page.wait_for_selector(f"{running}:has-text('yarned')")
-        page.wait_for_selector("[data-cluster=yarn] >> text=3/4 free")
+        page.wait_for_selector("[data-cluster=yarn] >> text=3/4 GPUs free")
         card = page.locator(".jp-OutputArea .submarine-card[data-state=running]")
         card.wait_for()
         page.wait_for_selector(".jp-OutputArea :text('epoch 1')")
@@ -134,7 +134,7 @@ def test_a_cell_s_job_on_yarn(on_yarn, tmp_path, page):
         page.wait_for_selector(".jp-OutputArea .submarine-card[data-state=succeeded]")
         page.wait_for_selector(".submarine-Job[data-state=succeeded]:has-text('yarned')")
         page.wait_for_selector(".jp-OutputArea :text('epoch 2')")
-        page.wait_for_selector("[data-cluster=yarn] >> text=4/4 free")
+        page.wait_for_selector("[data-cluster=yarn] >> text=4/4 GPUs free")
         assert panel.errors == []
     finally:
         gate.touch()

@@ -11,7 +11,6 @@ import stat
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -26,7 +25,7 @@ from submarine_engine.tensorboard.board import attached_address
 
 from submarine_magics import frontend
 from submarine_magics.card.model import stored_spec
-from submarine_magics.card.tree import module
+from submarine_magics.card.tree import module, page_style
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
@@ -170,16 +169,15 @@ class Handler(BaseHTTPRequestHandler):
 
 def page(nonce: str) -> str:
     """Return the log page; it holds nothing of a job, its script fetches all."""
-    html = _file("log.html").replace("{nonce}", nonce)
-    return html.replace("{style}", _file("log.css")).replace("{script}", module("log.js"))
-
-
-@cache
-def _file(name: str) -> str:
-    return files(__package__).joinpath(name).read_text("utf-8")
+    html = files(__package__).joinpath("log.html").read_text("utf-8").replace("{nonce}", nonce)
+    return html.replace("{style}", page_style("log.css")).replace("{script}", module("log.js"))
 
 
 # The log pages of jobs on this machine: a small web server in the notebook's process.
+#
+# They have a script, which follows the log: their origin is their own, with nothing in it to steal.
+# The Jupyter server's page of a job (`submarine_jupyter.page`) has none, since there a script could
+# do whatever the user can; that is why these are two.
 #
 # It listens on the loopback interface only, answers only to its own address (a foreign page that
 # had its name rebound to 127.0.0.1 sends another ``Host``), and only below a path that nobody can

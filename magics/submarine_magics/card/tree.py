@@ -304,6 +304,12 @@ def style() -> str:
 
 
 @cache
+def page_style(name: str = "") -> str:
+    """Return the style sheet of all pages of a job, with that of one of them."""
+    return _read("page.css") + (_read(name) if name else "")
+
+
+@cache
 def module(name: str) -> str:
     """Return a script of the card as one module: what it imports stands in front of it."""
     parts: dict[str, str] = {}

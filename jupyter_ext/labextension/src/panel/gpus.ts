@@ -50,7 +50,7 @@ function cluster(view: ClusterView, open: Set<string>): HTMLElement {
     node.append(element('div', 'submarine-Quiet', {}, words));
     return node;
   }
-  node.append(bar(view.name, view.free, view.total, 'submarine-mod-whole'));
+  node.append(bar(view.name, view.free, view.total, true));
   for (const [kind, title] of KINDS) {
     const shares = view.shares.filter(each => each.kind === kind);
     // One node or queue that has all of them says nothing new.
@@ -73,10 +73,13 @@ function details(key: string, title: string, shares: Share[], open: Set<string>)
   return node;
 }
 
-function bar(name: string, free: number, total: number, more = ''): HTMLElement {
+function bar(name: string, free: number, total: number, whole = false): HTMLElement {
   const used = Math.max(0, total - free);
+  const unit = whole ? (total === 1 ? ' GPU' : ' GPUs') : '';
   const words = `${free} of ${count(total, 'GPU')} free`;
-  const node = element('div', `submarine-Share ${more}`, { title: `${visible(name)}: ${words}` });
+  const node = element('div', `submarine-Share ${whole ? 'submarine-mod-whole' : ''}`, {
+    title: `${visible(name)}: ${words}`
+  });
   const track = element('div', 'submarine-Bar', {
     role: 'meter',
     'aria-label': `GPUs in use, ${visible(name, 60)}`,
@@ -90,7 +93,7 @@ function bar(name: string, free: number, total: number, more = ''): HTMLElement 
   track.append(fill);
   node.append(
     element('span', 'submarine-Share-name', {}, visible(name, 60)),
-    element('span', 'submarine-Share-count', {}, `${free}/${total} free`),
+    element('span', 'submarine-Share-count', {}, `${free}/${total}${unit} free`),
     track
   );
   return node;
