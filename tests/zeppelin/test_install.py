@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -144,7 +146,10 @@ def test_a_zeppelin_that_speaks_otherwise_is_refused(tmp_path, capsys):
 
 
 def test_the_doctor_finds_what_is_wrong(home, capsys, tmp_path):
-    assert "BAD" in submarine(capsys, "doctor", "--zeppelin-home", home, code=1)
+    said = submarine(capsys, "doctor", "--zeppelin-home", home, code=1)
+    assert "BAD" in said
+    command = shlex.split(re.search(r"(\S+ .*)zeppelin install --zeppelin-home \S+", said)[0])
+    assert command[-1] == str(home)
     submarine(capsys, "install", "--zeppelin-home", home)
     assert "has not found" in submarine(capsys, "doctor", "--zeppelin-home", home)
     (home / "conf/interpreter.json").write_text(
@@ -168,6 +173,23 @@ def test_the_doctor_finds_what_is_wrong(home, capsys, tmp_path):
         '[{"className": "submarine_zeppelin.Old"}]'
     )
     assert "of another release" in submarine(capsys, "doctor", "--zeppelin-home", home, code=1)
+
+
+@pytest.mark.parametrize(
+    ("host", "listens", "noted"),
+    [("127.0.0.1", "", False), ("0.0.0.0", "", True), ("0.0.0.0", "0.0.0.0:8900", False)],  # noqa: S104 - read
+)
+def test_the_doctor_says_where_no_link_leads(home, capsys, host, listens, noted):
+    submarine(capsys, "install", "--zeppelin-home", home)
+    (home / "conf/zeppelin-site.xml").write_text(
+        "<configuration><property><name>zeppelin.server.addr</name>"
+        f"<value>{host}</value></property></configuration>"
+    )
+    properties = {"submarine.links.listen": {"value": listens}}
+    saved = {"submarine": {"group": "submarine", "properties": properties}}
+    (home / "conf/interpreter.json").write_text(json.dumps({"interpreterSettings": saved}))
+    said = submarine(capsys, "doctor", "--zeppelin-home", home)
+    assert ("submarine.links.listen" in said) == noted
 
 
 def test_newer_zeppelins_are_noted(tmp_path):

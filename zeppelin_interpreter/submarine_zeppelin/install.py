@@ -21,6 +21,8 @@ from submarine_engine.extras import install_here
 from submarine_engine.findings import BAD, NOTE, OK, Check
 from submarine_engine.history import write_aside
 
+from submarine_zeppelin.peers import is_loopback
+
 # Putting the interpreter into a Zeppelin, and taking it out again.
 #
 # A Zeppelin finds interpreters by its folders ``interpreter/<name>``. Ours holds a setting and a
@@ -228,7 +230,6 @@ def _unwritable(error: OSError, zeppelin: Zeppelin) -> ConfigError:
 
 NEWEST = (0, 12)
 
-_AGAIN = "submarine zeppelin install"
 _LISTS = ("zeppelin.interpreter.include", "zeppelin.interpreter.exclude")
 
 
@@ -244,13 +245,28 @@ def checks(zeppelin: Zeppelin) -> list[Check]:
     if not zeppelin.is_ours:
         other = " (another Submarine interpreter is)" if zeppelin.folder.exists() else ""
         what = f"it is not in {zeppelin.folder}{other}"
-        return [*found, Check("interpreter", BAD, what, f"{_AGAIN} --zeppelin-home …")]
+        return [*found, Check("interpreter", BAD, what, _again(zeppelin))]
     looks: tuple[Callable[[Zeppelin], Iterator[Check]], ...] = (
-        _setting, _script, _lists, _saved,
+        _setting, _script, _lists, _saved, _links,
     )  # fmt: skip
     for look in looks:
         found += _outcome(look, zeppelin)
     return found
+
+
+def _again(zeppelin: Zeppelin) -> str:
+    """Return the command that installs the interpreter anew: it can be run as it stands."""
+    words = [*_program(), "zeppelin", "install", "--zeppelin-home", str(zeppelin.home)]
+    return shlex.join(words)
+
+
+def _program() -> list[str]:
+    """Return how this Python's `submarine` is called; by its name where the PATH leads to it."""
+    found = shutil.which("submarine")
+    own = Path(sys.executable).parent
+    if found and Path(found).parent == own:
+        return ["submarine"]
+    return [sys.executable, "-m", "submarine_engine.cli"]
 
 
 def _outcome(look: Callable[[Zeppelin], Iterator[Check]], zeppelin: Zeppelin) -> list[Check]:
@@ -271,7 +287,9 @@ def _release(zeppelin: Zeppelin) -> Check:
 def _setting(zeppelin: Zeppelin) -> Iterator[Check]:
     path = zeppelin.folder / SETTING
     if path.read_text() != setting(zeppelin.folder / SCRIPT):
-        yield Check("setting", NOTE, f"{path} is of another release, or was changed", _AGAIN)
+        yield Check(
+            "setting", NOTE, f"{path} is of another release, or was changed", _again(zeppelin)
+        )
     else:
         yield Check("setting", OK, str(path))
     if not path.stat().st_mode & stat.S_IROTH:
@@ -281,13 +299,13 @@ def _setting(zeppelin: Zeppelin) -> Iterator[Check]:
 def _script(zeppelin: Zeppelin) -> Iterator[Check]:
     path = zeppelin.folder / SCRIPT
     if not os.access(path, os.R_OK | os.X_OK):
-        yield Check("launch script", BAD, f"{path} cannot be run", _AGAIN)
+        yield Check("launch script", BAD, f"{path} cannot be run", _again(zeppelin))
         return
     yield Check("launch script", OK, str(path))
     python = _python_of(path)
     told = run_python(python) if python else "the launch script names none"
     if told:
-        fix = install_here("zeppelin", python) if python else _AGAIN
+        fix = install_here("zeppelin", python) if python else _again(zeppelin)
         yield Check("Python of the notes", BAD, f"{python}: {told}", fix)
     else:
         yield Check("Python of the notes", OK, python)
@@ -328,9 +346,8 @@ def _site(zeppelin: Zeppelin) -> dict[str, str]:
 
 def _saved(zeppelin: Zeppelin) -> Iterator[Check]:
     """See whether Zeppelin has found the interpreter since it was installed."""
-    conf = Path(os.environ.get("ZEPPELIN_CONF_DIR") or zeppelin.home / "conf")
     try:
-        saved = json.loads((conf / "interpreter.json").read_text())["interpreterSettings"]
+        saved = json.loads(_saved_settings(zeppelin).read_text())["interpreterSettings"]
         groups = [each.get("group") for each in saved.values()]
     except (FileNotFoundError, ValueError, KeyError, AttributeError):
         groups = []
@@ -338,4 +355,26 @@ def _saved(zeppelin: Zeppelin) -> Iterator[Check]:
         yield Check("Zeppelin's settings", OK, "Zeppelin has found the interpreter")
     else:
         what = "Zeppelin has not found the interpreter yet"
-        yield Check("Zeppelin's settings", NOTE, what, "restart Zeppelin")
+        restart = f"{shlex.quote(str(zeppelin.home / 'bin/zeppelin-daemon.sh'))} restart"
+        yield Check("Zeppelin's settings", NOTE, what, restart)
+
+
+def _links(zeppelin: Zeppelin) -> Iterator[Check]:
+    """See whether people at other machines reach the logs of local jobs."""
+    host = _site(zeppelin).get("zeppelin.server.addr", "")
+    if not host or is_loopback(host):
+        return
+    try:
+        saved = json.loads(_saved_settings(zeppelin).read_text())["interpreterSettings"]
+        told = [one["properties"]["submarine.links.listen"]["value"] for one in saved.values()
+                if one.get("group") == "submarine"]  # fmt: skip
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        told = []
+    if not any(told):
+        what = f"Zeppelin is reached from other machines ({host}), logs of local jobs are not"
+        yield Check("links", NOTE, what, "set submarine.links.listen in the interpreter's settings")
+
+
+def _saved_settings(zeppelin: Zeppelin) -> Path:
+    conf = Path(os.environ.get("ZEPPELIN_CONF_DIR") or zeppelin.home / "conf")
+    return conf / "interpreter.json"

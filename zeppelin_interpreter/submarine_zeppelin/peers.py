@@ -48,6 +48,13 @@ def plain_address(text: str) -> Address:
     return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether an address, or a name, is one of this machine alone."""
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost"
+
+
 def _rows() -> Iterator[_Row]:
     for table in _TABLES:
         with suppress(OSError):  # a machine without IPv6

@@ -10,13 +10,13 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
 
 from submarine_engine.history import default_home, make_private
 
 from submarine_zeppelin.paragraph import Paragraph, Run, State
+from submarine_zeppelin.peers import is_loopback
 from submarine_zeppelin.properties import ELSEWHERE, LINKS_LISTEN
 from submarine_zeppelin.sessions import Sessions
 from submarine_zeppelin.wire import IDL, Events
@@ -100,7 +100,7 @@ class Service:
     def init(self, properties: Mapping[str, str]) -> None:
         """Take Zeppelin's own configuration."""
         self._conf = dict(properties or {})
-        if not _is_loopback(self._conf.get(_ADDRESS, _LOOPBACK)):
+        if not is_loopback(self._conf.get(_ADDRESS, _LOOPBACK)):
             os.environ[ELSEWHERE] = "1"
         first, _, last = self._conf.get(_PORTS, "").partition(":")
         if self._events.server is None and first and first == last and first.isdecimal():
@@ -262,12 +262,6 @@ def _serve_links() -> None:
     from submarine_zeppelin import links  # noqa: PLC0415 - 0.3 s, which Zeppelin need not wait
 
     links.serve()
-
-
-def _is_loopback(host: str) -> bool:
-    with suppress(ValueError):
-        return ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def _asks(paragraph: Paragraph) -> tuple[object, ...]:
