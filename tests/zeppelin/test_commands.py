@@ -235,8 +235,11 @@ def test_metadata_says_whose_paragraph_it_is():
         "title": "model.py",
         "order": ["paragraph_0", "paragraph_1"],
         "leaves": False,
-        "cluster": None,
     }
+    command = Asked("gpus", "submarine")
+    for cluster in ("yarn", None):
+        beside = metadata(translate(command, {}), command, cluster=cluster)
+        assert beside["submarine"]["cluster"] == cluster
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,17 @@ def test_an_unknown_command_names_the_nearest(talk):
     assert talk.interpret("echo $((40 + 2))", SHELL)[1] == [("TEXT", "42\n")]
 
 
+def test_the_cluster_that_a_session_uses_is_that_of_its_commands_and_of_no_other(talk):
+    def doctors(session):
+        found = talk.interpret("doctor", COMMAND, session, talk.context(f"d-{session}"))
+        return next(line for line in str(found[1]).split("\\n") if "\\tcluster\\t" in line)
+
+    talk.begin("s2")
+    assert talk.interpret("use local", COMMAND, context=talk.context("p0"))[0] == "SUCCESS"
+    assert "option" in doctors("s1")
+    assert "option" not in doctors("s2")
+
+
 def test_an_option_of_the_setting_that_is_refused_is_named_by_its_property(tmp_path):
     talk = Talk(tmp_path).begin(**{"submarine.job.queue": "root.default"})
     try:

@@ -124,13 +124,15 @@ def metadata(
     order
         The ids of the note's paragraphs from top to bottom, where they are known.
     cluster
-        The one that was chosen in the session's kernel, for one that has not seen it.
+        The one that was chosen in the session's kernel: told where another kernel does the work,
+        which serves other sessions, too.
     """
+    other = {"cluster": cluster} if action.beside else {}
     return {
         "cellId": paragraph.id,
         "submarine": {
             "leaves": action.leaves,
-            "cluster": cluster,
+            **other,
             "note": paragraph.note_name,
             "id": paragraph.note_id,
             "user": paragraph.user,

@@ -207,8 +207,8 @@ class Note:
         if not isinstance(told, Mapping) or info.raw_cell != parent["content"]["code"]:
             return
         self._take_user(told.get("user"))
-        if cluster := told.get("cluster"):
-            self._bench.cluster_in_use = self._cluster = str(cluster)
+        if "cluster" in told:
+            self._bench.cluster_in_use = self._cluster = told["cluster"] or None
         frontend.current.leave = _leave if told.get("leaves") is True else None
         frontend.current.title = _line(told.get("note"))
         frontend.current.notebook = f"{frontend.current.title} ({_line(told.get('id'))})".strip()

@@ -301,8 +301,7 @@ class Run:
 
     def _execute(self, kernel: Kernel, action: Action) -> State:
         """Let a kernel execute what the paragraph means."""
-        cluster = self._session.cluster if action.beside else None
-        told = metadata(action, self.paragraph, self._order, cluster)
+        told = metadata(action, self.paragraph, self._order, self._session.cluster)
         with self._ending:
             if self._cancelled:
                 return State.ABORT
