@@ -83,6 +83,25 @@ def test_a_log_grows_in_the_paragraph_below_its_card(note, opened, tmp_path):
     assert later.locator(".outputs").inner_text() == shown.locator(".outputs").inner_text()
 
 
+def test_who_waits_for_a_job_says_so_and_a_command_does_not_wait(note, opened, tmp_path):
+    job = note.add(WAITING_JOB.format(file=str(tmp_path / "go")))
+    after, command = note.add("%submarine.python\n40 + 2"), note.add("%submarine job list")
+    page = opened()
+    note.start(job)
+    expect(paragraph(page, note, job)).to_contain_text("the first line", timeout=LIMIT)
+    note.start(after)
+    waits = paragraph(page, note, after).locator(".outputs")
+    expect(waits).to_contain_text("comes home first", timeout=LIMIT)
+    note.start(command)
+    expect(paragraph(page, note, command).locator(".status")).to_have_text(
+        "FINISHED", timeout=LIMIT
+    )
+    expect(paragraph(page, note, command).locator("table.data")).to_contain_text("seen")
+    assert paragraph(page, note, job).locator(".links a").count() == 1
+    (tmp_path / "go").touch()
+    expect(waits).to_have_text("42", timeout=LIMIT)
+
+
 def test_hostile_text_stays_text(note, opened):
     number = note.add(HOSTILE, "<img src=x onerror='window.hacked = 5'>")
     page = opened()
