@@ -33,6 +33,7 @@ from submarine_engine.clusters.store import task_plan
 from submarine_engine.errors import ClusterError, ResourcesError, UnsupportedError
 from submarine_engine.history import TaskPaths, make_private, read_json, write_json
 from submarine_engine.job import JobSpec
+from submarine_engine.secret_values import noted_values
 
 HOSTS = {"alpha": 4, "beta": 0}  # the GPUs of each
 STARTS_EVERY = 5.0  # seconds: what does not begin is started once more
@@ -254,8 +255,9 @@ class HostsRequest(Request):
         write_json(staged / "task.json", {**plan, "results": "."})
         role = next(role for role in spec.roles if task in role.tasks)
         outer = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
+        wanted = {**spec.env, **noted_values(self._job.paths.root)}
         environment = job_environment(
-            outer, spec.env, job_id=self._id, task=TaskPaths(folder), vcores=role.resources.vcores,
+            outer, wanted, job_id=self._id, task=TaskPaths(folder), vcores=role.resources.vcores,
             input_path=file_address(spec.input_path or "", ""),
             checkpoint_path=file_address(spec.checkpoint_path or "", ""),
         )  # fmt: skip

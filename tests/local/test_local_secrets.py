@@ -9,11 +9,20 @@ import sys
 
 import pytest
 from submarine_engine import launch
+from submarine_engine.clusters.saving import can_save
 from submarine_engine.command import parse, to_command
-from submarine_engine.errors import CommandError, JobFailedError, SubmissionError, UnsupportedError
+from submarine_engine.errors import (
+    CommandError,
+    JobFailedError,
+    SaveError,
+    SubmissionError,
+    UnsupportedError,
+)
 from submarine_engine.future import Job
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.logs import Renderer, follow
+
+from tests.jobs import until
 
 TOKEN = "hf_" + "M4rk3dS3cr3t" * 2
 MASK = "<secret HF_TOKEN>".ljust(len(TOKEN), "*")
@@ -169,3 +178,21 @@ def test_what_is_shown_waits_for_no_rest_of_a_secret(local, monkeypatch):
     [shown] = story.displays
     assert MASK in str(shown.data)
     assert TOKEN not in str(shown)
+
+
+def test_a_model_that_cannot_be_saved_says_no_secret(local, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    job_id = local.submit(
+        "import os, pathlib, time, submarine_runtime\n"
+        "@submarine_runtime.on_save\n"
+        "def save(folder): raise OSError('no upload with ' + os.environ['HF_TOKEN'])\n"
+        "while not pathlib.Path('over').exists(): time.sleep(0.01)",
+        secrets=("HF_TOKEN",),
+    )
+    job = Job(local.cluster, job_id)
+    until(lambda: can_save(local.paths(job_id), job.status()))
+    with pytest.raises(SaveError, match="no upload with <secret HF_TOKEN>") as raised:
+        job.save(tmp_path / "model")
+    assert TOKEN not in str(raised.value)
+    (tmp_path / "over").touch()
+    assert local.follow(job_id).state is JobState.SUCCEEDED

@@ -87,7 +87,9 @@ class KeptJob(NamedTuple):
     paths
         Its files on this machine. A backend may keep a file of its own there, by its own name.
     spec
-        What is to run, with every role's resources a number.
+        What is to run, with every role's resources a number. Besides its ``env``, tasks get what
+        `submarine_engine.secret_values.noted_values` reads of the job's folder, by a way that
+        nobody else can look at.
     launch
         What `Backend.prepare` and `Backend.deliver` returned, besides ``entry``, ``home``,
         ``grace``, ``session``.

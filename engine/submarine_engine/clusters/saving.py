@@ -26,6 +26,7 @@ from submarine_engine.errors import SaveError, SubmissionError, UnsupportedError
 from submarine_engine.failures import Source
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
+from submarine_engine.masking import masker_of
 from submarine_engine.outcome import RemoteError, read_error
 
 if TYPE_CHECKING:
@@ -99,8 +100,10 @@ def failed(note: Note, job_id: str, task: Path) -> SaveError:
         return SaveError("its function failed and does not say why", job_id=job_id)
     trace = Source.of(task).trace(note.error)
     place = str(trace.frames[-1]) if trace.frames else trace.raised_in
+    masker = masker_of(task.parent.parent)
+    why = masker.text(trace.summary) if masker else trace.summary
     return SaveError(
-        f"the function given to on_save failed: {trace.summary}",
+        f"the function given to on_save failed: {why}",
         job_id=job_id,
         where=place,
         fix="the job goes on; see what the function does there",
