@@ -45,6 +45,8 @@ def notebook(monkeypatch, tmp_path):
     (tmp_path / "notes").mkdir()
     monkeypatch.chdir(tmp_path / "notes")
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # put back afterwards
+    monkeypatch.setattr(sys, "path", list(sys.path))  # likewise: a shell puts itself first
+    gc.freeze()  # what the process has loaded for other tests need not be looked through
     made = Notebook()
     yield made
     for job in list_jobs():
@@ -53,3 +55,4 @@ def notebook(monkeypatch, tmp_path):
     bench_of(made.shell).cells.close()
     made.shell.restore_sys_module_state()
     gc.collect()
+    gc.unfreeze()

@@ -19,10 +19,13 @@ from traitlets.config import Config
 def shell(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # put back afterwards
+    monkeypatch.setattr(sys, "path", list(sys.path))  # likewise: a shell puts itself first
+    gc.freeze()  # what the process has loaded for other tests need not be looked through
     shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
     yield shell
     shell.restore_sys_module_state()
     gc.collect()
+    gc.unfreeze()
 
 
 @pytest.fixture
