@@ -185,6 +185,7 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
         root=root,
         tell=tell,
         answered=answered,
+        secrets=spec.secrets,
     )
     spec = replace(spec, asks=answered)
     return PreparedCall(spec=spec, bundle=bundle, cluster=options.get("cluster"))

@@ -59,6 +59,7 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
     if body.strip() and not main.dropped and not ast.parse(main.source).body:
         return None  # comments alone do nothing, as in a plain cell
     outputs = () if command.spec.outputs == NO_OUTPUTS else command.spec.outputs
+    secrets = command.spec.secrets
     answered = "detach" not in command.values and bench.answers(command)
 
     def make(limit: int) -> Bundle:
@@ -74,6 +75,7 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
             tell=say,
             answered=answered,
             changes=changes,
+            secrets=secrets,
         )
 
     bundle = bench.within_limit(make, command)

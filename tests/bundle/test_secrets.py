@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from submarine_engine.bundle import build_call
 from submarine_engine.bundle.secrets import has_secret_name, is_secret, shown
 from submarine_engine.errors import CannotTravelError
 
@@ -152,3 +153,25 @@ def test_what_was_captured_is_told_to_be_masked_and_is_in_no_file_for_that(noteb
         ("password", "battery-staple"),
     ]
     assert "secrets" not in bundle.manifest.to_json()
+
+
+@pytest.mark.parametrize("value", ["/plain/looking", "s3cre7", "a b c d e f", "postgres"])
+def test_what_is_declared_to_be_one_is_one_whatever_it_looks_like(notebook, monkeypatch, value):
+    monkeypatch.setenv("PLAIN", "")
+    notebook.run(
+        f"import os\nos.environ['PLAIN'] = {value!r}\n"
+        "mine = os.environ['PLAIN']\nheld = {'to': 'x' + mine}\ndef train(at, by=held): return at"
+    )
+    asked = "print(len(mine), len(held['to']), len(os.environ['PLAIN']))"
+    assert value in notebook.bundle(asked).script
+    bundle = notebook.bundle(asked, secrets=("PLAIN",))
+    assert value not in bundle.script + str(bundle.manifest.to_json())
+    assert {name for name, _ in bundle.secrets} == {"mine", "held"}
+    assert {text for _, text in bundle.secrets} >= {value}
+    assert notebook.result(bundle).split()[:2] == [str(len(value)), str(len(value) + 1)]
+
+    known = notebook.namespace
+    called = build_call(
+        known["train"], (value,), {}, notebook.cells, known, root=None, secrets=("PLAIN",)
+    )
+    assert value not in called.script + str(called.manifest.to_json())

@@ -127,3 +127,13 @@ def test_a_cell_that_sets_nothing_sends_no_settings(notebook, tmp_path):
 def test_what_a_library_does_not_take_is_passed_over():
     settings.put("numpy", {"none_such": 1})
     settings.put("none_such", {"x": 1})
+
+
+def test_what_a_cell_sets_and_names_a_secret_is_in_no_script(notebook, monkeypatch, tmp_path):
+    monkeypatch.setenv("PLAIN", "")
+    notebook.run("import os\nos.environ['PLAIN'] = 'like-any-other'\nmine = os.environ['PLAIN']")
+    notebook.job("found = [len(mine), len(os.environ['PLAIN'])]", "--secret PLAIN")
+    assert notebook["found"] == [14, 14]
+    scripts = [path.read_text() for path in tmp_path.glob("home/jobs/*/bundle/*") if path.is_file()]
+    assert len(scripts) >= 2
+    assert not [text for text in scripts if "like-any-other" in text]

@@ -16,7 +16,7 @@ import platform
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
@@ -52,7 +52,7 @@ from submarine_engine.bundle.needs import (
 )
 from submarine_engine.bundle.pickling import refuse_together
 from submarine_engine.bundle.script import IPYTHON_SYNTAX, THE_CALL, Plan, Script, compose, plan
-from submarine_engine.bundle.secrets import is_secret
+from submarine_engine.bundle.secrets import declared, is_secret
 from submarine_engine.bundle.source import FUNCTIONS, LINE, lambda_source, literal, scope_names
 from submarine_engine.bundle.statements import Statement
 from submarine_engine.bundle.values import assigned_names, is_constant
@@ -252,6 +252,7 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     tell: Callable[[str], object] | None = None,
     answered: bool = False,
     changes: Sequence[tuple[str, str, str, object]] = (),
+    secrets: Collection[str] = (),
 ) -> Bundle:
     """Make one training script of the cell `main` and what it needs from the others.
 
@@ -276,6 +277,8 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     changes
         What was set on modules beside the notebook since they were imported: the module, the class
         in it or nothing, the name, the value.
+    secrets
+        Variables of the environment that are secrets: what they hold never becomes text of it.
 
     Returns
     -------
@@ -295,6 +298,32 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     BundleError
         The cell is empty, or a Python file beside the notebook cannot travel.
     """
+    with declared(secrets):
+        return _build(
+            main,
+            cells,
+            namespace,
+            outputs=outputs,
+            limit=limit,
+            root=root,
+            tell=tell,
+            answered=answered,
+            changes=changes,
+        )
+
+
+def _build(  # noqa: PLR0913 - as `build`
+    main: Cell,
+    cells: Sequence[Cell],
+    namespace: Mapping[str, object],
+    *,
+    outputs: Sequence[str],
+    limit: int,
+    root: Path | None,
+    tell: Callable[[str], object] | None,
+    answered: bool,
+    changes: Sequence[tuple[str, str, str, object]],
+) -> Bundle:
     part = take_apart(main)
     cells = [*_of_translation([*cells, main]), *cells]
     package = namespace.get("__package__")
@@ -544,6 +573,7 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
     root: Path | None = None,
     tell: Callable[[str], object] | None = None,
     answered: bool = False,
+    secrets: Collection[str] = (),
 ) -> Bundle:
     """Make one training script that ends in ``function(*args, **kwargs)``.
 
@@ -554,7 +584,7 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
         callable value, a lambda. One that a function has made travels by value.
     args, kwargs
         Small ones are written out, what has a name goes by that name, others travel as values.
-    cells, namespace, limit, root, tell, answered
+    cells, namespace, limit, root, tell, answered, secrets
         As for `build`.
 
     Raises
@@ -565,11 +595,21 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
         As for `build`.
     """
     call = _Call(cells, namespace)
-    source = call.source(function, args, kwargs)
+    with declared(secrets):
+        source = call.source(function, args, kwargs)
     main = Cell(number=None, source=source, file=THE_CALL)
     try:
         known = {**namespace, **call.values}
-        return build(main, cells, known, limit=limit, root=root, tell=tell, answered=answered)
+        return build(
+            main,
+            cells,
+            known,
+            limit=limit,
+            root=root,
+            tell=tell,
+            answered=answered,
+            secrets=secrets,
+        )
     except CannotTravelError as error:
         error.where = error.where or THE_CALL
         raise

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from submarine_engine.bundle.source import literal
+from submarine_engine.masking import SHORTEST
 
 # Not what only begins like one: tokenizer, author, keyword, keypoints, passes, passenger.
 _NAME = re.compile(
@@ -31,9 +34,28 @@ _LONGEST = 1 << 16  # more than any key has; a text of a gigabyte is not gone th
 _DEEPEST = 8
 
 
+_declared: ContextVar[Collection[str]] = ContextVar("submarine_secrets", default=())
+
+
+@contextmanager
+def declared(names: Collection[str]) -> Iterator[None]:
+    """Take these variables of the environment for secrets, whatever they look like.
+
+    Parameters
+    ----------
+    names
+        What ``--secret`` says.
+    """
+    token = _declared.set(names)
+    try:
+        yield
+    finally:
+        _declared.reset(token)
+
+
 def has_secret_name(name: str) -> bool:
     """Return whether a variable of this name holds a secret, as far as a name tells."""
-    return _NAME.search(name) is not None
+    return _NAME.search(name) is not None or name in _declared.get()
 
 
 def looks_secret(text: str) -> bool:
@@ -93,6 +115,8 @@ class _Environment:
             for name, value in os.environ.items()
             if value in self.values and has_secret_name(name)
         ]
+        said = [os.environ.get(name, "") for name in _declared.get()]
+        self.secrets += [value for value in said if len(value) >= SHORTEST]
 
 
 def _looks_secret(text: str, environment: _Environment) -> bool:
