@@ -43,7 +43,8 @@ THE_VALUE = "the cell's value"
 Named = tuple[Any, ...]
 """How the pickle names an object: ``("file", path, number)``, ``("literal", name, number)``.
 
-Also ``("again", name)``, and ``("held", module, class, key)`` for what a module holds.
+Also ``("again", name)``, ``("name", name)`` for what both sides have made by one statement, and
+``("held", module, class, key)`` for what a module holds.
 """
 
 
@@ -149,12 +150,16 @@ class _Originals:
         kind, where, number = (*named, 0)[:3]
         if kind == "file":
             return self._renewed(self._of_file(where)[number])
-        if kind == "again":
-            return self._again[where]
+        if kind == "literal":
+            return self._literal(named, where, number)
         if kind == "held":
             return getattr(_owner(*named[1:3]), named[3])
-        if kind != "literal":
+        spaces = {"again": self._again, "name": self._namespace}
+        if kind not in spaces:
             raise LookupError(f"{named!r} names nothing")
+        return spaces[kind][where]
+
+    def _literal(self, named: Named, where: str, number: int) -> object:
         if where in self._written:
             if where not in self._literals:
                 self._literals[where] = list(containers_of(self._written[where]))

@@ -183,15 +183,26 @@ class Home:
             value = namespace.get(name)
             self._again[name] = value, place_of(value)
             self._known[id(value)] = ("again", name)
-        for name, value in self._before.items():
-            if _is_definition(value) and _own(value) and value.__qualname__ == name:
-                self._attributes[name] = value, dict(vars(value))
+        self._note_definitions()
         if self._modules:
             from submarine_runtime.module_state import ModuleStates  # noqa: PLC0415 - seldom
 
             self._states_of_modules = ModuleStates(
                 self._modules, display_hooks.after_import, self.known, self._bundle
             )
+
+    def _note_definitions(self) -> None:
+        for name, value in (self._before or {}).items():
+            if _is_definition(value) and _own(value) and value.__qualname__ == name:
+                self._attributes[name] = value, dict(vars(value))
+        for name, value in (self._before or {}).items():
+            if name in self._binds or not _made_by_source(value):
+                continue
+            # In a file of values it stands by its name, which gives it a number on this side alone.
+            if id(value) not in self._known or getattr(value, "__qualname__", "") == name:
+                self._known[id(value)] = ("name", name)
+                if type(value) is _FUNCTION:
+                    self._attributes[name] = value, dict(vars(value))
 
     def enter(self, namespace: dict[str, Any]) -> None:
         """Take the script's namespace, before anything of it runs."""
@@ -263,6 +274,10 @@ class Home:
                 del self._namespace[name]
                 self._shadows.remove(name)
                 self._binds.discard(name)
+        for name in self._defines:
+            value = self._namespace.get(name)
+            if _made_by_source(value) and type(value) is not _FUNCTION:
+                self._known[id(value)] = ("name", name)
         names = self._names(ending)
         for value in names.values():
             self._note_memory(value)
@@ -1203,6 +1218,19 @@ _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "pandas", "tensorflow")
 def nameless(value: object) -> bool:
     """Return whether a value is a function that no name leads to: it travels by value."""
     return type(value) is _FUNCTION and "<" in value.__qualname__
+
+
+def _made_by_source(value: object) -> bool:
+    """Return whether a value is what a call, or a decorator, made of a function of the notebook."""
+    if type(value) is _FUNCTION:
+        return nameless(value) and _own(value)
+    if issubclass(type(value), type) or type(value) is type(sys) or not callable(value):
+        return False
+    try:
+        wrapped = getattr(value, "__wrapped__", None)
+    except Exception:  # noqa: BLE001 - a foreign __getattr__ raises what it likes
+        return False
+    return type(wrapped) is _FUNCTION and _own(wrapped)
 
 
 def _is_definition(value: object) -> bool:

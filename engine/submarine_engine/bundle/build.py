@@ -55,7 +55,7 @@ from submarine_engine.bundle.script import IPYTHON_SYNTAX, THE_CALL, Plan, Scrip
 from submarine_engine.bundle.secrets import declared, is_secret
 from submarine_engine.bundle.source import FUNCTIONS, LINE, lambda_source, literal, scope_names
 from submarine_engine.bundle.statements import Statement
-from submarine_engine.bundle.values import assigned_names, is_constant
+from submarine_engine.bundle.values import assigned_names, is_constant, is_literal
 from submarine_engine.errors import BundleError, CannotTravelError, UndefinedNameError
 
 # What of a main cell is executed in the notebook, too: it defines, and has no other effect.
@@ -78,16 +78,18 @@ def definitions(main: MainCell) -> tuple[Definition, ...]:
             computed[name] = computed.get(name, 0) + 1
     found: list[tuple[Statement, Definition]] = []
     for statement in main.parsed.statements:
-        if not (_defines(statement) and statement.alone):
+        made = {name for one, _ in found for name in one.binds}
+        owner = _adds_a_literal(statement, made)
+        if not ((_defines(statement) or owner) and statement.alone):
             continue
         if any(name in computed for name in statement.reads(lazy=lazy).now):
             continue
         lines = main.parsed.text(statement)
         lines = [line for line in lines if line[0] >= statement.first]
         source = "\n".join(line for _, line in lines)
-        names = tuple(statement.binds)
+        names = (owner,) if owner else tuple(statement.binds)
         found.append((statement, Definition(line=statement.first, source=source, names=names)))
-        for name in names:
+        for name in statement.binds:
             computed[name] -= 1
             if not computed[name]:
                 del computed[name]
@@ -97,6 +99,17 @@ def definitions(main: MainCell) -> tuple[Definition, ...]:
         for one, definition in found
         if isinstance(one.node, _DEFINITIONS) or read.intersection(definition.names)
     )
+
+
+def _adds_a_literal(statement: Statement, made: Collection[str]) -> str:
+    """Return of which definition a statement sets an attribute: ``register.seen = []``."""
+    node = statement.node
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return ""
+    target = node.targets[0]
+    if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
+        return ""
+    return target.value.id if target.value.id in made and is_literal(node.value) else ""
 
 
 def _defines(statement: Statement) -> bool:

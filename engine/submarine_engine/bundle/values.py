@@ -93,6 +93,15 @@ def is_constant(node: ast.stmt, name: str) -> bool:
     return True
 
 
+def is_literal(node: ast.expr) -> bool:
+    """Return whether an expression is a literal, or numbers calculated from some."""
+    try:
+        _evaluate(node)
+    except (ArithmeticError, TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
 def _evaluate(node: ast.expr) -> object:
     if isinstance(node, ast.BinOp):
         left, right = _evaluate(node.left), _evaluate(node.right)
