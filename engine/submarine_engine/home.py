@@ -687,7 +687,7 @@ _TAKES: dict[str, Callable[[Any, Any], Any]] = {
 
 def _holds_lost(value: object) -> bool:
     """Return whether a frame was built on an object that could not be loaded."""
-    if isinstance(value, _Lost):
+    if type(value) is _Lost:  # a foreign __class__ may raise
         return True
     try:
         return b"_Lost" in pickle.dumps(value)

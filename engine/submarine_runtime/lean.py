@@ -67,7 +67,8 @@ def is_data(name: str, value: object) -> bool:
     """Return whether an attribute is data, neither code nor Python's own business."""
     if name.startswith(("__", "_abc_")):
         return False
-    return not (isinstance(value, type) or hasattr(type(value), "__get__"))
+    # Not isinstance: that asks a foreign object for its __class__, which may lie, or raise.
+    return not (issubclass(type(value), type) or hasattr(type(value), "__get__"))
 
 
 def standard(name: str, folder: str) -> Any:  # noqa: ANN401 - a module

@@ -569,6 +569,7 @@ def test_an_object_whose_class_cannot_be_asked_for_is_in_nobodys_way(notebook, t
     )
     notebook.run("import sys; sys.path.insert(0, '')\nfrom local import request")
     notebook.job("from local import request\nmine = request\nother = 5")
+    assert notebook["mine"] is notebook["request"]
     assert notebook["other"] == 5
 
 

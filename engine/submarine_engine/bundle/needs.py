@@ -717,7 +717,8 @@ class Needs:
 
 def _is_object(here: object, value: object) -> bool:
     """Return whether both are one object that can change."""
-    return here is value and not isinstance(value, (str, bytes, int, float, complex, type(None)))
+    plain = (str, bytes, int, float, complex, type(None))
+    return here is value and not issubclass(type(value), plain)
 
 
 def _set_on_a_module(target: ast.expr, module: object) -> tuple[object] | None:
