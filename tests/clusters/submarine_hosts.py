@@ -263,7 +263,7 @@ class HostsRequest(Request):
         )  # fmt: skip
         runtime = Path(submarine_runtime.__file__).with_name("__main__.py")
         command = [sys.executable, "-u", str(runtime), str(folder)]
-        environment |= gpu_environment(gpus)
+        environment |= gpu_environment(gpus) | noted_values(self._job.paths.root)
         launch = {"gpus": gpus, "command": command, "environment": environment, **given}
         write_json(staged / "launch.json", launch)
         staged.rename(folder)

@@ -34,7 +34,6 @@ from submarine_engine.clusters.tasks import (
 )
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import (
-    CancelRequested,
     Event,
     Exited,
     Finished,
@@ -44,7 +43,15 @@ from submarine_engine.events import (
 )
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
-from submarine_engine.lifecycle import TaskEnd, final_state
+from submarine_engine.lifecycle import (
+    Course,
+    Observations,
+    Signal,
+    TaskEnd,
+    TaskSeen,
+    decide,
+    final_state,
+)
 
 # How a supervisor sleeps: until a child ends, a signal comes, or somebody rings its bell.
 
@@ -216,9 +223,8 @@ class _Task:
         self._grace = grace
         self._exit_code = 0
         self._turn_at = 0.0
-        self._kill_at: float | None = None
-        self._cancelled: CancelRequested | None = None
-        self._cause = ""  # why we ended it ourselves, where nobody cancelled it
+        self._course = Course()
+        self._cause = ""  # why we end it ourselves
         self._unwritten: list[Event] = []
         self._last: tuple[Event, ...] = ()
         self._oom_kills = machine.oom_kills()
@@ -255,19 +261,28 @@ class _Task:
 
     def look(self, asked_to_end: bool) -> float:  # noqa: FBT001 - the one thing it is told
         """Do what is due; return the seconds until the next look."""
-        wanted = store.cancel_request(self._paths)
-        if wanted:
-            self._cancel(wanted.reason, kill=wanted.kill)
-        elif asked_to_end:
-            self._cancel("the supervisor was told to end", kill=False)
         if time.monotonic() >= self._turn_at:
             self._turn_at = time.monotonic() + _POLL_INTERVAL
             self._turn()
-        now = time.monotonic()
-        if self._kill_at is not None and now >= self._kill_at:
-            end_group(self._pid)
-            self._kill_at = now + _POLL_INTERVAL
-        return min(self._turn_at, self._kill_at or self._turn_at) - now
+        asked = store.cancel_request(self._paths)
+        told = "the supervisor was told to end" if asked_to_end else None
+        seen = Observations(
+            tasks=(TaskSeen(task=self._task, container=str(self._pid), held=True),),
+            wanted=asked.reason if asked else told,
+            urgent=asked is not None and asked.kill,
+            cause=self._cause,
+        )
+        decision = decide(self._course, seen, Moment.now(), grace=self._grace)
+        self._course = decision.course
+        for event in decision.events:
+            self._write(event)
+        for signalled in decision.do:
+            if isinstance(signalled, Signal):
+                self._signal(kill=signalled.kill)
+        due = self._turn_at
+        if self._course.kill_at is not None and self._course.killed_at is None:
+            due = min(due, self._course.kill_at)
+        return due - time.monotonic()
 
     def tell_end(self, exited: Moment, released: Moment) -> bool:
         """Write the last events; whether the disk had room for them."""
@@ -280,26 +295,19 @@ class _Task:
 
     def _turn(self) -> None:
         if not self._paths.root.exists():
-            self._end("the job's folder was deleted")
+            self._cause = self._cause or "the job's folder was deleted"
         elif self._limit and (excess := over_limit(os.getpid(), self._limit)):
-            self._end(excess)
+            self._cause = self._cause or excess
         elif progressed := self._progress.look():
             with suppress(OSError):  # the next one tells it as well
                 self._journal.append(progressed)
 
-    def _cancel(self, reason: str, *, kill: bool) -> None:
-        if self._cancelled is None:
-            self._cancelled = CancelRequested(reason=reason)
-            self._write(self._cancelled)
-            self._kill_at = time.monotonic() + self._grace
-            end_group(self._pid, signal.SIGTERM)
-            end_group(self._pid, signal.SIGCONT)  # a stopped process ends only when it goes on
+    def _signal(self, *, kill: bool) -> None:
         if kill:
-            self._kill_at = 0.0
-
-    def _end(self, cause: str) -> None:
-        self._cause = self._cause or cause
-        self._kill_at = 0.0
+            end_group(self._pid)
+            return
+        end_group(self._pid, signal.SIGTERM)
+        end_group(self._pid, signal.SIGCONT)  # a stopped process ends only when it goes on
 
     def _write(self, event: Event) -> None:
         self._unwritten.append(event)
@@ -321,7 +329,8 @@ class _Task:
             returned=returned,
             to_its_end=ending.came_to_its_end,
         )
-        state, reason = final_state([end], cancelled=self._cancelled, cause=self._cause)
+        course = self._course
+        state, reason = final_state([end], cancelled=course.cancelled, cause=course.cause)
         events: list[Event] = []
         if state is not JobState.SUCCEEDED and (progressed := self._progress.look(last=True)):
             events.append(progressed)  # how far it came, not how far it was when last looked at
