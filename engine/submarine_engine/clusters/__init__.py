@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from submarine_engine.errors import ConfigError
@@ -61,6 +60,8 @@ def cluster_kind(name: str) -> type[Cluster | Backend]:
         No cluster has that name, or packages that it needs are not installed.
     """
     if name in _BUILT_IN:
+        from importlib import import_module  # noqa: PLC0415 - no supervisor needs it
+
         module, _, kind = _BUILT_IN[name].partition(":")
         built_in: type[Cluster] = getattr(import_module(module), kind)
         return built_in
