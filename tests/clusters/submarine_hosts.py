@@ -33,7 +33,6 @@ from submarine_engine.clusters.store import task_plan
 from submarine_engine.errors import ClusterError, ResourcesError, UnsupportedError
 from submarine_engine.history import TaskPaths, make_private, read_json, write_json
 from submarine_engine.job import JobSpec
-from submarine_engine.secret_values import noted_values
 
 HOSTS = {"alpha": 4, "beta": 0}  # the GPUs of each
 STARTS_EVERY = 5.0  # seconds: what does not begin is started once more
@@ -263,7 +262,7 @@ class HostsRequest(Request):
         )  # fmt: skip
         runtime = Path(submarine_runtime.__file__).with_name("__main__.py")
         command = [sys.executable, "-u", str(runtime), str(folder)]
-        environment |= gpu_environment(gpus) | noted_values(self._job.paths.root)
+        environment |= gpu_environment(gpus)
         launch = {"gpus": gpus, "command": command, "environment": environment, **given}
         write_json(staged / "launch.json", launch)
         staged.rename(folder)

@@ -43,7 +43,11 @@ def use_backend(monkeypatch, site, entry_point):
 
 
 @pytest.fixture(
-    params=["local", "hosts", pytest.param("yarn", marks=pytest.mark.xdist_group("the cluster"))]
+    params=[
+        "local",
+        pytest.param("hosts", marks=pytest.mark.service),  # `make check` has tests/clusters
+        pytest.param("yarn", marks=pytest.mark.xdist_group("the cluster")),
+    ]
 )
 def cluster(request, tmp_path, monkeypatch):
     """Give a cluster with four GPUs; afterwards no job of the test is left on it."""

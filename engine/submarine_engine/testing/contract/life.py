@@ -242,20 +242,6 @@ def test_a_secret_of_the_users_environment_is_not_kept(cluster, monkeypatch):
             assert b"hunter2" not in path.read_bytes(), path
 
 
-def test_a_secret_that_is_named_reaches_the_job_and_stays_nowhere(cluster, monkeypatch):
-    monkeypatch.setenv("A_TOKEN_OF_MINE", "hunter3")
-    script = (
-        "import os\nlen(os.environ['A_TOKEN_OF_MINE']), '_'.join(os.environ['A_TOKEN_OF_MINE'])"
-    )
-    job = cluster.submit(script, secrets=("A_TOKEN_OF_MINE",))
-    assert job.result(120) == (7, "h_u_n_t_e_r_3")
-    paths = cluster.paths(job)
-    until(lambda: '"succeeded"' in paths.status.read_text())
-    for path in paths.root.rglob("*"):
-        if path.is_file():
-            assert b"hunter3" not in path.read_bytes(), path
-
-
 @pytest.mark.parametrize("job_id", ["20260101-000000-aaaaa", "nonsense", "../../etc", ""])
 def test_a_job_that_is_not_there(cluster, job_id):
     from submarine_engine.clusters.base import Cursor
