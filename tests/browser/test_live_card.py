@@ -37,7 +37,7 @@ FAKE_MODEL = """([source, state]) => import(source).then((card) => {
     window.end = card.default.render({ model: window.model, el: document.body });
 })"""
 HOSTILE = [
-    "div", {"class": "submarine-card", "onclick": "hacked()", "style": "position:fixed"},
+    "div", {"class": "submarine-card jp-Dialog", "onclick": "hacked()", "style": "position:fixed"},
     [
         ["script", {}, ["window.hacked = true"]],
         ["iframe", {"src": "javascript:parent.hacked = true"}, []],
@@ -93,6 +93,7 @@ def test_no_part_of_a_tree_becomes_markup_or_code(render, page):
     assert page.locator("script, iframe, img, b").count() == 0
     assert page.locator(".submarine-card").get_attribute("onclick") is None
     assert page.locator(".submarine-card").get_attribute("style") is None
+    assert page.locator(".submarine-card").get_attribute("class") == "submarine-card"
     assert page.locator("a").get_attribute("href") is None
     assert "<img src=x onerror=" in page.locator("body").text_content()
     assert page.evaluate("window.hacked") is None

@@ -28,7 +28,7 @@ function select(log) {
   $("lines").replaceChildren(document.createElement("div"));
   $("raw").href = `logs/${chosen}`;
   $("raw").download = `${log.task}-${log.stream}.txt`;
-  about = place ? `The last ${size(TAIL)} of ${size(log.size)}. The raw file has all of it.` : "";
+  about = place ? `The last ${size(TAIL)} of ${size(log.size)}. The download has all of it.` : "";
   note(about);
 }
 
@@ -123,7 +123,7 @@ async function follow() {
   running = true;
   try {
     running = !(await step());
-    note(about);
+    note(about || ($("lines").textContent ? "" : `Nothing written${running ? " yet" : ""}`));
     if (running) setTimeout(follow, EVERY);
   } catch (error) {
     const why = error.message.trim();

@@ -19,7 +19,7 @@ export interface Row {
   glyph: string;
   state: string;
   name: string;
-  /** Where it comes from, what it has, and since when: `15:09 · train.ipynb · In [3] · local · 2 GPUs`. */
+  /** Since when, what it has, and where it comes from: `15:09 · 2 GPUs · train.ipynb · In [3] · local`. */
   facts: string[];
   /** What it waits for, or why it ended; empty where there is nothing to say. */
   reason: string;
@@ -65,10 +65,10 @@ export function matches(job: JobSummary, words: string[]): boolean {
 export function row(job: JobSummary, now: number): Row {
   const name = visible(job.name, 80) || job.id;
   const facts = [
+    job.gpus ? count(job.gpus, 'GPU') : 'no GPU',
     visible(fileName(job.notebook), 60),
     shownCell(job.cell),
-    visible(job.cluster, 40),
-    job.gpus ? count(job.gpus, 'GPU') : 'no GPU'
+    visible(job.cluster, 40)
   ].filter(Boolean);
   const over = isFinal(job.state);
   const begun = seconds(job.created);
