@@ -10,6 +10,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from submarine_engine.errors import ConfigError
@@ -127,6 +128,20 @@ def test_a_paragraph_sent_three_times_is_one_job(talk, tmp_path, home):
     # It was run to its end, and seen: run again it is another job.
     assert talk.interpret(text, RUN)[0] == "SUCCESS"
     assert len(list(job_ids(home))) == 2
+
+
+def test_a_result_does_not_overtake_the_answer_that_it_runs(monkeypatch):
+    """Zeppelin would write RUNNING over FINISHED, and the paragraph would run for ever."""
+    slept = []
+    monkeypatch.setattr(service.time, "sleep", slept.append)
+    run = SimpleNamespace(told_running_at=0.0)
+    service._let_poller_be_first(run)
+    run.told_running_at = service.time.monotonic() - 60
+    service._let_poller_be_first(run)
+    assert not slept
+    run.told_running_at = service.time.monotonic() + 60  # however busy the machine is
+    service._let_poller_be_first(run)
+    assert slept
 
 
 def test_cancel_ends_the_job_and_those_who_wait(talk, tmp_path):

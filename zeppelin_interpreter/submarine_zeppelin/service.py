@@ -6,6 +6,7 @@ import json
 import os
 import re
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -57,6 +58,9 @@ def begin_log(group: str) -> None:
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PORTS = "zeppelin.server.rpc.portRange"
+_POLLER = 0.25
+"""Seconds that an answer has to reach the field that it is written to, on a busy machine too."""
+
 _LIMIT = "zeppelin.interpreter.output.limit"
 _ADDRESS = "zeppelin.server.addr"
 _LOOPBACK = "127.0.0.1"
@@ -156,6 +160,7 @@ class Service:
                 run.go()
             else:
                 run.join()
+            _let_poller_be_first(run)
             return _result(run, context)
         except Exception as error:  # noqa: BLE001 - an exception would make Zeppelin send it again
             traceback.print_exc()
@@ -208,7 +213,12 @@ class Service:
         """Return how far a paragraph is; the next one is sent once this one runs."""
         with self._lock:
             found = [run for (_, paragraph), run in self._runs.items() if paragraph == job_id]
-        return found[-1].state.value if found else "UNKNOWN"
+        if not found:
+            return "UNKNOWN"
+        state = found[-1].state
+        if state is State.RUNNING and not found[-1].told_running_at:
+            found[-1].told_running_at = time.monotonic()
+        return state.value
 
     def getFormType(self, _session_id: str, _name: str) -> str:  # noqa: N802
         """Return that ``${…}`` in a paragraph is ours to read."""
@@ -262,6 +272,18 @@ def _serve_links() -> None:
     from submarine_zeppelin import links  # noqa: PLC0415 - 0.3 s, which Zeppelin need not wait
 
     links.serve()
+
+
+def _let_poller_be_first(run: Run) -> None:
+    """Wait until what Zeppelin was told before the end of a paragraph has reached it.
+
+    A thread of its own asks how far the paragraph is until that runs. Where the result overtakes
+    the answer, it writes RUNNING over FINISHED, and the paragraph runs for ever.
+    """
+    if run.told_running_at:
+        left = run.told_running_at + _POLLER - time.monotonic()
+        if left > 0:
+            time.sleep(left)
 
 
 def _asks(paragraph: Paragraph) -> tuple[object, ...]:
