@@ -63,6 +63,8 @@ def run(path: Path) -> nbformat.NotebookNode:
     ShownClient(
         notebook,
         timeout=LIMIT,
+        iopub_timeout=LIMIT,
+        startup_timeout=LIMIT,
         resources={"metadata": {"path": str(path.parent)}},
         record_timing=False,
         store_widget_state=False,

@@ -17,6 +17,9 @@ from jupyter_client.manager import KernelManager
 PATIENCE = 180
 """Seconds: no test waits for them unless something is broken."""
 
+OF_A_RUNNER = dict.fromkeys(("timeout", "iopub_timeout", "startup_timeout"), PATIENCE)
+"""Likewise, for nbclient: by itself it gives a kernel a minute, and its last output 4 seconds."""
+
 
 TRAIN = """
 def train(epochs):

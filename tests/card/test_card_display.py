@@ -13,6 +13,8 @@ import pytest
 from nbclient import NotebookClient
 from submarine_magics.card import display, widget
 
+from tests.kernels import OF_A_RUNNER
+
 pytestmark = pytest.mark.service
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -160,7 +162,7 @@ def run(folder, sources):
     cells = [nbformat.v4.new_code_cell(dedent(each)) for each in (first, SUBMIT, WATCH, *sources)]
     notebook = nbformat.v4.new_notebook(cells=cells)
     where = {"metadata": {"path": str(folder)}}
-    client = Client(notebook, timeout=180, iopub_timeout=180, resources=where)
+    client = Client(notebook, **OF_A_RUNNER, resources=where)
     client.execute()
     return [Ran(client, index) for index in range(3, len(cells))]
 

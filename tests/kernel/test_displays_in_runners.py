@@ -11,6 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.kernel.test_displays import BAR, CARD, CLEARED, FIGURE_LEFT_OPEN, RICH, RICH_OUTPUT
+from tests.kernels import OF_A_RUNNER
 
 pytestmark = pytest.mark.service
 CELLS = [RICH_OUTPUT, FIGURE_LEFT_OPEN, CLEARED, RICH]
@@ -30,16 +31,18 @@ update_display("third", display_id="{0}")
 
 def by_nbclient(notebook, folder):
     resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=180, kernel_name="python3", resources=resources).execute()
+    NotebookClient(notebook, **OF_A_RUNNER, kernel_name="python3", resources=resources).execute()
     return notebook
 
 
 def by_papermill(notebook, folder):
-    return by_command(notebook, folder, "papermill", "in.ipynb", "out.ipynb", "-k", "python3")
+    words = ("in.ipynb", "out.ipynb", "-k", "python3", "--start-timeout", "180")
+    return by_command(notebook, folder, "papermill", *words)
 
 
 def by_nbconvert(notebook, folder):
     words = ("--execute", "--to", "notebook", "in.ipynb", "--output", "out.ipynb")
+    words += tuple(f"--ExecutePreprocessor.{name}={value}" for name, value in OF_A_RUNNER.items())
     return by_command(notebook, folder, "nbconvert", *words)
 
 

@@ -11,6 +11,8 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from tests.kernels import OF_A_RUNNER
+
 pytestmark = pytest.mark.service
 
 KERNEL = {"name": "submarine", "display_name": "Submarine (Python)", "language": "python"}
@@ -28,8 +30,7 @@ def notebook(*cells):
 def execute(made, folder):
     NotebookClient(
         made,
-        timeout=180,
-        iopub_timeout=180,
+        **OF_A_RUNNER,
         kernel_name="submarine",
         resources={"metadata": {"path": str(folder)}},
     ).execute()
@@ -104,8 +105,9 @@ def test_papermill_runs_tagged_cells_as_jobs(tmp_path):
     )
     nbformat.write(made, path)
     out = tmp_path / "out.ipynb"
+    words = ["papermill", path.name, out.name, "-p", "epochs", "3", "--start-timeout", "180"]
     subprocess.run(
-        [sys.executable, "-m", "papermill", path.name, out.name, "-p", "epochs", "3"],
+        [sys.executable, "-m", *words],
         cwd=tmp_path,
         check=True,
         capture_output=True,
@@ -123,6 +125,7 @@ def test_nbval_passes_a_notebook_that_was_run(tmp_path):
     execute(made, tmp_path)
     nbformat.write(made, path)
     command = [sys.executable, "-m", "pytest", "--nbval-lax", "-p", "no:cacheprovider"]
+    command += ["--nbval-kernel-startup-timeout", "180"]
     ran = subprocess.run(
         [*command, "--rootdir", str(tmp_path), path.name],
         cwd=tmp_path,

@@ -16,6 +16,8 @@ import pytest
 from nbclient import NotebookClient
 from submarine_engine.command import parse
 
+from tests.kernels import OF_A_RUNNER
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
@@ -115,7 +117,7 @@ def test_cells_run(page, gpus, tmp_path, monkeypatch):
     notebook.cells += as_cells(page).cells if page.name in FIRST else []
     (tmp_path / "work").mkdir()
     NotebookClient(
-        notebook, timeout=180, resources={"metadata": {"path": str(tmp_path / "work")}}
+        notebook, **OF_A_RUNNER, resources={"metadata": {"path": str(tmp_path / "work")}}
     ).execute()
     for cell in notebook.cells:
         raised = any(output.output_type == "error" for output in cell.outputs)

@@ -14,6 +14,8 @@ import pytest
 from nbclient import NotebookClient
 from submarine_engine.job import JobState
 
+from tests.kernels import OF_A_RUNNER
+
 JOB_TYPE = "application/vnd.submarine.job+json"
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.ipynb"))
@@ -39,7 +41,7 @@ def test_there_are_examples():
 def test_it_gives_what_it_shows(example):
     command = [sys.executable, "-m", "pytest", "--nbval", str(example)]
     command += ["--nbval-sanitize-with", str(ROOT / "examples/sanitize.cfg")]
-    command += ["--nbval-cell-timeout", "200"]
+    command += ["--nbval-cell-timeout", "200", "--nbval-kernel-startup-timeout", "180"]
     # Not this project's own pytest settings: warnings of nbval and its kernel are theirs.
     command += ["--config-file", os.devnull, "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = subprocess.run(
@@ -65,7 +67,7 @@ def test_the_first_job_needs_jupyter_alone(gpus, tmp_path, monkeypatch):
     assert "epochs=250)" in code[-1].source  # the one that takes a minute
     assert notebook.cells[-1].source.startswith("## Now close this tab")
     assert not [cell for cell in code if cell.outputs]
-    NotebookClient(notebook, timeout=180, resources={"metadata": {"path": tmp_path}}).execute()
+    NotebookClient(notebook, **OF_A_RUNNER, resources={"metadata": {"path": tmp_path}}).execute()
     log = "".join(output.get("text", "") for output in code[-1].outputs)
     assert log.startswith("Training on GPU 0" if gpus else "Training on the CPU")
     assert "Epoch 250/250" in log

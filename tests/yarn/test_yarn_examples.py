@@ -12,6 +12,7 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.jobs import end_processes_of
+from tests.kernels import OF_A_RUNNER
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -26,7 +27,7 @@ def run(on_yarn, tmp_path, monkeypatch):
         notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
         client = NotebookClient(
             notebook,
-            timeout=250,
+            **{**OF_A_RUNNER, "timeout": 250},
             resources={"metadata": {"path": str(EXAMPLES)}},
             extra_arguments=["--IPKernelApp.log_level=ERROR"],
         )
