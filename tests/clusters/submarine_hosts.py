@@ -172,7 +172,7 @@ class Claim:
     def is_over(self) -> bool:
         """Whether nothing of it holds a GPU any more."""
         begun = (self.folder / "begun").exists()  # before its lock is looked at
-        return begun and self.agent is None
+        return begun and ((self.folder / "exit").exists() or self.agent is None)
 
     def start(self) -> None:
         """Start what runs it, unless it has begun; two that start it start it once."""

@@ -13,7 +13,7 @@ from submarine_engine.doctor import doctor
 from submarine_engine.errors import ConfigError
 from submarine_engine.records import list_jobs, open_job
 
-from tests.jobs import bundle_of, spec_of
+from tests.jobs import LIMIT, bundle_of, end_processes_of, spec_of
 
 NOBODY = 65534
 OTHER = """
@@ -45,6 +45,7 @@ def home(request, tmp_path, monkeypatch):
     else:
         job_id = LocalCluster().submit(spec_of(), bundle_of("1"), workdir=tmp_path)
         LocalCluster().kill(job_id)
+        assert not end_processes_of(path, LIMIT)  # its supervisor tidies up after the last event
         path.chmod(0o770)
     return path, "another user (nobody)" if request.param == "foreign" else "others may write"
 
