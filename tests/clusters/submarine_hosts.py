@@ -33,6 +33,7 @@ from submarine_engine.clusters.store import task_plan
 from submarine_engine.errors import ClusterError, ResourcesError, UnsupportedError
 from submarine_engine.history import TaskPaths, make_private, read_json, write_json
 from submarine_engine.job import JobSpec
+from submarine_engine.secret_values import noted_values
 
 HOSTS = {"alpha": 4, "beta": 0}  # the GPUs of each
 STARTS_EVERY = 5.0  # seconds: what does not begin is started once more
@@ -259,10 +260,9 @@ class HostsRequest(Request):
             outer, wanted, job_id=self._id, task=TaskPaths(folder), vcores=role.resources.vcores,
             input_path=file_address(spec.input_path or "", ""),
             checkpoint_path=file_address(spec.checkpoint_path or "", ""),
-        )  # fmt: skip
+        ) | gpu_environment(gpus)  # fmt: skip
         runtime = Path(submarine_runtime.__file__).with_name("__main__.py")
         command = [sys.executable, "-u", str(runtime), str(folder)]
-        environment |= gpu_environment(gpus)
         launch = {"gpus": gpus, "command": command, "environment": environment, **given}
         write_json(staged / "launch.json", launch)
         staged.rename(folder)
