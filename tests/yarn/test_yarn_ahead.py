@@ -64,7 +64,8 @@ def application_of(kernel, name):
 
 
 def test_the_first_job_finds_a_master_without_gpus(on_yarn, start):
-    kernel = start(SUBMARINE_CLUSTER="yarn")  # as configured: the kernel's start is enough
+    # As configured: the kernel's start is enough. A busy machine takes its time for the first job.
+    kernel = start(SUBMARINE_CLUSTER="yarn", SUBMARINE_YARN_IDLE="300")
     application = until_ready(kernel)
     rm = ResourceManager(load_hadoop())
     report = rm.application(application)
