@@ -558,7 +558,7 @@ print(model.loss_, centers, large.sum(), grown)
 """
 
 
-@pytest.mark.long  # imports jax and scikit-learn four times
+@pytest.mark.service  # imports jax and scikit-learn four times
 def test_libraries_that_have_threads_compute_in_forks_as_in_fresh_processes(ahead):
     fresh = ahead.run(TRAIN)
     until(ahead.ready)
