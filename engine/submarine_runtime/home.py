@@ -497,7 +497,9 @@ class Home:
                 kind, content = _state(obj)
             except Exception as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
                 kind, content = "", None
-                if type(obj).__flags__ & _OF_PYTHON:  # code and the like travels with what has it
+                if (
+                    type(obj).__flags__ & _OF_PYTHON and _root(obj) != "_thread"
+                ):  # code, locks and the like travels with what has it
                     frames.stay(f"changes of {_called(path)}", obj, said(error))
             if kind == "state":
                 spaces.discard(id(content[0]))

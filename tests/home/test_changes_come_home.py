@@ -602,3 +602,13 @@ def test_an_object_whose_state_becomes_its_dict_comes_home_without_a_word(notebo
     assert notebook["alias"].title == notebook["plain"].title == "drawn in the job"
     assert notebook["alias"] is notebook["artist"]
     assert "stayed in the job" not in capsys.readouterr().err
+
+
+def test_of_a_lock_that_nobody_holds_there_is_nothing_to_say(notebook, capsys):
+    notebook.run(
+        "import threading\nclass Rows:\n    def __init__(self):\n"
+        "        self.lock, self.rows = threading.Lock(), []\nheld = Rows()"
+    )
+    notebook.job("with held.lock:\n    held.rows.append(1)")
+    assert notebook["held"].rows == [1]
+    assert "stayed" not in capsys.readouterr().err
