@@ -42,7 +42,7 @@ def applications(job_id):
 @pytest.mark.parametrize("mode", ["cold", "warm"])
 @pytest.mark.parametrize("note", [1, 2, 3])
 def test_it_is_asked_for_once(tmp_path, home, mode, note):
-    """The first note says that it is being asked for, the second one what came of that."""
+    """The first note says that it is being asked for, the next what came of that."""
     options = {"mode": mode, "gpus": 1, "memory": 256}
     where, cluster = r"open \.yarn\.json", open_cluster("yarn")
     job_id = submit(tmp_path, "yarn", "keeper", note, where=where, hold=True, **options)
@@ -55,6 +55,19 @@ def test_it_is_asked_for_once(tmp_path, home, mode, note):
     assert len(applications(job_id)) == (mode == "cold")
     noted = read_json(JobPaths(home, job_id).root / "yarn.json")
     assert (noted["asking"], list(noted["containers"])) == ({}, ["worker-0"])
+
+
+def test_what_an_application_left_that_was_over_before_the_next_keeper_came(tmp_path, home):
+    where, cluster = r"open \.yarn\.json", open_cluster("yarn")
+    options = {"mode": "cold", "gpus": 1, "memory": 256}
+    job_id = submit(tmp_path, "yarn", "keeper", 2, where=where, **options)
+    manager = ResourceManager(load_hadoop())
+    until(lambda: [a for a in applications(job_id) if a["state"] in FINAL], PATIENCE)
+    story = follow(cluster, job_id, patience=PATIENCE)
+    assert manager.applications(applicationTags=f"submarine-job:{job_id}")[1:] == []
+    assert story.state is JobState.SUCCEEDED, story.status.reason
+    assert ((tmp_path / "side").read_text(), story.out) == ("ran\n", LOG)
+    assert home.exists()
 
 
 def test_an_error_after_the_submit_leaves_nothing_running(tmp_path, monkeypatch, home):

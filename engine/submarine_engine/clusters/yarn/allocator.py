@@ -34,7 +34,12 @@ from submarine_engine.clusters.yarn.application import (
 )
 from submarine_engine.clusters.yarn.environments import check_versions, read_probe
 from submarine_engine.clusters.yarn.hadoop_json import GPU, MEMORY, VCORES, lacking, plus
-from submarine_engine.clusters.yarn.log_transport import Channel
+from submarine_engine.clusters.yarn.log_transport import (
+    Aggregation,
+    Channel,
+    aggregation,
+    gathered_tasks,
+)
 from submarine_engine.clusters.yarn.masters import (
     FINAL,
     Master,
@@ -200,6 +205,7 @@ def fits(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> bool:
 _ENDED = ("SUCCEEDED", "FAILED", "KILLED")
 _ON_ITS_WAY = 20.0
 """Seconds after which an application that was asked for is there, or never will be."""
+_GATHERED = 60.0  # seconds that an application's nodes take at most to gather its logs
 _LOOK_EVERY = 0.25  # seconds, once all containers are there: how they end is seen elsewhere first
 _STATES = ("WAITING", "REQUESTED", "RUNNING", *_ENDED)
 
@@ -699,10 +705,37 @@ class DedicatedApplication(Allocator):
         with suppress(ClusterError):
             report = self._services.rm.application(self.app_id)
             if report["state"] in FINAL:
+                self._take_gathered()
+                self._is_over = True
+            if report["state"] in FINAL and not self._known:
                 self._failure = ClusterError(
                     f"the application ended before the job began: {over_words(report)}",
                     where=self.app_id,
                 )
+
+    def _take_gathered(self) -> None:
+        """Take the containers of an application that was over before anybody saw them.
+
+        Its master has ended it (else none of them may ever have run): a short job, and a keeper
+        that was killed or slow.
+        """
+        until = time.monotonic() + _GATHERED
+        with suppress(ClusterError, OSError):
+            while not self._known and self.app_id:
+                report = self._services.rm.application(self.app_id)
+                if report["state"] != "FINISHED" or time.monotonic() > until:
+                    return
+                if aggregation(report) is not Aggregation.WAITING:
+                    break
+                time.sleep(_LOOK_EVERY)
+            else:
+                return
+            found = gathered_tasks(
+                self.app_id, hadoop=self._services.conf.folder, scratch=self._paths.root
+            )
+            began = float(report.get("startedTime") or 0) / 1000
+            self._known = {task: Allocated(one, "", began) for task, one in found.items()}
+            self._note_down()
 
     @property
     def begun(self) -> bool:
@@ -766,6 +799,7 @@ class DedicatedApplication(Allocator):
             wait_running(self._services.rm, self.app_id)
             self._app = self._services.driver.connect(self.app_id)
         except SubmarineError as error:
+            self._take_gathered()
             self._failure = None if self._known else error
             self._is_over = True
         except Exception as error:  # noqa: BLE001 - gRPC's own as well

@@ -234,14 +234,25 @@ def stored_logs(folder: Path, container: str) -> dict[str, Stored]:
         A file is not of the form of logs, or ends inside one.
     """
     found: dict[str, Stored] = {}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        for name, log in _logs_in(path, container):
-            if name not in found or found[name].length < log.length:
-                found[name] = log
+    for whose, name, log in all_logs(folder):
+        if whose == container and (name not in found or found[name].length < log.length):
+            found[name] = log
     return found
 
 
-def _logs_in(path: Path, container: str) -> Iterator[tuple[str, Stored]]:
+def all_logs(folder: Path) -> Iterator[tuple[str, str, Stored]]:
+    """Yield the aggregated logs in all files below `folder`: container, name, and where it is.
+
+    Raises
+    ------
+    ClusterError
+        As `stored_logs`.
+    """
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        yield from _logs_in(path)
+
+
+def _logs_in(path: Path) -> Iterator[tuple[str, str, Stored]]:
     with path.open("rb") as file:
         at = 0
         while (header := read_header(file.readline)) is not None:
@@ -249,8 +260,8 @@ def _logs_in(path: Path, container: str) -> Iterator[tuple[str, Stored]]:
             file.seek(header.length, os.SEEK_CUR)
             _pass_trailer(file, header.name)
             at = file.tell()
-            if header.container == container and header.kind != "LOCAL":
-                yield header.name, Stored(path, begins, header.length)
+            if header.kind != "LOCAL":
+                yield header.container, header.name, Stored(path, begins, header.length)
         if at != os.fstat(file.fileno()).st_size:
             raise ClusterError(f"byte {at} of {path} is not the beginning of a log")
 

@@ -6,6 +6,7 @@ over, from log aggregation.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -22,7 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from submarine_runtime.container import SHIP
 
 from submarine_engine.clusters.log_mirror import STREAMS, LogsGoneError
-from submarine_engine.clusters.yarn.log_format import Stored, application_of, stored_logs
+from submarine_engine.clusters.yarn.log_format import (
+    Stored,
+    all_logs,
+    application_of,
+    stored_logs,
+)
 from submarine_engine.clusters.yarn.node_pages import NodeConnection, NodeLogs, NodeSource
 from submarine_engine.errors import ClusterError, SubmarineError
 
@@ -212,6 +218,7 @@ _ABSENT = re.compile(
     rb"|Can not find the logs for|Log aggregation has not completed or is not enabled"
 )
 _LAST_WORDS = 500
+_PLAN = "task.json"
 
 
 class Aggregation(Enum):
@@ -336,6 +343,35 @@ def fetch_aggregated(  # noqa: PLR0913 - what the command takes
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def gathered_tasks(app_id: str, *, hadoop: Path, scratch: Path) -> dict[str, str]:
+    """Return the last container of each task of an application that is over, by task.
+
+    Only log aggregation knows them then: each has its plan among its logs.
+
+    Parameters
+    ----------
+    hadoop, scratch
+        As `fetch_aggregated` has them.
+
+    Raises
+    ------
+    ClusterError
+        As `fetch_aggregated`.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=".aggregated-", dir=scratch))
+    try:
+        words = ["logs", "-applicationId", app_id, "-log_files", _PLAN, "-out", str(folder)]
+        _run([_program(), *words], hadoop, PATIENCE, app_id)
+        found = {}
+        for container, name, log in sorted(all_logs(folder), key=lambda one: one[0]):
+            if name == _PLAN:
+                with suppress(ValueError, KeyError, TypeError):
+                    found[str(json.loads(log.read(0, log.length))["task"])] = container
+        return found
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(command: Sequence[str], hadoop: Path, patience: float, container: str) -> None:

@@ -17,7 +17,12 @@ from submarine_engine.clusters.log_mirror import LogsGoneError, LogSource
 from submarine_engine.clusters.store import add_warning
 from submarine_engine.clusters.yarn.allocator import open_allocator
 from submarine_engine.clusters.yarn.hadoop_json import at, number
-from submarine_engine.clusters.yarn.log_transport import Aggregation, aggregation, fetch_aggregated
+from submarine_engine.clusters.yarn.log_transport import (
+    Aggregation,
+    NoSource,
+    aggregation,
+    fetch_aggregated,
+)
 from submarine_engine.clusters.yarn.masters import FINAL, over_words
 from submarine_engine.clusters.yarn.node_pages import NodeConnection
 from submarine_engine.clusters.yarn.scheduler import waiting_reason
@@ -78,6 +83,8 @@ class YarnRequest(Request):
 
     def source(self, container: Allocated) -> LogSource:
         """Return the files of a container on the way that is open."""
+        if not container.node:
+            return NoSource(container.id)
         logs = self._services.logs
         return logs.source(self._job.paths.job_id, container.id, container.node)
 
