@@ -127,8 +127,7 @@ class HostsBackend(Backend):
     def place(self, host: str, job_id: str) -> Path:
         return self.home / "hosts-of-mine" / host / job_id
 
-    def claims_of(self, job_id: str) -> list[Claim]:
-        """Return what the hosts have of a job: what is written of it is written whole."""
+    def claims_of(self, job_id: str) -> list[Claim]:  # what is written of one is written whole
         folders = (one for host in HOSTS for one in self.place(host, job_id).glob("*-*"))
         return [claim for one in sorted(folders) if (claim := Claim(one)).is_whole]
 
@@ -171,7 +170,6 @@ class Claim:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it holds a GPU any more."""
         begun = (self.folder / "begun").exists()  # before its lock is looked at
         return begun and ((self.folder / "exit").exists() or self.agent is None)
 
@@ -293,8 +291,10 @@ class HostsRequest(Request):
         return ahead, f"{taken}/{total} GPUs in use"
 
     def forget(self):
-        for host in HOSTS:
-            shutil.rmtree(self._backend.place(host, self._id), ignore_errors=True)
+        for host in HOSTS:  # renamed first: half a claim would hold its GPUs
+            with suppress(OSError):
+                gone = self._backend.place(host, f"gone{time.monotonic_ns()}")
+                shutil.rmtree(self._backend.place(host, self._id).rename(gone))
 
     def close(self):
         self._backend.submit_queue.leave(self._id)
