@@ -130,6 +130,7 @@ class Home:
         self._modules: list[str] = told.get("modules", [])
         self._states_of_modules: ModuleStates | None = None
         self._kinds: dict[str, dict[int, type]] = {}
+        self._unchanged: set[int] = set()
         self._warns: tuple[Any, Any] | None = None
         self._around: tuple[dict[str, str], str, list[str]] = {}, "", []
 
@@ -493,6 +494,8 @@ class Home:
         for number, obj in objects.items():
             if id(obj) in owned or self._is_view(obj) or isinstance(obj, (tuple, frozenset)):
                 continue  # it goes home with the array whose memory it is, or that it looks at
+            if id(obj) in self._unchanged:
+                continue
             try:
                 kind, content = _state(obj)
             except Exception as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
@@ -543,6 +546,10 @@ class Home:
                 return True
             if os.fstat(file.fileno()).st_size > _COPIED:
                 return False
+        unpickler, again = self._unpickled(path)
+        if self._has_changed(path, unpickler.memo.copy()):
+            return False
+        del unpickler
         # Sets and functions without a name are not written alike in two processes. What is loaded
         # once more is, unless the cell has changed it. Equal strings count as one: which of them
         # are, Python decides anew with each loading.
@@ -564,11 +571,62 @@ class Home:
 
         file = standard("io", self._bundle).BytesIO()
         try:
-            Pickler(file, 5, buffer_callback=_is_small).dump(self._unpickled(path)[1])
+            Pickler(file, 5, buffer_callback=_is_small).dump(again)
         except Exception:  # noqa: BLE001 - a foreign __reduce__
             return False
         file.seek(0)
         return self._says(file, path, root, Pickler)
+
+    def _has_changed(self, path: str, first: dict[int, Any]) -> bool:
+        """Return whether a list or dict of a file surely holds something else than it held.
+
+        Those that surely hold the same are noted, so that they need not go home: of a million
+        small lists, the one that the cell has changed.
+
+        Parameters
+        ----------
+        first
+            The memo of the file, loaded once more.
+        """
+        changed = False
+        for number, obj in self._objects[path].items():
+            kind, old = type(obj), first.get(number)
+            if kind in (list, dict) and type(old) is kind:
+                pairs = zip(_items(obj), _items(old))  # noqa: B905 - of one length, see below
+                found = len(obj) == len(old) and self._all_alike(pairs, path, first)
+                if found:
+                    self._unchanged.add(id(obj))
+                changed = changed or found is False
+        return changed
+
+    def _all_alike(
+        self, pairs: Iterator[tuple[Any, Any]], path: str, first: dict[int, Any], deep: int = 3
+    ) -> bool | None:
+        """Return whether each object is what it was; None where that cannot be told at a glance."""
+        known, surely = self._known, True
+        for now, old in pairs:
+            kind = type(now)
+            if now is old:
+                continue
+            if kind is not type(old):
+                return False
+            if kind in _PLAIN:
+                # The sign of a zero, and what is no number, only their words tell.
+                if (now != old or not now) and repr(now) != repr(old):
+                    return False
+            elif kind in (list, dict, set):
+                named = known.get(id(now), ("",))
+                if named[:2] != ("file", path) or first.get(named[2]) is not old:
+                    return False
+            elif kind is tuple and deep and id(now) not in known and len(now) == len(old):
+                inner = zip(now, old)  # noqa: B905 - of one length
+                if (found := self._all_alike(inner, path, first, deep - 1)) is False:
+                    return False
+                surely = surely and found is True
+            else:
+                # Others may be another object at home, which their holder has to be told.
+                surely = False
+        return True if surely else None
 
     def _says(self, file: Any, path: str, root: object, pickler: Any) -> bool:  # noqa: ANN401
         comparer = _Comparer(file, self._blocks(path), self._came.get(path, []))

@@ -612,3 +612,51 @@ def test_of_a_lock_that_nobody_holds_there_is_nothing_to_say(notebook, capsys):
     notebook.job("with held.lock:\n    held.rows.append(1)")
     assert notebook["held"].rows == [1]
     assert "stayed" not in capsys.readouterr().err
+
+
+def test_of_many_small_containers_the_changed_ones_alone_come(notebook, tmp_path):
+    notebook.run(
+        """
+        import math
+        rows = [[number, (number, 0.5)] for number in range(20_000)]
+        rows[3] = {"nan": math.nan, "zero": 0.0, "row": rows[4]}
+        odd, first, eighth = rows[3], rows[0], rows[8]
+        """
+    )
+    notebook.job(
+        """
+        rows[7].append(1)
+        rows[9] = rows[8]
+        rows[11][0] = True
+        rows[3]["zero"] = -0.0
+        """
+    )
+    rows = notebook["rows"]
+    assert rows[7] == [7, (7, 0.5), 1]
+    assert rows[9] is rows[8] is notebook["eighth"]
+    assert rows[11][0] is True
+    assert rows[3] is notebook["odd"]
+    assert str(notebook["odd"]["zero"]) == "-0.0"
+    assert notebook["odd"]["row"] is rows[4]
+    assert rows[0] is notebook["first"]
+    assert rows[12] == [12, (12, 0.5)]
+    notebook.job("del first[1]")
+    sizes = sorted(path.stat().st_size for path in tmp_path.glob("home/jobs/*/tasks/*/results/*"))
+    assert notebook["rows"][0] == [0]
+    assert sizes[0] < 1000  # `rows` itself did not change: it is not named anew
+
+
+def test_a_list_is_told_of_an_array_that_is_another_one(notebook):
+    notebook.run(
+        """
+        import numpy
+        held = [numpy.arange(3), ["a", 1]]
+        alias = held
+        inner = held[1]
+        """
+    )
+    notebook.job("held[0].shape = 3, 1\nheld[1].append(2)")
+    assert notebook["alias"] is notebook["held"]
+    assert notebook["held"][0].tolist() == [[0], [1], [2]]
+    assert notebook["held"][1] is notebook["inner"]
+    assert notebook["inner"] == ["a", 1, 2]
