@@ -43,6 +43,7 @@ def stderr():
     return (job.cluster.results(job.id) / "stderr").read_text()
 
 
+@pytest.mark.filterwarnings("ignore:of an old way:FutureWarning")  # the notebook shows it, too
 @pytest.mark.parametrize("first", ["", "import warnings"])
 def test_the_import_that_is_run_again_warns_of_nothing_and_the_cell_of_its_own(warned, first):
     if first:
