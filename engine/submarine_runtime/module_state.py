@@ -99,6 +99,14 @@ class ModuleStates:
                 if id(value) in changed or not _same(old, value):
                     yield name, inner, key, value
 
+    def all_held(self) -> Iterator[tuple[str, str, str, Any]]:
+        """Yield all that can be changed in place, by each of its names."""
+        for name, inner in self._before:
+            owner = _found(name, inner)
+            for key, value in ({} if owner is None else _data(owner)).items():
+                if type(value) not in _PLAIN and is_data(key, value):
+                    yield name, inner, key, value
+
     def _says(self, value: object) -> bytes | None:
         """Return a digest of what a value holds; None where pickle cannot tell."""
         pickle, known = standard("pickle", self._bundle), self._known

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from submarine_engine.bundle.modules import ModuleStates
+from submarine_engine.bundle.modules import ModuleStates, ModuleValue
 from submarine_engine.bundle.settings import added_paths
 
 
@@ -27,10 +27,14 @@ class OwnModules:
             self._seen = set(sys.modules)
             self._note(new)
 
-    def changes(self) -> tuple[tuple[str, str, str, object], ...]:
-        """Return what was set: the module, the class in it or nothing, the name, the value."""
+    def changes(self) -> tuple[ModuleValue, ...]:
+        """Return what was set."""
         self.note()
         return tuple(self._states.set_since())
+
+    def held(self) -> tuple[ModuleValue, ...]:
+        """Return all that they hold and that can be changed in place."""
+        return tuple(self._states.all_held())
 
     def _note(self, names: set[str]) -> None:
         folders = [str(Path.cwd()), *added_paths(["sys.path"], None)]

@@ -75,6 +75,7 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
             tell=say,
             answered=answered,
             changes=changes,
+            held=bench.modules.held(),
             secrets=secrets,
         )
 

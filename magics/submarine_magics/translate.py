@@ -446,7 +446,9 @@ class _Work:
         for statement in body:
             for target in getattr(statement, "targets", [getattr(statement, "target", None)]):
                 for node in ast.walk(target) if target else ():
-                    if isinstance(node, ast.Name) and (statement is body[-1] or node.id in wanted):
+                    if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Store):
+                        continue
+                    if statement is body[-1] or node.id in wanted:
                         line = f'{node.id} = get_ipython().run_cell_magic("submarine", "", "")'
                         self.put([(statement.lineno, line)])
 

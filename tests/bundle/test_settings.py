@@ -111,3 +111,11 @@ def test_modules_from_paths_that_were_added_travel(notebook, kept):
     assert f'sys.path.append("{source}")' in bundle.script
     source.rename(notebook.folder / "elsewhere")
     assert notebook.result(bundle) == "5\n"
+
+
+def test_what_the_environment_holds_is_set_below_imports_from_the_future(notebook, monkeypatch):
+    monkeypatch.setenv("ZED", "before")
+    notebook.run("import os\nos.environ['ZED'] = 'of the notebook'")
+    notebook.run("from __future__ import annotations")
+    code = "def f(x: Undefined): return os.environ['ZED']\nprint(f(1))"
+    assert notebook.job(code) == "of the notebook\n"

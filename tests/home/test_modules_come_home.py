@@ -138,3 +138,21 @@ def test_what_was_not_changed_is_not_sent(cfg):
     cfg.run("import my_cfg")
     script = cfg.job("print(my_cfg.V)", "--dry-run").data
     assert "my_cfg." not in script.replace("print(my_cfg.V)", "")
+
+
+def test_what_a_value_shares_with_a_module_stays_one(cfg):
+    cfg.run("import my_cfg, my_other")
+    cfg.run("rows = my_cfg.D\nbox = {'seen': my_cfg.SEEN}\nstate = my_cfg.state")
+    cfg.job(
+        """
+        my_other.go()
+        my_cfg.D["b"] = 2
+        found = rows["b"], list(box["seen"]), state.steps
+        """
+    )
+    module = sys.modules["my_cfg"]
+    assert cfg["found"] == (2, [2], 1)
+    assert cfg["rows"] is module.D
+    assert cfg["box"]["seen"] is module.SEEN
+    assert cfg["state"] is module.state
+    assert (module.D["b"], module.SEEN, module.state.steps) == (2, [2], 1)

@@ -213,3 +213,10 @@ def test_where_the_job_misses_what_the_notebook_has_the_error_says_how_to_send_i
         assert "`df_1` is in the notebook, and no code of the cell names it" in str(caught.value)
     assert notebook.job("globals()['made'] = globals()['df_1'] + 1\nmade") == 6
     assert notebook["made"] == 6
+
+
+def test_an_attribute_of_a_function_that_a_job_has_set_last(notebook):
+    notebook.run("def count(seen=[]):\n    seen.append(1)\n    return len(seen)")
+    notebook.job("count()\ncount.label = 'a'")
+    assert notebook.job("count(), count.label") == (2, "a")
+    assert notebook.run("count(), count.label") == (3, "a")

@@ -40,7 +40,7 @@ from submarine_engine.bundle.model import (
     Sent,
     module_name,
 )
-from submarine_engine.bundle.modules import travelling_modules
+from submarine_engine.bundle.modules import ModuleValue, travelling_modules
 from submarine_engine.bundle.needs import (
     Builtin,
     Defined,
@@ -264,7 +264,8 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     root: Path | None = None,
     tell: Callable[[str], object] | None = None,
     answered: bool = False,
-    changes: Sequence[tuple[str, str, str, object]] = (),
+    changes: Sequence[ModuleValue] = (),
+    held: Sequence[ModuleValue] = (),
     secrets: Collection[str] = (),
 ) -> Bundle:
     """Make one training script of the cell `main` and what it needs from the others.
@@ -290,6 +291,8 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     changes
         What was set on modules beside the notebook since they were imported: the module, the class
         in it or nothing, the name, the value.
+    held
+        Likewise, all that they hold: what a value of the notebook shares stays one object.
     secrets
         Variables of the environment that are secrets: what they hold never becomes text of it.
 
@@ -322,6 +325,7 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
             tell=tell,
             answered=answered,
             changes=changes,
+            held=held,
         )
 
 
@@ -335,7 +339,8 @@ def _build(  # noqa: PLR0913 - as `build`
     root: Path | None,
     tell: Callable[[str], object] | None,
     answered: bool,
-    changes: Sequence[tuple[str, str, str, object]],
+    changes: Sequence[ModuleValue],
+    held: Sequence[ModuleValue],
 ) -> Bundle:
     part = take_apart(main)
     cells = [*_of_translation([*cells, main]), *cells]
@@ -361,6 +366,7 @@ def _build(  # noqa: PLR0913 - as `build`
                     root=root,
                     answered=answered,
                     changes=changes,
+                    held=held,
                 )
             found = replace(found, seeks=_seeks(again, origins))
             written = _written(found, namespace)
@@ -420,7 +426,8 @@ def _plan(  # noqa: PLR0913 - what a plan is made of
     outputs: Sequence[str],
     root: Path | None,
     answered: bool,
-    changes: Sequence[tuple[str, str, str, object]],
+    changes: Sequence[ModuleValue],
+    held: Sequence[ModuleValue],
 ) -> Plan:
     lazy = "annotations" in executed.futures() or sys.version_info >= (3, 14)
     needs = Needs(origins, capture, part.reads(lazy=lazy), part.cell, lazy=lazy)
@@ -439,10 +446,13 @@ def _plan(  # noqa: PLR0913 - what a plan is made of
     if states:
         needs.keep(name, states)
     paths = settings.added_paths(said, root)
-    if changes and root is not None:
+    found = [*changes, *needs.shared(held)]
+    while found and root is not None:
         travel = _modules_of([("imports", needs.import_lines())], root, paths)
         names = set(map(module_name, travel))
-        needs.follow_modules([change for change in changes if change[0] in names])
+        found = [one for one in found if one[0] in names]
+        needs.follow_modules(found)
+        found = needs.shared(held) if found else []
     head = settings.head_lines(paths, settings.changed_environment(said))
     return replace(
         plan(needs),

@@ -210,6 +210,10 @@ class Capture:
         watch = self._entries[name].watch
         return frozenset(watch.modules | watch.patches)
 
+    def objects(self) -> set[int]:
+        """Return the ids of all objects of the values that have an identity."""
+        return {key for entry in self._entries.values() for key in entry.watch.objects}
+
     def finish(self) -> Captured:
         """Return what was captured.
 

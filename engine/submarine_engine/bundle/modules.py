@@ -15,7 +15,17 @@ from submarine_runtime.module_state import ModuleStates
 
 from submarine_engine.errors import BundleError, CellSyntaxError
 
-__all__ = ["ModuleStates", "imported_names", "ran_by_path", "run_paths", "travelling_modules"]
+__all__ = [
+    "ModuleStates",
+    "ModuleValue",
+    "imported_names",
+    "ran_by_path",
+    "run_paths",
+    "travelling_modules",
+]
+
+ModuleValue = tuple[str, str, str, object]
+"""What a module holds: the module, the class in it or nothing, the name, the value."""
 
 FILE_LIMIT = 4 * 1024 * 1024
 """Bytes of one Python file: what is larger is data."""

@@ -28,7 +28,7 @@ from submarine_engine.bundle.executed import (
 )
 from submarine_engine.bundle.maincell import awaits
 from submarine_engine.bundle.model import Cell, MadeAgain
-from submarine_engine.bundle.modules import imported_names
+from submarine_engine.bundle.modules import ModuleValue, imported_names
 from submarine_engine.bundle.secrets import is_secret
 from submarine_engine.bundle.source import Kind, literal
 from submarine_engine.bundle.statements import Reads, Statement, Use
@@ -405,6 +405,7 @@ class Needs:
         self.refused: list[CannotTravelError] = []
         self.sets: set[str] = set(main.sets)
         self._todo: deque[_Want] = deque()
+        self._followed: set[tuple[str, str, str]] = set()
         self._wanted: dict[tuple[str, Position | None], tuple[frozenset[str], bool]] = {}
         self._entered: dict[Position, frozenset[str]] = {}
         self._owners: dict[str, frozenset[str]] = {}
@@ -462,9 +463,17 @@ class Needs:
         while self._todo:
             self._resolve(self._todo.popleft())
 
-    def follow_modules(self, changes: Sequence[tuple[str, str, str, object]]) -> None:
-        """Take along what was set on modules: the module, the class in it, the name, the value."""
+    def shared(self, held: Sequence[ModuleValue]) -> list[ModuleValue]:
+        """Return what of all that modules hold is in a value that travels, but for what follows."""
+        if not held:
+            return []
+        objects = self.capture.objects()
+        return [one for one in held if one[:3] not in self._followed and id(one[3]) in objects]
+
+    def follow_modules(self, changes: Sequence[ModuleValue]) -> None:
+        """Take along what modules hold."""
         for module, inner, key, value in changes:
+            self._followed.add((module, inner, key))
             name = self._imported_as(module)
             dotted = ".".join(filter(None, (name, inner, key)))
             names = [name for name in self.imports if _is_object(self.origins.value(name), value)]

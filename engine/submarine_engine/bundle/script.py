@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import PurePath
@@ -428,11 +428,17 @@ class _Composer:
 
     def compose(self, local: Collection[str]) -> Script:
         self.script.own(line.format(entry=self.script.entry) for line in _HEADER)
+        futures = [
+            Import("__future__", name, position=position, line=self.line(position))
+            for name, position in sorted(self.executed.futures().items())
+        ]
         if self.plan.head:
+            self.write(futures, local)  # Python wants them above all else
+            futures = []
             self.script.section(settings.TITLE)
             self.script.own(self.plan.head)
         self.states: list[str] = []
-        self.imports(local)
+        self.imports(futures, local)
         lead = self.comments_of_imports()
         for item in self.plan.items:
             if isinstance(item, tuple):
@@ -448,11 +454,7 @@ class _Composer:
         self.closing(lead)
         return self.script
 
-    def imports(self, local: Collection[str]) -> None:
-        futures = [
-            Import("__future__", name, position=position, line=self.line(position))
-            for name, position in sorted(self.executed.futures().items())
-        ]
+    def imports(self, futures: Sequence[Import], local: Collection[str]) -> None:
         ours = [*(self.loading.imports() if self.loads else ())]
         if self.main.awaits:
             ours.append(_asyncio(self.asyncio))
@@ -463,6 +465,9 @@ class _Composer:
             name, keys = self.plan.states
             more, self.states = settings.states_in(keys, name, self.plan.imports, self.plan.names)
             every += more
+        self.write(every, local)
+
+    def write(self, every: Sequence[Import], local: Collection[str]) -> None:
         if every:
             self.script.section("Imports")
         for lines, item in rendered(every, local):
