@@ -27,6 +27,8 @@ _LARGEST = 1 << 20
 _NO_CLASS = 16
 _LEAST_HELD = 4
 _DIGEST = 16
+_PROSE = frozenset({"message", "notes", "text", "warning", "why"})
+"""What is written for people in an outcome, and may quote a secret."""
 
 
 def write_marks(folder: Path, values: Iterable[tuple[str, str]]) -> None:
@@ -80,11 +82,20 @@ def masker_of(folder: Path) -> Masker | None:
     ----------
     folder
         The job's. What it says of secrets was written before the job was on record.
+
+    Raises
+    ------
+    OSError
+        The machine cannot open it now: nothing is shown unmasked for that.
     """
     try:
-        with (folder / FILE).open("rb") as file:
+        # The job's own code can write there: a pipe is not waited for.
+        descriptor = os.open(folder / FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
             return Masker(json.loads(file.read(_LARGEST)))
-    except (OSError, ValueError, KeyError, TypeError):  # the job's own code can write there
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
+        return None
+    except (ValueError, KeyError, TypeError):  # somebody has spoilt it
         return None
 
 
@@ -135,7 +146,12 @@ class Masker:
         """Return a text with the secrets in it masked."""
         data = text.encode("utf-8", "surrogatepass")
         masked = self.data(data)
-        return text if masked is data else masked.decode("utf-8", "surrogatepass")
+        if masked is data:
+            return text
+        try:
+            return masked.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:  # a piece of a long one ends within a character
+            return masked.decode("utf-8", "replace")
 
     def within(self, value: Any) -> Any:  # noqa: ANN401 - what JSON can hold
         """Return what JSON can hold with the secrets in its texts masked."""
@@ -144,6 +160,18 @@ class Masker:
         if isinstance(value, dict):
             return {self.text(key): self.within(item) for key, item in value.items()}
         return [self.within(item) for item in value] if isinstance(value, list) else value
+
+    def outcome(self, value: Any) -> Any:  # noqa: ANN401 - as above
+        """Return what a task tells of its end with the secrets in its prose masked.
+
+        Its names, kinds and files stay: a weak secret may well be called as a variable is.
+        """
+        if isinstance(value, dict):
+            return {
+                key: self.within(item) if key in _PROSE and _is_prose(item) else self.outcome(item)
+                for key, item in value.items()
+            }
+        return [self.outcome(item) for item in value] if isinstance(value, list) else value
 
     def unfinished(self, data: bytes) -> int:
         """Return where at the end of bytes what may become a secret begins; their end if nowhere.
@@ -180,6 +208,12 @@ class Masker:
         if hold and len(data) < wanted:
             end = min(end, first + self.unfinished(masked))
         return masked[begin - first : max(begin, end) - first]
+
+
+def _is_prose(value: object) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, list) and all(isinstance(one, str) for one in value)
+    )
 
 
 def masked_pread(masker: Masker | None, log: int, size: int, offset: int) -> bytes:

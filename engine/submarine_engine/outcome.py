@@ -173,7 +173,7 @@ def read_outcome(folder: Path) -> Outcome | None:
     masker = masker_of(folder.parent.parent)
     try:
         told = json.loads(content)
-        return _outcome(masker.within(told) if masker else told)
+        return _outcome(masker.outcome(told) if masker else told)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"no outcome: {error}") from error
 

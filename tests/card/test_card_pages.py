@@ -125,6 +125,43 @@ def test_a_secret_in_a_log_reads_as_its_name(ask, own_job):
     assert ask("logs/worker-0/stdout?offset=10&limit=9", about=own_job)[2] == masked[10:19]
 
 
+def test_a_big_log_with_a_secret_is_never_in_memory_as_a_whole(ask, own_job, monkeypatch):
+    token = "0123456789" * 3
+    write_marks(JobPaths(own_job.cluster.home, own_job.id).root, [("TOKEN", token)])
+    log(own_job).write_bytes(b"x" * ((1 << 20) - 7) + token.encode() + b"y" * (5 << 20))
+    real, most = os.pread, []
+
+    def noted(descriptor, size, offset):
+        most.append(size)
+        return real(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", noted)
+    body = ask("logs/worker-0/stdout", about=own_job)[2]
+    mask = b"<secret TOKEN>".ljust(len(token), b"*")
+    assert body == b"x" * ((1 << 20) - 7) + mask + b"y" * (5 << 20)
+    assert max(most) < 2 << 20
+
+
+def test_the_first_half_of_a_secret_waits_for_the_other(ask, own_job, monkeypatch):
+    token = "0123456789" * 3
+    write_marks(JobPaths(own_job.cluster.home, own_job.id).root, [("TOKEN", token)])
+    state = LogPages.state
+    over = False
+    monkeypatch.setattr(
+        LogPages, "state", lambda pages, job_id: {**state(pages, job_id), "final": over}
+    )
+    log(own_job).write_text(f"it is {token[:15]}")
+    assert ask("logs/worker-0/stdout", about=own_job)[2] == b"it is "
+    assert ask("logs/worker-0/stdout?offset=6&limit=100", about=own_job)[2] == b""
+    assert ask("logs/worker-0/stdout?offset=2", about=own_job)[2] == b" is "
+    log(own_job).write_text(f"it is {token}")
+    masked = b"<secret TOKEN>".ljust(len(token), b"*")
+    assert ask("logs/worker-0/stdout?offset=6", about=own_job)[2] == masked
+    log(own_job).write_text(f"it is {token[:15]}")
+    over = True
+    assert ask("logs/worker-0/stdout", about=own_job)[2] == f"it is {token[:15]}".encode()
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -10,7 +11,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from submarine_engine import masking
 from submarine_engine.masking import FILE, SHORTEST, Masker, masked_pread, masker_of, write_marks
+from submarine_engine.outcome import read_outcome
 
 TOKEN = "hf_" + "S3CR3Tm4rk" * 3
 MASK = "<secret TOKEN>".ljust(len(TOKEN), "*")
@@ -115,3 +118,60 @@ def test_no_secret_leaves_no_file(tmp_path):
     write_marks(tmp_path, [("SHORT", "12345")])
     assert not (tmp_path / FILE).exists()
     assert masker_of(tmp_path) is None
+
+
+def test_a_weak_secret_does_not_change_what_an_outcome_is_called_by(tmp_path_factory):
+    mask = masker(tmp_path_factory, ACCOUNT="python")
+    value = {"format": "pickle", "type": "str", "file": "var-password.pkl", "size": 9}
+    error = {"type": "ValueError", "module": "builtins", "message": "password: no", "frames": []}
+    told = {
+        "version": 1,
+        "kind": "returned",
+        "exit_code": 0,
+        "python": "3.11",
+        "result": {"format": "outputs", "names": ["password"], "warning": "a python"},
+        "outputs": {"password": {**value, "warning": None}},
+        "error": {**error, "notes": ["python"], "cause": {**error, "message": "returned"}},
+    }
+    folder = tmp_path_factory.mktemp("weak")
+    write_marks(folder, [("PASSWORD", "python"), ("USER", "returned"), ("OTHER", "password")])
+    task = folder / "tasks" / "worker-0"
+    task.mkdir(parents=True)
+    (task / "outcome.json").write_text(json.dumps(told))
+    outcome = read_outcome(task)
+    assert (outcome.kind, outcome.python, outcome.result.names) == (
+        "returned",
+        "3.11",
+        ("password",),
+    )
+    assert outcome.outputs["password"].file == "var-password.pkl"
+    assert outcome.result.warning == "a ******"
+    assert outcome.error.message == "<secret>: no"
+    assert outcome.error.notes == ("******",)
+    assert outcome.error.cause.message == "<secret>"
+    named = {"outputs": {"why": {"type": "str", "warning": "a python"}}}
+    assert mask.outcome(named) == {"outputs": {"why": {"type": "str", "warning": "a ******"}}}
+
+
+def test_a_machine_that_opens_no_more_files_shows_nothing_unmasked(tmp_path, monkeypatch):
+    write_marks(tmp_path, [("TOKEN", TOKEN)])
+    with monkeypatch.context() as patch:
+
+        def full(*_args):
+            raise OSError(errno.EMFILE, "too many open files")
+
+        patch.setattr(masking.os, "open", full)
+        with pytest.raises(OSError, match="too many"):
+            masker_of(tmp_path)
+    assert masker_of(tmp_path).text(TOKEN) == MASK
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / FILE)
+    assert masker_of(tmp_path) is None
+
+
+def test_a_long_one_that_is_cut_within_a_character_is_masked_all_the_same(tmp_path_factory):
+    long = "ab" + "".join(chr(0x4E00 + number) for number in range(700))  # 3 bytes each
+    text = masker(tmp_path_factory, LONG=long).text(f"{long[:400]} …")
+    assert text.startswith("<secret LONG>***")

@@ -64,6 +64,23 @@ def test_a_link_shows_its_job_and_no_other(pages, job):
     assert status(link, host="elsewhere.example") == 421
 
 
+@pytest.mark.parametrize(
+    ("url", "host", "right"),
+    [
+        ("http://GPU-Box:80/jobs", "gpu-box", True),  # as a browser asks for it
+        ("https://zeppelin.example:8443", "zeppelin.example", True),  # as nginx passes its $host on
+        ("https://zeppelin.example:8443", "zeppelin.example:8443", True),
+        ("https://zeppelin.example", "zeppelin.example.attacker.example", False),
+        ("https://zeppelin.example", "attacker.example:443@zeppelin.example", False),
+        ("https://zeppelin.example", "[", False),
+        ("http:///jobs", ":1", False),
+    ],
+)
+def test_whom_a_request_may_call(pages, monkeypatch, url, host, right):
+    monkeypatch.setenv(LINKS_URL, url)
+    assert pages.is_called(host) is right
+
+
 def test_a_link_ends(pages, job, monkeypatch):
     link = links.log_link(job)
     now = links.time.time()

@@ -143,11 +143,19 @@ class LinkPages(LogPages):
     def __init__(self, listens: tuple[str, int]) -> None:
         super().__init__(_OfRecord(), default_home(), listens)  # type: ignore[arg-type] # all that it is asked
 
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """The ``Host`` headers that requests may carry: those of the links, and of a proxy."""
-        url = urlsplit(links_url() or "")
-        return (*super().hosts, url.netloc)
+    def is_called(self, host: str) -> bool:
+        """Return whether a request may carry this ``Host``: the name of the links, or of a proxy.
+
+        Browsers write it in lower case, and leave out the port that its scheme has; proxies may
+        pass it on without any. The name alone tells a page of another site.
+        """
+        if super().is_called(host):
+            return True
+        try:
+            name, right = urlsplit(f"//{host}").hostname, urlsplit(links_url() or "").hostname
+        except ValueError:
+            return False
+        return right is not None and name == right and "@" not in host
 
     def knows(self, token: str, job_id: str) -> bool:
         """Return whether a link's token was made here for that job, and has not ended."""

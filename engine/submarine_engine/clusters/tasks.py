@@ -209,7 +209,7 @@ def read_outcome(task: TaskPaths) -> Mapping[str, Any]:
     if not isinstance(outcome, dict):
         return {}
     masker = masker_of(task.root.parent.parent)
-    masked: dict[str, Any] = masker.within(outcome) if masker else outcome
+    masked: dict[str, Any] = masker.outcome(outcome) if masker else outcome
     return masked
 
 

@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from submarine_engine.errors import JobNotFoundError, SubmarineError
 from submarine_engine.history import JobPaths, default_home
-from submarine_engine.masking import masked_pread, masker_of
+from submarine_engine.masking import Masker, masker_of
 from submarine_engine.tensorboard.board import attached_address
 
 from submarine_magics import frontend
@@ -46,6 +46,7 @@ _POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _TEXT = "text/plain; charset=utf-8"
+_BLOCK = 1 << 20
 
 
 class _Route(NamedTuple):
@@ -80,7 +81,7 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing: a library does not print."""
 
     def _answer(self, answers: dict[str, Answer]) -> None:
-        if self.headers.get("Host") not in self.server.hosts:
+        if not self.server.is_called(self.headers.get("Host", "")):
             self._say(HTTPStatus.MISDIRECTED_REQUEST, "this address is not ours")
             return
         route = self._route()
@@ -133,11 +134,35 @@ class Handler(BaseHTTPRequestHandler):
             start = min(max(0, offset), found.st_size)
             size = found.st_size - start if limit < 0 else min(limit, found.st_size - start)
             if masker := masker_of(path.parents[2]):
-                self._send(HTTPStatus.OK, _TEXT, masked_pread(masker, descriptor, size, start))
+                self._masked(masker, descriptor, start, start + size, self._is_open(route.job_id))
                 return
             self._head(HTTPStatus.OK, _TEXT, size)
             if size and self.connection.sendfile(file, start, size) < size:
                 self.close_connection = True  # the job cut its log: the length was a lie
+
+    def _is_open(self, job_id: str) -> bool:
+        return not self.server.state(job_id)["final"]
+
+    def _masked(self, masker: Masker, log: int, start: int, end: int, hold: bool) -> None:  # noqa: FBT001 - as it is told
+        """Send a part of a log with its secrets masked, a block at a time.
+
+        What may become a secret is not sent while the log is still written (`hold`).
+        """
+
+        def read(size: int, offset: int) -> bytes:
+            return os.pread(log, size, offset)
+
+        if hold:  # only the end can be held back
+            last = max(start, end - masker.reach)
+            end = last + len(masker.read(read, last, end, hold=True))
+        self._head(HTTPStatus.OK, _TEXT, end - start)
+        while start < end:
+            data = masker.read(read, start, min(end, start + _BLOCK))
+            if not data:
+                self.close_connection = True  # the job cut its log: the length was a lie
+                return
+            self.wfile.write(data)
+            start += len(data)
 
     def _say(self, status: HTTPStatus, text: str) -> None:
         self._send(status, _TEXT, f"{text}\n".encode())
@@ -213,10 +238,9 @@ class LogPages(ThreadingHTTPServer):
         self._home = home
         threading.Thread(target=self.serve_forever, name="submarine-logs", daemon=True).start()
 
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """The ``Host`` headers that requests may carry."""
-        return tuple(f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost"))
+    def is_called(self, host: str) -> bool:
+        """Return whether a request may carry this ``Host``: a page of another name may not."""
+        return host in (f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost"))
 
     def knows(self, token: str, job_id: str) -> bool:  # noqa: ARG002 - one for all jobs here
         """Return whether `token` is the one of this server's addresses."""
