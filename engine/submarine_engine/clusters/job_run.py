@@ -106,7 +106,11 @@ class JobRun:
         asked_to_end = (event for event in told if isinstance(event, CancelRequested))
         self._course = Course(cancelled=next(asked_to_end, None))
         self._request = backend.request(KeptJob(paths, spec, launch, record))
-        self._journal = Journal(paths, record)
+        try:
+            self._journal = Journal(paths, record)
+        except OSError:
+            self._request.close()
+            raise
         self._containers = [
             Container(paths, task, role.resources.gpus or 0)
             for role in spec.roles

@@ -16,16 +16,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters import locks, open_cluster
 from submarine_engine.clusters.backend import KeeperFolder
 from submarine_engine.clusters.driver import KeptCluster
 from submarine_engine.clusters.job_run import JobRun
 from submarine_engine.clusters.machine import reap
-from submarine_engine.clusters.store import Journal
+from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.errors import ConfigError, SubmarineError
 from submarine_engine.events import Finished
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
+from submarine_engine.lifecycle import fold
 from submarine_engine.records import iter_jobs
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _TURN = 0.5
 _TRIES = 5
+_STEADY = 60.0  # seconds after which a trouble is a new one
 
 
 class Keeper:
@@ -51,6 +53,7 @@ class Keeper:
         self._folder = folder
         self._stop = threading.Event()
         self._runs: dict[str, threading.Thread] = {}
+        self._trouble = ""
         backend.begin(folder, self._stop)
         with suppress(FileExistsError):
             os.mkfifo(folder.bell, 0o600)
@@ -64,7 +67,7 @@ class Keeper:
             busy_at = time.monotonic()
             while self._folder.root.exists():
                 self._take_up()
-                if self._backend.tend() or self._runs:
+                if self._tend() or self._runs:
                     busy_at = time.monotonic()
                 elif (
                     time.monotonic() - busy_at > self._backend.idle and not self._folder.open_jobs()
@@ -78,6 +81,18 @@ class Keeper:
         finally:
             self._backend.end()
 
+    def _tend(self) -> bool:
+        """See to what is kept besides jobs; no trouble with that is one of theirs."""
+        try:
+            kept = self._backend.tend()
+        except Exception as error:  # noqa: BLE001 - a backend raises what it likes
+            if repr(error) != self._trouble:  # said once, not twice a second
+                traceback.print_exc()
+            self._trouble = repr(error)
+            return False
+        self._trouble = ""
+        return kept
+
     def _take_up(self) -> None:
         for job_id, thread in list(self._runs.items()):
             if not thread.is_alive():
@@ -87,24 +102,31 @@ class Keeper:
             self._backend.submit_queue.join(job_id)
             thread = threading.Thread(target=self._see_through, args=(job_id,), name=job_id)
             thread.daemon = True
+            try:
+                thread.start()
+            except RuntimeError:  # the machine starts no more threads now: at a later turn, then
+                return
             self._runs[job_id] = thread
-            thread.start()
 
     def _see_through(self, job_id: str) -> None:
         """See one job through; a trouble that passes is tried again, a lasting one ends the job."""
         paths = JobPaths(self._folder.home, job_id)
-        problem = ""
-        for attempt in range(_TRIES):
+        problem, attempt = "", 0
+        while attempt < _TRIES:
+            began = time.monotonic()
             try:
                 if not paths.root.exists():
                     over = True
                 else:
                     over = JobRun(self._backend, paths, lambda: len(self._runs)).run(self._stop)
-            except Exception as error:  # noqa: BLE001, PERF203 - one job's trouble is its own
+            except Exception as error:  # noqa: BLE001 - one job's trouble is its own
                 problem = f"{type(error).__name__}: {error}"
                 self._backend.submit_queue.leave(job_id)
                 traceback.print_exc()
+                if time.monotonic() - began > _STEADY:  # a job of weeks may have many
+                    attempt = 0
                 self._stop.wait(2.0**attempt / 2)
+                attempt += 1
             else:
                 if over:
                     self._folder.close(job_id)
@@ -116,9 +138,9 @@ class Keeper:
 
 
 def end_unwatched(paths: JobPaths, problem: str) -> None:
-    """Write that a job is lost to its readers, and why."""
+    """Write that a job is lost to its readers, and why; nothing where it is over."""
     record = read_json(paths.record)
-    if record is None:
+    if record is None or fold(event for event, _ in read_events(paths.events)[0]).state.final:
         return
     journal = Journal(paths, record)
     with suppress(OSError):
@@ -140,7 +162,7 @@ def adopt_unhanded(folder: KeeperFolder) -> None:
 
 def main(arguments: list[str]) -> None:
     """Run a keeper: home, cluster, the cluster's key, the descriptor of the lock."""
-    home, name, key, _ = arguments
+    home, name, key, lock = arguments
     folder = KeeperFolder(Path(home), name, key)
     try:
         cluster = open_cluster(name)
@@ -156,6 +178,10 @@ def main(arguments: list[str]) -> None:
             folder.close(job_id)
         raise
     keeper.run()
+    # Whoever has handed a job on meanwhile has seen the lock taken, and started no other keeper.
+    locks.drop(int(lock))
+    if folder.open_jobs():
+        folder.ensure_keeper(os.environ)
 
 
 if __name__ == "__main__":

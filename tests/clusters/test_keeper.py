@@ -1,0 +1,150 @@
+"""A keeper in trouble: what it does to the jobs that it sees through, and to those that come."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from submarine_engine.clusters import keeper, locks, open_cluster
+from submarine_engine.clusters.backend import KeeperFolder
+from submarine_engine.clusters.job_run import JobRun
+from submarine_engine.history import JobPaths, default_home, new_job_id, read_json
+from submarine_engine.job import JobState
+
+from tests.clusters.submarine_hosts import HostsBackend
+from tests.contract.conftest import use_backend
+from tests.jobs import bundle_of, end_processes_of, follow, spec_of
+
+A_JOB = new_job_id()
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    use_backend(monkeypatch, tmp_path / "site", "hosts = submarine_hosts:HostsBackend")
+    yield open_cluster("hosts")
+    end_processes_of(default_home())
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Give a keeper of this process, and its backend; it has no job."""
+
+    class Backend(HostsBackend):
+        idle = 0.0
+        given_up = ()
+
+        def give_up(self, paths):
+            self.given_up = (*self.given_up, paths.job_id)
+
+    backend = Backend(tmp_path)
+    folder = KeeperFolder(tmp_path, "hosts", "key")
+    folder.make()
+    return keeper.Keeper(backend, folder), backend, folder
+
+
+def test_a_job_that_is_handed_on_as_the_keeper_ends_has_another(cluster, monkeypatch):
+    started = []
+    folder = cluster.backend.folder()
+    folder.make()
+    lock = locks.take(folder.lock)
+    kind = type(cluster.backend)
+    monkeypatch.setattr(kind, "idle", 0.0)
+    monkeypatch.setattr(kind, "end", lambda _: cluster._folder.hand(A_JOB))  # as a submitter
+    monkeypatch.setattr(
+        KeeperFolder, "ensure_keeper", lambda self, _: started.append(locks.is_free(self.lock))
+    )
+    keeper.main([str(folder.home), "hosts", folder.key, str(lock)])
+    assert started == [True]
+
+
+class Troubled:
+    """Stands for a `JobRun` that has so many troubles before it sees its job through."""
+
+    def __init__(self, count):
+        self.left = count
+
+    def __call__(self, *_arguments):
+        return self
+
+    def run(self, _stop):
+        if self.left:
+            self.left -= 1
+            raise OSError("the disk is full")
+        return True
+
+
+@pytest.mark.parametrize(
+    ("steady", "troubles", "lost"), [(-1.0, 12, False), (60.0, 4, False), (60.0, 5, True)]
+)
+def test_troubles_of_days_do_not_add_up(own, monkeypatch, steady, troubles, lost):
+    mine, backend, folder = own
+    monkeypatch.setattr(keeper, "_STEADY", steady)
+    monkeypatch.setattr(keeper, "JobRun", Troubled(troubles))
+    mine._stop.wait = lambda _: None
+    (JobPaths(folder.home, A_JOB).root).mkdir(parents=True)
+    mine._see_through(A_JOB)
+    assert bool(backend.given_up) == lost
+
+
+def test_what_fails_beside_the_jobs_ends_no_keeper(own, monkeypatch, capsys):
+    mine, backend, folder = own
+    seen = []
+
+    def tend():
+        seen.append(1)
+        if len(seen) == 2:
+            folder.hand(A_JOB)  # of a job that is gone
+        raise ValueError("no reason")
+
+    monkeypatch.setattr(backend, "idle", 1.0)
+    monkeypatch.setattr(backend, "tend", tend)
+    mine.run()
+    assert len(seen) > 2
+    assert folder.open_jobs() == []
+    assert capsys.readouterr().err.count("ValueError: no reason") == 1
+
+
+def test_a_thread_that_cannot_start_is_started_later(own, monkeypatch):
+    mine, _, folder = own
+    start, left = threading.Thread.start, [1, 1]
+
+    def fails(thread):
+        if thread.name == A_JOB and left:
+            left.pop()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fails)
+    folder.hand(A_JOB)
+    mine.run()
+    assert (left, folder.open_jobs()) == ([], [])
+
+
+def test_a_job_that_is_over_is_not_lost_afterwards(cluster, tmp_path):
+    job_id = cluster.submit(spec_of(), bundle_of("7"), workdir=tmp_path)
+    assert follow(cluster, job_id).state is JobState.SUCCEEDED
+    paths = JobPaths(default_home(), job_id)
+    events = paths.events.read_bytes()
+    keeper.end_unwatched(paths, "its keeper cannot begin")
+    assert paths.events.read_bytes() == events
+    assert read_json(paths.status)["state"] == "succeeded"
+
+
+def test_a_request_is_let_go_of_where_its_events_cannot_be_opened(cluster, tmp_path, monkeypatch):
+    job_id = cluster.submit(spec_of(), bundle_of("7"), workdir=tmp_path)
+    follow(cluster, job_id)
+    paths, closed = JobPaths(default_home(), job_id), []
+    backend = cluster.backend
+    real = backend.request
+
+    def request(job):
+        made = real(job)
+        made.close = lambda: closed.append(1)
+        paths.events.unlink()
+        paths.events.mkdir()  # as one that cannot be opened
+        return made
+
+    monkeypatch.setattr(backend, "request", request)
+    with pytest.raises(OSError, match="directory"):
+        JobRun(backend, paths, lambda: 1)
+    assert closed == [1]
