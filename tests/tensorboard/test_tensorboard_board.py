@@ -210,7 +210,7 @@ def test_where_it_is_not_installed_the_fix_is_said(here, monkeypatch):
     from submarine_engine.tensorboard import board
 
     monkeypatch.setattr(board, "find_spec", lambda _: None)
-    with pytest.raises(UnsupportedError, match="-m pip install .*tensorboard"):
+    with pytest.raises(UnsupportedError, match=r"-m pip install .*tensorboard"):
         start_board(here.home, select(here.home))
     with pytest.raises(UnsupportedError):
         here.submit("pass", tensorboard=True)
