@@ -19,6 +19,14 @@ import pytest
         'print("data" in globals() and globals()["data"])',
         'for name in ["data"]:\n    print(globals()[name])',
         'name = "data"\nprint(eval(name))',
+        'method = "copy"\nprint(eval(f"data.{method}()"))',
+        'import timeit\ntimeit.timeit("print(data)", globals=globals(), number=1)',
+        'print("{data}".format(**globals()))',
+        'print("{data}".format_map(globals()))',
+        'space = globals()\nprint(space["data"])',
+        'space = dict(globals())\nexec("print(data)", space)',
+        'for name, value in list(globals().items()):\n    if name == "data":\n        print(value)',
+        'exec("data += []")\nprint(eval("data"))',
     ],
 )
 def test_it_travels(notebook, code):

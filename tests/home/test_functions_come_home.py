@@ -75,3 +75,57 @@ def test_a_function_is_one(notebook, capsys, case):
     notebook.job(job)
     assert notebook.run(f"({holds})") is True
     assert "stayed" not in capsys.readouterr().err
+
+
+MEMO = """
+def memo(function):
+    cache, calls = {}, 0
+    def found(n):
+        nonlocal calls
+        calls += 1
+        if n not in cache:
+            cache[n] = function(n)
+        return cache[n], calls
+    found.cache = cache
+    return found
+
+@memo
+def square(n):
+    return n * n
+
+def user(n):
+    return square(n)
+"""
+
+
+def test_what_a_decorator_of_the_notebook_remembers(notebook, capsys):
+    notebook.run(MEMO)
+    notebook.run("square(1)")
+    assert notebook.job("square(2), user(1), square.cache") == ((4, 2), (1, 3), {1: 1, 2: 4})
+    assert notebook.run("square(3), square.cache") == ((9, 4), {1: 1, 2: 4, 3: 9})
+    assert notebook.job("table = {'f': square}\nuser(4)") == (16, 5)
+    assert notebook.run("table['f'] is square and square(4)") == (16, 6)
+    assert "stayed" not in capsys.readouterr().err
+
+
+def test_a_decorator_that_remembers_what_cannot_travel_is_applied_anew(notebook):
+    notebook.run(
+        """
+        import socket
+        def logged(function):
+            seen, to = [], socket.socket()
+            def call(n):
+                seen.append(n)
+                return function(n), len(seen), to.fileno() > 0
+            call.close = to.close
+            return call
+
+        @logged
+        def square(n):
+            return n * n
+
+        square(1)
+        """
+    )
+    assert notebook.job("square(2)") == (4, 1, True)
+    notebook.run("square.close()")

@@ -41,6 +41,7 @@ from submarine_engine.bundle.values import (
     has_begun,
     is_constant,
     place_of,
+    remembers,
     same,
 )
 from submarine_engine.errors import CannotTravelError
@@ -152,11 +153,18 @@ class Origins:
         node = self.executed.statement(position).node
         if kind is Kind.IMPORT and isinstance(node, (ast.Import, ast.ImportFrom)):
             return self._imported(name, position, at)
+        if kind is Kind.DEFINE and self._remembers(name, position, node):
+            return Kept(self._namespace[name], self.executed.cell(position).label, position)
         if kind in (Kind.IMPORT, Kind.DEFINE) or position >= self.end:
             return Defined(self._latest_alike(name, position), position)
         return self._assigned(name, position)
 
     # Names that a statement binds
+
+    def _remembers(self, name: str, position: Position, node: ast.stmt) -> bool:
+        if name in self.as_source or position != self.executed.last(name, self.end):
+            return False
+        return remembers(self._namespace.get(name), node)
 
     def _assigned(self, name: str, position: Position) -> Origin | None:
         """Return how what `position` assigned to `name` travels."""
@@ -691,6 +699,8 @@ class Needs:
             used = self.origins.executed.used_after
             lazily = isinstance(kept.value, Iterator)
             touched = bool(kept.bound and used(name, kept.bound, later=lazily))
+            if isinstance(kept.value, types.FunctionType) and kept.bound:
+                raise NeedsSourceError(name) from error  # what it remembers stays here
             if kept.source and can_be_made_again(kept.value, touched=touched):
                 made = MadeAgain(
                     name=name,

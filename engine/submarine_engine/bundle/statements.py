@@ -287,6 +287,7 @@ _ALWAYS_THERE = re.compile(
 
 
 _BY_NAME = ("get", "pop", "setdefault", "__getitem__", "__contains__")
+_WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _OF_QUERY = re.compile(r"@([A-Za-z_]\w*)")
 
 
@@ -329,6 +330,8 @@ class _Reader(Flow):
         self.stars: list[str] = []
         self.texts: list[tuple[str, int]] = []
         self.computed = False  # whether a variable of the module is named by what nobody can read
+        self.looked_into: set[ast.expr] = set()
+        self.given_away = False  # whether all of them are: ``timeit("f(x)", globals=globals())``
 
     @property
     def in_module(self) -> bool:
@@ -383,11 +386,12 @@ class _Reader(Flow):
     # Names within text: of the module's variables, of code, of what pandas evaluates
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, str) and node.value.isidentifier():
+        if isinstance(node.value, str):
             self.texts.append((node.value, node.lineno))
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         if self._is_space(node.value):
+            self.looked_into.add(node.value)
             if not isinstance(node.ctx, ast.Store):
                 self._by_name(node.slice)
             elif not isinstance(node.slice, ast.Constant):
@@ -399,12 +403,22 @@ class _Reader(Flow):
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        if any(map(self._is_space, node.comparators)):
+        if spaces := [one for one in node.comparators if self._is_space(one)]:
+            self.looked_into.update(spaces)
             self._by_name(node.left)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
+        called = node.func
+        if isinstance(called, ast.Attribute) and called.attr in (*_BY_NAME, "update"):
+            self.looked_into.add(called.value)
         self.generic_visit(node)
+        if self._is_space(node):
+            self.given_away |= node not in self.looked_into
+        else:
+            self._named_in(node)
+
+    def _named_in(self, node: ast.Call) -> None:
         called, first = node.func, node.args[0] if node.args else None
         if isinstance(called, ast.Attribute) and self._is_space(called.value):
             if called.attr in _BY_NAME:
@@ -436,10 +450,14 @@ class _Reader(Flow):
             code = ast.parse(ast.literal_eval(node).strip())  # type: ignore[arg-type]
         except (AttributeError, TypeError, *UNREADABLE):
             self.computed = True
+            for text in ast.walk(node) if node else ():
+                if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                    self._words(text.value, line)
             self.soft += runs  # it may bind whatever is read below
             return
-        for name in ast.walk(code):
-            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load):
+        for part in ast.walk(code):
+            name = part.target if isinstance(part, ast.AugAssign) else part
+            if isinstance(name, ast.Name) and (name is not part or isinstance(name.ctx, ast.Load)):
                 self._softly(name.id, line)
         for name_bound in bound_names(code.body) if runs else ():
             self.bind(name_bound)
@@ -451,7 +469,14 @@ class _Reader(Flow):
 
     def end(self) -> None:
         """Take any text that is like a name for one where a name is computed."""
-        for name, line in self.texts if self.computed else ():
+        for text, line in self.texts:
+            if self.given_away:
+                self._words(text, line)
+            elif self.computed and text.isidentifier():
+                self._softly(text, line)
+
+    def _words(self, text: str, line: int) -> None:
+        for name in dict.fromkeys(_WORD.findall(text)):
             self._softly(name, line)
 
     # Scopes

@@ -347,6 +347,30 @@ def attributes(value: object, node: ast.stmt) -> Iterator[tuple[str, object, boo
         yield from _of_function(value, node)
 
 
+def remembers(value: object, node: ast.stmt) -> bool:
+    """Return whether a decorator of the notebook's has made a function that its calls change."""
+    decorated = isinstance(node, FUNCTIONS) and node.decorator_list
+    return bool(decorated) and any(_state_of(value, set()))
+
+
+def _state_of(value: object, seen: set[int]) -> Iterator[bool]:
+    if not isinstance(value, types.FunctionType) or id(value) in seen:
+        return
+    if value.__globals__.get("__name__") != "__main__":
+        return  # a library's: functools.wraps changes its __module__
+    seen.add(id(value))
+    code = value.__code__
+    stored = {step.argval for step in dis.get_instructions(code) if step.opname == "STORE_DEREF"}
+    yield any(is_data(name, held) for name, held in vars(value).items() if name != "__wrapped__")
+    for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
+        try:
+            held = cell.cell_contents
+        except ValueError:  # it is empty
+            continue
+        yield name in stored or isinstance(held, (list, dict, set))
+        yield from _state_of(held, seen)
+
+
 def _of_class(kind: type, node: ast.ClassDef) -> Iterator[tuple[str, object, bool]]:
     said: dict[str, ast.stmt] = {}
     for statement in node.body:
