@@ -201,8 +201,14 @@ CLOCK = f'''class {NAME}:
 
     @staticmethod
     def text(seconds):
+        import sys
+
         if seconds < 60:
-            return f"{{seconds:.4g}} s" if seconds >= 1 else f"{{1000 * seconds:.4g}} ms"
+            seconds = float(f"{{seconds:.3g}}")
+            micro = "μs" if str(sys.stdout.encoding).lower().startswith("utf") else "us"
+            for unit, factor in (("s", 1), ("ms", 1e3), (micro, 1e6), ("ns", 1e9)):
+                if seconds * factor >= 1 or unit == "ns":
+                    return f"{{seconds * factor:.3g}} {{unit}}"
         minutes, seconds = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)
         return f"{{hours}}h " * (hours > 0) + f"{{minutes}}min {{seconds}}s"
