@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from submarine_engine import masking
+from submarine_engine.clusters.tasks import Progress
+from submarine_engine.history import JobPaths
 from submarine_engine.masking import FILE, SHORTEST, Masker, masked_pread, masker_of, write_marks
 from submarine_engine.outcome import read_outcome
 
@@ -175,3 +177,30 @@ def test_a_long_one_that_is_cut_within_a_character_is_masked_all_the_same(tmp_pa
     long = "ab" + "".join(chr(0x4E00 + number) for number in range(700))  # 3 bytes each
     text = masker(tmp_path_factory, LONG=long).text(f"{long[:400]} …")
     assert text.startswith("<secret LONG>***")
+
+
+def task_of_a_job(tmp_path):
+    paths = JobPaths(tmp_path, "20260101-000000-aaaaa")
+    task = paths.task("worker-0")
+    task.root.mkdir(parents=True)
+    write_marks(paths.root, [("TOKEN", TOKEN)])
+    return task
+
+
+@pytest.mark.parametrize("before", range(170, 200, 7))
+def test_a_message_of_progress_is_masked_before_it_is_cut(tmp_path, before):
+    task = task_of_a_job(tmp_path)
+    told = {"fraction": 0.5, "message": "x" * before + TOKEN}
+    task.progress.write_text(json.dumps(told))
+    message = Progress(task).look(last=True).message
+    assert message == ("x" * before + MASK)[: len(message)]
+
+
+@pytest.mark.parametrize("cut", [5, 20, len(TOKEN)])
+def test_an_epoch_with_half_a_secret_shows_none_of_it(tmp_path, cut):
+    task = task_of_a_job(tmp_path)
+    task.stderr.write_text("")
+    task.stdout.write_text(f"Epoch 3/5 key={TOKEN[:cut]}")
+    progressed = Progress(task).look(last=True)
+    assert progressed.fraction == 0.6
+    assert TOKEN[:4] not in progressed.message

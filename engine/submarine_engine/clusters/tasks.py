@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from submarine_engine.events import Moment, Progressed, Returned
 from submarine_engine.history import TaskPaths, read_json
 from submarine_engine.job import JobState
-from submarine_engine.masking import masker_of
+from submarine_engine.masking import Masker, masker_of
 
 # A task's progress: what it says itself, else what its log shows.
 
@@ -59,10 +59,7 @@ class Progress:
         if found is None or found == self._told:
             return None
         self._told, self._told_at = found, now
-        fraction, message = found
-        if masker := masker_of(self._task.root.parent.parent):
-            message = masker.text(message)
-        return Progressed(task=self._task.root.name, fraction=fraction, message=message)
+        return Progressed(task=self._task.root.name, fraction=found[0], message=found[1])
 
     def _said(self) -> tuple[float, str] | None:
         if not self._changed(self._task.progress):
@@ -75,7 +72,9 @@ class Progress:
         if not 0 <= fraction <= 1:  # NaN too
             return None
         self._explicit = True
-        return fraction, message[:_LONGEST_MESSAGE]
+        # Before it is cut: a part of a secret is not found.
+        masker = self._masker()
+        return fraction, (masker.text(message) if masker else message)[:_LONGEST_MESSAGE]
 
     def _shown(self) -> tuple[float, str] | None:
         # imported late: few jobs come here before they are over
@@ -85,11 +84,14 @@ class Progress:
             read_to = self._seen.get(log, (0, 0))[1]
             if not self._changed(log):
                 continue
-            text = _since(log, read_to - _OVERLAP)
+            text = _since(log, read_to - _OVERLAP, self._masker())
             self._epochs[log] = last_epoch(text) or self._epochs.get(log)
             if found := recognise(text, self._epochs[log]):
                 return found[0], found[1][:_LONGEST_MESSAGE]
         return None
+
+    def _masker(self) -> Masker | None:
+        return masker_of(self._task.root.parent.parent)
 
     def _changed(self, path: Path) -> bool:
         try:
@@ -103,13 +105,18 @@ class Progress:
         return True
 
 
-def _since(path: Path, offset: int) -> str:
-    """Return what a log holds from `offset`, the last part where that is much."""
+def _since(path: Path, offset: int, masker: Masker | None) -> str:
+    """Return what a log holds from `offset`, secrets masked; the last part where that is much."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, offset, size - _MOST))
-            return file.read(_MOST).decode(errors="replace")
+            begin = max(0, offset, size - _MOST)
+            if masker is None:
+                data = os.pread(file.fileno(), _MOST, begin)
+            else:
+                log = file.fileno()
+                data = masker.read(lambda n, at: os.pread(log, n, at), begin, size, hold=True)
+            return data.decode(errors="replace")
     except OSError:
         return ""
 
