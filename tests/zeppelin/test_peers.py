@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import closing
 
 import pytest
 from submarine_engine.errors import ConfigError
 from submarine_zeppelin import peers
 from submarine_zeppelin.peers import Callers, plain_address, uid_of_listener, uid_of_peer
+from submarine_zeppelin.wire import Listener
 
 from tests.jobs import until
 from tests.zeppelin.talking import PYTHON
@@ -110,6 +113,45 @@ def test_another_user_is_refused_by_name(monkeypatch):
         with socket.create_server(("127.0.0.1", 0)) as zeppelin:
             assert callers.zeppelin_is_at(*zeppelin.getsockname()) == ""
         assert callers.refusal(server) == ""
+
+
+class Short:
+    """A listening socket of a process that has no file left for the first caller."""
+
+    def __init__(self, real):
+        self.real, self.left = real, 1
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+    def accept(self):
+        if self.left:
+            self.left -= 1
+            raise OSError(errno.EMFILE, "too many open files")
+        return self.real.accept()
+
+
+def test_it_listens_on_when_it_was_short_of_files_or_threads(monkeypatch):
+    listener = Listener("127.0.0.1")
+    listener._socket = Short(listener._socket)
+    start, left = threading.Thread.start, [1]
+
+    def fails(thread):
+        if thread.name != "accept" and left:
+            left.pop()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fails)
+    listener.serve(None, lambda: None, lambda _: "not you")
+    try:
+        for _ in range(2):
+            with socket.create_connection(("127.0.0.1", listener.port), timeout=30) as caller:
+                assert caller.recv(1) == b""
+    finally:
+        listener.close()
+    assert (listener._socket.left, left) == (0, [])
+    until(lambda: all(thread.name != "accept" for thread in threading.enumerate()))
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import sys
@@ -42,6 +43,7 @@ PROTOCOL = TBinaryProtocolFactory(strict_read=True, strict_write=True)
 TRANSPORT = TBufferedTransportFactory()
 _BACKLOG = 128
 _PATIENCE = 5_000  # milliseconds
+_PAUSE = 0.05
 
 
 class RefusedError(OSError):
@@ -101,9 +103,15 @@ class Listener:
         while True:
             try:
                 client, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=_answer, args=(client, *work), daemon=True).start()
+            except OSError as error:
+                if error.errno in (errno.EBADF, errno.EINVAL):  # it was closed
+                    return
+                time.sleep(_PAUSE)  # too many files are open, or the caller left: it passes
+                continue
+            try:
+                threading.Thread(target=_answer, args=(client, *work), daemon=True).start()
+            except RuntimeError:  # the machine starts no more threads now
+                client.close()
 
 
 def _answer(
