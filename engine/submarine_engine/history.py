@@ -81,6 +81,11 @@ def new_job_id() -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + tail
 
 
+def is_job_id(text: str) -> bool:
+    """Return whether a text is of the form of a job id."""
+    return _JOB_ID.fullmatch(text) is not None
+
+
 class TaskPaths:
     """The files of one task, written by the runtime inside its container.
 
@@ -127,7 +132,7 @@ class JobPaths:
     """
 
     def __init__(self, home: Path, job_id: str) -> None:
-        if not _JOB_ID.fullmatch(job_id):
+        if not is_job_id(job_id):
             raise JobNotFoundError(f"{job_id!r} is not a job id", fix="see `submarine job list`")
         self.job_id = job_id
         self.root = home / "jobs" / job_id
@@ -241,7 +246,7 @@ def job_ids(home: Path) -> Iterator[str]:
         names = sorted(os.listdir(home / "jobs"), reverse=True)  # noqa: PTH208 - 10,000 names
     except FileNotFoundError:
         return
-    yield from (name for name in names if _JOB_ID.fullmatch(name))
+    yield from (name for name in names if is_job_id(name))
 
 
 def of_one_second(ids: Iterable[str]) -> Iterator[list[str]]:

@@ -120,6 +120,15 @@ def test_a_thread_that_cannot_start_is_started_later(own, monkeypatch):
     assert (left, folder.open_jobs()) == ([], [])
 
 
+def test_a_file_that_is_no_job_keeps_no_keeper_busy(own):
+    mine, _, folder = own
+    (folder.open / ".nfs000000000001").touch()
+    folder.hand(A_JOB)  # of a job that is gone
+    mine.run()
+    assert folder.open_jobs() == []
+    assert not (folder.open / A_JOB).exists()
+
+
 def test_a_job_that_is_over_is_not_lost_afterwards(cluster, tmp_path):
     job_id = cluster.submit(spec_of(), bundle_of("7"), workdir=tmp_path)
     assert follow(cluster, job_id).state is JobState.SUCCEEDED

@@ -26,7 +26,7 @@ from submarine_engine.clusters.base import gpu_checks
 from submarine_engine.clusters.environment import file_address
 from submarine_engine.clusters.machine import spawn_detached
 from submarine_engine.errors import UnsupportedError
-from submarine_engine.history import make_private, read_json
+from submarine_engine.history import is_job_id, make_private, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -263,6 +263,8 @@ class KeeperFolder:
         found = []
         with suppress(FileNotFoundError):
             for path in self.open.iterdir():
+                if not is_job_id(path.name):  # somebody else's, as a file system's own
+                    continue
                 with suppress(FileNotFoundError):  # it is over just now
                     found.append((path.stat().st_mtime_ns, path.name))
         return [job_id for _, job_id in sorted(found)]
