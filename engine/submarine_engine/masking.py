@@ -1,4 +1,6 @@
-"""Secrets of a job in what is shown of it: each reads as its name, wherever it stands verbatim.
+"""Secrets of a job in what is shown of it: each reads as its name, wherever it stands.
+
+It stands there verbatim, or as a repr, JSON, HTML or an address writes it; in no other code.
 
 Logs are files that the job's processes write by themselves, so a secret that they print is in
 there. Whoever shows a log has to find it, in another process and perhaps months later, and no value
@@ -46,7 +48,12 @@ def write_marks(folder: Path, values: Iterable[tuple[str, str]]) -> None:
     OSError
         The disk is full, or the folder is gone.
     """
-    pieces = {piece: name for name, value in values for piece in _pieces(value)}
+    given = [(name, line) for name, value in values for line in _lines(value)]
+    pieces = {piece: name for name, line in given for piece in _pieces(line)}
+    for name, line in given:
+        for form in _forms(line.decode("utf-8", "surrogateescape")):
+            for piece in _pieces(form.encode("utf-8", "surrogateescape")):
+                pieces.setdefault(piece, name)
     if not pieces:
         return
     from submarine_engine.history import write_json  # noqa: PLC0415 - readers need none
@@ -65,13 +72,32 @@ def write_marks(folder: Path, values: Iterable[tuple[str, str]]) -> None:
     write_json(folder / FILE, {"version": 1, "key": key.hex(), "secrets": marks})
 
 
-def _pieces(value: str) -> Iterator[bytes]:
-    for line in value.encode("utf-8", "surrogateescape").splitlines():
-        for start in range(0, len(line), _LONGEST):
-            # The last piece is a whole one, too: what is left over may be short.
-            piece = line[max(0, min(start, len(line) - _LONGEST)) :][:_LONGEST]
-            if len(piece.strip()) >= SHORTEST:
-                yield piece
+def _lines(value: str) -> list[bytes]:
+    try:
+        return value.encode("utf-8", "surrogateescape").splitlines()
+    except UnicodeEncodeError:  # half a character, which no environment has, and a variable may
+        return value.encode("utf-8", "surrogatepass").splitlines()
+
+
+def _forms(line: str) -> Iterator[str]:
+    """Yield how a line reads where it is shown within something: a repr, JSON, HTML, an address."""
+    from html import escape  # noqa: PLC0415 - few jobs have secrets
+    from urllib.parse import quote, quote_plus  # noqa: PLC0415 - likewise
+
+    if len(line) < SHORTEST:
+        return
+    yield from (repr(line)[1:-1], ascii(line)[1:-1])
+    yield from (json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1])
+    yield from (escape(line, quote=False), escape(line))
+    yield from (make(line, safe="", errors="surrogateescape") for make in (quote, quote_plus))
+
+
+def _pieces(line: bytes) -> Iterator[bytes]:
+    for start in range(0, len(line), _LONGEST):
+        # The last piece is a whole one, too: what is left over may be short.
+        piece = line[max(0, min(start, len(line) - _LONGEST)) :][:_LONGEST]
+        if len(piece.strip()) >= SHORTEST:
+            yield piece
 
 
 @lru_cache(maxsize=512)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import html
 import json
 import os
 import stat
 from itertools import pairwise
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given, settings
@@ -204,3 +206,30 @@ def test_an_epoch_with_half_a_secret_shows_none_of_it(tmp_path, cut):
     progressed = Progress(task).look(last=True)
     assert progressed.fraction == 0.6
     assert TOKEN[:4] not in progressed.message
+
+
+@pytest.mark.parametrize(
+    "secret", ["Größe-über-allem", 'it\'s "so" <secret> & \\n', "tab\tand\x7fmore"]
+)
+def test_a_secret_within_something_is_masked_as_that_writes_it(tmp_path_factory, secret):
+    mask = masker(tmp_path_factory, PASSWORD=secret)
+    forms = [
+        str({"a": secret}),
+        ascii([secret]),
+        str(KeyError(secret)),
+        json.dumps({"a": secret}),
+        json.dumps([secret], ensure_ascii=False),
+        html.escape(secret),
+        html.escape(secret, quote=False),
+        "https://me:" + quote(secret, safe="") + "@host",
+        "?p=" + quote_plus(secret),
+    ]
+    for form in forms:
+        shown = mask.text(form)
+        assert "<secret" in shown, form
+        assert not any(part in shown for part in (secret[:6], secret[-4:]))
+
+
+def test_half_a_character_in_one_hinders_no_job(tmp_path_factory):
+    mask = masker(tmp_path_factory, LONG="half \ud800, \udcff")
+    assert mask.text("half \ud800, \udcff!") == "<secret LONG>!"
