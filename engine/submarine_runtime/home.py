@@ -279,6 +279,8 @@ class Home:
             value = self._namespace.get(name)
             if _made_by_source(value) and type(value) is not _FUNCTION:
                 self._known[id(value)] = ("name", name)
+            elif type(value) is _FUNCTION and _own(value) and not self.at_home(value):
+                self._known.setdefault(id(value), ("name", name))  # a decorator has made it
         names = self._names(ending)
         for value in names.values():
             self._note_memory(value)
@@ -442,7 +444,8 @@ class Home:
         """Yield what the cell's own functions and classes hold: at home they are made anew."""
         for name in self._defines:
             value = self._namespace.get(name)
-            if not (_is_definition(value) and self.at_home(value)):
+            named = self._known.get(id(value)) == ("name", name)
+            if not (_is_definition(value) and (named or self.at_home(value))):
                 continue
             for key, held in list(vars(value).items()):
                 if key != "__wrapped__" and is_data(key, held):

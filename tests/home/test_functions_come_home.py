@@ -129,3 +129,12 @@ def test_a_decorator_that_remembers_what_cannot_travel_is_applied_anew(notebook)
     )
     assert notebook.job("square(2)") == (4, 1, True)
     notebook.run("square.close()")
+
+
+def test_what_a_decorator_of_the_jobs_remembers(notebook, capsys):
+    notebook.run(MEMO.partition("@memo")[0])
+    notebook.job("@memo\ndef square(n):\n    return n * n\nsquare(2)\ntable = {'f': square}")
+    assert notebook.run("table['f'] is square and square(3)") == (9, 2)
+    assert notebook["square"].cache == {2: 4, 3: 9}
+    assert notebook.job("table['f'] is square and square(4)") == (16, 3)
+    assert "stayed" not in capsys.readouterr().err
