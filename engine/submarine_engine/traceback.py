@@ -154,7 +154,8 @@ def _frame(frame: Frame) -> Iterator[str]:
     else:
         place = f"{_CYAN}File {_GREEN}{frame.cell}:{frame.line}{_PLAIN}"
     yield place + _inside(frame.function)
-    for number, text in frame.context or ((frame.line, frame.text),):
+    line = ((frame.line, frame.text),) if frame.text else ()  # of compiled code nobody has it
+    for number, text in frame.context or line:
         if number == frame.line:
             yield f"{_GREEN}{'-' * max(0, 5 - len(str(number)))}> {number}{_PLAIN} {text}"
         else:

@@ -283,3 +283,15 @@ def test_a_chain_without_end_ends(ran):
     ran.run("1 / 0")
     ran.rewrite(error=error)
     assert str(failed(ran)).count("caused by") == 9
+
+
+def test_a_frame_of_compiled_code_has_no_line_to_show(ran):
+    code = "exec(compile('1 / 0', 'lib/fast.pyx', 'exec'))"
+    text = shown(
+        failed(
+            ran.run(
+                f"try:\n    {code}\nexcept ZeroDivisionError as e:\n    raise KeyError('a') from e"
+            )
+        )
+    )
+    assert "File lib/fast.pyx:1\n\nZeroDivisionError" in text
