@@ -216,7 +216,7 @@ class Home:
         memo = unpickler.memo.copy()
         del unpickler
         self._roots[path] = value
-        self._objects[path] = objects = _kept(memo)
+        self._objects[path] = objects = _kept(memo, self._namespace)
         self._kinds[path] = {number: type(obj) for number, obj in objects.items()}
         for number, obj in objects.items():
             self._known[id(obj)] = ("file", path, number)
@@ -1203,7 +1203,7 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {message(error)}"[:300]
 
 
-def _kept(memo: dict[int, Any]) -> dict[int, Any]:
+def _kept(memo: dict[int, Any], namespace: dict[str, Any]) -> dict[int, Any]:
     """Return the objects of a memo that can change, without those that loading itself made.
 
     A state that was handed to an object, or an argument of a constructor, only the memo holds.
@@ -1215,7 +1215,8 @@ def _kept(memo: dict[int, Any]) -> dict[int, Any]:
         obj, references = _references(memo, number)
         # What torch holds of its storages is no reference of Python's.
         alive = references > alone or type(obj).__name__ == "UntypedStorage"
-        if alive and (_holds(obj) or nameless(obj) or not isinstance(obj, _CHANGELESS)):
+        by_value = nameless(obj, namespace) or not isinstance(obj, _CHANGELESS)
+        if alive and (_holds(obj) or by_value):
             found[number] = obj
     return dict(reversed(found.items()))
 
@@ -1278,9 +1279,24 @@ _ANEW = ("array", "storage", "tensor", "variable", "class", "whole")
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "pandas", "tensorflow")
 
 
-def nameless(value: object) -> bool:
-    """Return whether a value is a function that no name leads to: it travels by value."""
-    return type(value) is _FUNCTION and "<" in value.__qualname__
+def nameless(value: object, namespace: dict[str, Any] | None = None) -> bool:
+    """Return whether a value is a function that no name leads to: it travels by value.
+
+    Parameters
+    ----------
+    namespace
+        The variables of the notebook or the script: there the name of a function that a decorator
+        has wrapped leads to another one.
+    """
+    if type(value) is not _FUNCTION or "<" in value.__qualname__:
+        return type(value) is _FUNCTION
+    if namespace is None or value.__module__ != "__main__":
+        return False
+    first, *rest = value.__qualname__.split(".")
+    found = namespace.get(first)
+    for part in rest:
+        found = getattr(found, part, None)
+    return found is not value
 
 
 def _made_by_source(value: object) -> bool:

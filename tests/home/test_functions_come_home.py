@@ -138,3 +138,33 @@ def test_what_a_decorator_of_the_jobs_remembers(notebook, capsys):
     assert notebook["square"].cache == {2: 4, 3: 9}
     assert notebook.job("table['f'] is square and square(4)") == (16, 3)
     assert "stayed" not in capsys.readouterr().err
+
+
+def test_what_a_decorator_has_wrapped_stays_the_function_that_it_calls(notebook):
+    notebook.run(
+        """
+        from functools import wraps
+
+        def counted(function):
+            @wraps(function)
+            def inner(*args):
+                inner.calls += 1
+                return function(*args)
+            inner.calls = 0
+            return inner
+
+        @counted
+        def old(x):
+            return x + 1
+
+        held, wrapped = old, old.__wrapped__
+        """
+    )
+    notebook.job("old(1)\nold(2)")
+    old = notebook["old"]
+    assert old.calls == 2
+    assert old is notebook["held"]
+    assert old.__wrapped__ is notebook["wrapped"]
+    cells = dict(zip(old.__code__.co_freevars, old.__closure__, strict=True))
+    assert cells["function"].cell_contents is notebook["wrapped"]
+    assert cells["inner"].cell_contents is old

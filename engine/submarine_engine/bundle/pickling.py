@@ -581,7 +581,9 @@ def _run(kind: Any, value: object, room: int, watch: Watch) -> tuple[Packed, boo
         id(root): root for _, obj in seen if (root := root_of(obj)) is not None and root is not obj
     }
     watch.memo = {
-        number: obj for number, obj in seen if nameless(obj) or not isinstance(obj, _CHANGELESS)
+        number: obj
+        for number, obj in seen
+        if not isinstance(obj, _CHANGELESS) or nameless(obj, pickler.namespace)
     }
     data = b"".join(sink.chunks) if sink.kept else None
     return Packed(data, sink.size, exact, tuple(sink.blocks)), pickler.has_sets

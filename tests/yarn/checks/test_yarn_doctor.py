@@ -358,7 +358,7 @@ def test_the_keeper_and_its_driver(recorded, tmp_path):
     assert told()[0].startswith("none runs")
     assert told()[1].startswith("none runs")
     folder.make()
-    (folder.open / "a-job").touch()
+    (folder.open / "20260101-000000-aaaaa").touch()
     record = {"address": "127.0.0.1:5", "pid": os.getpid()}
     folder.skein.mkdir(exist_ok=True)
     (folder.skein / "driver").write_text(json.dumps(record))
