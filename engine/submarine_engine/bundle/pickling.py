@@ -583,10 +583,15 @@ def _run(kind: Any, value: object, room: int, watch: Watch) -> tuple[Packed, boo
     watch.memo = {
         number: obj
         for number, obj in seen
-        if not isinstance(obj, _CHANGELESS) or nameless(obj, pickler.namespace)
+        if not isinstance(obj, _CHANGELESS) or nameless(obj) or _is_of_main(obj)
     }
     data = b"".join(sink.chunks) if sink.kept else None
     return Packed(data, sink.size, exact, tuple(sink.blocks)), pickler.has_sets
+
+
+def _is_of_main(obj: object) -> bool:
+    """Return whether a value is a function of the notebook: the job may know it by its number."""
+    return type(obj) is types.FunctionType and obj.__module__ == "__main__"
 
 
 def _has_identity(obj: object) -> bool:
