@@ -131,17 +131,25 @@ def test_a_paragraph_sent_three_times_is_one_job(talk, tmp_path, home):
 
 
 def test_a_result_does_not_overtake_the_answer_that_it_runs(monkeypatch):
-    """Zeppelin would write RUNNING over FINISHED, and the paragraph would run for ever."""
+    """Zeppelin would write RUNNING over FINISHED, and the paragraph would run for ever.
+
+    One that is cancelled while it waits would have failed, where Zeppelin hears of that first.
+    """
     slept = []
     monkeypatch.setattr(service.time, "sleep", slept.append)
-    run = SimpleNamespace(told_running_at=0.0)
-    service._let_poller_be_first(run)
-    run.told_running_at = service.time.monotonic() - 60
-    service._let_poller_be_first(run)
+    run = SimpleNamespace(answered_at=0.0)
+    service._let_answers_be_first(run)
+    run.answered_at = service.time.monotonic() - 60
+    service._let_answers_be_first(run)
     assert not slept
-    run.told_running_at = service.time.monotonic() + 60  # however busy the machine is
-    service._let_poller_be_first(run)
+    run.answered_at = service.time.monotonic() + 60  # however busy the machine is
+    service._let_answers_be_first(run)
     assert slept
+    run = SimpleNamespace(answered_at=0.0, cancel=lambda: told.append(run.answered_at))
+    told = []
+    monkeypatch.setattr(service.Service, "_find", lambda *_: run)
+    service.Service.cancel(object.__new__(service.Service), "s1", "name", None)
+    assert told[0] > 0  # before the paragraph can have ended
 
 
 def test_cancel_ends_the_job_and_those_who_wait(talk, tmp_path):

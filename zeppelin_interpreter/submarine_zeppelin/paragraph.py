@@ -157,7 +157,7 @@ class Run:
         self.paragraph = paragraph
         self.state = State.PENDING
         self.delivered = False
-        self.told_running_at = 0.0
+        self.answered_at = 0.0
         self.progress = 0
         self.gui = paragraph.gui
         self._session = session

@@ -160,7 +160,7 @@ class Service:
                 run.go()
             else:
                 run.join()
-            _let_poller_be_first(run)
+            _let_answers_be_first(run)
             return _result(run, context)
         except Exception as error:  # noqa: BLE001 - an exception would make Zeppelin send it again
             traceback.print_exc()
@@ -200,6 +200,7 @@ class Service:
     def cancel(self, _session_id: str, _name: str, context: Any) -> None:  # noqa: ANN401
         """End a paragraph that runs, or that waits for its turn."""
         if run := self._find(context):
+            run.answered_at = time.monotonic()
             run.cancel()
 
     @told
@@ -216,8 +217,8 @@ class Service:
         if not found:
             return "UNKNOWN"
         state = found[-1].state
-        if state is State.RUNNING and not found[-1].told_running_at:
-            found[-1].told_running_at = time.monotonic()
+        if state is State.RUNNING and not found[-1].answered_at:
+            found[-1].answered_at = time.monotonic()
         return state.value
 
     def getFormType(self, _session_id: str, _name: str) -> str:  # noqa: N802
@@ -274,14 +275,15 @@ def _serve_links() -> None:
     links.serve()
 
 
-def _let_poller_be_first(run: Run) -> None:
+def _let_answers_be_first(run: Run) -> None:
     """Wait until what Zeppelin was told before the end of a paragraph has reached it.
 
     A thread of its own asks how far the paragraph is until that runs. Where the result overtakes
-    the answer, it writes RUNNING over FINISHED, and the paragraph runs for ever.
+    the answer, it writes RUNNING over FINISHED, and the paragraph runs for ever. Where it overtakes
+    the answer to a cancel, Zeppelin takes the paragraph for a failed one.
     """
-    if run.told_running_at:
-        left = run.told_running_at + _POLLER - time.monotonic()
+    if run.answered_at:
+        left = run.answered_at + _POLLER - time.monotonic()
         if left > 0:
             time.sleep(left)
 
