@@ -152,6 +152,23 @@ def test_a_result_does_not_overtake_the_answer_that_it_runs(monkeypatch):
     assert told[0] > 0  # before the paragraph can have ended
 
 
+def test_threads_import_what_needs_ipython_one_after_the_other(monkeypatch):
+    """Two at once would each find half of one of IPython's modules, now and then."""
+    taken = []
+
+    class Lock:
+        def __enter__(self):
+            taken.append("links")
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(service, "LATE_IMPORTS", Lock())
+    monkeypatch.setattr("submarine_zeppelin.links.serve", lambda: None)
+    service._serve_links()
+    assert taken == ["links"]
+
+
 def test_cancel_ends_the_job_and_those_who_wait(talk, tmp_path):
     first = talk.start(WAITS.format(str(tmp_path / "never")), RUN)
     until(lambda: any("begun" in data for _, _, data in talk.events.updates))

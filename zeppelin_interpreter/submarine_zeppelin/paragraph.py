@@ -98,6 +98,12 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
+LATE_IMPORTS = threading.Lock()
+"""Held by a thread that imports what needs IPython, whose modules import one another.
+
+Where two do at once, Python gives one of them the half of a module, sooner than let both wait.
+"""
+
 _SETTLES = 1.0
 """Seconds: a Zeppelin that restarts an interpreter cancels its paragraphs first, and jobs go on."""
 
@@ -323,8 +329,8 @@ class Run:
 
     def _follow(self, place: Place, job_id: str) -> State:
         """Follow a job to its end, and have the kernel bring home what it leaves behind."""
-        # 0.3 s, of which a paragraph of Python need not know.
-        from submarine_zeppelin.following import Follower, LeftError  # noqa: PLC0415
+        with LATE_IMPORTS:  # 0.3 s, of which a paragraph of Python need not know
+            from submarine_zeppelin.following import Follower, LeftError  # noqa: PLC0415
 
         place.job_id = job_id
         with self._ending:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from submarine_engine.history import default_home, make_private
 
-from submarine_zeppelin.paragraph import Paragraph, Run, State
+from submarine_zeppelin.paragraph import LATE_IMPORTS, Paragraph, Run, State
 from submarine_zeppelin.peers import is_loopback
 from submarine_zeppelin.properties import ELSEWHERE, LINKS_LISTEN
 from submarine_zeppelin.sessions import Sessions
@@ -270,7 +270,8 @@ class Service:
 
 
 def _serve_links() -> None:
-    from submarine_zeppelin import links  # noqa: PLC0415 - 0.3 s, which Zeppelin need not wait
+    with LATE_IMPORTS:
+        from submarine_zeppelin import links  # noqa: PLC0415 - 0.3 s, which Zeppelin need not wait
 
     links.serve()
 
