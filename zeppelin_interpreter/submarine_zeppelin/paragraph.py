@@ -30,7 +30,7 @@ from submarine_zeppelin.outputs import (
     Outputs,
     zeppelins_words,
 )
-from submarine_zeppelin.sessions import Kernel, Place, Session, restarted
+from submarine_zeppelin.sessions import LATE_IMPORTS, Kernel, Place, Session, restarted
 from submarine_zeppelin.wire import Events
 
 # Which job a paragraph has begun: on disk, so that none is submitted twice.
@@ -97,12 +97,6 @@ def _name(foreign: str) -> str:
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
-
-LATE_IMPORTS = threading.Lock()
-"""Held by a thread that imports what needs IPython, whose modules import one another.
-
-Where two do at once, Python gives one of them the half of a module, sooner than let both wait.
-"""
 
 _SETTLES = 1.0
 """Seconds: a Zeppelin that restarts an interpreter cancels its paragraphs first, and jobs go on."""

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 from submarine_engine.history import default_home, make_private
 
-from submarine_zeppelin.paragraph import LATE_IMPORTS, Paragraph, Run, State
+from submarine_zeppelin.paragraph import Paragraph, Run, State
 from submarine_zeppelin.peers import is_loopback
 from submarine_zeppelin.properties import ELSEWHERE, LINKS_LISTEN
-from submarine_zeppelin.sessions import Sessions
+from submarine_zeppelin.sessions import LATE_IMPORTS, Sessions
 from submarine_zeppelin.wire import IDL, Events
 
 # The interpreter's own log: Zeppelin reads what a process writes only until it has registered.

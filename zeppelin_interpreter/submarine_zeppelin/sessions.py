@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 
 EXTENSION = "submarine_zeppelin.kernelside"
+LATE_IMPORTS = threading.Lock()
+"""Held by a thread that imports what needs IPython, whose modules import one another.
+
+Where two do at once, Python gives one of them the half of a module, sooner than let both wait.
+"""
+
 _START = 60.0
 _LOOK = 0.1
 _COMPLETION = 2.0
@@ -73,7 +79,9 @@ class Kernel:
             if self.lives:
                 return
             self.close()
-            from jupyter_client.manager import KernelManager  # noqa: PLC0415 - takes 0.2 s
+            with LATE_IMPORTS:
+                import IPython.paths  # noqa: F401, PLC0415 - which the manager's search would import
+                from jupyter_client.manager import KernelManager  # noqa: PLC0415 - takes 0.2 s
 
             # By sockets in a folder of its owner alone: nothing of it listens on a port. Their path
             # is that of the connection's file, and has to be absolute: the kernel runs elsewhere.
