@@ -9,6 +9,10 @@ from _thread import allocate_lock, start_new_thread
 from submarine_runtime import lean
 from submarine_runtime.lean import mode_in, suppress
 
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _EVERY = 0.1
 _LONGEST_MESSAGE = 200
 
@@ -29,8 +33,105 @@ def input_path() -> str | None:
 
 
 def checkpoint_path() -> str | None:
-    """Return what ``--checkpoint_path`` named; None where it was not given."""
+    """Return where the job's checkpoints lie: what ``--checkpoint_path`` named, or its own folder.
+
+    None outside a job, and on YARN where it was not given.
+    """
     return os.environ.get("SUBMARINE_CHECKPOINT_PATH")
+
+
+def latest_checkpoint() -> str | None:
+    """Return the folder of the newest complete checkpoint of `steps` or `checkpoint`, if any.
+
+    One that was not written to its end does not count.
+    """
+    from submarine_runtime import checkpoints  # noqa: PLC0415 - the first line waits for it
+
+    return checkpoints.latest(checkpoint_path())
+
+
+def steps(total: int, state: object, *, every: float = 60.0) -> Iterator[int]:
+    """Yield the numbers of the steps that are left, and keep checkpoints of `state` meanwhile.
+
+    A job that is tried again goes on where the last checkpoint was written, with the same weights
+    and random numbers, as if it had never been ended. A job that is asked to end, by a cancel or by
+    the cluster, comes to the end of its step, writes a checkpoint, and ends then. Outside a job it
+    counts, and keeps nothing.
+
+    >>> state = {"model": model, "optimizer": optimizer, "history": history}
+    >>> for step in job.steps(10_000, state):
+    ...     train_one_batch(step)
+
+    Parameters
+    ----------
+    total
+        How many steps there are; the first is 0.
+    state
+        All that the steps change, usually a dict. It is changed in place: what has a
+        ``state_dict``, models of Keras, arrays, dicts, lists and objects stay the same objects.
+        The random states of `random`, numpy and torch are kept besides.
+    every
+        Seconds between two checkpoints; more where writing one takes more than a twentieth of it.
+        0 for one after each step.
+
+    Raises
+    ------
+    TypeError
+        `state` cannot be changed in place, or cannot be pickled.
+    ValueError
+        `total` is no number of steps, or the checkpoints are to lie in no folder.
+    """
+    from submarine_runtime import checkpoints  # noqa: PLC0415 - as above
+
+    return checkpoints.steps(total, state, checkpoint_path(), every, _say_unless_told)
+
+
+def restore(state: object) -> int:
+    """Put the newest checkpoint of `checkpoint` into `state`; return after how many calls it was.
+
+    For loops that `steps` is not made for. 0 the first time, and outside a job.
+
+    >>> for epoch in range(job.restore(state), 20):
+    ...     train_one_epoch()
+    ...     job.checkpoint(state)
+
+    Parameters
+    ----------
+    state
+        As `steps` has it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `steps` does.
+    """
+    from submarine_runtime import checkpoints  # noqa: PLC0415 - as above
+
+    return checkpoints.own_loop(checkpoint_path(), begins=True).restore(state)
+
+
+def checkpoint(state: object, *, every: float = 60.0) -> bool:
+    """Say between two steps that one is done; keep `state` if it is time, and tell whether it was.
+
+    Parameters
+    ----------
+    state
+        As `steps` has it.
+    every
+        Seconds between two checkpoints.
+
+    Raises
+    ------
+    RuntimeError
+        `restore` was not called before.
+    TypeError, OSError
+        As `steps` does; the checkpoint cannot be written.
+    KeyboardInterrupt
+        The job was asked to end; the checkpoint is written.
+    """
+    from submarine_runtime import checkpoints  # noqa: PLC0415 - as above
+
+    return checkpoints.own_loop(checkpoint_path(), begins=False, every=every).keep(state)
 
 
 def progress(fraction: float, message: str = "") -> None:
@@ -60,6 +161,17 @@ def progress(fraction: float, message: str = "") -> None:
     if not 0 <= number <= 1:  # NaN too
         hint = f"; for percent write progress({fraction!r} / 100)" if 1 < number <= 100 else ""  # noqa: PLR2004
         raise ValueError(f"progress({fraction!r}): the fraction is a number from 0 to 1{hint}")
+    _reporter.told = True
+    _report(number, message)
+
+
+def _say_unless_told(fraction: float) -> None:
+    """Say how far a loop is, unless the code says that itself."""
+    if not _reporter.told:
+        _report(fraction, "")
+
+
+def _report(number: float, message: str) -> None:
     folder = os.environ.get("SUBMARINE_TASK_DIR")
     if folder:
         _reporter.report(folder, number, " ".join(str(message).split())[:_LONGEST_MESSAGE])
@@ -72,6 +184,9 @@ def flush_progress() -> None:
 
 class _Reporter:
     """Writes the newest of what it is told, a few times a second."""
+
+    told = False
+    """Whether the code itself says how far it is."""
 
     def __init__(self) -> None:
         self._lock = allocate_lock()

@@ -260,8 +260,14 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
     return ending
 
 
-def _interrupt(_number: int, _frame: object) -> NoReturn:
-    """Do as an interrupted notebook cell does, so that its ``except`` and ``finally`` run."""
+def _interrupt(_number: int, _frame: object) -> None:
+    """Do as an interrupted notebook cell does, so that its ``except`` and ``finally`` run.
+
+    A loop that keeps checkpoints comes to the end of its step first.
+    """
+    checkpoints = sys.modules.get("submarine_runtime.checkpoints")
+    if checkpoints is not None and checkpoints.notice.take():
+        return
     from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - only where it comes to it
 
     raise KeyboardInterrupt(ASKED_TO_END)

@@ -114,6 +114,11 @@ def describe(queue: Queue, job_id: str, ahead: int) -> str:
     return ", ".join(words) or "next in turn"
 
 
+def own_checkpoints(paths: JobPaths) -> Path:
+    """Return where the checkpoints of a job lie that names no ``--checkpoint_path``."""
+    return paths.root / "checkpoints"
+
+
 # Asking a job of the local cluster for its model.
 
 
@@ -123,9 +128,10 @@ def save_local(asked: saving.Asked, path: str) -> Saved:
     record = read_json(paths.record) or {}
     target = saving.FolderTarget(local_path(path, "save to").absolute())
     kept = record.get("spec", {}).get("checkpoint_path")
-    storage = None
+    place = own_checkpoints(paths)
     if kept:
-        storage = FolderStorage(Path(record["workdir"]) / local_path(kept, "--checkpoint_path"))
+        place = Path(record["workdir"]) / local_path(kept, "--checkpoint_path")
+    storage = FolderStorage(place) if kept or place.is_dir() else None
     return saving.save(asked, target, PipeHook(asked, lambda task: paths.task(task).root), storage)
 
 
@@ -204,7 +210,7 @@ def _write_launch(
             task=paths.task(task),
             vcores=spec.roles[0].resources.vcores,
             input_path=sources[0],
-            checkpoint_path=sources[1],
+            checkpoint_path=sources[1] or own_checkpoints(paths),
         ),
     }
     # In ASCII: a variable need not be UTF-8, and comes as surrogates then.

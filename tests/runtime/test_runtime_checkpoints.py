@@ -1,0 +1,399 @@
+"""``job.steps()``: what is kept, how the next attempt goes on, what each kind of end leaves."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+from submarine_runtime import checkpoints, job
+
+from tests.runtime.conftest import Task, wait_for
+
+TRAIN = """
+import os, random, signal, sys
+from dataclasses import dataclass, field
+import numpy as np
+from submarine_runtime import job
+
+random.seed(3)
+np.random.seed(4)
+weights = np.zeros(50)
+view = weights[:10]
+drawer = np.random.default_rng(5)
+
+@dataclass
+class Trainer:
+    momentum: list = field(default_factory=lambda: [0.0] * 50)
+    best: float = float("inf")
+
+trainer = Trainer()
+alias = trainer.momentum
+state = {"weights": weights, "trainer": trainer, "drawer": drawer, "history": []}
+history = state["history"]
+
+for step in job.steps(40, state, every=0):
+    print("step", step)
+    noise = np.random.normal(size=50) + drawer.normal(size=50) + random.random()
+    trainer.momentum[:] = [0.9 * m + float(n) for m, n in zip(trainer.momentum, noise)]
+    weights -= 0.1 * np.array(trainer.momentum)
+    trainer.best = min(trainer.best, float(np.abs(weights).sum()))
+    history.append(float(weights.sum()))
+
+assert alias is trainer.momentum and view.base is weights and history is state["history"]
+assert np.array_equal(view, weights[:10])
+result = [weights.tobytes().hex(), trainer.best, trainer.momentum, history, random.random()]
+result
+"""
+
+
+@pytest.fixture
+def attempts(tmp_path, start_task):
+    """Start tasks of one checkpoint path, one after the other."""
+    place = tmp_path / "checkpoints"
+
+    def attempt(script, **more):
+        more["env"] = {"SUBMARINE_CHECKPOINT_PATH": str(place), **more.pop("env", {})}
+        return start_task(script, **more)
+
+    attempt.place = place
+    return attempt
+
+
+def step_folders(place):
+    return sorted(path.name for path in place.glob("step-*"))
+
+
+def of_steps(task):
+    return [int(line.split()[1]) for line in task.stdout.splitlines() if line.startswith("step ")]
+
+
+@pytest.fixture
+def start_task(tmp_path):
+    """Return a function that starts a task in a folder of its own."""
+    begun = []
+
+    def start(script, **more):
+        root = tmp_path / f"attempt-{len(begun)}"
+        root.mkdir(mode=0o700)
+        begun.append(Task(root))
+        return begun[-1].start(script, **more)
+
+    yield start
+    for task in begun:
+        task.end()
+
+
+@pytest.fixture
+def whole(start_task):
+    """The result of the run that nobody ends."""
+    task = start_task(TRAIN)
+    assert task.wait() == 0, task.stderr
+    assert of_steps(task) == list(range(40))
+    return task.value
+
+
+def test_outside_a_job_it_counts_and_keeps_nothing(tmp_path, monkeypatch):
+    monkeypatch.delenv("SUBMARINE_CHECKPOINT_PATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    state = {"done": 0}
+    for step in job.steps(3, state):
+        state["done"] += step
+    assert state == {"done": 3}
+    assert job.restore(state) == 0
+    assert not job.checkpoint(state, every=0)
+    assert job.latest_checkpoint() is None
+    assert list(tmp_path.iterdir()) == []
+
+
+# Each place where a checkpoint is a little further on the disk than before.
+POINTS = {
+    "before the folder": "os.mkdir",
+    "before its content": "checkpoints._File.__enter__",
+    "content unsynced": "os.fsync",
+    "before the rename": "os.rename",
+    "before the old one goes": "checkpoints._forget_all_but",
+}
+
+KILLED_AT = """
+import os, signal
+from submarine_runtime import checkpoints
+left = [int(os.environ["AT"])]
+def kill(real):
+    def called(*args, **more):
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **more)
+    return called
+owner, _, name = os.environ["POINT"].rpartition(".")
+owner = eval(owner)
+setattr(owner, name, kill(getattr(owner, name)))
+"""
+
+
+@pytest.mark.parametrize("at", [1, 7])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_at_each_point_of_a_checkpoint_changes_nothing(attempts, whole, point, at):
+    first = attempts(KILLED_AT + TRAIN, env={"POINT": POINTS[point], "AT": str(at)})
+    assert first.wait() == -signal.SIGKILL, first.stderr
+    done = of_steps(first)
+    latest = checkpoints.latest(str(attempts.place))
+    second = attempts(TRAIN)
+    assert second.wait() == 0, second.stderr
+    assert second.value == whole
+    assert of_steps(second)[-1] == 39
+    # At most the step whose checkpoint was cut is made once more.
+    assert of_steps(second)[0] in (done[-1], done[-1] + 1)
+    assert (latest is None) == (of_steps(second)[0] == 0)
+    assert {path.name[:5] for path in attempts.place.iterdir()} == {"step-"}
+
+
+def _is_so_far(task, many):
+    return len(of_steps(task)) >= many or task.process.poll() is not None
+
+
+def _with_random_kills(attempts, whole, seed, kills):
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    for _ in range(kills):
+        task, many = attempts(TRAIN), chance.randrange(1, 6)
+        wait_for(partial(_is_so_far, task, many))
+        task.process.kill()
+        task.wait()
+    last = attempts(TRAIN)
+    assert last.wait() == 0, last.stderr
+    assert last.value == whole
+
+
+def test_kills_at_random_end_in_the_same_weights(attempts, whole):
+    _with_random_kills(attempts, whole, seed=1, kills=4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_a_hundred_kills_at_random_end_in_the_same_weights(attempts, whole, seed):
+    _with_random_kills(attempts, whole, seed=seed, kills=5)
+
+
+def test_whoever_is_asked_to_end_finishes_the_step_and_keeps_it(attempts, whole):
+    asked = TRAIN.replace(
+        'print("step", step)',
+        'print("step", step)\n    if step == 12: os.kill(os.getpid(), signal.SIGTERM)',
+    ).replace("every=0", "every=3600")
+    first = attempts(asked)
+    assert first.wait() == 130
+    assert of_steps(first) == list(range(13))
+    assert step_folders(attempts.place) == ["step-000000000013"]
+    assert "Traceback" not in first.stderr
+    second = attempts(TRAIN)
+    assert second.wait() == 0, second.stderr
+    assert of_steps(second) == list(range(13, 40))
+    assert second.value == whole
+
+
+def test_whoever_asks_twice_is_not_kept_waiting(attempts):
+    task = attempts(
+        """
+        import time
+        from submarine_runtime import job
+        for step in job.steps(2, {"a": 1}):
+            print("step", step)
+            while True: time.sleep(0.05)
+        """
+    )
+    wait_for(lambda: of_steps(task))
+    task.process.send_signal(signal.SIGTERM)
+    # The first is heard between two of its sleeps, so the second may come at any time after.
+    wait_for(lambda: task.process.send_signal(signal.SIGTERM) or task.process.poll() is not None)
+    # The last of them may come when it leaves already.
+    assert task.wait() in (130, -signal.SIGTERM)
+
+
+def test_after_the_loop_a_job_ends_at_once(attempts):
+    task = attempts(
+        """
+        import time
+        from submarine_runtime import job
+        for step in job.steps(2, {"a": 1}): pass
+        try:
+            for step in job.steps(2, {"a": 1}): raise ValueError
+        except ValueError:
+            pass
+        for step in job.steps(2, {"a": 1}): break
+        print("step", 0)
+        while True: time.sleep(0.05)
+        """
+    )
+    wait_for(lambda: of_steps(task))
+    task.process.send_signal(signal.SIGTERM)
+    assert task.wait() == 130
+
+
+def test_a_loop_of_ones_own(attempts):
+    script = """
+    import os, signal
+    from submarine_runtime import job
+    state = {"losses": []}
+    done = job.restore(state)
+    print("begins at", done)
+    for epoch in range(done, 6):
+        print("step", epoch)
+        state["losses"].append(epoch)
+        if epoch == int(os.environ.get("AT", "-1")):
+            os.kill(os.getpid(), signal.SIGTERM)
+        job.checkpoint(state)
+    state["losses"]
+    """
+    first = attempts(script, env={"AT": "3"})
+    assert first.wait() == 130
+    second = attempts(script)
+    assert second.wait() == 0, second.stderr
+    assert "begins at 4" in second.stdout
+    assert second.value == [0, 1, 2, 3, 4, 5]
+
+
+def test_two_loops_have_a_place_each(attempts):
+    script = """
+    from submarine_runtime import job
+    first, second = {"n": 0}, {"n": 0}
+    for step in job.steps(5, first, every=0): first["n"] += 1
+    for step in job.steps(7, second, every=0): second["n"] += 1
+    print(job.latest_checkpoint())
+    [first["n"], second["n"]]
+    """
+    for _ in range(2):
+        task = attempts(script)
+        assert task.wait() == 0, task.stderr
+        assert task.value == [5, 7]
+    assert task.stdout.strip() == str(attempts.place / "loop-2" / "step-000000000007")
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_it(attempts, whole):
+    assert attempts(TRAIN).wait() == 0
+    newest = attempts.place / step_folders(attempts.place)[-1]
+    content = bytearray((newest / "state.pickle").read_bytes())
+    content[len(content) // 2] ^= 1
+    (newest / "state.pickle").write_bytes(content)
+    task = attempts(TRAIN)
+    assert task.wait() == 0
+    assert task.value == whole
+    assert of_steps(task) == [39]
+    assert f"{newest} is damaged; taking the one before it" in task.stderr
+
+
+@pytest.mark.parametrize(
+    "note", [b"", b"{", b"[]", b'{"version": 9}', b"[" * 5000, json.dumps({"version": 1}).encode()]
+)
+def test_what_says_nothing_of_itself_is_no_checkpoint(tmp_path, note):
+    folder = tmp_path / "step-000000000001"
+    folder.mkdir()
+    (folder / "state.pickle").write_bytes(b"x")
+    (folder / "checkpoint.json").write_bytes(note)
+    assert checkpoints.latest(str(tmp_path)) is None
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_as_it_is(attempts):
+    full = """
+    import os
+    from submarine_runtime import checkpoints, job
+    real = os.fsync
+    def fsync(descriptor):
+        if step == 3: raise OSError(28, "No space left on device")
+        real(descriptor)
+    os.fsync = fsync
+    for step in job.steps(9, {"a": 1}, every=0): pass
+    """
+    task = attempts(full)
+    assert task.wait() == 1
+    assert "No space left on device" in task.stderr
+    assert step_folders(attempts.place) == ["step-000000000002", "step-000000000003"]
+    assert not list(attempts.place.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("None", "the state is nothing, which cannot be changed in place"),
+        ("3.5", "the state is of type float"),
+        ("(1, 2)", "the state is of type tuple"),
+        ("print", "the state is of type builtin_function_or_method"),
+        ('{"f": lambda: 1}', "the state cannot be kept in a checkpoint"),
+        ('{"f": open(__file__)}', "the state cannot be kept in a checkpoint"),
+    ],
+)
+def test_what_cannot_be_kept_is_told_before_the_first_step(attempts, state, words):
+    script = (
+        "from submarine_runtime import job\nfor step in job.steps(3, STATE): print('step', step)"
+    )
+    task = attempts(script.replace("STATE", state))
+    assert task.wait() == 1
+    assert words in task.stderr
+    assert of_steps(task) == []
+
+
+def test_another_state_than_that_of_the_checkpoint_is_refused(attempts):
+    script = """
+    import random
+    from submarine_runtime import job
+    state = {"drawer": random.Random(1)}
+    for step in job.steps(3, state, every=0): pass
+    """
+    assert attempts(script).wait() == 0
+    task = attempts(script.replace("random.Random(1)", "[1]"))
+    assert task.wait() == 1
+    assert "a checkpoint holds the state of an object that is now of type list" in task.stderr
+
+
+@pytest.mark.parametrize("total", [-1, 2.5, True, "3"])
+def test_steps_that_cannot_be_counted(total):
+    with pytest.raises(ValueError, match="give how many steps there are"):
+        next(job.steps(total, {}))
+
+
+def test_a_path_that_is_no_folder_is_refused(monkeypatch):
+    monkeypatch.setenv("SUBMARINE_CHECKPOINT_PATH", "hdfs://nn:8020/kept")
+    with pytest.raises(ValueError, match="give --checkpoint_path a folder"):
+        next(job.steps(3, {}))
+
+
+def test_a_checkpoint_before_a_beginning_is_refused():
+    done = subprocess.run(
+        [sys.executable, "-c", "from submarine_runtime import job; job.checkpoint({})"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "begin the loop at `done = job.restore(state)`" in done.stderr
+
+
+def test_files_are_their_owners_and_the_last_two_stay(attempts):
+    task = attempts(TRAIN)
+    assert task.wait() == 0
+    assert step_folders(attempts.place) == ["step-000000000039", "step-000000000040"]
+    for folder in attempts.place.iterdir():
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
+def test_of_several_ranks_the_first_writes(attempts):
+    script = "from submarine_runtime import job\nfor step in job.steps(3, {}, every=0): pass"
+    assert attempts(script, env={"RANK": "1"}).wait() == 0
+    assert not attempts.place.exists()
+
+
+def test_the_loop_says_how_far_it_is_unless_the_code_does(attempts):
+    script = """
+    from submarine_runtime import job
+    for step in job.steps(4, {}):
+        TOLD
+    """
+    task = attempts(script.replace("TOLD", "pass"))
+    assert task.wait() == 0
+    assert json.loads((task.folder / "progress.json").read_text())["fraction"] == 1
+    told = script.replace("TOLD", "job.progress(0.3, 'mine')").replace("steps(4", "steps(8")
+    task = attempts(told)
+    assert task.wait() == 0
+    told = json.loads((task.folder / "progress.json").read_text())
+    assert (told["fraction"], told["message"]) == (0.3, "mine")
