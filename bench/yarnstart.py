@@ -17,7 +17,6 @@ import skein
 from submarine_engine import Cell, Job, JobSpec, Resources, Role
 from submarine_engine.bundle import build
 from submarine_engine.clusters import open_cluster
-from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.clusters.yarn.application import heartbeat_jar
 from submarine_engine.clusters.yarn.driver import KeeperFolder, read_masters
 from submarine_engine.clusters.yarn.gpus import gpus_of
@@ -168,9 +167,9 @@ def first_job(*, ahead: bool) -> None:
     With `ahead` its master is there already, as after a minute of reading the notebook.
     """
     if ahead:
-        cluster = YarnCluster()
+        cluster = open_cluster("yarn")
         cluster.get_ready("bench.ipynb")
-        folder = KeeperFolder(cluster.home, cluster.conf)
+        folder = cluster.backend.folder()
         while not any(master.get("probe") for master in read_masters(folder)):
             time.sleep(0.05)
     print(ours("warm"))

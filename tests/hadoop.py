@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from submarine_engine.clusters.driver import KeptCluster
+from submarine_engine.history import default_home
 from submarine_engine.installer import Daemon, HadoopCluster, Wanted, sites
 
 from tests.jobs import end_processes_of
@@ -55,6 +57,13 @@ class Yarn(NamedTuple):
     def wait_ready(self) -> None:
         """Wait until a job could run, after daemons were started again."""
         self.cluster.wait_ready()
+
+
+def yarn_cluster(home: Path | None = None, conf: object = None) -> KeptCluster:
+    """Return YARN as front ends call it, with another home or configuration than they have."""
+    from submarine_engine.clusters.yarn import YarnBackend
+
+    return KeptCluster(YarnBackend(home or default_home(), conf))
 
 
 def start(home: Path, name: str, nodes: int) -> Yarn:

@@ -8,11 +8,12 @@ from submarine_engine.clusters.backend import Backend
 from submarine_engine.clusters.driver import KeptCluster
 from submarine_engine.config import load_config
 from submarine_engine.doctor import doctor
-from submarine_engine.errors import ConfigError, UnsupportedError
+from submarine_engine.errors import ConfigError, SubmissionError, UnsupportedError
 from submarine_engine.job import JobState
 from submarine_engine.tensorboard.event_dirs import Source
 from submarine_engine.tensorboard.serve import let_fsspec_read
 
+from tests.clusters.submarine_hosts import HostsBackend
 from tests.contract.conftest import use_backend
 from tests.jobs import bundle_of, end_processes_of, follow, spec_of
 
@@ -32,6 +33,19 @@ def test_it_is_a_cluster_like_any_other():
     with pytest.raises(ConfigError, match="no cluster 'nowhere'") as caught:
         open_cluster("nowhere")
     assert "hosts" in caught.value.fix
+
+
+@pytest.mark.parametrize("entry", ["submarine_hosts:Former", "gone:HostsBackend"])
+def test_an_entry_that_leads_nowhere_is_no_cluster_of_the_users(tmp_path, monkeypatch, entry):
+    use_backend(monkeypatch, tmp_path / "site", f"hosts = {entry}")
+    assert "local" in configured_names()
+    assert "hosts" not in configured_names()
+
+
+def test_a_class_that_is_no_cluster_is_refused_in_words(tmp_path, monkeypatch):
+    use_backend(monkeypatch, tmp_path / "site", "hosts = submarine_hosts:Claim")
+    with pytest.raises(ConfigError, match="neither a `Cluster` nor a `Backend`"):
+        open_cluster("hosts")
 
 
 @pytest.mark.usefixtures("installed")
@@ -62,6 +76,20 @@ def test_what_a_backend_does_not_say_is_refused_in_words(tmp_path, monkeypatch):
     assert (cluster.gpu_shares(), Least.event_schemes()) == ([], ())
     assert Least.machine_path("/a", "--input_path") is None
     assert str(Least.machine_path("file:///a", "--input_path")) == "/a"
+
+
+def test_where_a_path_of_a_job_lies_is_for_the_backend_to_say(tmp_path):
+    class Elsewhere(HostsBackend):
+        @classmethod
+        def machine_path(cls, path, option):
+            (tmp_path / "asked").write_text(f"{option} {path}")
+            return tmp_path / "not there"
+
+    with pytest.raises(SubmissionError, match="not there"):
+        KeptCluster(Elsewhere(tmp_path / "home")).submit(
+            spec_of(input_path="reel:1"), bundle_of("1"), workdir=tmp_path
+        )
+    assert (tmp_path / "asked").read_text() == "--input_path reel:1"
 
 
 @pytest.mark.usefixtures("installed")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
-from submarine_engine.clusters.yarn import YarnCluster
 
+from tests.hadoop import yarn_cluster
 from tests.jobs import bundle_of, spec_of, until
 from tests.server.conftest import Server
 
@@ -22,7 +22,7 @@ def yarn_server(shared_home, tmp_path_factory):
 
 
 def test_a_job_on_yarn_is_shown_read_and_cancelled(yarn_server, tmp_path):
-    server, cluster = yarn_server, YarnCluster()
+    server, cluster = yarn_server, yarn_cluster()
     job_id = cluster.submit(spec_of(gpus=1, mode="cold"), bundle_of(TALK), workdir=tmp_path)
     log = f"/api/jobs/{job_id}/logs/worker-0/stdout"
     running, asked = None, False

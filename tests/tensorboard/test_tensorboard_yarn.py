@@ -7,7 +7,6 @@ from contextlib import closing
 
 import pytest
 import requests
-from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.errors import UnsupportedError
@@ -16,6 +15,7 @@ from submarine_engine.tensorboard import list_boards, scalars, select, stop_boar
 from submarine_engine.tensorboard.event_dirs import event_files
 from tensorboard.summary import Writer
 
+from tests.hadoop import yarn_cluster
 from tests.jobs import bundle_of, end_processes_of, follow, spec_of, until
 from tests.tensorboard.conftest import Reader
 
@@ -40,7 +40,7 @@ os._exit(3) if HARD else writer.close()
 
 @pytest.fixture
 def cluster(shared_home):
-    yield YarnCluster(shared_home)
+    yield yarn_cluster(shared_home)
     for board in list_boards(shared_home):
         stop_board(shared_home, board.id)
 
@@ -49,7 +49,7 @@ def cluster(shared_home):
 def by_hdfs(on_yarn, tmp_path, monkeypatch):
     """Give a cluster whose nodes cannot be reached."""
     monkeypatch.setenv("SUBMARINE_YARN_LOGS", "hdfs")
-    yield YarnCluster(tmp_path / "home")
+    yield yarn_cluster(tmp_path / "home")
     end_processes_of(tmp_path / "home", patience=3)  # the keeper, which idles on
 
 

@@ -7,13 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.clusters.yarn.cluster import last_job
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.history import JobPaths, make_private, read_json, write_json
 from submarine_engine.job import JobSpec, Resources, Role
 
+from tests.hadoop import yarn_cluster
 from tests.jobs import end_processes_of, until
 from tests.kernels import Driven
 
@@ -113,7 +113,7 @@ def test_a_configuration_that_is_broken_does_not_keep_the_magics_from_loading(st
 
 def test_it_can_be_turned_off(tmp_path):
     values = {"yarn.resourcemanager.webapp.address": "127.0.0.1:1"}
-    cluster = YarnCluster(tmp_path / "home", HadoopConf(tmp_path, values, "f"))
+    cluster = yarn_cluster(tmp_path / "home", HadoopConf(tmp_path, values, "f"))
     cluster.get_ready("a.ipynb")  # nobody is asked
     assert not (tmp_path / "home").exists()
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.clusters.yarn.masters import Master
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 
+from tests.hadoop import yarn_cluster
 from tests.jobs import bundle_of, until
 
 PATIENCE = 300.0
@@ -33,7 +33,7 @@ def run(cluster, workdir, **gpus_of):
 
 
 def test_a_gang_gets_all_that_it_asks_for_at_the_first_time(shared_home, tmp_path):
-    cluster = YarnCluster(shared_home)
+    cluster = yarn_cluster(shared_home)
     for turn in range(3):  # skein numbers what a master was asked for: a number more is one lost
         numbers = run(cluster, tmp_path, worker=[1, 1], ps=[0])
         two, one = 2 * turn, turn
@@ -89,7 +89,7 @@ def test_a_silent_manager_keeps_nobody_from_asking(monkeypatch):
 
 @pytest.mark.long
 def test_gangs_of_many_sizes_follow_one_another(shared_home, tmp_path):
-    cluster = YarnCluster(shared_home)
+    cluster = yarn_cluster(shared_home)
     for _ in range(2):
         run(cluster, tmp_path, worker=[2, 2], ps=[0, 0, 0], evaluator=[0])
         run(cluster, tmp_path, worker=[1], ps=[0, 0, 0], evaluator=[0])

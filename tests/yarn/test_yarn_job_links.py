@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from submarine_engine.clusters.local import LocalCluster
-from submarine_engine.clusters.yarn import YarnCluster
+from submarine_engine.clusters.yarn import YarnBackend
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, job_links
 from submarine_engine.events import Exited, Finished, Granted, Released, Started, Submitted
 from submarine_engine.job import JobState
@@ -87,4 +87,4 @@ def test_what_is_no_address_is_no_link(node):
 
 
 def test_the_page_of_a_log_is_called_yarn_s_on_yarn_alone():
-    assert (YarnCluster.log_label, LocalCluster.log_label) == ("YARN LOG", "Log")
+    assert (YarnBackend.log_label, LocalCluster.log_label) == ("YARN LOG", "Log")

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 from submarine_engine.clusters import locks
-from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.clusters.yarn.doctor import keeper_check
 from submarine_engine.clusters.yarn.driver import KeeperFolder
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
 from submarine_engine.findings import BAD, OK
 from submarine_engine.job import JobState
 
+from tests.hadoop import yarn_cluster
 from tests.jobs import bundle_of, end_processes_of, follow, spec_of, until
 
 PATIENCE = 300.0
@@ -31,7 +31,7 @@ def home(tmp_path):
 
 def test_the_job_after_a_mended_path_runs(on_yarn, home, tmp_path, monkeypatch):
     monkeypatch.setenv("SUBMARINE_YARN_IDLE", "900")
-    cluster = YarnCluster(home)
+    cluster = yarn_cluster(home)
 
     def run():
         job_id = cluster.submit(spec_of(gpus=0), bundle_of("print('on')\n"), workdir=tmp_path)

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.history import JobPaths
 from submarine_engine.job import JobState
 from submarine_engine.records import list_jobs
 
+from tests.hadoop import yarn_cluster
 from tests.jobs import end_processes_of, until
 from tests.kernels import TRAIN, Driven, start
 
@@ -98,7 +98,7 @@ def last_card(ran):
 def pages(kernel, name):
     """Return the web pages of a job, as another process of the user gets them."""
     conf = load_hadoop(kernel.environment)
-    return YarnCluster(Path(kernel.home), conf).links(kernel.job(name).id)
+    return yarn_cluster(Path(kernel.home), conf).links(kernel.job(name).id)
 
 
 def application(pages):

@@ -12,12 +12,12 @@ from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
 from submarine_engine.bundle.model import Bundle, Manifest
-from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.clusters.yarn.driver import KeeperFolder
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobSpec, JobState
 
+from tests.hadoop import yarn_cluster
 from tests.jobs import follow, until
 
 MARK = "hf_" + "M4rk3dS3cr3t" * 3
@@ -67,7 +67,7 @@ def test_a_secret_is_in_no_start_script_log_folder_or_page(shared_home, on_yarn,
     gate = tmp_path / "gate"
     content = {"script.py": SCRIPT.format(gate=str(gate)).encode(), "values/token": MARK.encode()}
     bundle = Bundle(files=content, manifest=Manifest(entry="script.py", python="3.11"))
-    cluster = YarnCluster(shared_home)
+    cluster = yarn_cluster(shared_home)
     spec = JobSpec(name="s", notebook="s.ipynb", mode="warm", env={"TOKEN": MARK})
     job_id = cluster.submit(spec, bundle, workdir=tmp_path)
     paths = JobPaths(shared_home, job_id)

@@ -9,8 +9,7 @@ from submarine_engine.errors import ConfigError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
-    from submarine_engine.clusters.backend import Backend
-    from submarine_engine.clusters.base import Cluster
+    from submarine_engine.clusters.base import Cluster, ClusterKind
 
 # As its entry point says. The default is there without a search through the installed packages.
 _BUILT_IN = {"local": "submarine_engine.clusters.local:LocalCluster"}
@@ -40,13 +39,20 @@ def open_cluster(name: str = "local") -> Cluster:
 
     if issubclass(kind, Cluster):
         return kind()
-    from submarine_engine.clusters.driver import KeptCluster  # noqa: PLC0415 - of backends alone
+    from submarine_engine.clusters.backend import Backend  # noqa: PLC0415 - of backends alone
+    from submarine_engine.clusters.driver import KeptCluster  # noqa: PLC0415 - likewise
     from submarine_engine.history import default_home  # noqa: PLC0415 - likewise
 
+    if not issubclass(kind, Backend):
+        raise ConfigError(
+            f"what the cluster {name!r} names is neither a `Cluster` nor a `Backend`",
+            where=f"{kind!r}",
+            fix='see the page "Write a cluster" of the documentation',
+        )
     return KeptCluster(kind(default_home()))
 
 
-def cluster_kind(name: str) -> type[Cluster | Backend]:
+def cluster_kind(name: str) -> type[ClusterKind]:
     """Return the class of a cluster: of a `Cluster`, or of a `Backend` that a keeper drives.
 
     Parameters
@@ -63,11 +69,11 @@ def cluster_kind(name: str) -> type[Cluster | Backend]:
         from importlib import import_module  # noqa: PLC0415 - no supervisor needs it
 
         module, _, kind = _BUILT_IN[name].partition(":")
-        built_in: type[Cluster] = getattr(import_module(module), kind)
+        built_in: type[ClusterKind] = getattr(import_module(module), kind)
         return built_in
     for point in _entry_points():
         if point.name == name:
-            found: type[Cluster | Backend] = point.load()
+            found: type[ClusterKind] = point.load()
             return found
     raise ConfigError(
         f"there is no cluster {name!r}", fix=f"choose one of {', '.join(cluster_names())}"
@@ -76,9 +82,9 @@ def cluster_kind(name: str) -> type[Cluster | Backend]:
 
 def _is_configured(point: EntryPoint) -> bool:
     try:
-        kind: type[Cluster | Backend] = point.load()
-    except (ConfigError, ImportError):  # its packages are not installed
-        return False
+        kind: type[ClusterKind] = point.load()
+    except (ConfigError, ImportError, AttributeError):
+        return False  # its packages are not installed, or are of a release that had other names
     return kind.configured()
 
 

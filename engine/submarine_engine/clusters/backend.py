@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from submarine_engine.clusters import locks
-from submarine_engine.clusters.base import gpu_checks
-from submarine_engine.clusters.environment import file_address
+from submarine_engine.clusters.base import ClusterKind, gpu_checks
 from submarine_engine.clusters.machine import spawn_detached
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.history import is_job_id, make_private, read_json
@@ -393,7 +392,7 @@ class SubmitQueue:
             self._keys.pop(job_id, None)
 
 
-class Backend(ABC):
+class Backend(ClusterKind):
     """One cluster of a kind.
 
     Parameters
@@ -403,17 +402,11 @@ class Backend(ABC):
 
     Attributes
     ----------
-    name
-        What people choose it by, and what the entry point is called: ``slurm``.
     title
         What people call it in a sentence: ``Slurm``.
-    log_label
-        What people call the page of a job's log.
     """
 
-    name: ClassVar[str]
     title: ClassVar[str]
-    log_label: ClassVar[str] = "Log"
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -423,53 +416,9 @@ class Backend(ABC):
     # Asked in the process of whoever uses it.
 
     @classmethod
-    def configured(cls) -> bool:
-        """Return whether the user has this cluster at all; asks nobody."""
-        return True
-
-    @classmethod
     def checks(cls, config: Config) -> Iterator[Check]:
-        """Yield what ``submarine doctor`` says of this cluster, with the way out of each trouble.
-
-        Parameters
-        ----------
-        config
-            The settings.
-        """
+        """Yield what ``submarine doctor`` says of this cluster: its GPUs."""
         yield from gpu_checks(cls(Path(config.value("home"))).gpus({}))
-
-    @classmethod
-    def event_schemes(cls) -> tuple[str, ...]:
-        """Return the schemes of addresses that `let_read_events` is for: ``hdfs``."""
-        return ()
-
-    @classmethod
-    def machine_path(cls, path: str, option: str) -> Path | None:
-        """Return the file of this machine that a job's path means; None where it is elsewhere.
-
-        Parameters
-        ----------
-        path
-            As the option has it.
-        option
-            Named in the error.
-        """
-        return file_address(path, option)
-
-    @classmethod  # noqa: B027 - of clusters with a storage
-    def let_read_events(cls, places: Sequence[str]) -> None:
-        """Let this process read addresses of `event_schemes` through fsspec, for a TensorBoard.
-
-        Parameters
-        ----------
-        places
-            Which.
-
-        Raises
-        ------
-        UnsupportedError, ConfigError, ClusterError
-            It cannot.
-        """
 
     @property
     def key(self) -> str:
@@ -575,7 +524,7 @@ class Backend(ABC):
             fix="let the job write its checkpoints to --checkpoint_path",
         )
 
-    def get_ready(self, folder: KeeperFolder, notebook: str) -> None:  # noqa: B027 - of clusters that can
+    def get_ready(self, folder: KeeperFolder, notebook: str) -> None:
         """Begin with what the first job of this process will wait for, see `Cluster.get_ready`.
 
         Parameters
@@ -614,7 +563,7 @@ class Backend(ABC):
     lease: float = 30.0
     """Seconds that a job waits on in the queue after its notebook has died."""
 
-    def begin(self, folder: KeeperFolder, stop: threading.Event) -> None:  # noqa: B027 - of clusters that keep something
+    def begin(self, folder: KeeperFolder, stop: threading.Event) -> None:
         """Begin to serve a keeper: called once, before all else of this half.
 
         Parameters
@@ -641,8 +590,8 @@ class Backend(ABC):
             It cannot be now; it is tried a few times.
         """
 
-    def give_up(self, paths: JobPaths) -> None:  # noqa: B027 - of clusters that can
+    def give_up(self, paths: JobPaths) -> None:
         """End what the cluster has of a job that cannot be followed, without its request."""
 
-    def end(self) -> None:  # noqa: B027 - as `begin`
+    def end(self) -> None:
         """End whatever `begin` began: the keeper ends."""

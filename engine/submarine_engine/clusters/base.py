@@ -246,22 +246,18 @@ def _keep_quiet(_text: str) -> None:
     pass
 
 
-class Cluster(ABC):
-    """Where jobs run.
+class ClusterKind(ABC):
+    """What is asked of a kind of cluster, before there is one: a `Cluster` and a `Backend` are one.
 
     Attributes
     ----------
-    tell
-        Called with a sentence whenever a step of `submit` takes long; a front end sets it.
-    asks
-        Whether a job can ask who waits for it, see `JobSpec.asks`.
+    name
+        What people choose it by, and what the entry point is called: ``slurm``.
     """
 
     name: str
     log_label: str = "Log"
-    """What people call the page of `log_url`: front ends write it on their links."""
-    tell: Callable[[str], object] = staticmethod(_keep_quiet)
-    asks: ClassVar[bool] = False
+    """What people call the page of a job's log: front ends write it on their links."""
 
     @classmethod
     def configured(cls) -> bool:
@@ -269,7 +265,8 @@ class Cluster(ABC):
         return True
 
     @classmethod
-    def checks(cls, config: Config) -> Iterator[Check]:  # noqa: ARG003 - of clusters with settings
+    @abstractmethod
+    def checks(cls, config: Config) -> Iterator[Check]:
         """Yield what ``submarine doctor`` says of this cluster, with the way out of each trouble.
 
         Parameters
@@ -282,7 +279,6 @@ class Cluster(ABC):
         SubmarineError
             The cluster cannot be opened, or does not answer.
         """
-        yield from gpu_checks(cls().gpus())
 
     @classmethod
     def event_schemes(cls) -> tuple[str, ...]:
@@ -324,6 +320,26 @@ class Cluster(ABC):
 
         return file_address(path, option)
 
+
+class Cluster(ClusterKind):
+    """Where jobs run.
+
+    Attributes
+    ----------
+    tell
+        Called with a sentence whenever a step of `submit` takes long; a front end sets it.
+    asks
+        Whether a job can ask who waits for it, see `JobSpec.asks`.
+    """
+
+    tell: Callable[[str], object] = staticmethod(_keep_quiet)
+    asks: ClassVar[bool] = False
+
+    @classmethod
+    def checks(cls, config: Config) -> Iterator[Check]:  # noqa: ARG003 - of clusters with settings
+        """Yield what ``submarine doctor`` says of this cluster: its GPUs."""
+        yield from gpu_checks(cls().gpus())
+
     @abstractmethod
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what this cluster cannot do, and fill in what was left to it.
@@ -358,7 +374,7 @@ class Cluster(ABC):
             Where the user's relative paths begin: the notebook's folder.
         """
 
-    def get_ready(self, notebook: str) -> None:  # noqa: B027 - of clusters that can
+    def get_ready(self, notebook: str) -> None:
         """Begin with what the first job of this process will wait for.
 
         A front end calls it in a thread as soon as a notebook names the cluster, and shows nothing

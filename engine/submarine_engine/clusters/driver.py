@@ -11,14 +11,14 @@ import os
 import shutil
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters import locks, store
 from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuShare, Saved
-from submarine_engine.clusters.environment import file_address, resolve_paths
+from submarine_engine.clusters.environment import resolve_paths
 from submarine_engine.clusters.machine import process_stat, reap
 from submarine_engine.clusters.reader import read_batch
 from submarine_engine.clusters.saving import Asked
@@ -32,8 +32,6 @@ from submarine_engine.secret_values import note_values
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
     from submarine_engine.clusters.backend import Backend
-    from submarine_engine.config import Config
-    from submarine_engine.findings import Check
     from submarine_engine.job import JobSpec
 
 
@@ -189,30 +187,6 @@ class KeptCluster(RecordedCluster):
         What is this cluster's own.
     """
 
-    kind: ClassVar[type[Backend] | None] = None
-    """The class of `backend`, where a subclass of this one stands for it."""
-
-    @classmethod
-    def configured(cls) -> bool:
-        """Return whether the user has this cluster at all; asks nobody."""
-        return cls.kind is None or cls.kind.configured()
-
-    @classmethod
-    def checks(cls, config: Config) -> Iterator[Check]:
-        """Yield what ``submarine doctor`` says of this cluster."""
-        return iter(()) if cls.kind is None else cls.kind.checks(config)
-
-    @classmethod
-    def event_schemes(cls) -> tuple[str, ...]:
-        """Return the schemes of addresses that `let_read_events` is for."""
-        return () if cls.kind is None else cls.kind.event_schemes()
-
-    @classmethod
-    def let_read_events(cls, places: Sequence[str]) -> None:
-        """Let this process read addresses of `event_schemes` through fsspec."""
-        if cls.kind is not None:
-            cls.kind.let_read_events(places)
-
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend.home)
         self.backend = backend
@@ -237,7 +211,7 @@ class KeptCluster(RecordedCluster):
         """
         workdir = workdir.absolute()
         spec = self.check(spec)
-        resolve_paths(spec, workdir, file_address)
+        resolve_paths(spec, workdir, self.backend.machine_path)
         launch = {
             **launch_notes(spec),
             "keeper": self._folder.key,

@@ -26,8 +26,7 @@ from submarine_engine.tensorboard.board import MOST_JOBS, PREFIX, Board, Files, 
 from submarine_engine.tensorboard.event_dirs import LinkedFolder, Source, event_folders, job_sources
 
 if TYPE_CHECKING:
-    from submarine_engine.clusters.backend import Backend
-    from submarine_engine.clusters.base import Cluster
+    from submarine_engine.clusters.base import ClusterKind
     from submarine_engine.future import Job
 
 
@@ -61,7 +60,7 @@ def let_fsspec_read(remote: Sequence[Source]) -> None:
         )
 
 
-def _addresses(kind: type[Cluster | Backend], left: set[str]) -> tuple[str, ...]:
+def _addresses(kind: type[ClusterKind], left: set[str]) -> tuple[str, ...]:
     return tuple(f"{scheme}://" for scheme in kind.event_schemes() if scheme in left)
 
 

@@ -6,7 +6,6 @@ import os
 
 import pytest
 from submarine_engine import Job
-from submarine_engine.clusters.yarn.cluster import YarnCluster
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.config import load_config
@@ -14,6 +13,7 @@ from submarine_engine.errors import ConfigError
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
 
+from tests.hadoop import yarn_cluster
 from tests.jobs import bundle_of, follow, spec_of, until
 
 SCRIPT = """\
@@ -27,7 +27,7 @@ print("an error", file=sys.stderr)
 
 def test_a_job_whose_nodes_cannot_be_reached(on_yarn, tmp_path, monkeypatch):
     monkeypatch.setenv("SUBMARINE_YARN_LOGS", "hdfs")
-    cluster = YarnCluster()
+    cluster = yarn_cluster()
     job_id = cluster.submit(spec_of(), bundle_of(SCRIPT), workdir=tmp_path)
     seen = follow(cluster, job_id, patience=200)
     assert seen.status.state is JobState.SUCCEEDED
@@ -44,7 +44,7 @@ def test_a_job_whose_nodes_cannot_be_reached(on_yarn, tmp_path, monkeypatch):
 def test_a_job_of_which_nothing_can_be_seen_before_its_end(on_yarn, tmp_path, monkeypatch):
     """It has no warm master, whose life would keep the log from coming."""
     monkeypatch.setenv("SUBMARINE_YARN_LOGS", "after")
-    cluster = YarnCluster()
+    cluster = yarn_cluster()
     spec = spec_of(notebook="a.ipynb", mode="warm")
     job_id = cluster.submit(spec, bundle_of(SCRIPT), workdir=tmp_path)
     seen = follow(cluster, job_id, patience=200)

@@ -13,15 +13,15 @@ from submarine_engine.errors import ConfigError
 from submarine_engine.extras import install_extra
 
 if TYPE_CHECKING:
-    from submarine_engine.clusters.yarn.cluster import YarnCluster
+    from submarine_engine.clusters.yarn.cluster import YarnBackend
 
-__all__ = ["YarnCluster"]
+__all__ = ["YarnBackend"]
 
 _NEEDED = ("skein", "requests", "fsspec")
 
 
 def __getattr__(name: str) -> object:
-    if name == "YarnCluster":
+    if name == "YarnBackend":
         missing = [package for package in _NEEDED if find_spec(package) is None]
         if missing:
             raise ConfigError(
@@ -29,7 +29,7 @@ def __getattr__(name: str) -> object:
                 where=sys.executable,
                 fix=install_extra("yarn"),
             )
-        from submarine_engine.clusters.yarn.cluster import YarnCluster  # noqa: PLC0415 - late
+        from submarine_engine.clusters.yarn.cluster import YarnBackend  # noqa: PLC0415 - late
 
-        return YarnCluster
+        return YarnBackend
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from submarine_engine.bundle.modules import ran_by_path
 from submarine_engine.clusters.backend import Backend
 from submarine_engine.clusters.base import Gpu, GpuShare, Saved
-from submarine_engine.clusters.driver import KeptCluster, launch_notes
+from submarine_engine.clusters.driver import launch_notes
 from submarine_engine.clusters.machine import process_stat
 from submarine_engine.clusters.saving import Asked
 from submarine_engine.clusters.yarn import uploads
@@ -41,7 +41,7 @@ from submarine_engine.clusters.yarn.saving import save_yarn
 from submarine_engine.clusters.yarn.uploads import Tell, send_large
 from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError
-from submarine_engine.history import JobPaths, default_home, read_json, write_json
+from submarine_engine.history import JobPaths, read_json, write_json
 from submarine_engine.job import JobSpec
 from submarine_engine.lifecycle import JobStatus
 from submarine_engine.records import iter_jobs
@@ -384,21 +384,3 @@ class YarnBackend(Backend):
         """End the warm masters and skein's driver."""
         self.services.masters.close()
         self.services.driver.close()
-
-
-class YarnCluster(KeptCluster):
-    """YARN as front ends call it.
-
-    Parameters
-    ----------
-    home, conf
-        As `YarnBackend` has them.
-    """
-
-    name = YarnBackend.name
-    log_label = YarnBackend.log_label
-
-    kind = YarnBackend
-
-    def __init__(self, home: Path | None = None, conf: HadoopConf | None = None) -> None:
-        super().__init__(YarnBackend(home or default_home(), conf))
