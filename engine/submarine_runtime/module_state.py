@@ -12,7 +12,7 @@ from submarine_runtime.lean import is_data, standard
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Any
 
     Known = Callable[[object], Any]
@@ -58,10 +58,24 @@ class ModuleStates:
             else:
                 watch(name, self.note)
 
-    def note(self, module: Any) -> None:  # noqa: ANN401 - a module
-        """Note what a module holds now."""
+    def note(self, module: Any, before: Mapping[str, object] | None = None) -> None:  # noqa: ANN401 - a module
+        """Note what a module holds now.
+
+        Parameters
+        ----------
+        before
+            What it held before it was run again: what that left as it was counts as set since.
+        """
         for where, owner in _owners(module):
-            self._before[where] = held = _data(owner)
+            held = _data(owner)
+            known = self._before.get(where, {})
+            if before and owner is module:
+                self._before[where] = {
+                    key: known.get(key, _MISSING) if before.get(key, _MISSING) is value else value
+                    for key, value in held.items()
+                }
+            else:
+                self._before[where] = held
             for key, value in held.items():
                 if type(value) in _PLAIN or not is_data(key, value):
                     continue
@@ -71,6 +85,11 @@ class ModuleStates:
                 said = self._says(value)
                 if said is not None:
                     self._said[id(value)] = said
+
+    def forget(self, module: str, inner: str, names: Iterable[str]) -> None:
+        """Take what a module holds by some names for set since it was imported."""
+        noted = self._before.get((module, inner), {})
+        noted.update((name, _MISSING) for name in names if name in noted)
 
     def rebound(self) -> Iterator[Change]:
         """Yield each name that was bound anew: module, class, key, whether it is gone, value."""

@@ -2,30 +2,73 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+from weakref import WeakSet
 
+from submarine_engine.bundle import Cell
 from submarine_engine.bundle.modules import ModuleStates, ModuleValue
 from submarine_engine.bundle.settings import added_paths
+from submarine_engine.bundle.values import assigned_names, constant, is_constant, same
+from submarine_runtime.lean import is_data, type_module
+
+_PLAIN = (str, bytes, int, float, complex, bool, type(None))
 
 
 class OwnModules:
-    """Notes what modules beside the notebook hold when they are seen first."""
+    """Notes what modules beside the notebook hold right after they are imported.
 
-    def __init__(self) -> None:
-        self._seen: set[str] = set(sys.modules)
+    Parameters
+    ----------
+    cells
+        Those that ran before this was made. Where one of them uses a module, nobody has seen what
+        that held when it was imported: then its file tells, as far as it does.
+    """
+
+    def __init__(self, cells: Sequence[Cell] = ()) -> None:
+        self._noted: dict[str, ModuleType] = {}
+        self._seen: set[str] = set()
         self._states = ModuleStates((), lambda *_: None, lambda _: None, str(Path.cwd()))
-        self._note({name for name in self._seen if name != "__main__"})
+        self.note()
+        names = "|".join(map(re.escape, _called(self._noted.values(), cells)))
+        if names and any(re.search(rf"\b(?:{names})\b", _without_imports(c)) for c in cells):
+            for module in self._noted.values():
+                self._doubt(module)
+        _FINDER.listeners.add(self)
+        if _FINDER not in sys.meta_path:
+            sys.meta_path.insert(0, _FINDER)
 
     def note(self) -> None:
-        """Note the modules that were imported since the last time."""
-        if len(sys.modules) != len(self._seen):
-            new = sys.modules.keys() - self._seen
-            self._seen = set(sys.modules)
-            self._note(new)
+        """Note the modules that came in another way than by an import statement."""
+        folders = _folders()
+        new = sys.modules.keys() - self._seen - {"__main__"}
+        self._seen = set(sys.modules)
+        for name in sorted(new):
+            module = sys.modules.get(name)
+            if type(module) is not ModuleType or self._noted.get(name) is module:
+                continue
+            if _lies_in(_file(module), folders):
+                self.imported(module, {})
+
+    def imported(self, module: ModuleType, before: Mapping[str, object]) -> None:
+        """Note what a module holds now that it was imported, or reloaded.
+
+        Parameters
+        ----------
+        before
+            What it held ahead of that: what reloading left as it was had been set on it.
+        """
+        self._noted[module.__name__] = module
+        self._states.note(module, before)
 
     def changes(self) -> tuple[ModuleValue, ...]:
         """Return what was set."""
@@ -36,23 +79,153 @@ class OwnModules:
         """Return all that they hold and that can be changed in place."""
         return tuple(self._states.all_held())
 
-    def _note(self, names: set[str]) -> None:
-        folders = [str(Path.cwd()), *added_paths(["sys.path"], None)]
-        for name in sorted(names):
-            module = sys.modules.get(name)
-            if type(module) is ModuleType and _lies_in(module, folders):
-                self._states.note(module)
+    def _doubt(self, module: ModuleType) -> None:
+        """Take for set what calls may have changed: all but what the file tells to be as it was."""
+        with suppress(OSError, ValueError, SyntaxError, RecursionError):
+            tree = ast.parse(Path(_file(module)).read_bytes())
+            rebound = {
+                name
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Global)
+                for name in node.names
+            }
+            self._states.forget(module.__name__, "", _unsure(tree.body, vars(module), rebound))
+            for node in tree.body:
+                kind = vars(module).get(getattr(node, "name", ""))
+                if isinstance(node, ast.ClassDef) and isinstance(kind, type):
+                    unsure = _unsure(node.body, vars(kind), ())
+                    self._states.forget(module.__name__, node.name, unsure)
 
 
-def _lies_in(module: ModuleType, folders: list[str]) -> bool:
+def _unsure(
+    body: Iterable[ast.stmt], held: Mapping[str, object], rebound: Collection[str]
+) -> Iterator[str]:
+    """Yield the names that may hold something else than the statements of `body` gave them.
+
+    What a statement computes (``DEVICE = pick()``) and no function binds again is as it was, unless
+    it can change in place.
+    """
+    said = {name: node for node in body for name in assigned_names(node) or ()}
+    for name, value in held.items():
+        if name in said and is_constant(said[name], name):
+            if not same(constant(said[name], name), value):
+                yield name
+        elif name in rebound or (type(value) not in _PLAIN and _can_change(name, value)):
+            yield name
+
+
+def _can_change(name: str, value: object) -> bool:
+    """Return whether a value is data, and no lock, which holds nothing but who waits for it."""
+    return is_data(name, value) and type_module(value) != "_thread"
+
+
+def _called(modules: Collection[ModuleType], cells: Iterable[Cell]) -> Iterator[str]:
+    """Yield the names that cells give to modules and to what is in them."""
+    own = {module.__name__.partition(".")[0] for module in modules}
+    for node in _imports(cells) if own else ():
+        module = getattr(node, "module", None)
+        for alias in node.names:
+            if (module or alias.name).partition(".")[0] in own:
+                yield alias.asname or alias.name.partition(".")[0]
+
+
+def _imports(cells: Iterable[Cell]) -> Iterator[ast.Import | ast.ImportFrom]:
+    for cell in cells:
+        with suppress(ValueError, SyntaxError, RecursionError):
+            for node in ast.walk(ast.parse(cell.source)):
+                if isinstance(node, (ast.Import, ast.ImportFrom)):
+                    yield node
+
+
+def _without_imports(cell: Cell) -> str:
+    lines = cell.source.split("\n")
+    for node in _imports([cell]):
+        last = node.end_lineno or node.lineno
+        lines[node.lineno - 1 : last] = [""] * (last - node.lineno + 1)
+    return "\n".join(lines)
+
+
+class _Finder:
+    """Finds nothing itself: has the notebook's own modules loaded, and noted right after that."""
+
+    def __init__(self) -> None:
+        self.listeners: WeakSet[OwnModules] = WeakSet()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # noqa: ANN401 - as importlib has them
+        """Let the others find a module of the notebook's own."""
+        if name.partition(".")[0] in sys.stdlib_module_names or not self.listeners:
+            return None
+        if path is not None and all(f"{entry}/".startswith(_INSTALLED) for entry in path):
+            return None
+        folders = _folders()
+        for finder in list(sys.meta_path):
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = find(name, path, target) if find else None
+            if spec is not None:
+                if spec.loader is not None and _is_in(spec.origin, folders):
+                    spec.loader = _Noting(spec.loader, self.listeners)  # type: ignore[assignment]
+                return spec
+        return None
+
+
+class _Noting:
+    """Loads a module as its own loader does, and has it noted then."""
+
+    def __init__(self, loader: Any, listeners: WeakSet[OwnModules]) -> None:  # noqa: ANN401
+        self._loader = loader
+        self._listeners = listeners
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever loaders have
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        created: ModuleType | None = self._loader.create_module(spec)
+        return created
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        before = dict(vars(module))
+        self._loader.exec_module(module)
+        if type(module) is ModuleType:
+            for one in list(self._listeners):
+                one.imported(module, before)
+
+
+_FINDER = _Finder()
+_INSTALLED = tuple(
+    f"{one}/" for one in (sys.prefix, sys.base_prefix, *sysconfig.get_paths().values())
+)
+
+
+def _folders() -> list[str]:
+    """Return where the notebook's own modules lie."""
+    with suppress(OSError):  # the working directory may be gone
+        return _folders_of(str(Path.cwd()), tuple(filter(_is_text, sys.path)))
+    return []
+
+
+@lru_cache(maxsize=4)
+def _folders_of(here: str, _path: tuple[str, ...]) -> list[str]:
+    return [here, *added_paths(["sys.path"], None)]
+
+
+def _is_text(entry: object) -> bool:
+    return isinstance(entry, str)
+
+
+def _file(module: ModuleType) -> str:
     file = vars(module).get("__file__")
-    if not isinstance(file, str) or not file.endswith(".py"):
-        return False
-    if any(file.startswith(f"{folder}/") for folder in _installed()):
-        return False
-    return any(file.startswith(f"{folder}/") for folder in folders)
+    return file if isinstance(file, str) else ""
 
 
-def _installed() -> Iterator[str]:
-    yield from (sys.prefix, sys.base_prefix)
-    yield from sysconfig.get_paths().values()
+def _lies_in(file: str, folders: Iterable[str]) -> bool:
+    return file.endswith(".py") and _is_in(file, folders)
+
+
+def _is_in(path: object, folders: Iterable[str]) -> bool:
+    """Return whether a path leads into one of `folders`, but not to what is installed there."""
+    if not isinstance(path, str) or path.startswith(_INSTALLED):
+        return False
+    return any(path.startswith(f"{folder}/") for folder in folders)

@@ -59,7 +59,7 @@ class Workbench:
     def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
         self.cells = CellLog(shell)
-        self.modules = OwnModules()
+        self.modules = OwnModules(self.cells.cells_so_far())
         shell.events.register("post_run_cell", lambda _: self.modules.note())
         self.parts = PartBook()
         self.cluster_in_use: str | None = None

@@ -16,9 +16,10 @@ from traitlets.config import Config
 class Notebook:
     """Runs cells one after the other; an error is raised here."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, loaded: bool = True) -> None:
         self.shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
-        self.shell.run_line_magic("load_ext", "submarine_magics")
+        if loaded:
+            self.shell.run_line_magic("load_ext", "submarine_magics")
         self.names = self.shell.user_ns
         self.said = ""
 
@@ -39,7 +40,8 @@ class Notebook:
 
 
 @pytest.fixture
-def notebook(monkeypatch, tmp_path):
+def notebook(request, monkeypatch, tmp_path):
+    """Give a notebook; with the parameter ``plain`` one that has yet to load the extension."""
     monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "1")
     (tmp_path / "notes").mkdir()
@@ -47,7 +49,7 @@ def notebook(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # put back afterwards
     monkeypatch.setattr(sys, "path", list(sys.path))  # likewise: a shell puts itself first
     gc.freeze()  # what the process has loaded for other tests need not be looked through
-    made = Notebook()
+    made = Notebook(loaded=getattr(request, "param", "") != "plain")
     yield made
     for job in list_jobs():
         if not job.state.final:

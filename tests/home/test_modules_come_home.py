@@ -1,5 +1,6 @@
 """What a job's cell sets on a module of the notebook's is set there afterwards."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -125,6 +126,69 @@ def test_what_the_notebook_has_set_on_a_module_is_there_in_the_job(cfg):
     assert (module.V, module.SEEN, module.state.steps, module.D["b"]) == (3, [2, 3], 2, 2)
     assert cfg["found"][1] is module.SEEN
     assert cfg["rows"] is module.D
+
+
+def test_what_the_cell_of_the_import_itself_has_called(cfg):
+    cfg.run("import my_cfg\nmy_cfg.bump()\nmy_cfg.Config.layers.append(2)")
+    cfg.job("found = my_cfg.V, list(my_cfg.SEEN), my_cfg.Config.layers\nmy_cfg.bump()")
+    assert cfg["found"] == (2, [2], [1, 2])
+    assert (sys.modules["my_cfg"].V, sys.modules["my_cfg"].SEEN) == (3, [2, 3])
+
+
+def test_what_the_job_of_the_import_itself_has_called_is_there_in_the_next(cfg):
+    cfg.job("import my_cfg\nmy_cfg.bump()")
+    cfg.job("found = my_cfg.V, my_cfg.SEEN")
+    assert cfg["found"] == (2, [2])
+
+
+def test_a_module_that_is_reloaded_keeps_what_reloading_leaves(cfg):
+    cfg.run("import importlib, my_cfg\nmy_cfg.extra = 5\nmy_cfg.V = 9\nimportlib.reload(my_cfg)")
+    cfg.job("found = my_cfg.extra, my_cfg.V")
+    assert cfg["found"] == (5, 1)
+
+
+@pytest.mark.parametrize("notebook", ["plain"], indirect=True)
+def test_calls_before_the_extension_was_loaded(cfg):
+    cfg.run("import my_cfg, my_other")
+    cfg.run("my_other.go()\nmy_cfg.Config.rate = 0.7")
+    cfg.run("%load_ext submarine_magics")
+    script = cfg.job("print(my_cfg.V)", "--dry-run").data
+    cfg.job(
+        "found = my_cfg.V, list(my_cfg.SEEN), my_cfg.state.steps, my_cfg.Config.rate\nmy_other.go()"
+    )
+    assert cfg["found"] == (2, [2], 1, 0.7)
+    assert sys.modules["my_cfg"].V == 3
+    assert "my_cfg.D" not in script  # its file tells that it is as it was
+
+
+@pytest.mark.parametrize("notebook", ["plain"], indirect=True)
+def test_a_module_that_no_cell_had_used_yet_is_as_its_file_makes_it(cfg):
+    cfg.run("import my_cfg\n%load_ext submarine_magics")
+    assert "load_values" not in cfg.job("print(my_cfg.V)", "--dry-run").data
+
+
+def test_own_modules_are_found_as_without_the_extension(cfg):
+    import importlib.util
+
+    spec = importlib.util.find_spec("my_cfg")
+    assert spec.origin == str(Path("my_cfg.py").resolve())
+    cfg.run("import my_cfg")
+    assert type(sys.modules["my_cfg"].__loader__).__name__ == "SourceFileLoader"
+    assert sys.modules["my_cfg"].__spec__.loader is sys.modules["my_cfg"].__loader__
+    with pytest.raises(ModuleNotFoundError, match="my_cfgs"):
+        cfg.run("import my_cfgs")
+
+
+def test_imports_go_on_where_the_working_directory_is_gone(cfg, tmp_path):
+    (tmp_path / "gone").mkdir()
+    here = Path.cwd()
+    os.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    try:
+        with pytest.raises(ModuleNotFoundError, match="my_missing"):
+            cfg.run("import my_missing")
+    finally:
+        os.chdir(here)
 
 
 def test_a_module_that_the_script_does_not_name_has_what_was_set(cfg):
