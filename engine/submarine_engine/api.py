@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.bundle import Bundle, Cell, build_call
+from submarine_engine.bundle.own_modules import set_in
 from submarine_engine.clusters import open_cluster
 from submarine_engine.config import DEFAULT, Config, load_config
 from submarine_engine.errors import BundleError, CommandError
@@ -28,6 +29,7 @@ from submarine_engine.job import RESOURCES_GROUP, JobSpec, OptionInfo, Resources
 from submarine_engine.logs import PlainDisplays, Renderer, follow
 
 if TYPE_CHECKING:
+    from submarine_engine.bundle.modules import ModuleValue
     from submarine_engine.clusters.base import Cluster
     from submarine_engine.events import Display
     from submarine_engine.lifecycle import JobStatus
@@ -150,6 +152,8 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     limit: int,
     tell: Callable[[str], object] | None = None,
     answered: bool = False,
+    changes: Sequence[ModuleValue] = (),
+    held: Sequence[ModuleValue] = (),
 ) -> PreparedCall:
     """Make spec and bundle of ``function(*args, **keywords)``; nothing is asked of a cluster.
 
@@ -157,7 +161,7 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     ----------
     keywords
         The function's, and the job's (`OPTIONS`), as they were given.
-    cells, namespace, root, limit, tell, answered
+    cells, namespace, root, limit, tell, answered, changes, held
         As for `submarine_engine.bundle.build`.
 
     Raises
@@ -185,6 +189,8 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
         root=root,
         tell=tell,
         answered=answered,
+        changes=changes,
+        held=held,
         secrets=spec.secrets,
     )
     spec = replace(spec, asks=answered)
@@ -431,6 +437,7 @@ def _submit(
         root=root,
         limit=_limit(config),
         tell=tell,
+        changes=set_in(root),
     )
     cluster = call.cluster or config.value("cluster")
     where = open_cluster(cluster) if isinstance(cluster, str) else cluster

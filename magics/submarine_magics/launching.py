@@ -102,6 +102,8 @@ def _prepare(
             limit=limit,
             tell=say,
             answered=answered,
+            changes=bench.modules.changes(),
+            held=bench.modules.held(),
         )
 
     call = bench.within_limit(prepare)

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.bundle import Bundle, Cell, PartBook
 from submarine_engine.bundle.model import Sent
+from submarine_engine.bundle.own_modules import OwnModules
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.base import Cluster
 from submarine_engine.command import Command, job_name
@@ -27,7 +28,6 @@ from submarine_magics.card.model import visible_lines
 from submarine_magics.cell_view import Interrupt
 from submarine_magics.cells import CellLog
 from submarine_magics.frontend import display_settings, notebook_path
-from submarine_magics.modules import OwnModules
 from submarine_magics.reading import can_read
 from submarine_magics.show import ask, say
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from submarine_engine import JobState, api, list_jobs, open_job
@@ -338,3 +339,27 @@ def test_what_a_function_displays_is_text_on_the_console(program):
 def test_submit_says_each_keyword_of_a_job():
     keywords = inspect.signature(api.submit).parameters.values()
     assert {one.name for one in keywords if one.kind is one.KEYWORD_ONLY} == set(api.OPTIONS)
+
+
+def test_what_the_program_has_set_on_its_modules(program):
+    body = """
+        import config
+        config.rate = 0.7
+        config.step()
+        config.Net.layers.append(2)
+        print(launch(config.told))
+    """
+    command = program(body)
+    source = """
+        import os
+        rate, count, at = 0.1, 0, os.getpid()
+        class Net:
+            layers = [1]
+        def step():
+            global count
+            count += 1
+        def told():
+            return rate, count, Net.layers, at == os.getpid()
+    """
+    Path(command[-1]).with_name("config.py").write_text(textwrap.dedent(source))
+    assert run(command).stdout == "(0.7, 1, [1, 2], True)\n"

@@ -220,3 +220,12 @@ def test_what_a_value_shares_with_a_module_stays_one(cfg):
     assert cfg["box"]["seen"] is module.SEEN
     assert cfg["state"] is module.state
     assert (module.D["b"], module.SEEN, module.state.steps) == (2, [2], 1)
+
+
+def test_a_launched_function_finds_what_was_set_on_a_module(cfg, monkeypatch):
+    monkeypatch.setattr("submarine_magics.launching.get_ipython", lambda: cfg.shell)
+    cfg.run("import my_cfg, my_other\nfrom submarine_magics import launch, submit")
+    cfg.run("my_cfg.bump()\nmy_cfg.Config.rate = 0.7")
+    cfg.run("def go():\n    return my_cfg.V, my_cfg.SEEN, my_cfg.state.steps, my_cfg.Config.rate")
+    assert cfg.run("launch(go, gpus=0)") == (2, [2], 1, 0.7)
+    assert cfg.run("submit(my_other.go, gpus=0).result(180)") == 3

@@ -596,6 +596,8 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
     root: Path | None = None,
     tell: Callable[[str], object] | None = None,
     answered: bool = False,
+    changes: Sequence[ModuleValue] = (),
+    held: Sequence[ModuleValue] = (),
     secrets: Collection[str] = (),
 ) -> Bundle:
     """Make one training script that ends in ``function(*args, **kwargs)``.
@@ -607,7 +609,7 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
         callable value, a lambda. One that a function has made travels by value.
     args, kwargs
         Small ones are written out, what has a name goes by that name, others travel as values.
-    cells, namespace, limit, root, tell, answered, secrets
+    cells, namespace, limit, root, tell, answered, changes, held, secrets
         As for `build`.
 
     Raises
@@ -631,6 +633,8 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
             root=root,
             tell=tell,
             answered=answered,
+            changes=changes,
+            held=held,
             secrets=secrets,
         )
     except CannotTravelError as error:

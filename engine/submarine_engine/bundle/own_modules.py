@@ -1,4 +1,4 @@
-"""The notebook's own modules, and what was set on them since they were imported."""
+"""The modules beside a notebook or a program, and what was set on them since they were imported."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakSet
 
-from submarine_engine.bundle import Cell
+from submarine_runtime.lean import is_data, type_module
+
+from submarine_engine.bundle.model import Cell
 from submarine_engine.bundle.modules import ModuleStates, ModuleValue
 from submarine_engine.bundle.settings import added_paths
 from submarine_engine.bundle.values import assigned_names, constant, is_constant, same
-from submarine_runtime.lean import is_data, type_module
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 
@@ -42,7 +43,7 @@ class OwnModules:
         names = "|".join(map(re.escape, _called(self._noted.values(), cells)))
         if names and any(re.search(rf"\b(?:{names})\b", _without_imports(c)) for c in cells):
             for module in self._noted.values():
-                self._doubt(module)
+                doubt(module, self._states, computed=True)
         _FINDER.listeners.add(self)
         if _FINDER not in sys.meta_path:
             sys.meta_path.insert(0, _FINDER)
@@ -79,26 +80,50 @@ class OwnModules:
         """Return all that they hold and that can be changed in place."""
         return tuple(self._states.all_held())
 
-    def _doubt(self, module: ModuleType) -> None:
-        """Take for set what calls may have changed: all but what the file tells to be as it was."""
-        with suppress(OSError, ValueError, SyntaxError, RecursionError):
-            tree = ast.parse(Path(_file(module)).read_bytes())
-            rebound = {
-                name
-                for node in ast.walk(tree)
-                if isinstance(node, ast.Global)
-                for name in node.names
-            }
-            self._states.forget(module.__name__, "", _unsure(tree.body, vars(module), rebound))
-            for node in tree.body:
-                kind = vars(module).get(getattr(node, "name", ""))
-                if isinstance(node, ast.ClassDef) and isinstance(kind, type):
-                    unsure = _unsure(node.body, vars(kind), ())
-                    self._states.forget(module.__name__, node.name, unsure)
+
+def set_in(root: Path) -> tuple[ModuleValue, ...]:
+    """Return what a program has set on the modules in its folder, as far as their files tell.
+
+    That is what differs from a literal there, and what functions bind by ``global``.
+    """
+    states = ModuleStates((), lambda *_: None, lambda _: None, str(root))
+    for module in list(sys.modules.values()):
+        if type(module) is not ModuleType or module.__name__ == "__main__":
+            continue
+        if _lies_in(_file(module), [str(root)]):
+            states.note(module)
+            doubt(module, states, computed=False)
+    return tuple(states.set_since())
+
+
+def doubt(module: ModuleType, states: ModuleStates, *, computed: bool) -> None:
+    """Take for set what a module's file does not tell to be as it was.
+
+    Parameters
+    ----------
+    computed
+        Whether that is so, too, of what a statement computes and calls may have changed in place.
+    """
+    with suppress(OSError, ValueError, SyntaxError, RecursionError):
+        tree = ast.parse(Path(_file(module)).read_bytes())
+        rebound = {
+            name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names
+        }
+        unsure = _unsure(tree.body, vars(module), rebound, computed=computed)
+        states.forget(module.__name__, "", unsure)
+        for node in tree.body:
+            kind = vars(module).get(getattr(node, "name", ""))
+            if isinstance(node, ast.ClassDef) and isinstance(kind, type):
+                unsure = _unsure(node.body, vars(kind), (), computed=computed)
+                states.forget(module.__name__, node.name, unsure)
 
 
 def _unsure(
-    body: Iterable[ast.stmt], held: Mapping[str, object], rebound: Collection[str]
+    body: Iterable[ast.stmt],
+    held: Mapping[str, object],
+    rebound: Collection[str],
+    *,
+    computed: bool,
 ) -> Iterator[str]:
     """Yield the names that may hold something else than the statements of `body` gave them.
 
@@ -110,13 +135,13 @@ def _unsure(
         if name in said and is_constant(said[name], name):
             if not same(constant(said[name], name), value):
                 yield name
-        elif name in rebound or (type(value) not in _PLAIN and _can_change(name, value)):
+        elif name in rebound or (computed and _can_change(name, value)):
             yield name
 
 
 def _can_change(name: str, value: object) -> bool:
-    """Return whether a value is data, and no lock, which holds nothing but who waits for it."""
-    return is_data(name, value) and type_module(value) != "_thread"
+    """Return whether a value is data that can change, and no lock, which holds nothing."""
+    return type(value) not in _PLAIN and is_data(name, value) and type_module(value) != "_thread"
 
 
 def _called(modules: Collection[ModuleType], cells: Iterable[Cell]) -> Iterator[str]:
