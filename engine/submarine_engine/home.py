@@ -27,6 +27,7 @@ from submarine_runtime import settings
 from submarine_runtime.frameworks import Made, cut_off
 from submarine_runtime.home import FILE, containers_of, mapped_blocks
 from submarine_runtime.lean import type_name
+from submarine_runtime.module_state import parts_of
 
 from submarine_engine.bundle.model import Manifest, Sent
 from submarine_engine.history import read_json
@@ -44,7 +45,7 @@ Named = tuple[Any, ...]
 """How the pickle names an object: ``("file", path, number)``, ``("literal", name, number)``.
 
 Also ``("again", name)``, ``("name", name)`` for what both sides have made by one statement, and
-``("held", module, class, key)`` for what a module holds.
+``("held", module, class, key, steps)`` for what a module holds.
 """
 
 
@@ -136,6 +137,7 @@ class _Originals:
         self._replaced: dict[int, tuple[object, object]] = {}
         self._roots: dict[str, object] = {}
         self._made: dict[str, object] = {}
+        self._held: dict[Named, dict[Named, object]] = {}
 
     def find(self, named: Named) -> object:
         """Return an object, the new one where it was replaced.
@@ -153,7 +155,7 @@ class _Originals:
         if kind == "literal":
             return self._literal(named, where, number)
         if kind == "held":
-            return getattr(_owner(*named[1:3]), named[3])
+            return self._in_a_module(*named[1:5])
         spaces = {"again": self._again, "name": self._namespace}
         if kind not in spaces:
             raise LookupError(f"{named!r} names nothing")
@@ -170,6 +172,13 @@ class _Originals:
         if not number and where.isidentifier():
             self._made[where] = made
         return made
+
+    def _in_a_module(self, module: str, inner: str, key: str, steps: Named = ()) -> object:
+        place = module, inner, key
+        if place not in self._held:  # before any of it is changed
+            value = getattr(_owner(module, inner), key)
+            self._held[place] = {(): value, **dict(parts_of(module, key, value))}
+        return self._held[place][steps]
 
     def replace(self, named: Named, old: object, new: object) -> None:
         """Let an object be found as `new` from here on."""
@@ -431,6 +440,8 @@ class _Bringing:
         self._home.changed = True
         if new is not original:
             self._originals.replace(named, original, new)
+            if named[0] == "held" and not any(named[4:]):
+                setattr(_owner(*named[1:3]), named[3], new)
             self._home.replaced.append((original, new))
 
 

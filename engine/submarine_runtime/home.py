@@ -401,7 +401,7 @@ class Home:
         if modules is None:
             return
         for obj, named in modules.changed():
-            called = ".".join(filter(None, named[1:]))
+            called = ".".join(filter(None, named[1:4]))
             try:
                 kind, content = _state(obj)
             except Exception as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from submarine_runtime.lean import is_data, standard
+from submarine_runtime.lean import is_data, standard, suppress, type_module
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _MISSING = object()
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 _BY_NAME = (type(lambda: 0), type(len), type(sys))
+_MOST = 10_000
+"""Objects in one value of a module, beyond which the inner ones are not looked at one by one."""
 
 
 class ModuleStates:
@@ -49,8 +51,10 @@ class ModuleStates:
         self._bundle = bundle
         self._before: dict[tuple[str, str], dict[str, Any]] = {}
         self._said: dict[int, bytes] = {}
-        self.held: dict[int, tuple[object, tuple[str, ...]]] = {}
-        """By its id, what a module holds and can be changed in place, and what names it."""
+        self.held: dict[int, tuple[object, tuple[Any, ...]]] = {}
+        """By its id, what a module holds and can be changed in place, and what names it: module,
+        class, name, and the steps from there."""
+        self._pickler: Any = None
         for name in names:
             module = sys.modules.get(name)
             if module is not None:
@@ -76,15 +80,16 @@ class ModuleStates:
                 }
             else:
                 self._before[where] = held
+            new = []
             for key, value in held.items():
-                if type(value) in _PLAIN or not is_data(key, value):
-                    continue
-                if id(value) in self.held or self._known(value):
-                    continue
-                self.held[id(value)] = value, ("held", *where, key)
-                said = self._says(value)
+                for path, part in parts_of(where[0], key, value):
+                    if id(part) not in self.held and not self._known(part):
+                        self.held[id(part)] = part, ("held", *where, key, path)
+                        new.append(part)
+            for part in new:
+                said = self._says(part)
                 if said is not None:
-                    self._said[id(value)] = said
+                    self._said[id(part)] = said
 
     def forget(self, module: str, inner: str, names: Iterable[str]) -> None:
         """Take what a module holds by some names for set since it was imported."""
@@ -101,7 +106,7 @@ class ModuleStates:
                 if not _same(old, new):
                     yield name, inner, key, new is _MISSING, None if new is _MISSING else new
 
-    def changed(self) -> Iterator[tuple[object, tuple[str, ...]]]:
+    def changed(self) -> Iterator[tuple[object, tuple[Any, ...]]]:
         """Yield the objects that hold something else now, and what names each."""
         for value, named in list(self.held.values()):
             before = self._said.get(id(value))
@@ -115,7 +120,9 @@ class ModuleStates:
             owner = _found(name, inner)
             for key, value in ({} if owner is None else _data(owner)).items():
                 old = before.get(key, _MISSING)
-                if id(value) in changed or not _same(old, value):
+                if not _same(old, value) or any(
+                    id(part) in changed for _, part in parts_of(name, key, value)
+                ):
                     yield name, inner, key, value
 
     def all_held(self) -> Iterator[tuple[str, str, str, Any]]:
@@ -128,14 +135,7 @@ class ModuleStates:
 
     def _says(self, value: object) -> bytes | None:
         """Return a digest of what a value holds; None where pickle cannot tell."""
-        pickle, known = standard("pickle", self._bundle), self._known
         digest = standard("hashlib", self._bundle).blake2b()
-
-        class Pickler(pickle.Pickler):  # type: ignore[misc, name-defined]
-            def persistent_id(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
-                if type(obj) in _BY_NAME or issubclass(type(obj), type):
-                    return id(obj)
-                return None if obj is value else known(obj)
 
         def take(buffer: Any) -> bool:  # noqa: ANN401 - a PickleBuffer
             digest.update(buffer.raw())
@@ -145,10 +145,66 @@ class ModuleStates:
             write = digest.update
 
         try:
-            Pickler(File, 5, buffer_callback=take).dump(value)
+            pickler = self._digesting()(File, 5, buffer_callback=take)
+            pickler.value = value
+            pickler.dump(value)
         except Exception:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
             return None
         return bytes(digest.digest())
+
+    def _digesting(self) -> Any:  # noqa: ANN401 - a class of picklers
+        """Return what writes an object without those in it that are known by names of their own."""
+        if self._pickler is None:
+            pickle, known, held = standard("pickle", self._bundle), self._known, self.held
+
+            class Pickler(pickle.Pickler):  # type: ignore[misc, name-defined]
+                value: object = None
+
+                def persistent_id(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
+                    if type(obj) in _BY_NAME or issubclass(type(obj), type):
+                        return id(obj)
+                    if obj is self.value:
+                        return None
+                    return id(obj) if id(obj) in held else known(obj)
+
+            self._pickler = Pickler
+        return self._pickler
+
+
+def parts_of(module: str, key: str, value: object) -> Iterator[tuple[tuple[Any, ...], object]]:
+    """Yield the objects in what a module holds that can be changed, each with the steps to it.
+
+    The outer ones first, in an order that is the same in the notebook and in the job: lists, dicts,
+    objects of classes of the module's package and what they hold, and all others as they are.
+    """
+    if not is_data(key, value):
+        return
+    package, seen = module.partition(".")[0], set()
+    todo: list[tuple[tuple[Any, ...], object]] = [((), value)]
+    for path, part in todo:
+        if type(part) in _PLAIN or type(part) in _BY_NAME or id(part) in seen:
+            continue
+        if not is_data("", part):
+            continue
+        seen.add(id(part))
+        if type(part) is not tuple:
+            yield path, part
+        if len(todo) < _MOST:
+            todo += [((*path, step), inner) for step, inner in _inner(part, package)]
+
+
+def _inner(part: Any, package: str) -> list[tuple[Any, object]]:  # noqa: ANN401 - the user's own
+    """Return what an object holds, each with the step that leads there."""
+    kind = type(part)
+    if issubclass(kind, dict):
+        return [item for item in dict.items(part) if type(item[0]) in _PLAIN]
+    if kind in (list, tuple):
+        return list(enumerate(part))
+    held = None
+    if type_module(part).partition(".")[0] == package:
+        with suppress(Exception):  # a foreign __dict__ raises what it likes
+            held = vars(part)
+    return [(f".{name}", inner) for name, inner in held.items()] if type(held) is dict else []
 
 
 def _same(old: object, new: object) -> bool:

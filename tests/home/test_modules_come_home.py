@@ -2,6 +2,7 @@
 
 import os
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,52 @@ def test_a_module_that_the_script_does_not_name_has_what_was_set(cfg):
     cfg.run("my_cfg.bump()")
     assert cfg.job("my_other.go()") == 3
     assert sys.modules["my_cfg"].V == 3
+
+
+def test_what_lies_inside_of_what_a_module_holds_stays_the_same_objects(cfg):
+    source = """
+    import numpy
+    from collections import defaultdict
+    D = {"rows": [1], ("a", 1): [0], "t": ([1], {"a": []})}
+    groups = defaultdict(list, a=[1])
+    W = {"w": numpy.zeros(2)}
+    class Node:
+        def __init__(self):
+            self.kids, self.up = [], None
+    root = Node()
+    root.kids.append(Node())
+    root.kids[0].up = root
+    def go():
+        D["rows"].append(2)
+        D["a", 1].append(1)
+        D["t"][1]["a"].append(3)
+        groups["a"].append(2)
+        groups["b"].append(1)
+        W["w"][0] += 5
+        root.kids[0].kids.append(Node())
+    """
+    Path("my_cfg.py").write_text(textwrap.dedent(source))
+    cfg.run(
+        "import my_cfg\nD, groups, root, w = my_cfg.D, my_cfg.groups, my_cfg.root, my_cfg.W['w']"
+    )
+    cfg.run("rows, t, group, kid = D['rows'], D['t'][1], groups['a'], root.kids[0]")
+    cfg.job("my_cfg.go()\ngrandchild = my_cfg.root.kids[0].kids[0]")
+    module = sys.modules["my_cfg"]
+    assert cfg["rows"] == [1, 2]
+    assert cfg["rows"] is module.D["rows"]
+    assert module.D["a", 1] == [0, 1]
+    assert cfg["t"] == {"a": [3]}
+    assert (cfg["group"], dict(module.groups)) == ([1, 2], {"a": [1, 2], "b": [1]})
+    assert list(cfg["w"]) == [5, 0]
+    assert cfg["kid"].kids == [cfg["grandchild"]]
+    assert cfg["kid"].up is module.root is cfg["root"]
+
+
+def test_what_a_value_shares_with_the_inside_of_a_module_stays_one(cfg):
+    cfg.run("import my_cfg\nrows = my_cfg.D['rows']")
+    cfg.job("my_cfg.D['rows'].append(2)\nfound = list(rows)")
+    assert cfg["found"] == [1, 2]
+    assert cfg["rows"] is sys.modules["my_cfg"].D["rows"]
 
 
 def test_what_was_not_changed_is_not_sent(cfg):

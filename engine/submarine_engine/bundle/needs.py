@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from submarine_runtime.home import containers_of
 from submarine_runtime.lean import type_name
+from submarine_runtime.module_state import parts_of
 
 from submarine_engine.bundle import settings
 from submarine_engine.bundle.capture import Capture, free_name
@@ -476,7 +477,12 @@ class Needs:
         if not held:
             return []
         objects = self.capture.objects()
-        return [one for one in held if one[:3] not in self._followed and id(one[3]) in objects]
+        return [
+            one
+            for one in held
+            if one[:3] not in self._followed
+            and any(id(part) in objects for _, part in parts_of(one[0], one[2], one[3]))
+        ]
 
     def follow_modules(self, changes: Sequence[ModuleValue]) -> None:
         """Take along what modules hold."""
