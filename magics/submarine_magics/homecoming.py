@@ -225,12 +225,12 @@ class _Definer:
         return str(self._bench.shell.compile.cache(source, number))
 
     def _execute(self, definition: Definition, name: str) -> None:
-        flags = self._bench.shell.compile.flags
         source = "\n" * (definition.line - 1) + definition.source
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the job has shown them
-                code = compile(source, name, "exec", flags, dont_inherit=True)
+                # By the shell, which keeps what a cell has imported from the future.
+                code = self._bench.shell.compile(source, name, "exec")
                 exec(code, self._bench.namespace)  # noqa: S102 - the cell's own definitions
         except Exception as error:  # noqa: BLE001 - an import that only the job's machine has
             names = ", ".join(f"`{one}`" for one in definition.names)

@@ -261,6 +261,22 @@ def stop_at_end(source: str) -> list[Edit] | None:
     return _around(value, f"{NAME}.stop(")
 
 
+def _last_future(source: str) -> int:
+    """Return the line at which the imports from the future end; 0 where there are none."""
+    try:
+        body = ast.parse(source).body
+    except UNREADABLE:
+        return 0
+    found = 0
+    for index, node in enumerate(body):
+        text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            found = node.end_lineno or 0
+        elif index or not text:
+            break
+    return found
+
+
 def _value(node: ast.stmt) -> ast.expr | None:
     if isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)):
         return node.value
@@ -415,21 +431,30 @@ class _Work:
             self.take(first[0], first[1], interactive(f"%%{name}"))
             return
         timed = name == "time" and not self.executed
-        if timed:
-            self.put([(first[0], START)])
-            self.imports[CLOCK] = None
-        else:
+        if not timed:
             self.drop(first[0], first[1], f"%%{name} is a tool of the notebook; its code is kept")
         if body:
             self.cell(body)
         if timed:
+            self.imports[CLOCK] = None
             self.stop_clock()
+            self.start_clock(first[0])
 
     def aside(self, typed: str) -> Rewrite:
         """Return what becomes of code that runs many times and leaves nothing behind."""
         reason = f"{typed} runs its code aside, as often as it likes"
         fix = "" if self.executed else "time the cell by %%time, or run this one in the notebook"
         return Rewrite(None, reason, fix)
+
+    def start_clock(self, number: int) -> None:
+        """Start the clock on the magic's line.
+
+        Imports from the future come first, so they move up by a line: nothing can happen in them.
+        """
+        future = _last_future(self.result().source)
+        for above in range(number, future):
+            self.lines[above] = self.lines.get(above + 1, "")
+        self.put([(max(number, future), START)])
 
     def stop_clock(self) -> None:
         """Stop the clock that was started for the cell, with the last of its statements."""

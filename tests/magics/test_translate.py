@@ -179,6 +179,27 @@ def test_magics_around_code_keep_the_code():
 @pytest.mark.parametrize(
     ("body", "timed"),
     [
+        (
+            "from __future__ import annotations\nf()",
+            "from __future__ import annotations\nIPythonClock.start()\nIPythonClock.stop(f())",
+        ),
+        (
+            '"d"\nfrom __future__ import (\n a)\nx',
+            '"d"\nfrom __future__ import (\n a)\nIPythonClock.start()\nIPythonClock.stop(); x',
+        ),
+        (
+            "%%capture\nfrom __future__ import annotations\nf()",
+            "\nfrom __future__ import annotations\nIPythonClock.start()\nIPythonClock.stop(f())",
+        ),
+    ],
+)
+def test_imports_from_the_future_stand_above_the_clock_and_all_else_where_it_stood(body, timed):
+    assert source(f"%%time\n{body}") == timed
+
+
+@pytest.mark.parametrize(
+    ("body", "timed"),
+    [
         ("x = f()\nx", "x = f()\nIPythonClock.stop(); x"),
         ("a\nb, c", "a\nIPythonClock.stop(); b, c"),
         ("x = a, b;", "x = IPythonClock.stop((a, b));"),
