@@ -236,9 +236,9 @@ class Source:
 
     def frame(self, frame: RemoteFrame) -> Frame | None:
         """Return the user's frame that a frame is; None for libraries and for lines of ours."""
-        if not self._in_bundle(frame.file) or self._is_ours(frame):
-            return None
         origin = self.manifest.origin(frame.file, frame.line) if self.manifest else None
+        if origin is None and (not self._in_bundle(frame.file) or self._is_ours(frame)):
+            return None
         lines = self._lines(frame.file)
         if origin is None:
             around = _around(lines, frame.line, 1, len(lines), 0)
@@ -262,6 +262,9 @@ class Source:
         return from_cells and self.manifest.origin(frame.file, frame.line) is None
 
     def _lines(self, file: str) -> list[str]:
+        for code in self.manifest.compiled if self.manifest else ():
+            if code.file == file:
+                return code.lines
         try:
             return (self.folder / file).read_text(errors="replace").splitlines()
         except OSError:

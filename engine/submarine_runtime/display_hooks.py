@@ -69,8 +69,13 @@ class _Watch:
 
     def add(self, name: str, then: Callable[[ModuleType], None]) -> None:
         """Call `then` with one more module as soon as it is imported."""
-        if self._then.get(name, _nothing) is _nothing:
-            self._then[name] = then
+        before = self._then.get(name, _nothing)
+
+        def both(module: ModuleType) -> None:
+            before(module)
+            then(module)
+
+        self._then[name] = then if before is _nothing else both
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ANN401
         """Let the others find a module, and have it loaded with what comes after."""

@@ -6,6 +6,7 @@ import builtins
 import os
 import sys
 
+from submarine_runtime.cell_lines import cell_lines
 from submarine_runtime.lean import standard
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -24,8 +25,15 @@ _LONGEST_MESSAGE = 20_000
 _LONGEST_LINE = 400
 
 
-def show(error: BaseException) -> None:
-    """Write the traceback to stderr as Python does, by the user's own hook where there is one."""
+def show(error: BaseException, bundle: str) -> None:
+    """Write the traceback to stderr as Python does, by the user's own hook where there is one.
+
+    Parameters
+    ----------
+    bundle
+        The folder of the bundle that ran.
+    """
+    cell_lines(bundle)
     own = _own_frames(error.__traceback__)
     error.__traceback__ = own
     try:

@@ -63,7 +63,7 @@ def run_script(
         code, names = _compile(path, home)
         exec(code, namespace)  # noqa: S102 - this is what a runtime is for
     except BaseException as error:  # noqa: BLE001 - however the user's code ends
-        ending = _ending_by(error)
+        ending = _ending_by(error, bundle)
     else:
         ending = Ending("returned", 0)
         ending.names = names
@@ -184,13 +184,13 @@ def _value(namespace: dict[str, Any], names: tuple[str, ...]) -> object:
     return namespace.get(names[0]) if names else shown
 
 
-def _ending_by(error: BaseException) -> Ending:
+def _ending_by(error: BaseException, bundle: str) -> Ending:
     if isinstance(error, SystemExit):
         return _ending_by_exit(error)
     from submarine_runtime.failure import ASKED_TO_END, show  # noqa: PLC0415 - only where something failed
 
     if not (isinstance(error, KeyboardInterrupt) and error.args == (ASKED_TO_END,)):
-        show(error)
+        show(error, bundle)
     code = _EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return Ending("raised", code, error)
 
@@ -251,6 +251,7 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
     display_hooks.begin(folder, asks=bool(plan.get("asks")))
     if plan.get("moments"):
         moments.begin(folder)
+    _name_cells(plan["bundle"])
     ending = run_script(plan["bundle"], plan["entry"], plan["outputs"], plan.get("args", ()), home)
     if display_hooks.finish():
         ending.at = [time.time(), time.monotonic()]
@@ -258,6 +259,25 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
     return ending
+
+
+def _name_cells(bundle: str) -> None:
+    """Have warnings name the cells that lines come from."""
+
+    def name(module: Any) -> None:  # noqa: ANN401 - a module as it is
+        plain = module._formatwarnmsg_impl  # noqa: SLF001 - what all ways to format end in
+
+        def formatted(message: object) -> str:
+            from submarine_runtime.cell_lines import warned  # noqa: PLC0415 - only to warn
+
+            return warned(plain, message, bundle)
+
+        module._formatwarnmsg_impl = formatted  # noqa: SLF001 - likewise
+
+    if "warnings" in sys.modules:
+        name(sys.modules["warnings"])
+    else:
+        display_hooks.after_import("warnings", name)
 
 
 def _interrupt(_number: int, _frame: object) -> None:

@@ -54,7 +54,7 @@ def test_the_import_that_is_run_again_warns_of_nothing_and_the_cell_of_its_own(w
     assert "at its import" not in text
     # The same line has warned before, in the notebook too; this cell's own has not.
     assert text.count("FutureWarning: of an old way") == 1
-    assert "script.py" in text
+    assert "script.py" not in text
 
 
 def test_a_module_that_the_cell_imports_first_warns_there(notebook, tmp_path, monkeypatch):

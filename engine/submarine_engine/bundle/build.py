@@ -12,11 +12,12 @@ import difflib
 import functools
 import inspect
 import keyword
+import linecache
 import platform
 import re
 import sys
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
@@ -32,6 +33,7 @@ from submarine_engine.bundle.maincell import MainCell, take_apart, too_deep
 from submarine_engine.bundle.model import (
     Bundle,
     Cell,
+    CompiledCode,
     Definition,
     Dropped,
     LoadedFile,
@@ -544,12 +546,45 @@ def _bundle(  # noqa: PLR0913 - what a bundle is made of
         if returns
         else (),
         again=tuple(again),
+        compiled=tuple(_compiled(found.captured.codes, executed.cells)),
     )
     files = {script.entry: script.text.encode(), **found.captured.files, **modules}
     if any(load.opaque for load in loads):
         files = {**_cloudpickle(), **files}
     sent = Sent(found.captured.sent, written)
     return Bundle(files=files, manifest=manifest, sent=sent, secrets=found.captured.secrets)
+
+
+def _compiled(codes: Iterable[types.CodeType], cells: Sequence[Cell]) -> Iterator[CompiledCode]:
+    """Yield the code that a cell shows, the last one of those that show the same."""
+    for code in sorted(codes, key=lambda one: (one.co_filename, one.co_firstlineno)):
+        first, last = code.co_firstlineno, _last_line(code)
+        lines = [
+            line.rstrip("\n") for line in linecache.getlines(code.co_filename)[first - 1 : last]
+        ]
+        for cell in reversed(cells if any(lines) else ()):
+            # IPython compiles a cell without the empty lines that it begins with.
+            above = len(cell.raw) - len(cell.raw.lstrip("\n"))
+            for text, shift in ((cell.source, 0), (cell.raw, above)):
+                if text.split("\n")[first - 1 + shift : last + shift] == lines:
+                    break
+            else:
+                continue
+            yield CompiledCode(
+                file=code.co_filename,
+                line=first,
+                source="\n".join(lines),
+                cell=cell.label,
+                cell_id=cell.id,
+                cell_number=cell.number,
+                cell_line=first + shift,
+            )
+            break
+
+
+def _last_line(code: types.CodeType) -> int:
+    inner = (_last_line(one) for one in code.co_consts if isinstance(one, types.CodeType))
+    return max((*(line or 0 for _, _, line in code.co_lines()), *inner), default=0)
 
 
 def _modules(script: Script, found: Plan, root: Path | None) -> dict[str, bytes]:

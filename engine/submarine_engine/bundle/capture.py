@@ -6,6 +6,7 @@ Small plain values are written into the script, all others are pickled beside it
 from __future__ import annotations
 
 import threading
+import types
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -99,6 +100,8 @@ class Captured:
         number in the pickle's memo.
     secrets
         Names of variables, and the texts in them that are secrets.
+    codes
+        The code of the functions that go by value.
     """
 
     files: dict[str, Content]
@@ -109,6 +112,7 @@ class Captured:
     patches: tuple[str, ...] = ()
     sent: dict[str, dict[int, object]] = field(default_factory=dict)
     secrets: tuple[tuple[str, str], ...] = ()
+    codes: frozenset[types.CodeType] = frozenset()
 
 
 @dataclass(slots=True)
@@ -269,6 +273,7 @@ class Capture:
                 if entry.secret
                 for text in secret_texts(entry.name, entry.value)
             ),
+            frozenset().union(*(watch.codes for watch in watches)),
         )
 
     def _names(self, group: Iterable[str]) -> frozenset[str]:

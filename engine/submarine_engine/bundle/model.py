@@ -84,6 +84,48 @@ class LineSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledCode:
+    """Code of a cell that travels as it was compiled, in a function within a value.
+
+    Parameters
+    ----------
+    file, line
+        Where its own tracebacks place it: a name that the notebook gave the cell, and its first
+        line there, from 1.
+    source
+        Its lines.
+    cell, cell_id, cell_number, cell_line
+        As in `LineSpan`.
+    """
+
+    file: str
+    line: int
+    source: str
+    cell: str
+    cell_id: str | None
+    cell_number: int | None
+    cell_line: int
+
+    @property
+    def span(self) -> LineSpan:
+        """The lines of its file that come from the cell."""
+        return LineSpan(
+            file=self.file,
+            line=self.line,
+            count=self.source.count("\n") + 1,
+            cell=self.cell,
+            cell_id=self.cell_id,
+            cell_number=self.cell_number,
+            cell_line=self.cell_line,
+        )
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of its file, those before it empty."""
+        return [""] * (self.line - 1) + self.source.split("\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedValue:
     """A value that travels with the job.
 
@@ -194,6 +236,8 @@ class Manifest:
         The random states that go back: the module of each, and its functions to get and set it.
     again
         What the job makes again, since it could not travel.
+    compiled
+        Code of cells that is in no file of the bundle: that of functions within values.
     """
 
     entry: str
@@ -211,6 +255,7 @@ class Manifest:
     shadows: tuple[str, ...] = ()
     random: tuple[tuple[str, str, str], ...] = ()
     again: tuple[MadeAgain, ...] = ()
+    compiled: tuple[CompiledCode, ...] = ()
 
     @property
     def made_again(self) -> str:
@@ -255,6 +300,7 @@ class Manifest:
             "shadows": list(self.shadows),
             "random": [list(source) for source in self.random],
             "again": [_fields(made) for made in self.again],
+            "compiled": [_fields(code) for code in self.compiled],
         }
 
     @classmethod
@@ -302,6 +348,7 @@ class Manifest:
                 MadeAgain(name=made["name"], cell=made["cell"], type=made["type"])
                 for made in data.get("again", ())
             ),
+            compiled=tuple(CompiledCode(**code) for code in data.get("compiled", ())),
         )
 
     def origin(self, file: str, line: int) -> tuple[LineSpan, int] | None:
@@ -310,11 +357,11 @@ class Manifest:
         Parameters
         ----------
         file
-            A file of the bundle, relative to it.
+            A file of the bundle, relative to it, or that of a `CompiledCode`.
         line
             Counted from 1.
         """
-        for span in self.lines:
+        for span in (*self.lines, *(code.span for code in self.compiled)):
             if span.file == file and span.line <= line < span.line + span.count:
                 return span, span.cell_line + line - span.line
         return None

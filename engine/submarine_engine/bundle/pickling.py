@@ -304,6 +304,8 @@ class Watch:
         Names of functions and classes of the notebook that no statement makes: they go by value.
     patches
         Modules that have patched its classes: they do so again where they are imported.
+    codes
+        The code of the functions in it that go by value.
     """
 
     last: object = None
@@ -317,6 +319,7 @@ class Watch:
     shared: dict[int, object] = field(default_factory=dict)
     by_value: frozenset[str] = frozenset()
     patches: set[str] = field(default_factory=set)
+    codes: set[types.CodeType] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -411,6 +414,8 @@ class _Watching(ByValue):
     def _note_named(self, obj: Any) -> None:  # noqa: ANN401 - a function or a class
         if isinstance(obj, type):
             self.watch.patches.update(patching(obj))
+        elif isinstance(obj, types.FunctionType) and not self.by_name(obj):
+            self.watch.codes.add(obj.__code__)
         if getattr(obj, "__module__", None) == "__main__":
             if self.by_name(obj):
                 self.watch.names.add(_top(obj))
