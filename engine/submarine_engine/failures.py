@@ -7,10 +7,13 @@ import re
 import signal
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
+
+from submarine_runtime.failure import Raised
 
 from submarine_engine.bundle.maincell import COROUTINE
 from submarine_engine.bundle.model import Manifest
@@ -54,7 +57,7 @@ def _rebuild(
 ) -> JobFailedError:
     error = JobFailedError.__new__(JobFailedError, what)
     for kind in map(_find, kinds):
-        if kind is None:
+        if kind is None or not _may_be(kind):
             continue
         try:
             mixed = _mix(kind)  # type: ignore[arg-type]  # mypy: no class is Hashable to it
@@ -68,18 +71,21 @@ def _rebuild(
     return error
 
 
-def _find(names: tuple[str, str]) -> type[Exception] | None:
+def _find(names: tuple[str, str]) -> type[BaseException] | None:
     """Return the exception type of that module and name, where it is loaded here."""
     found: Any = sys.modules.get(names[0])
     for name in names[1].split("."):
         found = getattr(found, name, None)
-    if not isinstance(found, type) or not issubclass(found, Exception) or found is Exception:
-        return None
-    return None if issubclass(found, _NEVER) else found
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+
+
+def _may_be(kind: type[BaseException]) -> bool:
+    """Return whether a job's error may be of a type, too."""
+    return issubclass(kind, Exception) and kind is not Exception and not issubclass(kind, _NEVER)
 
 
 @lru_cache(maxsize=100)
-def _mix(kind: type[Exception]) -> type[JobFailedError]:
+def _mix(kind: type[BaseException]) -> type[JobFailedError]:
     def reduce(error: JobFailedError) -> tuple[object, ...]:
         return _rebuild, (error.__dict__["_kinds"], error.what, error.__dict__)
 
@@ -87,6 +93,73 @@ def _mix(kind: type[Exception]) -> type[JobFailedError]:
     mixed: Any = type(kind.__name__, (JobFailedError, kind), {**members, "__reduce__": reduce})
     mixed.__qualname__ = JobFailedError.__qualname__
     return mixed  # type: ignore[no-any-return]
+
+
+def made_again(raised: Raised) -> BaseException | None:
+    """Return an exception like one of a job's; None where this process has no type for it.
+
+    Its class is not called, since nobody knows by what arguments: it gets what the job's held.
+    """
+    for kind in map(_find, raised.kinds):
+        if kind is None:
+            continue
+        base = next(one for one in kind.__mro__ if one.__module__ == "builtins")
+        try:
+            args = tuple(map(_argument, raised.args))
+            error = base.__new__(kind, *args)
+            base.__init__(error, *args)  # type: ignore[misc] # the class's own may want others
+        except Exception:  # noqa: BLE001, S112 - a foreign class allows what it likes
+            continue
+        _fill(error, raised)
+        return error
+    return None
+
+
+def as_raised(error: JobFailedError, raised: Raised) -> JobFailedError:
+    """Return the error of a job with what the job's exception held.
+
+    Returns
+    -------
+    JobFailedError
+        `error`, with the attributes, arguments and causes of the job's exception. Where it cannot
+        be of that one's type, that one is its cause: IPython shows groups in its own way, for one,
+        with our frames.
+    """
+    original = made_again(raised)
+    if original is None:
+        return error
+    if isinstance(original, KeyboardInterrupt):  # in a notebook alone: it would end a program
+        state = error.__dict__
+        with suppress(Exception):  # as `_rebuild`
+            error = _mix(type(original))(error.what)  # type: ignore[arg-type]  # as there
+            error.__dict__.update(state, _kinds=())
+    if not isinstance(error, type(original)):
+        error.__cause__ = original
+        return error
+    state = error.__dict__.copy()
+    base = next(one for one in type(original).__mro__ if one.__module__ == "builtins")
+    with suppress(Exception):  # it sets what C alone keeps: an OSError's errno
+        base.__init__(error, *map(_argument, raised.args))  # type: ignore[misc]
+    _fill(error, raised)
+    error.__dict__.update(state)  # ours go first: a message is made of them
+    return error
+
+
+def _argument(value: Any) -> Any:  # noqa: ANN401 - of an exception
+    if isinstance(value, Raised):
+        return made_again(value)
+    if type(value) is list and any(isinstance(one, Raised) for one in value):  # of a group
+        return [_argument(one) if isinstance(one, Raised) else one for one in value]
+    return value
+
+
+def _fill(error: BaseException, raised: Raised) -> None:
+    for name, value in raised.state.items():
+        with suppress(Exception):  # a property, or what this release has otherwise
+            setattr(error, name, value)
+    error.__cause__ = made_again(raised.cause) if raised.cause else None
+    error.__context__ = made_again(raised.context) if raised.context else None
+    error.__suppress_context__ = raised.suppresses
 
 
 # From how a job failed to the error that says so: the user's own frames, at cell and line.

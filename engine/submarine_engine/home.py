@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_runtime import settings
+from submarine_runtime.failure import Raised
 from submarine_runtime.frameworks import Made, cut_off
 from submarine_runtime.home import FILE, containers_of, mapped_blocks
 from submarine_runtime.lean import type_name
@@ -71,6 +72,8 @@ class Homecoming:
         Whether objects of the notebook were changed.
     left
         Whether the cell ended by a `SystemExit` that tells no failure: ``sys.exit()``.
+    raised
+        What the cell raised; None where that is not known.
     """
 
     value: Any = None
@@ -81,6 +84,7 @@ class Homecoming:
     gone: tuple[str, ...] = ()
     changed: bool = False
     left: bool = False
+    raised: Raised | None = None
 
 
 def bring(  # noqa: PLR0913 - what it takes, each by its name
@@ -366,6 +370,8 @@ class _Bringing:
         file.seek(frame.end)
 
     def _note_failure(self, frame: Frame, error: Exception) -> None:
+        if frame.kind == "error":
+            return
         called = frame.name or THE_VALUE
         if frame.kind in ("made", "states", "attributes"):
             called = (
@@ -393,6 +399,8 @@ class _Bringing:
                 self._home.names[frame.name] = content
         elif frame.kind == "value":
             self._home.value = content
+        elif frame.kind == "error":
+            self._home.raised = content if isinstance(content, Raised) else None
         elif frame.kind == "settings":
             _set(content)
         elif frame.kind == "attributes":

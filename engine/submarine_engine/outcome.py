@@ -23,7 +23,7 @@ _MOST_LINKS = 10
 
 _KINDS = ("returned", "raised", "exited")
 _FORMATS = ("pickle", "text", "outputs", "home", "none")
-_FRAMES = ("made", "states", "attributes", "module", "settings", "name", "value")
+_FRAMES = ("made", "states", "attributes", "module", "settings", "name", "value", "error")
 _RESULT_FILE = re.compile(r"(?:return|var-\w+)\.(?:pkl|txt)")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[@-~]|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -86,7 +86,7 @@ class Frame:
     ----------
     kind
         ``made``, ``states``, ``attributes`` and ``module`` (what the cell changed), ``settings``,
-        ``name`` or ``value``.
+        ``name``, ``value`` or ``error`` (what it raised).
     name
         The variable; of a change the file that its values travelled in, or what was changed.
     end

@@ -78,6 +78,54 @@ def describe(error: BaseException, bundle: str, links: int = _MOST_LINKS) -> dic
     return told
 
 
+class Raised:
+    """What an exception is made of, so that the notebook can make one like it.
+
+    An exception's own pickle calls its class, which may take other arguments than those that it
+    hands on; and it imports the class, which the notebook may not have.
+
+    Parameters
+    ----------
+    error
+        The exception.
+    links
+        How many exceptions of its chain to keep at most.
+    state
+        Whether to keep its attributes: they may be of any kind.
+    """
+
+    def __init__(
+        self, error: BaseException, links: int = _MOST_LINKS, *, state: bool = True
+    ) -> None:
+        kinds = type(error).__mro__
+        self.kinds = [(str(kind.__module__), str(kind.__qualname__)) for kind in kinds]
+        args, held = _made_of(error)
+        self.args = tuple(self._kept(one, links, state=state) for one in args)
+        self.state = held if state else {}
+        self.suppresses = error.__suppress_context__
+        self.cause = self._kept(error.__cause__, links, state=state)
+        self.context = self._kept(error.__context__, links, state=state)
+
+    def _kept(self, value: Any, links: int, *, state: bool) -> Any:  # noqa: ANN401 - an argument
+        if isinstance(value, BaseException):
+            return Raised(value, links - 1, state=state) if links > 1 else None
+        if type(value) is list and any(isinstance(one, BaseException) for one in value):
+            return [self._kept(one, links, state=state) for one in value]
+        return value
+
+
+def _made_of(error: BaseException) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments and attributes: those of its own pickle hold what C alone keeps, too."""
+    try:
+        kind, args, *rest = tuple(error.__reduce__())
+    except Exception:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
+        kind, args, rest = None, error.args, [vars(error)]
+    if kind is not type(error):
+        args, rest = error.args, [vars(error)]
+    state = rest[0] if rest else {}
+    return tuple(args), dict(state) if isinstance(state, dict) else {}
+
+
 def _is_builtin(kind: type) -> bool:
     return vars(builtins).get(kind.__name__) is kind
 

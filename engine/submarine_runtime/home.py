@@ -293,6 +293,7 @@ class Home:
             value = self._value(ending, names)
             if value is not _MISSING:
                 frames.add("value", "", value)
+            _write_error(frames, ending)
         except BaseException:
             frames.discard()
             raise
@@ -692,6 +693,16 @@ class Home:
                     break
             total += seen * len(inner) // count
         return total
+
+
+def _write_error(frames: _Frames, ending: Ending) -> None:
+    if ending.error is None or ending.exit_code == 0:
+        return
+    from submarine_runtime.failure import Raised  # noqa: PLC0415 - only on a failure
+
+    for state in (True, False):
+        if frames.add("error", "", Raised(ending.error, state=state)):
+            return
 
 
 class _Frames:

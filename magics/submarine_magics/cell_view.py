@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from types import FrameType
 
 from IPython import get_ipython
@@ -17,6 +18,7 @@ from submarine_engine.interrupts import Interrupts
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
 from submarine_engine.logs import Renderer, follow
+from submarine_engine.outcome import read_outcome
 
 from submarine_magics import frontend
 from submarine_magics.card import JobCard
@@ -162,13 +164,20 @@ class CellView(Renderer):
         self.cancelled = True  # not before: an interrupt in between has it asked again
         return asked
 
+    def _notes(self) -> tuple[str, ...]:
+        """Return what was added to the error that the job ended by: its traceback tells it, too."""
+        with suppress(SubmarineError, OSError, ValueError):
+            outcome = read_outcome(self._job.cluster.results(self._job.id))
+            return outcome.error.notes if outcome and outcome.error else ()
+        return ()
+
     def end(self, status: JobStatus) -> None:
         """Show the last of the text and the final state.
 
         The cell's own error tells how a job failed, see `HeldTraceback`.
         """
         if status.state is JobState.FAILED:
-            self._held.drop(status.reason)
+            self._held.drop(status.reason, self._notes())
         self._held.release()
         self._output.flush()
         self._card.close(status)

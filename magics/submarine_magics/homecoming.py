@@ -15,6 +15,7 @@ from submarine_engine.bundle import Cell
 from submarine_engine.bundle.model import Definition, Manifest
 from submarine_engine.config import load_config
 from submarine_engine.errors import JobCancelledError, JobFailedError, ResultError
+from submarine_engine.failures import as_raised
 from submarine_engine.future import Job
 from submarine_engine.home import THE_VALUE, Homecoming
 from submarine_engine.job import JobState
@@ -67,27 +68,41 @@ def bring_home(bench: Workbench, job: Job) -> object:
     if home is not None:
         _bind(bench, home, job)
     if home is None or status.state is not JobState.SUCCEEDED:
-        try:
-            results = job.results()
-        except JobFailedError as error:
-            definer.note(error)
-            error.fix = _not_sent(error, bench, main) + error.fix
-            raise
-        except JobCancelledError as error:
-            definer.note(error)
-            error.what = f"cancelled; {_left_behind(home)}"  # the card says why
-            error.args = (error.what,)
-            raise
-        for warning in results.warnings:
-            say(warning)
-        bench.shell.push(dict(results.outputs))
-        return results.value
+        return _results(bench, job, home, definer, main)
     definer.note()
     for warning in job.cluster.warnings(job.id):
         say(warning)
     if home.left:
         _leave(main)
     return home.value
+
+
+def _results(
+    bench: Workbench,
+    job: Job,
+    home: Homecoming | None,
+    definer: _Definer,
+    main: Cell | None,
+) -> object:
+    """Take the results of a job that brought nothing home, or raise the error of its end."""
+    try:
+        results = job.results()
+    except JobFailedError as error:
+        definer.note(error)
+        error.fix = _not_sent(error, bench, main) + error.fix
+        raised = home.raised if home else None
+        failed = as_raised(error, raised) if raised else error
+    except JobCancelledError as error:
+        definer.note(error)
+        error.what = f"cancelled; {_left_behind(home)}"  # the card says why
+        error.args = (error.what,)
+        raise
+    else:
+        for warning in results.warnings:
+            say(warning)
+        bench.shell.push(dict(results.outputs))
+        return results.value
+    raise failed  # here, and not above: it keeps its own causes
 
 
 def fetch(bench: Workbench, job: Job, names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ import re
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from IPython import get_ipython
@@ -27,7 +27,11 @@ from submarine_magics.card.display import JOB_TYPE, WIDGET_TYPE
 # is kept back from the first line of a traceback until it is clear whether the job ended by it.
 
 
-_HEAD = re.compile(r"(?<!│ )Traceback \(most recent call last\):\n")
+# Not those within a group, which stand behind bars, nor those of one of several tasks.
+_HEAD = re.compile(
+    r"(?:  \+ Exception Group |(?<!│ )(?<!\| )(?<!Group ))Traceback \(most recent call last\):\n"
+)
+_GROUP = "  + "
 _CHAINED = (
     "\n\nDuring handling of the above exception, another exception occurred:\n\n",
     "\n\nThe above exception was the direct cause of the following exception:\n\n",
@@ -84,21 +88,21 @@ class HeldTraceback:
             else:
                 self._output.text(*item)
 
-    def drop(self, summary: str) -> None:
-        """Show all of it but for the traceback that ends with `summary`."""
+    def drop(self, summary: str, notes: Sequence[str] = ()) -> None:
+        """Show all of it but for the traceback that ends with `summary`, and then its notes."""
         errors = [item for item in self._held if not isinstance(item, Display)]
         errors = [item for item in errors if item[1] == "stderr"]
         if not errors:
             return
         task = errors[0][0]
-        before, after = _without_last("".join(text for _, _, text in errors), summary)
+        before, after = _without_last("".join(text for _, _, text in errors), summary, notes)
         others = [item for item in self._held if item not in errors]
         self._held = [(task, "stderr", before), *others, (task, "stderr", after)]
         self._held = [item for item in self._held if isinstance(item, Display) or item[2]]
         self.release()
 
 
-def _without_last(text: str, summary: str) -> tuple[str, str]:
+def _without_last(text: str, summary: str, notes: Sequence[str]) -> tuple[str, str]:
     """Return what is before and after the last traceback of `text`, chained ones included.
 
     All of the text is before where that traceback is not of the exception `summary`.
@@ -108,7 +112,11 @@ def _without_last(text: str, summary: str) -> tuple[str, str]:
         return text, ""
     last = heads[-1]
     # A module's name comes before the type here, and `summary` may be cut.
-    end = re.compile(rf"^(?:[\w.]+\.)?{re.escape(summary)}.*\n?", re.MULTILINE).search(text, last)
+    bar, rest = (r"  \| ", r"(?: +[|+].*\n?)*") if text.startswith(_GROUP, last) else ("", "")
+    lines = "".join(rf"(?:{re.escape(note)}\n?)?" for note in notes) if not rest else ""
+    summary = rf"\n{bar}".join(map(re.escape, summary.split("\n")))
+    told = rf"^{bar}(?:[\w.]+\.)?{summary}.*\n?{lines}{rest}"
+    end = re.compile(told, re.MULTILINE).search(text, last)
     if end is None:
         return text, ""
     begin = last

@@ -6,6 +6,24 @@ from submarine_magics.stream import HeldTraceback
 
 ONE = "Traceback (most recent call last):\n  File 'x'\n    f()\nKeyError: 1\n"
 TWO = "Traceback (most recent call last):\n  File 'x'\n    g()\nlib.LibError: two\nlines\n"
+GROUP = """\
+  + Exception Group Traceback (most recent call last):
+  |   File 'x'
+  | ExceptionGroup: many
+  | lines (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File 'x'
+    | ValueError: a
+    +---------------- 2 ----------------
+    | Exception Group Traceback (most recent call last):
+    |   File 'x'
+    | ExceptionGroup: in (1 sub-exception)
+    +-+---------------- 1 ----------------
+      | TypeError: b
+      +------------------------------------
+"""
+MANY = "ExceptionGroup: many\nlines (2 sub-exceptions)"
 DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
@@ -44,6 +62,9 @@ def held(written):
         (ONE + "from a hook\n", "KeyError: 1", "from a hook\n"),
         (ONE, "ValueError: 1", ONE),
         (ONE, "", ONE),
+        (GROUP, MANY, ""),
+        (ONE + DURING + GROUP + "from a hook\n", MANY, "from a hook\n"),
+        (GROUP + ONE, "KeyError: 1", GROUP),
         ("worker-0 │ " + ONE, "KeyError: 1", "worker-0 │ " + ONE),
     ],
 )
@@ -51,6 +72,12 @@ def test_only_the_traceback_of_the_end_is_left_out(held, written, errors, summar
     held.text("worker-0", "stderr", errors)
     held.drop(summary)
     assert written.all == shown
+
+
+def test_the_notes_of_the_error_are_left_out_with_it(held, written):
+    held.text("worker-0", "stderr", ONE + "a note\nof two lines\nfrom a hook\n")
+    held.drop("KeyError: 1", ("a note\nof two lines", "not written"))
+    assert written.all == "from a hook\n"
 
 
 def test_what_comes_after_it_keeps_its_order(held, written):

@@ -1,0 +1,133 @@
+"""The error of a job's cell is what the cell raised, with all that it held."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from submarine_engine import JobFailedError
+
+CLASSES = """
+class TwoArgumentsError(Exception):
+    def __init__(self, code, why):
+        super().__init__(f"{code}: {why}")
+        self.code, self.why = code, why
+
+class MuteError(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+class OwnBaseError(BaseException):
+    pass
+"""
+
+HERE = """
+class HereError(ValueError):
+    def __init__(self, *both):
+        self.both = both
+raise HereError(1, 2)
+"""
+
+
+def raised(notebook, cell):
+    notebook.run(CLASSES)
+    with pytest.raises(JobFailedError) as caught:
+        notebook.job(cell)
+    assert sys.last_value is caught.value
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "held"),
+    [
+        ("raise TwoArgumentsError(3, ['w'])", "TwoArgumentsError", {"code": 3, "why": ["w"]}),
+        ("raise MuteError(1)", "MuteError", {"args": (1,)}),
+        ("open('/no/such')", "FileNotFoundError", {"errno": 2, "filename": "/no/such"}),
+        ("b'\\xff'.decode()", "UnicodeDecodeError", {"start": 0, "object": b"\xff"}),
+        ("import no_such_module", "ModuleNotFoundError", {"name": "no_such_module"}),
+        ("{}['k']", "KeyError", {"args": ("k",)}),
+        ("raise KeyboardInterrupt('mine')", "KeyboardInterrupt", {"args": ("mine",)}),
+        (
+            HERE,
+            "HereError",
+            {"both": (1, 2)},
+        ),
+    ],
+)
+def test_it_is_of_the_same_type_and_holds_the_same(notebook, cell, kind, held):
+    error = raised(notebook, cell)
+    here = notebook.names.get(kind) or getattr(__import__("builtins"), kind)
+    assert isinstance(error, here)
+    assert {name: getattr(error, name) for name in held} == held
+    assert error.__cause__ is None
+    assert error.job_id in str(error)
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "held"),
+    [
+        ("raise StopIteration(5)", StopIteration, {"value": 5}),
+        ("exec('a b')", SyntaxError, {"filename": "<string>", "lineno": 1}),
+        ("raise SystemExit('text')", SystemExit, {"code": "text"}),
+    ],
+)
+def test_what_an_error_of_ours_cannot_be_is_its_cause(notebook, cell, kind, held):
+    error = raised(notebook, cell)
+    assert type(error.__cause__) is kind
+    assert {name: getattr(error.__cause__, name) for name in held} == held
+
+
+def test_a_base_exception_of_the_notebooks_is_the_cause(notebook):
+    cause = raised(notebook, "raise OwnBaseError('x')").__cause__
+    assert type(cause) is notebook["OwnBaseError"]
+    assert cause.args == ("x",)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python has no groups yet")
+def test_a_group_is_the_cause_with_its_parts_which_are_shown(notebook, capsys):
+    error = raised(
+        notebook,
+        "raise ExceptionGroup('many', [TwoArgumentsError(1, 2), "
+        "ExceptionGroup('in', [TypeError('b')])])",
+    )
+    first, second = error.__cause__.exceptions
+    assert (type(first), first.why) == (notebook["TwoArgumentsError"], 2)
+    assert [str(one) for one in second.exceptions] == ["b"]
+    shown = capsys.readouterr()
+    assert (shown.out + shown.err).count("TypeError") == 2  # in the code, and its part
+    assert "1: 2" in shown.out
+
+
+def test_causes_are_those_of_the_cell(notebook):
+    notebook.run("data = [1]")
+    error = raised(
+        notebook,
+        """
+        try:
+            {}["k"]
+        except KeyError as missing:
+            problem = ValueError("bad", data)
+            problem.holds = data
+            raise problem from missing
+        """,
+    )
+    assert type(error.__cause__) is KeyError
+    assert error.__cause__.args == ("k",)
+    assert error.holds is error.args[1] is notebook["data"]
+
+
+def test_what_cannot_be_pickled_is_left_out_alone(notebook):
+    error = raised(
+        notebook,
+        "problem = ValueError('bad')\nproblem.file = open('/dev/null')\nraise problem",
+    )
+    assert isinstance(error, ValueError)
+    assert error.args == ("bad",)
+    assert not hasattr(error, "file")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python has no notes yet")
+def test_a_note_is_shown_once(notebook, capsys):
+    raised(notebook, "e = ValueError('v')\ne.add_note('a note')\nraise e")
+    shown = capsys.readouterr()
+    assert (shown.out + shown.err).count("a note") == 2  # in the code, and where it is read
