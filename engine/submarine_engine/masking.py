@@ -118,7 +118,7 @@ def masker_of(folder: Path) -> Masker | None:
         # The job's own code can write there: a pipe is not waited for.
         descriptor = os.open(folder / FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
-            return Masker(json.loads(file.read(_LARGEST)))
+            return Masker(json.loads(file.read(_LARGEST)), folder)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
         return None
     except (ValueError, KeyError, TypeError):  # somebody has spoilt it
@@ -139,9 +139,12 @@ class Masker:
     ----------
     told
         The content of its ``secrets.json``.
+    folder
+        The job's.
     """
 
-    def __init__(self, told: dict[str, Any]) -> None:
+    def __init__(self, told: dict[str, Any], folder: Path | None = None) -> None:
+        self._folder = folder
         self._key = bytes.fromhex(told["key"])
         self._table = _table(self._key)
         marks = [_mark(**mark) for mark in told["secrets"][:_MOST]]
@@ -215,8 +218,34 @@ class Masker:
                     return first + at
         return len(data)
 
+    def covered(self, data: bytes) -> bytes:
+        """Return the end of a log with asterisks for what may become a secret.
+
+        Where the job is over nothing becomes one any more.
+        """
+        at = self.unfinished(data)
+        if at == len(data) or self._is_over():
+            return data
+        return data[:at].ljust(len(data), b"*")
+
+    def _is_over(self) -> bool:
+        from submarine_engine.history import read_json  # noqa: PLC0415 - seldom
+        from submarine_engine.job import JobState  # noqa: PLC0415 - likewise
+
+        try:
+            told = read_json(self._folder / "status.json") if self._folder else None
+            return bool(told) and JobState(told["state"]).final  # type: ignore[index]
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
     def read(
-        self, read: Callable[[int, int], bytes], begin: int, end: int, *, hold: bool = False
+        self,
+        read: Callable[[int, int], bytes],
+        begin: int,
+        end: int,
+        *,
+        hold: bool = False,
+        cover: bool = False,
     ) -> bytes:
         """Return bytes of a log, masked as though all of it had been.
 
@@ -226,6 +255,8 @@ class Masker:
             Gives so many bytes, from an offset on: ``read(size, offset)``.
         hold
             Whether the log is still written: then what may become a secret is left out at its end.
+        cover
+            Whether it reads as asterisks there while the job runs, so that all bytes are there.
         """
         first = max(0, begin - self.reach)
         wanted = end + self.reach - first
@@ -233,6 +264,8 @@ class Masker:
         masked = self.data(data)
         if hold and len(data) < wanted:
             end = min(end, first + self.unfinished(masked))
+        if cover and len(data) < wanted:
+            masked = self.covered(masked)
         return masked[begin - first : max(begin, end) - first]
 
 
@@ -243,7 +276,7 @@ def _is_prose(value: object) -> bool:
 
 
 def masked_pread(masker: Masker | None, log: int, size: int, offset: int) -> bytes:
-    """Read as `os.pread` does, with secrets masked.
+    """Read as `os.pread` does, with secrets masked, and what may become one at the log's end.
 
     Parameters
     ----------
@@ -252,7 +285,9 @@ def masked_pread(masker: Masker | None, log: int, size: int, offset: int) -> byt
     """
     if masker is None:
         return os.pread(log, size, offset)
-    return masker.read(lambda count, at: os.pread(log, count, at), offset, offset + size)
+    return masker.read(
+        lambda count, at: os.pread(log, count, at), offset, offset + size, cover=True
+    )
 
 
 def _mark(name: str, size: int, begin: str, digest: str) -> _Mark:

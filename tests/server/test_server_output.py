@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from submarine_engine.history import JobPaths
+from submarine_engine.masking import masker_of, write_marks
 from submarine_jupyter import log_index, output
 from submarine_jupyter.output import MOST_SHOWN, Output
 
@@ -288,3 +289,27 @@ def test_a_question_is_text_and_nothing_that_is_shown(written):
     written.show(kind="question", number=1, prompt="name? ")
     written.show("figure")
     assert written.shown() == [(1, "figure")]
+
+
+def test_what_may_become_a_secret_is_not_shown_while_the_job_runs(written):
+    token = "0123456789" * 3
+    write_marks(written.paths.root, [("TOKEN", token)])
+    masker_of.cache_clear()
+    written.output = Output(written.paths, "worker-0")
+    written.write(0, f"first\nit is {token[:15]}")
+    assert written.read()["lines"] == ["first", f"it is {'*' * 15}"]
+    assert written.output.raw(0, 9)[0] == f"first\nit is {'*' * 15}\n".encode()
+    assert written.output.search("0123", 0, 9)["lines"] == []
+    written.write(0, f"{token[15:]} and 0123\n")
+    masked = "<secret TOKEN>".ljust(len(token), "*")
+    assert written.read()["lines"] == ["first", f"it is {masked} and 0123"]
+
+
+@pytest.mark.parametrize(("state", "shown"), [("succeeded", "0123456789"), ("running", "*" * 10)])
+def test_a_log_that_ends_like_a_secret_is_shown_once_the_job_is_over(written, state, shown):
+    write_marks(written.paths.root, [("TOKEN", "0123456789" * 3)])
+    written.paths.status.write_text(json.dumps({"version": 1, "state": state}))
+    masker_of.cache_clear()
+    written.output = Output(written.paths, "worker-0")
+    written.write(1, "it is 0123456789")
+    assert written.read()["lines"] == [f"it is {shown}"]
