@@ -157,7 +157,7 @@ KEY_FILE = "submarine.key"
 """Lies in a container's working directory, for the user alone: what opens the seal."""
 
 RESULTS_KEY = "results.key"
-"""In a payload, the job's key: results are marked with it."""
+"""In a payload, the job's key: what results are marked with is made of it."""
 
 URL = "SUBMARINE_PAYLOAD_URL"
 LARGE = "SUBMARINE_PAYLOAD_LARGE"
@@ -203,6 +203,7 @@ def begin() -> NoReturn:
     plan.update(bundle=f"{job}/bundle", workdir=plan["workdir"] or os.getcwd())
     if os.access(f"{job}/{RESULTS_KEY}", os.R_OK):  # only where it is, not what is in it
         plan["key"] = f"{job}/{RESULTS_KEY}"
+        _narrow(plan["key"], plan["job_id"], plan["task"], os.environ["CONTAINER_ID"])
     _write(logs, "task.json", lean.dumps(plan))
     environment["SUBMARINE_LOGDIR"] = f"{os.getcwd()}/logdir"
     board = environment.pop(EVENTS, ""), environment["SUBMARINE_TASK"]
@@ -295,6 +296,14 @@ def _unpack(content: bytes, folder: str) -> None:
         opened = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(opened, "wb") as file:
             file.write(content[at - size : at])
+
+
+def _narrow(path: str, *owner: str) -> None:
+    """Put the key of this container alone into the place of its job's."""
+    with open(path, "r+b") as file:
+        key = sealing.attempt_key(file.read(), *owner)
+        file.seek(0)
+        file.write(key)
 
 
 def _write(folder: str, name: str, content: str) -> None:

@@ -2,7 +2,8 @@
 
 Variables of a YARN container stand in files that more people can read than may read the job's, so
 what is secret in them is sealed by a key that YARN brings as a file for the user alone. Results
-come home from pages that anybody could pretend to be, so they are marked by a key of their job.
+come home from pages that anybody could pretend to be, so they are marked by a key that is their
+container's alone.
 
 The standard library has no cipher of its own: the stream is SHAKE-256 of key and nonce, and what
 was hidden by it is marked by BLAKE2b, each with a key of its own.
@@ -53,6 +54,17 @@ def unseal(sealed: bytes, key: bytes) -> bytes:
     if len(hidden) < _NONCE or given != _mark(hidden, key):
         raise NotGenuineError("it was sealed with another key, or changed since")
     return _hide(hidden[_NONCE:], key, hidden[:_NONCE])
+
+
+def attempt_key(key: bytes, job_id: str, task: str, container: str) -> bytes:
+    """Return the key that one container marks its files with, made of its job's `key`.
+
+    So what another task of the job has left, or an earlier attempt of this one, is as foreign here
+    as what another job has.
+    """
+    parts = [part.encode() for part in (job_id, task, container)]
+    told = b"".join(b"%d\n%b" % (len(part), part) for part in parts)
+    return bytes(blake2b(told, digest_size=KEY_SIZE, key=_purpose(key, b"attempt")).digest())
 
 
 def mark(name: str, pieces: Iterable[bytes], key: bytes) -> str:

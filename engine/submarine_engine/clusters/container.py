@@ -11,7 +11,7 @@ from typing import Any
 
 from submarine_runtime.container import STARTED
 from submarine_runtime.eventpack import LOG
-from submarine_runtime.sealing import NotGenuineError, mark, marker
+from submarine_runtime.sealing import NotGenuineError, attempt_key, mark, marker
 
 from submarine_engine.clusters.log_mirror import (
     LIMIT,
@@ -60,7 +60,7 @@ class Container:
     def __init__(self, paths: JobPaths, task: str, gpus: int) -> None:
         self.task = task
         self.files = paths.task(task)
-        self._results_key = paths.results_key
+        self._paths = paths
         self.gpus = gpus
         self.id = ""
         self.node = ""
@@ -190,18 +190,19 @@ class Container:
         write_aside(self.files.outcome, json.dumps(outcome).encode())
 
     def _read_key(self) -> bytes | None:
-        """Return the job's key; None where an older release has asked for its containers."""
+        """Return this container's key; None where an older release has asked for the job's."""
         with suppress(FileNotFoundError):
-            return self._results_key.read_bytes()
+            key = self._paths.results_key.read_bytes()
+            return attempt_key(key, self._paths.job_id, self.task, self.id)
         return None
 
     def _refuse(self, name: str) -> None:
         """Let the task fail by words instead of by what somebody else may have written."""
         shutil.rmtree(self.files.results, ignore_errors=True)
         words = (
-            f"{name}, as {self.node} shows it, was not written by the job: its mark is not of the"
-            " job's key. Nothing of the result was read. Who else can write in that node's log"
-            " folders, or answer for it? Run the job again elsewhere"
+            f"{name}, as {self.node} shows it, was not written by {self.task} in {self.id}: its"
+            " mark is not of that container's key. Nothing of the result was read. Who else can"
+            " write in that node's log folders, or answer for it? Run the job again elsewhere"
         )
         error = {"type": "ClusterError", "module": "submarine_engine.errors", "message": words}
         told = {"kind": "raised", "exit_code": 1, "result": {"format": "none"}, "outputs": {}}

@@ -13,6 +13,7 @@ import pytest
 from submarine_engine.bundle import Cell, build
 from submarine_engine.clusters.yarn import application
 from submarine_engine.history import JobPaths
+from submarine_runtime.sealing import attempt_key, mark
 
 from tests.jobs import until
 
@@ -65,6 +66,7 @@ class Box:
         self.name = name
         self.node = node
         self.by_url = False
+        self.results_key = b""
         for folder in (self.work, self.logs):
             folder.mkdir(parents=True)
         self.paths = JobPaths(root / name, "20260101-000000-aaaaa")
@@ -83,7 +85,7 @@ class Box:
             "LOG_DIRS": f"{self.logs},/elsewhere", "NM_HOST": "127.0.0.1",
             "NM_HTTP_PORT": str(self.node.server_port), "SUBMARINE_GPUS": str(gpus),
             "SUBMARINE_RELEASE": python,
-            **self.sent(application.pack(self.paths, plan)), **(extra or {}),
+            **self.sent(application.pack(self.paths, plan, key=self.results_key)), **(extra or {}),
         }  # fmt: skip
         (self.work / "submarine_runtime.zip").write_bytes(application.RUNTIME)
         (self.work / "submarine.key").write_bytes(KEY)
@@ -112,6 +114,19 @@ class Box:
 @pytest.fixture
 def box(tmp_path, node):
     return lambda name="container_1": Box(tmp_path, node, name)
+
+
+def test_a_container_marks_what_it_leaves_by_a_key_of_its_own(box):
+    one = box()
+    one.results_key = os.urandom(32)
+    assert one.run("[1, 2]") == (0, "", "")
+    data, _, given = (one.logs / "outcome.json").read_bytes().partition(b"\n")
+    key = attempt_key(one.results_key, one.paths.job_id, "worker-3", "container_1")
+    assert given.decode().strip() == mark("outcome.json", [data], key)
+    result = (one.logs / "return.pkl").read_bytes()
+    assert json.loads(data)["marks"] == {"return.pkl": mark("return.pkl", [result], key)}
+    files = [path for path in one.work.parent.rglob("*") if path.is_file()]
+    assert not [path for path in files if one.results_key in path.read_bytes()]
 
 
 def test_the_script_runs_and_leaves_its_files_flat_in_the_log_folder(box):

@@ -12,6 +12,7 @@ from submarine_engine.job import JobState
 from submarine_engine.outcome import read_outcome as read_checked
 from submarine_runtime.home import Ending as HowItEnded
 from submarine_runtime.outcome import Outcome
+from submarine_runtime.sealing import attempt_key
 
 
 class Brought:
@@ -84,14 +85,17 @@ def test_half_a_result_is_none(tmp_path):
 KEY = os.urandom(32)
 
 
-def marked(tmp_path, key=KEY):
-    """A source with what the runtime writes for a result, marked with a job's key."""
+OWNER = {"job_id": "20260101-000000-aaaaa", "task": "worker-0", "container": Brought.container}
+
+
+def marked(tmp_path, key=KEY, value=None, **owner):
+    """A source with what the runtime writes for a result, marked as the container of `owner`."""
     folder = tmp_path / "node"
-    folder.mkdir()
-    (tmp_path / "key").write_bytes(key)
+    folder.mkdir(parents=True)
+    (tmp_path / "key").write_bytes(attempt_key(key, **{**OWNER, **owner}))
     outcome = Outcome(str(folder), "", ".", str(tmp_path / "key"))
     ending = HowItEnded("returned", 0)
-    ending.value = {"a": 1}
+    ending.value = value or {"a": 1}
     assert outcome.write(ending) == 0
     source = Brought()
     source.files = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -105,7 +109,7 @@ def brought_home(tmp_path, source):
     paths.root.mkdir(parents=True)
     paths.results_key.write_bytes(KEY)
     container = Container(paths, "worker-0", 0)
-    container.node = "node7:8042"
+    container.id, container.node = Brought.container, "node7:8042"
     container.see(source)
     container.drain()
     return container
@@ -119,8 +123,24 @@ def test_a_marked_result_comes_home(tmp_path):
     assert "marks" not in read_outcome(container.files)
 
 
-def other_key(source, tmp_path):
-    source.files = marked(tmp_path / "other", key=os.urandom(32)).files
+def of_another(**owner):
+    """Put what another container of the job has left, all of it, into the place of this one's."""
+
+    def swap(source, tmp_path):
+        source.files = marked(tmp_path / "other", **owner).files
+
+    return swap
+
+
+other_key = of_another(key=os.urandom(32))
+other_job = of_another(job_id="20260101-000000-bbbbb")
+other_task = of_another(task="worker-1")
+other_attempt = of_another(container="container_1_0001_01_000003")
+
+
+def result_of_another(source, tmp_path):
+    other = marked(tmp_path / "other", container="container_1_0001_01_000003", value={"a": 2})
+    source.files["return.pkl"] = other.files["return.pkl"]
 
 
 def other_result(source, _):
@@ -139,10 +159,22 @@ def no_text(source, _):
     source.files["outcome.json"] = b"\xff\n\xff\n\x00"
 
 
-@pytest.mark.parametrize("change", [other_key, other_result, other_outcome, no_mark, no_text])
+@pytest.mark.parametrize(
+    "change",
+    [
+        other_key,
+        other_job,
+        other_task,
+        other_attempt,
+        result_of_another,
+        other_result,
+        other_outcome,
+        no_mark,
+        no_text,
+    ],
+)
 def test_what_somebody_else_has_written_is_refused_in_words(tmp_path, change):
     source = marked(tmp_path)
-    (tmp_path / "other").mkdir()
     change(source, tmp_path)
     container = brought_home(tmp_path, source)
     assert not container.files.results.exists()
@@ -150,5 +182,6 @@ def test_what_somebody_else_has_written_is_refused_in_words(tmp_path, change):
     state, reason = final_task_state(ending, tmp_path, oom_killed=False)
     assert state is JobState.FAILED
     assert reason.startswith("ClusterError: ")
-    assert "as node7:8042 shows it, was not written by the job" in reason
-    assert "not written by the job" in read_checked(container.files.root).error.message
+    words = f"as node7:8042 shows it, was not written by worker-0 in {Brought.container}"
+    assert words in reason
+    assert words in read_checked(container.files.root).error.message
