@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 
 import pytest
@@ -13,7 +15,7 @@ from submarine_engine.job import JobState
 
 from tests.clusters.submarine_hosts import HostsBackend
 from tests.contract.conftest import use_backend
-from tests.jobs import bundle_of, end_processes_of, follow, spec_of
+from tests.jobs import bundle_of, end_processes_of, follow, processes_of, spec_of, until
 
 A_JOB = new_job_id()
 
@@ -157,3 +159,52 @@ def test_a_request_is_let_go_of_where_its_events_cannot_be_opened(cluster, tmp_p
     with pytest.raises(OSError, match="directory"):
         JobRun(backend, paths, lambda: 1)
     assert closed == [1]
+
+
+HOLD = """
+import os, time
+with open({side!r}, "a") as file: file.write("ran\\n")
+while not os.path.exists({gate!r}): time.sleep(0.02)
+7
+"""
+
+
+def test_a_keeper_that_cannot_begin_leaves_what_runs_to_the_next(cluster, tmp_path, monkeypatch):
+    """One that no keeper has begun with is over, in words: nothing of it can run."""
+    side, gate = tmp_path / "side", tmp_path / "gate"
+    code = HOLD.format(side=str(side), gate=str(gate))
+    folder = cluster.backend.folder()
+    running = cluster.submit(spec_of(gpus=1), bundle_of(code), workdir=tmp_path)
+    until(lambda: cluster.status(running).state is JobState.RUNNING)
+    waiting = cluster.submit(spec_of(gpus=4), bundle_of(code), workdir=tmp_path)
+    until(lambda: folder.is_taken_up(waiting))
+    [pid] = [pid for pid, words in processes_of(folder.home).items() if "clusters.keeper" in words]
+    os.kill(pid, signal.SIGKILL)
+    lock = until(lambda: locks.take(folder.lock))
+    fresh = cluster.submit(spec_of(), bundle_of("7"), workdir=tmp_path)
+
+    def cannot(*_):
+        raise ImportError("no module named hosts")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(type(cluster.backend), "begin", cannot)
+        for _ in range(2):  # as often as somebody looks: said once
+            with pytest.raises(ImportError):
+                keeper.main([str(folder.home), "hosts", folder.key, str(lock)])
+    assert folder.open_jobs() == [running, waiting]
+    assert cluster.status(fresh).state is JobState.LOST
+    assert "ImportError: no module named hosts" in cluster.status(fresh).reason
+    assert cluster.status(running).state is JobState.RUNNING
+    status = cluster.status(waiting)
+    assert status.state is JobState.QUEUED
+    assert status.waiting_reason == "no keeper can begin: ImportError: no module named hosts"
+    for job_id in (running, waiting):
+        [words] = cluster.warnings(job_id)
+        assert words.startswith(
+            "no keeper can begin: ImportError: no module named hosts. What runs"
+        )
+    locks.drop(lock)
+    gate.touch()
+    stories = [follow(cluster, job_id) for job_id in (running, waiting)]
+    assert [story.state for story in stories] == [JobState.SUCCEEDED] * 2
+    assert side.read_text() == "ran\n" * 2

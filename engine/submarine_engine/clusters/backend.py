@@ -224,7 +224,8 @@ class KeeperFolder:
             keeper.lock     flock held by the keeper as long as it lives
             keeper.log      its own stderr
             bell            named pipe: who submits or cancels rings here
-            open/<job id>   an empty file for each job that is not over
+            open/<job id>   an empty file for each job that is not over; executable once a keeper
+                            has begun with it, so that the cluster may know of it
 
     Parameters
     ----------
@@ -282,6 +283,20 @@ class KeeperFolder:
         """
         self.make()
         (self.open / job_id).touch(mode=0o600)
+
+    def take_up(self, job_id: str) -> None:
+        """Note that a keeper begins with a job: from now on the cluster may know of it.
+
+        By a bit of its mode: that keeps its place in the order, and needs no room on a full disk.
+        """
+        with suppress(FileNotFoundError):  # it is over just now
+            (self.open / job_id).chmod(0o700)
+
+    def is_taken_up(self, job_id: str) -> bool:
+        """Return whether a keeper has ever begun with a job."""
+        with suppress(FileNotFoundError):
+            return bool((self.open / job_id).stat().st_mode & 0o100)
+        return False
 
     def close(self, job_id: str) -> None:
         """Take a job out that is over."""

@@ -21,9 +21,9 @@ from submarine_engine.clusters.backend import KeeperFolder
 from submarine_engine.clusters.driver import KeptCluster
 from submarine_engine.clusters.job_run import JobRun
 from submarine_engine.clusters.machine import reap
-from submarine_engine.clusters.store import Journal, read_events
+from submarine_engine.clusters.store import Journal, add_warning, read_events
 from submarine_engine.errors import ConfigError, SubmarineError
-from submarine_engine.events import Finished
+from submarine_engine.events import Finished, Waiting
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import fold
@@ -103,6 +103,7 @@ class Keeper:
             thread = threading.Thread(target=self._see_through, args=(job_id,), name=job_id)
             thread.daemon = True
             try:
+                self._folder.take_up(job_id)
                 thread.start()
             except RuntimeError:  # the machine starts no more threads now: at a later turn, then
                 return
@@ -137,6 +138,22 @@ class Keeper:
         self._folder.close(job_id)
 
 
+def give_back(folder: KeeperFolder, problem: str) -> None:
+    """Say to each job what keeps its keeper from beginning.
+
+    Nobody waits for ever for that: a job that no keeper has begun with is over. One that the
+    cluster may know of is not, whatever its keeper says.
+    """
+    for job_id in folder.open_jobs():
+        paths = JobPaths(folder.home, job_id)
+        if folder.is_taken_up(job_id):
+            with suppress(OSError):
+                leave_to_next(paths, problem)
+            continue
+        end_unwatched(paths, problem)
+        folder.close(job_id)
+
+
 def end_unwatched(paths: JobPaths, problem: str) -> None:
     """Write that a job is lost to its readers, and why; nothing where it is over."""
     record = read_json(paths.record)
@@ -147,6 +164,26 @@ def end_unwatched(paths: JobPaths, problem: str) -> None:
         lost = Finished(state=JobState.LOST, reason=f"the job cannot be watched: {problem}")
         journal.append_last(lost)
     journal.close()
+
+
+def leave_to_next(paths: JobPaths, problem: str) -> None:
+    """Say to the readers of a job that may run what keeps its keeper; the next one goes on with it.
+
+    Whoever looks at the job starts that.
+    """
+    record = read_json(paths.record)
+    status = fold(event for event, _ in read_events(paths.events)[0])
+    if record is None or status.state.final:
+        return
+    why = f"no keeper can begin: {problem}"
+    add_warning(paths, f"{why}. What runs of the job runs on; whoever looks at it starts a keeper")
+    if any(task.held for task in status.tasks) or status.waiting_reason == why:
+        return
+    journal = Journal(paths, record)
+    try:
+        journal.append(Waiting(ahead=status.ahead or 0, reason=why))
+    finally:
+        journal.close()
 
 
 def adopt_unhanded(folder: KeeperFolder) -> None:
@@ -172,10 +209,7 @@ def main(arguments: list[str]) -> None:
         folder = backend.folder(key)  # as who started it knows it: the files may be new meanwhile
         keeper = Keeper(backend, folder)
     except Exception as error:
-        # Nobody waits for ever for a keeper that cannot begin.
-        for job_id in folder.open_jobs():
-            end_unwatched(JobPaths(folder.home, job_id), f"{type(error).__name__}: {error}")
-            folder.close(job_id)
+        give_back(folder, f"{type(error).__name__}: {error}")
         raise
     keeper.run()
     # Whoever has handed a job on meanwhile has seen the lock taken, and started no other keeper.
