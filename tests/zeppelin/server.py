@@ -133,9 +133,11 @@ class Server:
     def _assemble(self, site: Mapping[str, str], users: Mapping[str, str]) -> None:
         for name in ("conf", "interpreter", "notebook", "logs", "local-repo"):
             (self.home / name).mkdir(parents=True, exist_ok=True)
+        # There is no web UI in the jars.
         for name in ("war", "war-next"):
-            # There is no web UI in the jars.
             shutil.copytree(HERE / "page", self.home / name, dirs_exist_ok=True)
+        new_page = os.environ.get("ZEPPELIN_NEXT_PAGE") or HERE / "page-next"
+        shutil.copytree(new_page, self.home / "war-next", dirs_exist_ok=True)
         if not (self.home / "lib").exists():
             (self.home / "lib").symlink_to(self.jars)
         (self.home / "conf/log4j.properties").write_text(LOG4J.format(log=self.log))

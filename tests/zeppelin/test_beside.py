@@ -114,3 +114,18 @@ def test_a_job_is_cancelled_by_a_command_while_others_wait_for_a_long_paragraph(
     finally:
         go.touch()
         other.delete()
+
+
+def test_the_link_beside_a_paragraph_outlives_what_its_job_clears(note, tmp_path):
+    go = tmp_path / "go"
+    words = JOB.format(name="clears", go=str(go)).replace(
+        "import os, time", "import os, time\nfrom IPython.display import clear_output\n"
+        "print('gone', flush=True)\nclear_output()"
+    )  # fmt: skip
+    number = begin(note, words)
+    (info,) = note.wait(number, lambda found: found.get("runtimeInfos"))["runtimeInfos"].values()
+    assert len(info["values"]) == 1, info
+    go.touch()
+    found = note.wait(number)
+    assert "gone" not in text(found)
+    assert found["runtimeInfos"]["jobUrl"]["values"] == info["values"]

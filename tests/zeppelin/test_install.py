@@ -95,7 +95,7 @@ def test_every_setting_of_a_note_is_documented_in_zeppelin():
     # A paragraph has a limit as in every interpreter, Zeppelin says who the user is, and
     # HADOOP_CONF_DIR has the name that it has everywhere.
     elsewhere = {"cell_output_limit", "user", "hadoop_conf_dir"}
-    assert {name[1] for name in names} - {"job", "links"} == set(KEYS) - elsewhere
+    assert {name[1] for name in names} - {"job", "links", "concurrent"} == set(KEYS) - elsewhere
     assert "HADOOP_CONF_DIR" in properties
     assert all(found["description"].endswith(".") for found in properties.values())
 

@@ -14,8 +14,8 @@ from tests.jobs import until
 class Paragraph:
     """A paragraph in a line, which has the kernel until it is told to go on."""
 
-    def __init__(self, line, note, label="", *, waits=True):
-        self.place = Place(note, label, waits=waits)
+    def __init__(self, line, note, label="", **wanted):
+        self.place = Place(note, label, **wanted)
         self.words = []
         self.turns = []
         self._line = line
@@ -91,6 +91,28 @@ def test_one_that_does_not_wait_passes_the_job_of_its_note(line):
     job.has()
     job.gives_back()
     Paragraph(line, "a", waits=False).wants().has()
+
+
+def test_as_many_jobs_of_a_note_run_at_a_time_as_the_setting_says(line):
+    jobs = []
+    for number in (1, 2):
+        jobs.append(Paragraph(line, "a", at_once=2).wants())
+        jobs[-1].has()
+        jobs[-1].gives_back()
+        jobs[-1].place.job_id = f"it-{number}"
+    third, plain = Paragraph(line, "a", at_once=2).wants(), Paragraph(line, "a").wants()
+    until(lambda: third.words)
+    assert "its job it-1" in third.words[0]
+    # The second is over before the first: a job waits no longer, other code still does.
+    jobs[1].wants().has()
+    jobs[1].gives_back()
+    jobs[1].goes()
+    third.has()
+    assert not plain.turns
+    third.gives_back()
+    third.goes()
+    jobs[0].goes()
+    plain.has()
 
 
 def test_one_that_leaves_has_no_turn_and_holds_nobody(line):

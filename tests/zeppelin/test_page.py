@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.request
 
 import pytest
@@ -50,6 +51,21 @@ def opened(browser, zeppelin, note):
     yield opened
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def opened_new(browser, zeppelin, note):
+    """Open the test's note in Zeppelin's new page, in a fresh browser window.
+
+    ``ZEPPELIN_NEXT_PAGE`` may name the folder of Zeppelin's own, as its build has left it.
+    """
+    context = browser.new_context(viewport={"width": 1000, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(LIMIT)
+    page.goto(f"{zeppelin.url}/next/#/notebook/{note.id}")
+    page.wait_for_selector("zeppelin-notebook-paragraph")
+    yield page
+    context.close()
 
 
 def paragraph(page, note, number):
@@ -178,3 +194,47 @@ def test_a_table_and_a_picture(note, opened):
     count = 6 if "index" in page.inner_text("table.data") else 4
     expect(cells).to_have_count(count, timeout=LIMIT)
     assert "0.25" in page.inner_text("table.data")
+
+
+def test_the_new_page_leads_to_the_log_and_shows_the_result_without_a_reload(
+    note, request, tmp_path
+):
+    number = note.add(WAITING_JOB.format(file=str(tmp_path / "go")))
+    page = request.getfixturevalue("opened_new")
+    shown, link = page.locator("zeppelin-notebook-paragraph").first, page.locator(".job-link a")
+    results = shown.locator("zeppelin-notebook-paragraph-result")
+    for run in ("first", "second"):
+        (tmp_path / "go").unlink(missing_ok=True)
+        note.start(number)
+        note.wait(number, lambda found: "the first line" in text(found))
+        expect(shown.locator(".status").first).to_have_text("RUNNING", timeout=LIMIT)
+        # What grows is behind the link: the page has no message that tells of it.
+        expect(link).to_have_text(re.compile("Log"), timeout=LIMIT)
+        with urllib.request.urlopen(link.get_attribute("href")) as answer:  # noqa: S310 - loopback
+            assert answer.status == 200
+        # No half of this run stands above what is left of the one before.
+        states = results.locator(".submarine-card[data-state=running]")
+        assert states.count() == 0, run
+        (tmp_path / "go").touch()
+        expect(shown.locator(".status").first).to_have_text("FINISHED", timeout=LIMIT)
+        expect(results.nth(1)).to_contain_text("the last line", timeout=LIMIT)
+        card = results.first.locator(".submarine-card")
+        expect(card).to_have_attribute("data-state", "succeeded", timeout=LIMIT)
+
+
+def test_the_new_page_shows_what_each_kind_of_paragraph_has_shown(note, request):
+    texts = {
+        "%submarine.python\n40 + 2": "42",
+        "%submarine.python\nimport pandas as pd\npd.DataFrame({'loss': [0.25]})": "0.25",
+        "%submarine.sh\necho said by sh": "said by sh",
+        "%submarine\ngpus": "GPU",
+        "%submarine.python\nraise ValueError('it is wrong')": "it is wrong",
+    }
+    numbers = [note.add(words) for words in texts]
+    page = request.getfixturevalue("opened_new")
+    for number, said in zip(numbers, texts.values(), strict=True):
+        note.run(number)
+        shown = page.locator("zeppelin-notebook-paragraph").nth(number)
+        expect(shown.locator("zeppelin-notebook-paragraph-result").first).to_contain_text(
+            said, timeout=LIMIT
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -194,6 +195,15 @@ def test_progress_and_link_of_a_job(talk, tmp_path):
     (tmp_path / "go").touch()
     until(lambda: running)
     assert talk.call("getProgress", "s1", RUN, talk.context()) in range(101)
+
+
+def test_pages_are_told_to_draw_what_has_just_come(talk):
+    assert talk.interpret("40 + 2") == ("SUCCESS", [("TEXT", "42\n")])
+    until(lambda: len(talk.events.links) >= 2)
+    # Nothing new: another link beside the paragraph would make a menu of them.
+    assert [json.loads(told) for told in talk.events.links] == [
+        {"noteId": "n1", "paraId": "p1"}, {"noteId": "n1", "paraId": "p1"},
+    ]  # fmt: skip
 
 
 def test_a_kernel_that_dies_is_started_again(talk):

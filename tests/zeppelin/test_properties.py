@@ -118,6 +118,15 @@ def test_a_kernel_cuts_logs_where_the_paragraph_would():
         assert "no number of bytes" in found.problems[0]
 
 
+def test_how_many_jobs_of_a_note_run_at_a_time():
+    assert read_properties({}).at_once == 1
+    assert read_properties({"submarine.concurrent.max": "4"}).at_once == 4
+    for bad in ("0", "-1", "all"):
+        found = read_properties({"submarine.concurrent.max": bad})
+        assert found.at_once == 1
+        assert "no number of jobs" in found.problems[0]
+
+
 def test_others_reach_nobody():
     found = read_properties({"zeppelin.server.port": "1", "LD_PRELOAD": "x", "PATH": "."})
     assert (found.options, told(found), found.problems) == ({}, {}, [])

@@ -30,6 +30,7 @@ from submarine_zeppelin.outputs import (
     Outputs,
     zeppelins_words,
 )
+from submarine_zeppelin.properties import read_properties
 from submarine_zeppelin.sessions import LATE_IMPORTS, Kernel, Place, Session, restarted
 from submarine_zeppelin.wire import Events
 
@@ -252,7 +253,8 @@ class Run:
             self._order = self._listed()
             with session.helpers.kernel() as kernel:
                 return self._execute(kernel, action)
-        place = Place(paragraph.note_id, waits=action.waits)
+        at_once = read_properties(session.properties).at_once if action.is_job else 1
+        place = Place(paragraph.note_id, waits=action.waits, at_once=at_once)
         with session.line.standing(place):
             # Zeppelin sends the session's next paragraph only once this one runs: nobody is to
             # wait there for what waits here.

@@ -64,6 +64,7 @@ _PS = {
 _PS_IMAGE = "tf.parameter.services.docker.image"
 _DISTRIBUTED = ("machinelearning.distributed.enable", "machinelearing.distributed.enable")
 _OUTPUT = "zeppelin.interpreter.output.limit"
+_AT_ONCE = "submarine.concurrent.max"
 _KERBEROS = ("SUBMARINE_HADOOP_KEYTAB", "SUBMARINE_HADOOP_PRINCIPAL",
              "submarine.hadoop.keytab", "submarine.hadoop.principal")  # fmt: skip
 _NEEDLESS = frozenset({
@@ -71,7 +72,7 @@ _NEEDLESS = frozenset({
     "interpreter.launch.mode", "DOCKER_HADOOP_HDFS_HOME", "DOCKER_JAVA_HOME",
     "DOCKER_CONTAINER_TIME_ZONE", "docker.container.time.zone", "docker.container.network",
     "SUBMARINE_INTERPRETER_DOCKER_IMAGE", "submarine.algorithm.hdfs.path",
-    "submarine.algorithm.hdfs.files", "submarine.concurrent.max", "yarn.webapp.http.address",
+    "submarine.algorithm.hdfs.files", "yarn.webapp.http.address",
     "tf.tensorboard.enable",
 })  # fmt: skip
 _OURS = ("submarine.", "SUBMARINE_", "tf.", "machinelearning.", "machinelearing.")
@@ -93,6 +94,8 @@ class Properties:
         What cannot be used, a sentence each.
     output_limit
         Bytes of text that a paragraph shows.
+    at_once
+        How many jobs of one note run at a time; of one alone the next has its results.
     """
 
     options: dict[str, str] = field(default_factory=dict)
@@ -100,6 +103,7 @@ class Properties:
     environment: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     output_limit: int = LIMIT
+    at_once: int = 1
 
     def check(self) -> None:
         """Raise one `ConfigError` that names every problem, where there is any."""
@@ -130,8 +134,8 @@ def read_properties(properties: Mapping[str, str]) -> Properties:
                 _option(found, name, OPTIONS[name], value)
         elif name in ENVIRONMENT:
             found.environment.setdefault(ENVIRONMENT[name], value)
-        elif name == _OUTPUT:
-            _limit(found, value)
+        elif name in (_OUTPUT, _AT_ONCE):
+            _count(found, name, value)
         elif name in _DISTRIBUTED:
             _truth(found, name, value)
         elif name.startswith(JOB):
@@ -178,11 +182,14 @@ def _option(found: Properties, name: str, key: str, value: str) -> None:
     found.names[option.key] = name
 
 
-def _limit(found: Properties, value: str) -> None:
+def _count(found: Properties, name: str, value: str) -> None:
     if not value.isdecimal() or not int(value):
-        found.problems.append(f"{_OUTPUT}={value}: it is no number of bytes; for example {LIMIT}")
-        return
-    found.output_limit = int(value)
+        what = f"bytes; for example {LIMIT}" if name == _OUTPUT else "jobs; for example 4"
+        found.problems.append(f"{name}={value}: it is no number of {what}")
+    elif name == _OUTPUT:
+        found.output_limit = int(value)
+    else:
+        found.at_once = int(value)
 
 
 def read_place(text: str) -> tuple[str, int] | None:
@@ -228,6 +235,7 @@ def _setting(found: Properties, name: str, value: str) -> None:
             *_NEEDLESS,
             *ENVIRONMENT,
             *_LINKS,
+            _AT_ONCE,
         ]
         hint = did_you_mean(name, known)
         found.problems.append(f"{name}: there is no such property. {hint}".rstrip())

@@ -175,6 +175,7 @@ class Service:
         if run is not None:
             run.delivered = True
             self._answering.run = None
+            self._events.draw(run.paragraph.note_id, run.paragraph.id)
             if run.past:
                 self._forget()
 

@@ -276,12 +276,17 @@ class Place:
         How the paragraph is called: ``paragraph 3``.
     waits
         Whether it waits for what of its note came before it.
+    at_once
+        How many jobs of its note may run at a time with its own; 1 where it is none.
     """
 
-    def __init__(self, note: str, label: str = "a paragraph", *, waits: bool = True) -> None:
+    def __init__(
+        self, note: str, label: str = "a paragraph", *, waits: bool = True, at_once: int = 1
+    ) -> None:
         self.note = note
         self.label = label
         self.waits = waits
+        self.at_once = at_once
         self.job_id = ""
         """The job that it follows meanwhile, without the kernel."""
         self.wants = False
@@ -381,8 +386,13 @@ class Line:
         """Return the paragraph of its own note that one has to wait for."""
         if not place.waits:
             return None
-        before = self._places[: self._places.index(place)]
-        return next((one for one in before if one.note == place.note), None)
+        before = [
+            one for one in self._places[: self._places.index(place)] if one.note == place.note
+        ]
+        jobs = [one for one in before if one.job_id]
+        if len(jobs) < place.at_once:
+            before = [one for one in before if not one.job_id]
+        return before[0] if before else None
 
     def _words(self, place: Place) -> str:
         ahead = self._ahead(place)

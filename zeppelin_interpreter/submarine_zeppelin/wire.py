@@ -245,6 +245,8 @@ _RATE = 1_000_000
 
 _SAVE_EVERY = 1.0
 _AGAIN = 1.0
+_DRAW_AFTER = 0.5, 3.0
+"""Seconds after its result until a page is to draw a paragraph: on a busy machine, too."""
 
 
 class Shown:
@@ -255,7 +257,10 @@ class Shown:
         self.messages: list[Message] = []
         self.new: set[int] = set()
         self.anew = False
-        self.saved_at = 0.0
+        self.link = ""
+        # Not before Zeppelin knows that it runs: with that its new page would show what is saved,
+        # and go on to show it, above the outputs of the run before, to the end.
+        self.saved_at = time.monotonic()
         self._events = events
 
     def append(self, index: int, text: str) -> None:
@@ -304,6 +309,7 @@ class Events:
         self._waiting: dict[tuple[str, str], Shown] = {}
         self._unsaved: dict[tuple[str, str], Shown] = {}
         self._links: dict[tuple[str, str], str] = {}
+        self._draw: list[tuple[float, tuple[str, str]]] = []
         self._sending = threading.Lock()
         self._bell = threading.Event()
         threading.Thread(target=self._run, name="events", daemon=True).start()
@@ -346,7 +352,18 @@ class Events:
             "jobUrl": url,
         }
         with self.lock:
-            self._links[shown.place] = json.dumps(told)
+            shown.link = self._links[shown.place] = json.dumps(told)
+        self._bell.set()
+
+    def draw(self, note_id: str, paragraph_id: str) -> None:
+        """Have pages draw what a paragraph shows, once Zeppelin has told them its result.
+
+        The new page of Zeppelin takes a result without drawing it: it does at the next message
+        about the paragraph, whatever that says.
+        """
+        now = time.monotonic()
+        with self.lock:
+            self._draw += [(now + after, (note_id, paragraph_id)) for after in _DRAW_AFTER]
         self._bell.set()
 
     def paragraphs(self, user: str, note_id: str) -> list[Mapping[str, str]]:
@@ -359,16 +376,41 @@ class Events:
 
     def _run(self) -> None:
         while True:
-            self._bell.wait(_SAVE_EVERY if self._unsaved else None)
+            self._bell.wait(self._pause())
             self._bell.clear()
             try:
                 sent = self._send()
                 self._save()
+                self._have_drawn()
             except OSError:
                 time.sleep(_AGAIN)
                 self._bell.set()
             else:
                 time.sleep(max(_EVERY, sent / _RATE))
+
+    def _pause(self) -> float | None:
+        """Return how long to wait for something new; None for as long as that takes."""
+        with self.lock:
+            pauses = [max(0.0, due - time.monotonic()) for due, _ in self._draw]
+        return min([*pauses, *([_SAVE_EVERY] if self._unsaved else [])], default=None)
+
+    def _have_drawn(self) -> None:
+        """Send what says nothing new of the paragraphs that are to be drawn now.
+
+        Raises
+        ------
+        OSError
+            Zeppelin is not there; its pages draw what they show when they are opened again.
+        """
+        now = time.monotonic()
+        with self.lock:
+            due = {place for when, place in self._draw if when <= now}
+            self._draw = [(when, place) for when, place in self._draw if when > now]
+        for note_id, paragraph_id in due:
+            with suppress(RefusedError):
+                if self.server is not None:
+                    told = json.dumps({"noteId": note_id, "paraId": paragraph_id})
+                    self.server.call("sendParagraphInfo", self.group, told)
 
     def _send(self) -> int:
         """Send what is new; return how many bytes that were.
@@ -407,6 +449,8 @@ class Events:
                 wire = [IDL.RemoteInterpreterResultMessage(m.type, m.data) for m in messages]
                 event = IDL.OutputUpdateAllEvent(note_id, paragraph_id, wire)
                 server.call("updateAllOutput", event)
+                if shown.link:  # which goes with all that was shown
+                    server.call("sendParagraphInfo", self.group, shown.link)
             else:
                 for index in sorted(new & set(range(len(messages)))):
                     one = messages[index]

@@ -2,16 +2,11 @@
 // Zeppelin's own web UI: an output of type HTML is markup, and its scripts run.
 "use strict";
 
-const TICKET = { principal: "anonymous", ticket: "anonymous", roles: "[]" };
 const OVER = ["FINISHED", "ERROR", "ABORT", "READY"];
 const noteId = new URLSearchParams(location.search).get("note");
 const socket = new WebSocket(`ws://${location.host}/ws`);
 const shown = new Map();
 window.messages = [];
-
-function element(kind, parent, properties = {}) {
-  return parent.appendChild(Object.assign(document.createElement(kind), properties));
-}
 
 function draw(paragraph) {
   let root = shown.get(paragraph.id)?.root;
@@ -54,24 +49,7 @@ function drawLinks(root, infos) {
 function drawOutput(known, index) {
   const outputs = known.root.querySelector(".outputs");
   while (outputs.children.length <= index) element("div", outputs, { className: "output" });
-  const target = outputs.children[index];
-  const { type, data } = known.outputs[index];
-  target.replaceChildren();
-  target.dataset.type = type;
-  if (type === "HTML" || type === "ANGULAR")
-    target.append(document.createRange().createContextualFragment(data));
-  else if (type === "TABLE") drawTable(target, data);
-  else if (type === "IMG") element("img", target, { src: `data:image/png;base64,${data.trim()}` });
-  else element("div", target, { className: "text", textContent: data });
-}
-
-function drawTable(target, data) {
-  const rows = data.trimEnd().split("\n").map((row) => row.split("\t"));
-  const table = element("table", target, { className: "data" });
-  rows.forEach((row, number) => {
-    const line = element("tr", table);
-    for (const cell of row) element(number ? "td" : "th", line, { textContent: cell });
-  });
+  drawInto(outputs.children[index], known.outputs[index]);
 }
 
 const handlers = {
