@@ -74,6 +74,9 @@ class Troubled:
             raise OSError("the disk is full")
         return True
 
+    def close(self):
+        pass
+
 
 @pytest.mark.parametrize(
     ("steady", "troubles", "lost"), [(-1.0, 12, False), (60.0, 4, False), (60.0, 5, True)]

@@ -13,7 +13,7 @@ import warnings
 
 import pytest
 from submarine_engine.clusters import locks, tasks
-from submarine_engine.clusters.local import job_run
+from submarine_engine.clusters.local import backend
 from submarine_engine.clusters.local.scheduler import Holder, Leases, release_lease
 from submarine_engine.clusters.tasks import Ending, final_task_state
 from submarine_engine.errors import ClusterError
@@ -154,8 +154,8 @@ def test_a_fork_of_the_notebook_does_not_take_a_lease_along(tmp_path):
 
 
 def test_memory_is_told_in_units_people_use():
-    assert job_run._words(512 << 20) == "512 MiB"
-    assert job_run._words(8 << 30) == "8.0 GiB"
+    assert backend._words(512 << 20) == "512 MiB"
+    assert backend._words(8 << 30) == "8.0 GiB"
 
 
 @pytest.mark.parametrize("instruction", ["open", "flock", "close"])

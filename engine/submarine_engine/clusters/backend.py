@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.container import Container
     from submarine_engine.clusters.log_mirror import LogSource
     from submarine_engine.clusters.saving import Asked
+    from submarine_engine.clusters.tasks import TaskRun
     from submarine_engine.config import Config
     from submarine_engine.findings import Check
     from submarine_engine.history import JobPaths, TaskPaths
@@ -111,6 +112,26 @@ class Request(ABC):
 
     ends_with_job: bool = False
     """Whether what carries the containers is over as soon as they are."""
+
+    is_woken: bool = False
+    """Whether whoever hosts the job is woken when a task ends, and so need not look often."""
+
+    cause: str = ""
+    """Why the job has to be ended though nobody asked for that: a limit; empty where it may run."""
+
+    def follow(self, paths: JobPaths, task: str, gpus: int) -> TaskRun:
+        """Return how a task is followed: by copies of its files, unless a cluster knows better.
+
+        Parameters
+        ----------
+        paths, task
+            Which, and whose.
+        gpus
+            How many it is asked for with.
+        """
+        from submarine_engine.clusters.container import Container  # noqa: PLC0415 - of such clusters
+
+        return Container(paths, task, gpus, self)
 
     @property
     def begun(self) -> bool:
@@ -198,7 +219,7 @@ class Request(ABC):
     def recover(self, container: Container) -> None:  # noqa: B027 - where a source shows all
         """Bring home what the container's source does not show any more, where it is elsewhere."""
 
-    def open_gate(self, containers: Sequence[Container]) -> None:  # noqa: B027 - of gangs that wait
+    def open_gate(self, containers: Sequence[TaskRun]) -> None:  # noqa: B027 - of gangs that wait
         """Let the tasks of a job of several begin: each has its container. Said again and again."""
 
     def end_beside(self) -> None:  # noqa: B027 - where something runs beside

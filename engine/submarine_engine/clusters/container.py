@@ -1,4 +1,4 @@
-"""One task's container, as its NodeManager and the application's master show it."""
+"""One task's container elsewhere: its files are copied, as its node and the cluster show them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from submarine_runtime.container import STARTED
 from submarine_runtime.eventpack import LOG
@@ -21,17 +21,18 @@ from submarine_engine.clusters.log_mirror import (
     LogSource,
 )
 from submarine_engine.clusters.saving import NOTE
-from submarine_engine.clusters.tasks import Progress
+from submarine_engine.clusters.tasks import TaskRun, here
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import (
     Event,
-    Granted,
-    Moment,
     Progressed,
     Started,
 )
 from submarine_engine.history import JobPaths, make_private, write_aside
 from submarine_engine.outcome import OUTCOME_VERSION
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.backend import Allocated, Request
 
 EXIT = "exit"
 AT_GATE = "at-gate"
@@ -46,42 +47,36 @@ _HOME = "home.pkl"
 _RESULT = re.compile(r"(return|home|var-\w{1,200})\.(pkl|txt)")
 
 
-class Container:
-    """A container from its grant to its release.
+class Container(TaskRun):
+    """A container whose files lie elsewhere.
 
     Parameters
     ----------
-    paths, task
-        Whose container it is.
-    gpus
-        How many it was asked for with.
+    paths, task, gpus
+        As `TaskRun` has them.
+    request
+        Tells where the files of what the cluster gave can be read.
     """
 
-    def __init__(self, paths: JobPaths, task: str, gpus: int) -> None:
-        self.task = task
-        self.files = paths.task(task)
+    def __init__(
+        self, paths: JobPaths, task: str, gpus: int, request: Request | None = None
+    ) -> None:
+        super().__init__(paths, task, gpus)
         self._paths = paths
-        self.gpus = gpus
-        self.id = ""
-        self.node = ""
-        self.started: Moment | None = None
-        self.spoke = False  # any text of it has come
-        self.over = False
-        self.released = False
-        self.missed_at: float | None = None  # when the ResourceManager was first seen without it
-        self.said = ""  # what YARN says of its end
-        self.late: list[Event] = []  # of a task that was over before it was looked at
-        self.at_gate = False
-        self.gathered = False  # its application ends with it, and the node gives up its files
-        self.begins = False  # its first line may come at any moment
+        self._request = request
         self._silent = False
         self._peeks = 0
         self._exit: int | None = None
         self._noted = False
-        self._progress = Progress(self.files)
         self._source: LogSource | None = None
         self._mirror: LogMirror | None = None
         self._events: EventLog | None = None
+
+    def give(self, found: Allocated) -> None:
+        """Follow what the cluster gave, and read its files from now on."""
+        super().give(found)
+        if self._request is not None:
+            self.see(self._request.source(found))
 
     def see(self, source: LogSource) -> None:
         """Read from there from now on."""
@@ -135,6 +130,14 @@ class Container:
             self.over = True
         return events
 
+    def bring_home(self) -> None:
+        """Copy the rest of a container that is over, from wherever it still is."""
+        complete = False
+        with suppress(ClusterError):
+            complete = self.drain()
+        if not complete and self.id and self._request is not None:
+            self._request.recover(self)
+
     def drain(self) -> bool:
         """Copy the rest of a container that is over, and what it left; whether all was there."""
         if self._source is None or self._mirror is None:
@@ -171,7 +174,7 @@ class Container:
         marks = outcome.pop("marks", {})
         with suppress(KeyError, TypeError, ValueError, IndexError):
             # The node's monotonic clock means nothing here; its wall clock does.
-            outcome["returned_at"][1] = _here(float(outcome["returned_at"][0])).mono
+            outcome["returned_at"][1] = here(float(outcome["returned_at"][0])).mono
         make_private(self.files.results)
         entries = [outcome.get("result"), *dict(outcome.get("outputs") or {}).values()]
         if outcome.get("home"):
@@ -230,7 +233,7 @@ class Container:
         return None
 
     def _begin(self, told: Mapping[str, Any]) -> list[Event]:
-        self.started = _here(float(told["at"][0]))
+        self.started = here(float(told["at"][0]))
         gpus = tuple(str(gpu)[:100] for gpu in told.get("gpus") or ())
         return [Started(task=self.task, gpus=gpus, at=self.started)]
 
@@ -240,12 +243,7 @@ class Container:
                 write_aside(self.files.root / NOTE, self._fetch(NOTE, sizes))
                 self._noted = True
         self._fetch_progress(sizes)
-        progressed: Progressed | None = self._progress.look()
-        return [progressed] if progressed else []
-
-    def last_progress(self) -> list[Event]:
-        """Return how far the task came where that was not told yet."""
-        progressed = self._progress.look(last=True) if self.started is not None else None
+        progressed: Progressed | None = self.progress.look()
         return [progressed] if progressed else []
 
     def _fetch_progress(self, sizes: Mapping[str, int]) -> None:
@@ -281,21 +279,3 @@ def _genuine(name: str, pieces: Iterator[bytes], key: bytes, wanted: str) -> Ite
         yield piece
     if made.hexdigest() != wanted:
         raise NotGenuineError(name)
-
-
-def _here(wall: float) -> Moment:
-    """Return the moment of a node's wall clock, on this machine's monotonic clock."""
-    now = Moment.now()
-    return Moment(wall, now.mono - max(0.0, now.wall - wall))
-
-
-def granted(container: Container, began: float) -> Granted:
-    """Return that the container is the task's since `began`, on YARN's wall clock.
-
-    Which GPUs it was given only its node knows; the task tells when it starts.
-    """
-    gpus = tuple(f"{container.id[-6:]}/{number}" for number in range(container.gpus))
-    host = container.node.partition(":")[0]
-    return Granted(
-        task=container.task, host=host, container=container.id, gpus=gpus, at=_here(began)
-    )

@@ -2,24 +2,27 @@
 
 A `JobRun` looks at the job (its folder, its containers, the cluster), lets `lifecycle.decide` say
 what is to be done, and does that by the job's `Request`. Its record is on disk: another keeper can
-go on at any point.
+go on at any point. The local cluster has no keeper: a supervisor does it for its one job.
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from submarine_engine.clusters import store
 from submarine_engine.clusters.backend import AllocatedByTask, KeptJob
-from submarine_engine.clusters.container import Container, granted
 from submarine_engine.clusters.machine import lives, session_of
 from submarine_engine.clusters.store import Journal, read_events
-from submarine_engine.clusters.tasks import Ending, final_task_state, read_outcome, returned_event
+from submarine_engine.clusters.tasks import (
+    Ending,
+    TaskRun,
+    final_task_state,
+    read_outcome,
+    returned_event,
+)
 from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.events import (
     CancelRequested,
@@ -27,6 +30,7 @@ from submarine_engine.events import (
     Exited,
     Finished,
     Moment,
+    Progressed,
     Released,
     Waiting,
 )
@@ -47,6 +51,7 @@ from submarine_engine.lifecycle import (
     Withdraw,
     apply,
     decide,
+    final_state,
     fold,
 )
 
@@ -67,7 +72,19 @@ _RELEASE = 0.02
 _TELLING = 1.0
 _UNTOLD = 0.5  # seconds of waiting that are not worth a word, nor three questions to the cluster
 
+_WOKEN = 0.5  # where a host is woken: limits of time and memory are looked at so often
+
 _ABANDONED = "its notebook is gone"
+
+
+class Stop(Protocol):
+    """What a driver rests by, as a `threading.Event`."""
+
+    def is_set(self) -> bool:
+        """Return whether the driver ends, and leaves the job to the next one."""
+
+    def wait(self, timeout: float) -> object:
+        """Rest that many seconds, less where something happens."""
 
 
 class JobRun:
@@ -81,6 +98,8 @@ class JobRun:
         The job's files.
     load
         Tells how many jobs share the keeper: with many, each looks less often.
+    launch
+        What ``launch.json`` says, where it is gone by now.
 
     Raises
     ------
@@ -90,12 +109,18 @@ class JobRun:
         Its folder cannot be read.
     """
 
-    def __init__(self, backend: Backend, paths: JobPaths, load: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        paths: JobPaths,
+        load: Callable[[], int],
+        launch: Mapping[str, Any] | None = None,
+    ) -> None:
         self._backend = backend
         self._paths = paths
         self._load = load
         record = read_json(paths.record)
-        launch = read_json(paths.root / "launch.json")
+        launch = launch or read_json(paths.root / "launch.json")
         if record is None or launch is None:
             raise ClusterError("its record is gone", where=str(paths.root))
         self._launch = launch
@@ -112,12 +137,13 @@ class JobRun:
             self._request.close()
             raise
         self._containers = [
-            Container(paths, task, role.resources.gpus or 0)
+            self._request.follow(paths, task, role.resources.gpus or 0)
             for role in spec.roles
             for task in role.tasks
         ]
         for container in self._containers:
             container.gathered = self._request.ends_with_job
+        self._unwritten: list[Event] = []
         self._refused = ""
         self._counted_at = 0.0
         self._ends: dict[str, TaskEnd] = {}
@@ -125,7 +151,7 @@ class JobRun:
         self._told_waiting_at = time.monotonic() - _TELLING + _UNTOLD
         self._came_on_at = time.monotonic()  # a container was last given, or began
 
-    def run(self, stop: threading.Event) -> bool:
+    def run(self, stop: Stop) -> bool:
         """See the job through; False where `stop` came first.
 
         Raises
@@ -133,17 +159,18 @@ class JobRun:
         OSError
             Its folder is gone, or cannot be written.
         """
-        try:
-            while not self._status.state.final:
-                if stop.is_set():
-                    return False
-                if not self._turn():
-                    stop.wait(self._pause())
-            self._request.forget()
-            return True
-        finally:
-            self._request.close()
-            self._journal.close()
+        while not self._status.state.final:
+            if stop.is_set():
+                return False
+            if not self._turn():
+                stop.wait(self._pause())
+        self._request.forget()
+        return True
+
+    def close(self) -> None:
+        """Let go of the job, over or not."""
+        self._request.close()
+        self._journal.close()
 
     def _turn(self) -> bool:
         """Look, decide, act; whether there is more to do at once."""
@@ -189,10 +216,11 @@ class JobRun:
             urgent=cancel is not None and cancel.kill,
             refused=self._refused,
             abandoned=self._abandoned(),
+            cause=self._request.cause,
             over=counted is not None and counted.over,
         )
 
-    def _seen(self, container: Container, counted: Counted | None) -> TaskSeen:
+    def _seen(self, container: TaskRun, counted: Counted | None) -> TaskSeen:
         held = None if counted is None or not container.id else container.id in counted.held
         return TaskSeen(
             task=container.task,
@@ -208,10 +236,9 @@ class JobRun:
             found = given.get(container.task)
             if found is None or container.id:
                 continue
-            container.id, container.node = found.id, found.node
-            container.see(self._request.source(found))
+            container.give(found)
             self._came_on_at = time.monotonic()
-            self._write(granted(container, found.began or time.time()))
+            self._write(container.granted(found.began or time.time()))
 
     def _look_at_containers(self) -> None:
         early = self._is_early
@@ -277,14 +304,10 @@ class JobRun:
         else:
             self._finish(instruction)
 
-    def _settle(self, container: Container, released: Moment) -> None:
+    def _settle(self, container: TaskRun, released: Moment) -> None:
         """Bring home what a task has left, and write its last events."""
         container.released = True
-        complete = False
-        with suppress(ClusterError):
-            complete = container.drain()
-        if not complete and container.id:
-            self._request.recover(container)
+        container.bring_home()
         status = container.exit_status
         ending = Ending(-9 if status is None else status, read_outcome(container.files))
         patient = ending.interrupted and self._course.cancelled is None
@@ -293,27 +316,34 @@ class JobRun:
             reason = container.said or "its container never came"
             self._ends[container.task] = TaskEnd(state=JobState.FAILED, reason=reason)
             return
-        state, reason = self._judge(container, ending)
-        came = container.last_progress() if state is not JobState.SUCCEEDED else []
-        self._write(*_last_events(container, ending, reason, released, came))
+        returned = None
+        if container.started is not None:
+            returned = ending.returned_at(container.started, released)
+        now = TaskStatus(task=container.task, exited=released, returned=returned)
+        end = self._end(container, ending, now)
+        came = container.last_progress() if end.state is not JobState.SUCCEEDED else []
+        # As if it were the job's only task: why it was ended says more than by which signal.
+        course = self._course
+        _, reason = final_state([end], cancelled=course.cancelled, cause=course.cause)
+        self._write(*_last_events(container, ending, now, [*container.late, *came], reason))
         known = self._status.task(container.task)
-        self._ends[container.task] = self._end(container, ending, known)
+        self._ends[container.task] = self._end(container, ending, known or now)
 
-    def _end(self, container: Container, ending: Ending, known: TaskStatus | None) -> TaskEnd:
+    def _end(self, container: TaskRun, ending: Ending, known: TaskStatus) -> TaskEnd:
         to_its_end = ending.came_to_its_end
-        if not ending.kind and known is not None and known.exit_code:
+        if not ending.kind and known.exit_code:
             ending = Ending(known.exit_code, {})
         state, reason = self._judge(container, ending)
         return TaskEnd(
             state=state,
             reason=reason,
-            at=known.exited if known else None,
-            returned=known.returned if known else None,
+            at=known.exited,
+            returned=known.returned,
             to_its_end=to_its_end,
         )
 
-    def _judge(self, container: Container, ending: Ending) -> tuple[JobState, str]:
-        state, reason = final_task_state(ending, self._paths.root, oom_killed=False)
+    def _judge(self, container: TaskRun, ending: Ending) -> tuple[JobState, str]:
+        state, reason = final_task_state(ending, self._paths.root, oom_killed=container.oom_killed)
         unsaid = not ending.kind or (ending.interrupted and self._course.cancelled is None)
         if state is not JobState.SUCCEEDED and unsaid and container.said:
             reason = f"{reason}; {self._backend.title} says: {container.said}"
@@ -321,7 +351,7 @@ class JobRun:
 
     def _finish(self, finish: Finish) -> None:
         last = Finished(state=finish.state, reason=finish.reason)
-        self._journal.append_last(last)
+        self._journal.append_last(*self._unwritten, last)
         self._status = apply(self._status, last)
         if self._ends:
             self._request.keep(self._containers[0].files)
@@ -331,12 +361,25 @@ class JobRun:
         for event in events:
             after = apply(self._status, event)
             if after != self._status:
-                self._journal.append(event)
+                self._unwritten.append(event)
                 self._status = after
+        if not self._unwritten:
+            return
+        try:
+            self._journal.append(*self._unwritten)
+        except OSError:  # a full disk: with the next, and at last in the room that is kept for them
+            self._unwritten = [one for one in self._unwritten if not isinstance(one, Progressed)]
+        else:
+            self._unwritten.clear()
 
     # How soon it is looked at again.
 
     def _pause(self) -> float:
+        if self._request.is_woken:
+            kill_at = self._course.kill_at
+            if kill_at is None or self._course.killed_at is not None:
+                return _WOKEN
+            return min(_WOKEN, max(0.0, kill_at - time.monotonic()))
         if any(c.over and not c.released for c in self._containers):
             return _RELEASE
         if any(c.begins for c in self._containers):
@@ -362,18 +405,12 @@ class JobRun:
 
 
 def _last_events(
-    container: Container,
-    ending: Ending,
-    reason: str,
-    released: Moment,
-    came: list[Event],
+    container: TaskRun, ending: Ending, now: TaskStatus, came: list[Event], reason: str
 ) -> list[Event]:
-    """Return the last events of a task's container; `came` tells how far it came."""
-    returned = None
-    if container.started is not None:
-        returned = ending.returned_at(container.started, released)
-    events = [*container.late, *came]
-    if returned:
-        events = [*events, returned_event(container.task, ending, returned)]
-    exited = Exited(task=container.task, exit_code=ending.exit_code, reason=reason, at=released)
-    return [*events, exited, Released(task=container.task, at=released)]
+    """Return the last events of a task, which is over `now`; `came` tells how far it came."""
+    task, released = container.task, now.exited or Moment.now()
+    events = came
+    if now.returned:
+        events = [*events, returned_event(task, ending, now.returned)]
+    exited = Exited(task=task, exit_code=ending.exit_code, reason=reason, at=released)
+    return [*events, exited, Released(task=task, at=released)]

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,7 +119,9 @@ class Keeper:
                 if not paths.root.exists():
                     over = True
                 else:
-                    over = JobRun(self._backend, paths, lambda: len(self._runs)).run(self._stop)
+                    run = JobRun(self._backend, paths, lambda: len(self._runs))
+                    with closing(run):
+                        over = run.run(self._stop)
             except Exception as error:  # noqa: BLE001 - one job's trouble is its own
                 problem = f"{type(error).__name__}: {error}"
                 self._backend.submit_queue.leave(job_id)

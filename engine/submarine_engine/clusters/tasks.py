@@ -1,7 +1,8 @@
 """What is known of a task: how far it is, and how it ended.
 
-Progress is what the task says itself, else what its log shows. The end is made of the exit status
-and ``outcome.json``; `final_state` puts it into a state and words.
+A `TaskRun` is one task as its job's driver follows it. Progress is what the task says itself, else
+what its log shows. The end is made of the exit status and ``outcome.json``; `final_state` puts it
+into a state and words.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ import math
 import os
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from submarine_engine.events import Moment, Progressed, Returned
-from submarine_engine.history import TaskPaths, read_json
+from submarine_engine.events import Event, Granted, Moment, Progressed, Returned
+from submarine_engine.history import JobPaths, TaskPaths, read_json
 from submarine_engine.job import JobState
 from submarine_engine.masking import Masker, masker_of
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.backend import Allocated
 
 # A task's progress: what it says itself, else what its log shows.
 
@@ -270,3 +275,97 @@ def _disk(folder: Path) -> str:
         return ""
     full = room.f_bavail * room.f_frsize < _LITTLE_ROOM
     return f"; the disk that holds {folder} is full" if full else ""
+
+
+# A task as its driver follows it.
+
+
+class TaskRun(ABC):
+    """One task from its grant to its release.
+
+    Parameters
+    ----------
+    paths, task
+        Whose it is.
+    gpus
+        How many it was asked for with.
+    """
+
+    def __init__(self, paths: JobPaths, task: str, gpus: int) -> None:
+        self.task = task
+        self.files = paths.task(task)
+        self.gpus = gpus
+        self.id = ""
+        self.node = ""
+        self.started: Moment | None = None
+        self.spoke = False  # any text of it has come
+        self.over = False
+        self.released = False
+        self.oom_killed = False  # the kernel has ended a process for lack of memory meanwhile
+        self.said = ""  # what the cluster says of its end
+        self.late: list[Event] = []  # of a task that was over before it was looked at
+        self.at_gate = False  # it waits for the others of its gang
+        self.gathered = False  # its application ends with it, and the node gives up its files
+        self.begins = False  # its first line may come at any moment
+        self.progress = Progress(self.files)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its files are seen as they are now."""
+        return True
+
+    @property
+    @abstractmethod
+    def exit_status(self) -> int | None:
+        """The exit status of its process, negative for a signal; None where nobody saw it."""
+
+    def give(self, found: Allocated) -> None:
+        """Follow the container that the cluster gave to the task from now on."""
+        self.id, self.node = found.id, found.node
+
+    def granted(self, began: float) -> Granted:
+        """Return that the container is the task's since `began`, on the cluster's wall clock.
+
+        Which GPUs it was given only its node knows; the task tells when it starts.
+        """
+        gpus = tuple(f"{self.id[-6:]}/{number}" for number in range(self.gpus))
+        host = self.node.partition(":")[0]
+        return Granted(task=self.task, host=host, container=self.id, gpus=gpus, at=here(began))
+
+    @abstractmethod
+    def look(self, *, hurry: bool = False) -> list[Event]:
+        """Look how far it is; return what is new.
+
+        Parameters
+        ----------
+        hurry
+            Whether its first line is waited for.
+
+        Raises
+        ------
+        ClusterError
+            Its node does not answer.
+        OSError
+            The job's folder cannot be written.
+        """
+
+    def last_progress(self) -> list[Event]:
+        """Return how far the task came where that was not told yet."""
+        progressed = self.progress.look(last=True) if self.started is not None else None
+        return [progressed] if progressed else []
+
+    @abstractmethod
+    def bring_home(self) -> None:
+        """Bring home what a task that is over has left, as far as it can be had.
+
+        Raises
+        ------
+        OSError
+            The job's folder cannot be written.
+        """
+
+
+def here(wall: float) -> Moment:
+    """Return the moment of a node's wall clock, on this machine's monotonic clock."""
+    now = Moment.now()
+    return Moment(wall, now.mono - max(0.0, now.wall - wall))

@@ -1,7 +1,7 @@
 """The first half of a supervisor: it starts the task, before anything heavy is imported.
 
 A job's first line waits for nothing but this, so it runs by its path, outside the package, without
-site packages (``python -I -S supervisor.py …``). The second half, `watch`, is imported while the
+site packages (``python -I -S supervisor.py …``). The second half, `backend`, is imported while the
 task's Python comes up.
 """
 
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
         _leave_guard((int(lock), *logs))
         pid, started = _start(f"{home}/jobs/{job_id}/launch.json", command, logs, held)
     sys.path.insert(0, __file__.rsplit("/", 4)[0])
-    from submarine_engine.clusters.local.job_run import supervise  # noqa: PLC0415 - late, see above
+    from submarine_engine.clusters.local.backend import supervise  # noqa: PLC0415 - late, see above
 
     supervise(
         home, job_id, task, pid, started=started, leases=held, grace=float(grace), ahead=ahead

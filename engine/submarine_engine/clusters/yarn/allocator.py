@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
     import skein
 
-    from submarine_engine.clusters.container import Container
+    from submarine_engine.clusters.tasks import TaskRun
     from submarine_engine.clusters.yarn.rest import ResourceManager
     from submarine_engine.clusters.yarn.services import Services
     from submarine_engine.job import JobSpec, Resources, Role
@@ -154,7 +154,7 @@ class Gang:
         self._came, self._waits = 0, True
         return True
 
-    def open_gate(self, containers: Sequence[Container]) -> None:
+    def open_gate(self, containers: Sequence[TaskRun]) -> None:
         """Let all begin, once each is there. Said again to those that do not hear it."""
         if not self.has_several or not all(container.id for container in containers):
             return

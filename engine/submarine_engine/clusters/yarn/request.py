@@ -32,6 +32,7 @@ from submarine_engine.errors import ClusterError, SubmarineError
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import Allocated
     from submarine_engine.clusters.container import Container
+    from submarine_engine.clusters.tasks import TaskRun
     from submarine_engine.clusters.yarn.services import Services
     from submarine_engine.history import TaskPaths
 
@@ -123,7 +124,7 @@ class YarnRequest(Request):
         found = recover_logs(self._services, self._allocator.app_id, container)
         self._report = found or self._report
 
-    def open_gate(self, containers: Sequence[Container]) -> None:
+    def open_gate(self, containers: Sequence[TaskRun]) -> None:
         """Let the containers of a gang begin."""
         self._allocator.gang.open_gate(containers)
 

@@ -1,0 +1,490 @@
+"""The user's own machine as a backend, and the second half of a job's supervisor.
+
+The first half (`supervisor`) has started the task already. This one hosts the job's `JobRun`: it
+sleeps until a child ends, a signal comes or somebody rings its bell.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from submarine_engine.clusters import locks, machine, store
+from submarine_engine.clusters.backend import (
+    Allocated,
+    AllocatedByTask,
+    Backend,
+    Counted,
+    KeptJob,
+    Request,
+)
+from submarine_engine.clusters.base import Gpu
+from submarine_engine.clusters.job_run import JobRun
+from submarine_engine.clusters.local.checks import check_spec, local_checks, local_path
+from submarine_engine.clusters.local.gpus import Inventory, inventory
+from submarine_engine.clusters.local.scheduler import Queue
+from submarine_engine.clusters.machine import (
+    Stat,
+    child_ids,
+    end_group,
+    end_process,
+    has_mark,
+    is_driver,
+    process_ids,
+    process_stat,
+)
+from submarine_engine.clusters.tasks import TaskRun
+from submarine_engine.errors import ClusterError
+from submarine_engine.events import Event, Moment, Started
+from submarine_engine.history import JobPaths, read_json
+from submarine_engine.lifecycle import fold
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.log_mirror import LogSource
+    from submarine_engine.config import Config
+    from submarine_engine.findings import Check
+    from submarine_engine.job import JobSpec
+
+# How a supervisor sleeps: until a child ends, a signal comes, or somebody rings its bell.
+
+
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_TOLD = "the supervisor was told to end"
+
+
+class Wake:
+    """What a supervisor waits for.
+
+    A signal that it shall end is put on record, as anybody's wish to cancel the job.
+
+    Parameters
+    ----------
+    paths
+        The job's files. Where no named pipe can be made there (some network file systems), the
+        supervisor looks at ``cancel.json`` at each of its turns anyhow.
+    """
+
+    def __init__(self, paths: JobPaths) -> None:
+        self._paths = paths
+        self._signals, sender = os.pipe()
+        for end in (self._signals, sender):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, *_ENDING):
+            signal.signal(number, lambda *_: None)
+        self._poll = select.poll()
+        self._poll.register(self._signals, select.POLLIN)
+        self._bell: int | None = None
+        bell = store.bell_path(paths)
+        with suppress(OSError):
+            os.mkfifo(bell, 0o600)
+        with suppress(OSError):
+            # Open for writing too: else each ringer that closes it would be the end of the file.
+            self._bell = os.open(bell, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._poll.register(self._bell, select.POLLIN)
+
+    def is_set(self) -> bool:
+        """Return False: a supervisor sees its job through."""
+        return False
+
+    def wait(self, timeout: float) -> None:
+        """Sleep until something happens, `timeout` seconds at most."""
+        ready = [descriptor for descriptor, _ in self._poll.poll(max(0, int(timeout * 1000)))]
+        if self._signals in ready:
+            numbers = os.read(self._signals, 4096)
+            if any(s in numbers for s in _ENDING) and store.cancel_request(self._paths) is None:
+                with suppress(OSError):  # the folder is gone, which is seen as well
+                    store.request_cancel(self._paths, _TOLD, kill=False)
+        if self._bell in ready:
+            with suppress(OSError):
+                os.read(self._bell, 4096)
+
+
+# A job's memory: what all its processes use together, against what was asked for.
+
+
+_GIB = 1 << 30
+_MIB = 1 << 20
+_MEASURE_EVERY = 0.4  # seconds: looking at all processes of the machine takes some milliseconds
+
+
+def over_limit(roots: Sequence[int], limit: int) -> str | None:
+    """Return in words that processes and all below them use more than `limit` bytes, else None.
+
+    Pages that processes share are counted once: data loaders forked from a large parent do not
+    make it larger.
+    """
+    tree = _trees(roots)
+    if sum(seen.rss for seen in tree.values()) <= limit:
+        return None
+    used = sum(_proportional(pid, seen.rss) for pid, seen in tree.items())
+    if used <= limit:
+        return None
+    return f"used {_words(used)} of {_words(limit)} of memory asked for"
+
+
+def _trees(roots: Sequence[int]) -> dict[int, Stat]:
+    """Return the processes and all below them, but not supervisors of other jobs."""
+    everything = {pid: seen for pid in process_ids() if (seen := process_stat(pid))}
+    children: dict[int, list[int]] = {}
+    for pid, seen in everything.items():
+        children.setdefault(seen.parent, []).append(pid)
+    found: dict[int, Stat] = {}
+    todo = [pid for pid in roots if pid in everything]
+    while todo:
+        pid = todo.pop()
+        if pid not in found and not is_driver(pid):
+            found[pid] = everything[pid]
+            todo += children.get(pid, [])
+    return found
+
+
+def _proportional(pid: int, rss: int) -> int:
+    """Return the process's share in bytes (Pss of proc(5)); `rss` where the kernel hides it."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return rss
+    kib = (int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return next(kib, rss // 1024) * 1024
+
+
+def _words(size: int) -> str:
+    return f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{size / _MIB:.0f} MiB"
+
+
+# The job's processes, as its driver asks for them and follows them.
+
+
+@dataclass
+class Process:
+    """A task's process: this one's child, and the leader of its session.
+
+    Parameters
+    ----------
+    task, container
+        Which task, and what its grant calls it.
+    limit
+        How much memory all that is the task's may use, in bytes; None for any.
+    leases
+        Descriptors of its GPU leases.
+    pid
+        0 while it has not been started.
+    started
+        When it was.
+    exit_status
+        How it ended; None while it runs.
+    held
+        Whether anything of the task may be left.
+    """
+
+    task: str
+    container: str
+    limit: int | None
+    leases: list[int]
+    pid: int = 0
+    started: Moment = field(default_factory=Moment.now)
+    exit_status: int | None = None
+    held: bool = True
+
+
+class LocalTask(TaskRun):
+    """A task that writes its files where they belong, by itself."""
+
+    def __init__(self, paths: JobPaths, task: str, gpus: int, request: LocalRequest) -> None:
+        super().__init__(paths, task, gpus)
+        self._request = request
+        self._process = request.process_of(task)
+        self._oom_kills = machine.oom_kills()
+
+    @property
+    def exit_status(self) -> int | None:
+        """The exit status of its process."""
+        return self._process.exit_status
+
+    def look(self, *, hurry: bool = False) -> list[Event]:  # noqa: ARG002 - nothing is far away
+        """See whether its process has ended, and how far it is."""
+        self._request.reap()
+        self.over = self._process.exit_status is not None
+        if self.started is None:
+            self.started = self._process.started
+            return [Started(task=self.task, at=self.started)]
+        progressed = None if self.over else self.progress.look()
+        return [progressed] if progressed else []
+
+    def bring_home(self) -> None:
+        """See whether the kernel has ended a process meanwhile; all else is home."""
+        self.oom_killed = machine.oom_kills() > self._oom_kills
+
+
+class LocalRequest(Request):
+    """A job that was granted on this machine, and whose processes are this one's children.
+
+    Parameters
+    ----------
+    job
+        The job.
+    processes
+        Its tasks' processes, in the order of the spec.
+    """
+
+    is_woken = True
+
+    def __init__(self, job: KeptJob, processes: Sequence[Process]) -> None:
+        self._paths = job.paths
+        self._processes = processes
+        self._measured_at = 0.0
+
+    def process_of(self, task: str) -> Process:
+        """Return a task's process."""
+        return next(one for one in self._processes if one.task == task)
+
+    def follow(self, paths: JobPaths, task: str, gpus: int) -> TaskRun:
+        """Return how a task's process is followed."""
+        return LocalTask(paths, task, gpus, self)
+
+    def ask(self) -> AllocatedByTask:
+        """Return what was granted before this process was started."""
+        return {one.task: Allocated(one.container, machine.host()) for one in self._processes}
+
+    def reap(self) -> None:
+        """Wait for children that have ended: tasks, and strays that became this one's."""
+        tasks = {one.pid: one for one in self._processes}
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None:
+                return
+            if ended.si_pid in tasks:
+                end_group(ended.si_pid)  # a zombie keeps its number, so the group is still ours
+            _, status = os.waitpid(ended.si_pid, 0)
+            if ended.si_pid in tasks:
+                tasks[ended.si_pid].exit_status = os.waitstatus_to_exitcode(status)
+
+    def count(self) -> Counted:
+        """End what tasks that are over have left, and free the GPUs of those that left nothing."""
+        self.reap()
+        for process in self._processes:
+            if process.held and process.exit_status is not None and not self._end_strays(process):
+                process.held = False
+                for descriptor in process.leases:
+                    locks.unlock(descriptor)  # the guard has it open, too
+        held = {process.container for process in self._processes if process.held}
+        return Counted(held, over=not held)
+
+    def _end_strays(self, process: Process) -> bool:
+        """Kill what is left of a task that is over; whether there was anything.
+
+        In a subreaper, the children of those killed come next. One in the kernel's hands still
+        holds its GPU, so it is waited for.
+        """
+        found = False
+        for pid in child_ids(os.getpid()):
+            owner = self._owner(pid)
+            if owner in (process, None) and not is_driver(pid):
+                found = True
+                if owner is process:
+                    end_process(pid)
+        self.reap()
+        return found
+
+    def _owner(self, pid: int) -> Process | None:
+        """Return whose a child is; None where several run, and it hides where it came from."""
+        if len(left := [one for one in self._processes if one.held]) == 1:
+            return left[0]
+        seen = process_stat(pid)
+        for one in self._processes:
+            if pid == one.pid or (seen and seen.session == one.pid):
+                return one
+        return next((one for one in left if has_mark(pid, "SUBMARINE_TASK", one.task)), None)
+
+    @property
+    def cause(self) -> str:  # type: ignore[override]  # looked at anew at each turn
+        """Why the job has to be ended: its folder is gone, or a task uses too much memory."""
+        if not self._paths.root.exists():
+            return "the job's folder was deleted"
+        limited = [one for one in self._processes if one.limit and one.exit_status is None]
+        if not limited or time.monotonic() - self._measured_at < _MEASURE_EVERY:
+            return ""
+        self._measured_at = time.monotonic()
+        owners = {pid: self._owner(pid) for pid in child_ids(os.getpid())}
+        for one in limited:
+            roots = [pid for pid, owner in owners.items() if owner is one]
+            if excess := over_limit(roots, one.limit or 0):
+                return excess
+        return ""
+
+    def signal(self, container: str, *, kill: bool) -> None:
+        """Signal a task's process group."""
+        for one in self._processes:
+            if one.container != container or one.exit_status is not None:
+                continue
+            end_group(one.pid, signal.SIGKILL if kill else signal.SIGTERM)
+            if not kill:
+                end_group(one.pid, signal.SIGCONT)  # a stopped one ends only when it goes on
+
+    def withdraw(self) -> None:
+        """Do nothing: all that was granted is started at once."""
+
+    def source(self, container: Allocated) -> LogSource:
+        """Refuse: nothing is read from anywhere else."""
+        raise NotImplementedError(container.id)
+
+    def waiting(self) -> tuple[int, str]:
+        """Return that it waits for nothing: it was granted before."""
+        return 0, ""
+
+    def close(self) -> None:
+        """Do nothing: nothing was opened."""
+
+
+# This machine as a backend.
+
+
+class LocalBackend(Backend):
+    """The user's own machine.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    processes
+        In the supervisor of a job: its tasks' processes.
+    """
+
+    name = "local"
+    title = "this machine"
+
+    def __init__(self, home: Path, processes: Sequence[Process] = ()) -> None:
+        super().__init__(home)
+        self.queue = Queue(home)
+        self._processes = processes
+
+    @classmethod
+    def checks(cls, config: Config) -> Iterator[Check]:
+        """Yield how many GPUs this machine has, and where that is known from."""
+        yield from local_checks(cls(Path(config.value("home"))).gpus({}), config)
+
+    @classmethod
+    def machine_path(cls, path: str, option: str) -> Path:
+        """Return a path of this machine; all are."""
+        return local_path(path, option)
+
+    @property
+    def inventory(self) -> Inventory:
+        """The GPUs that may be used."""
+        from submarine_engine.config import load_config  # noqa: PLC0415 - no supervisor needs it
+
+        return inventory(load_config().value("local_gpus"))
+
+    def check(self, spec: JobSpec) -> JobSpec:
+        """Refuse what this machine cannot do, and choose the number of GPUs where it is open."""
+        return check_spec(spec, self.inventory)
+
+    def gpus(self, held: Mapping[str, str]) -> list[Gpu]:  # noqa: ARG002 - the leases say it
+        """Return this machine's GPUs and who holds each; `Gpu.memory` in mebibytes.
+
+        Raises
+        ------
+        ConfigError
+            ``SUBMARINE_LOCAL_GPUS`` is no number.
+        """
+        devices = self.inventory.devices
+        holders = self.queue.holders([device.id for device in devices])
+        return [
+            Gpu(
+                id=device.id,
+                name=device.name,
+                host=machine.host(),
+                memory=device.memory and device.memory >> 20,
+                job_id=(holder := holders[device.id]) and (holder.job_id or None),
+            )
+            for device in devices
+        ]
+
+    def request(self, job: KeptJob) -> Request:
+        """Return what follows the processes of this supervisor's job."""
+        return LocalRequest(job, self._processes)
+
+
+# The second half of a supervisor: it hosts the job's `JobRun`, and sees to the next in the queue.
+
+
+_LAST_WORD_TRIES = 60
+
+
+def supervise(  # noqa: PLR0913 - all that the first half knows
+    home: str,
+    job_id: str,
+    task: str,
+    pid: int,
+    *,
+    started: tuple[float, float],
+    leases: list[int],
+    grace: float,
+    ahead: str = "",
+) -> None:
+    """See a job through, and then to the next in the queue.
+
+    Parameters
+    ----------
+    pid
+        The task's process: our child, and the leader of its session.
+    started
+        When it was started: wall and monotonic clock.
+    leases
+        Descriptors of the GPU leases.
+    grace
+        Seconds between SIGTERM and SIGKILL.
+    ahead
+        The folder of the zygote for jobs like this one, see `zygotes`; empty for none.
+    """
+    paths = JobPaths(Path(home), job_id)
+    wake = Wake(paths)
+    status = fold(event for event, _ in store.read_events(paths.events)[0])
+    resources = (read_json(paths.record) or {})["spec"]["roles"][0]["resources"]
+    limit = resources["memory"] * _MIB if resources["memory"] else None
+    container = status.tasks[0].container
+    process = Process(task, container, limit, leases, pid, Moment(*started))
+    _sign(paths, pid)
+    run = JobRun(LocalBackend(Path(home), [process]), paths, lambda: 0, {"grace": grace})
+    for _ in range(_LAST_WORD_TRIES):
+        over = False
+        with suppress(OSError):  # not even the last words have room: once more, then
+            over = run.run(wake)
+        with suppress(OSError, ClusterError):  # else the scheduler sees to them
+            Queue(Path(home)).grant()
+        if over or not paths.root.exists():
+            break
+        time.sleep(1)
+    from submarine_engine.clusters.store import sweep  # noqa: PLC0415 - it need not hurry
+
+    with suppress(OSError):
+        sweep(Path(home))
+    if ahead:
+        from submarine_engine.clusters.local import zygotes  # noqa: PLC0415 - likewise
+
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            zygotes.prepare(Path(ahead), paths, task)
+
+
+def _sign(paths: JobPaths, session: int) -> None:
+    """Say who runs the job, for whoever finds it without its supervisor."""
+    leader = process_stat(session)
+    signature = {
+        "pid": os.getpid(),
+        "session": session,
+        "session_start": leader.start if leader else None,
+    }
+    with suppress(OSError):
+        paths.lock.write_text(json.dumps(signature))
