@@ -144,6 +144,7 @@ class JobPaths:
         self.lock = self.root / "supervisor.lock"
         self.supervisor_log = self.root / "supervisor.log"
         self.results_key = self.root / "results.key"
+        self.answer = self.root / "answer.json"
 
     def task(self, task_id: str) -> TaskPaths:
         """Return the files of the task ``ROLE-NUMBER``."""

@@ -376,6 +376,12 @@ MISSED = 60.0
 A ResourceManager that was started anew lists none until their nodes have told it of them.
 """
 
+HELLO_WITHIN = 300.0
+"""Seconds that a task of several has to say hello, once all of them have their containers.
+
+A node may have to fetch the job's environment first, some gigabytes of it.
+"""
+
 _KILL_EVERY = 1.0  # seconds: a node that was away hears the next one
 
 
@@ -396,6 +402,10 @@ class TaskSeen:
         The task's own files, or the cluster, say that it has ended.
     end
         How it ended; None until all that it left is home.
+    host
+        Where the container is, for people.
+    hello
+        Whether the task has said that it is there; of jobs of several tasks.
     """
 
     task: str
@@ -404,6 +414,8 @@ class TaskSeen:
     fresh: bool = False
     over: bool = False
     end: TaskEnd | None = None
+    host: str = ""
+    hello: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,6 +469,8 @@ class Course:
         When they were killed last.
     missing
         Since when the cluster has not counted a task's container.
+    gathered
+        Since when all tasks of a job of several have their containers.
     """
 
     cancelled: CancelRequested | None = None
@@ -465,6 +479,7 @@ class Course:
     kill_at: float | None = None
     killed_at: float | None = None
     missing: Mapping[str, float] = field(default_factory=dict)
+    gathered: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,7 +501,7 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class OpenGate:
-    """Let the tasks begin: each has its container."""
+    """Answer the tasks, so that they begin: each has said hello. Said at each look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -531,7 +546,14 @@ class Decision:
     do: tuple[Instruction, ...] = ()
 
 
-def decide(course: Course, seen: Observations, now: Moment, *, grace: float) -> Decision:
+def decide(
+    course: Course,
+    seen: Observations,
+    now: Moment,
+    *,
+    grace: float,
+    hello_within: float = HELLO_WITHIN,
+) -> Decision:
     """Return what a driver has to do with a job.
 
     Parameters
@@ -544,6 +566,8 @@ def decide(course: Course, seen: Observations, now: Moment, *, grace: float) -> 
         The time.
     grace
         Seconds between SIGTERM and SIGKILL.
+    hello_within
+        As `HELLO_WITHIN`.
     """
     ends = [task.end for task in seen.tasks if task.end is not None]
     if len(ends) == len(seen.tasks):
@@ -559,10 +583,37 @@ def decide(course: Course, seen: Observations, now: Moment, *, grace: float) -> 
         course = replace(course, cause=cause)
     if waits:
         return Decision(course, events, _leave_queue(course))
+    course, gate = _gather(course, seen, now, hello_within)
     course, signals = _end_running(course, seen, now, grace)
-    gate = len(seen.tasks) > 1 and all(task.container for task in seen.tasks)
     course, settled = _settle(course, seen, now)
-    return Decision(course, events, (*signals, *([OpenGate()] if gate else []), *settled))
+    return Decision(course, events, (*signals, *gate, *settled))
+
+
+def _gather(
+    course: Course, seen: Observations, now: Moment, hello_within: float
+) -> tuple[Course, list[Instruction]]:
+    """Let the tasks of a job of several begin together, or not at all."""
+    if len(seen.tasks) == 1 or not all(task.container for task in seen.tasks):
+        return course, []
+    if all(task.hello for task in seen.tasks):
+        return course, [OpenGate()]
+    if course.gathered is None:
+        course = replace(course, gathered=now.mono)
+    silent = [task for task in seen.tasks if not task.hello]
+    # All others would wait for one that could not even begin.
+    failed = (t.end for t in silent if t.end and t.end.state is not JobState.SUCCEEDED)
+    cause = next((end.reason or "a task could not begin" for end in failed), "")
+    since = now.mono - (course.gathered or now.mono)
+    if since > hello_within and not any(task.over for task in silent):
+        who = ", ".join(f"{task.task} on {task.host or 'a host'}" for task in silent)
+        cause = (
+            f"{who} did not say hello within {hello_within:g} s of being given a container:"
+            " it hangs before the job's code, or cannot be reached"
+        )
+    # One that is asked to end has its grace, whoever waits for it.
+    if course.cause or course.cancelled is not None:
+        return course, []
+    return replace(course, cause=cause), []
 
 
 def _leave_queue(course: Course) -> tuple[Instruction, ...]:

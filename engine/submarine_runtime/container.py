@@ -204,6 +204,7 @@ def begin() -> NoReturn:
     if os.access(f"{job}/{RESULTS_KEY}", os.R_OK):  # only where it is, not what is in it
         plan["key"] = f"{job}/{RESULTS_KEY}"
         _narrow(plan["key"], plan["job_id"], plan["task"], os.environ["CONTAINER_ID"])
+    plan["credentials"] = os.getcwd()  # skein's, by which the container reaches its master
     _write(logs, "task.json", lean.dumps(plan))
     environment["SUBMARINE_LOGDIR"] = f"{os.getcwd()}/logdir"
     board = environment.pop(EVENTS, ""), environment["SUBMARINE_TASK"]

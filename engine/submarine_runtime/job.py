@@ -1,4 +1,8 @@
-"""What training code may ask of the job that it runs in; outside a job there is none."""
+"""What training code may ask of the job that it runs in; outside a job there is none.
+
+Which of several tasks this is, as names of the module: ``job.rank``, ``job.world_size``. Where
+there is one task, or none, it is the first of one: the same code runs in a plain cell.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,21 @@ from submarine_runtime.lean import mode_in, suppress
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+rank: int
+"""Which of the workers this is, from 0; a chief comes first. -1 for a task that is no worker."""
+world_size: int
+"""How many workers the job has, a chief among them."""
+role: str
+"""What this task is for: ``chief``, ``worker``, ``ps``, ``evaluator``."""
+index: int
+"""Which one of its role this is, from 0."""
+hosts: tuple[str, ...]
+"""Where the workers are, in the order of their ranks: names or addresses that reach them."""
+attempt: int
+"""How often the job has been begun, this time included."""
+is_chief: bool
+"""Whether this is the worker of rank 0, which writes what is written once."""
 
 _EVERY = 0.1
 _LONGEST_MESSAGE = 200
@@ -132,6 +151,18 @@ def checkpoint(state: object, *, every: float = 60.0) -> bool:
     from submarine_runtime import checkpoints  # noqa: PLC0415 - as above
 
     return checkpoints.own_loop(checkpoint_path(), begins=False, every=every).keep(state)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from submarine_runtime.exchange import place  # noqa: PLC0415 - where it is asked for
+
+    found = place(os.environ.get("SUBMARINE_TASK_DIR"))
+    return getattr(found, name)
+
+
+_PLACES = ("rank", "world_size", "role", "index", "hosts", "attempt", "is_chief")
 
 
 def progress(fraction: float, message: str = "") -> None:

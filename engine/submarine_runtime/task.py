@@ -214,6 +214,8 @@ def _ending_by_exit(error: SystemExit) -> Ending:
 
 VERSION = 1
 CANNOT_RUN = 127
+NOBODY_ANSWERED = 75
+"""EX_TEMPFAIL of sysexits.h: it is worth another try."""
 
 
 def main(folder: str) -> NoReturn:
@@ -225,6 +227,8 @@ def main(folder: str) -> NoReturn:
         outcome = Outcome(
             folder, plan["bundle"], plan.get("results", "results"), plan.get("key", "")
         )
+        if plan.get("peers", 1) > 1:
+            _meet(folder, plan)
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"submarine: the task cannot begin: {type(error).__name__}: {error}\n")
         leave(CANNOT_RUN)
@@ -236,6 +240,25 @@ def main(folder: str) -> NoReturn:
 
         note(folder)
     leave(code)
+
+
+def _meet(folder: str, plan: dict[str, Any]) -> None:
+    """Wait for the other tasks of the job."""
+    from submarine_runtime import exchange  # noqa: PLC0415 - of jobs of several tasks
+
+    carrier = None
+    if credentials := plan.get("credentials"):
+        from submarine_runtime.skein_store import Store  # noqa: PLC0415 - of jobs on YARN
+
+        carrier = Store(plan["job_id"], credentials)
+    try:
+        exchange.meet(folder, plan, carrier)
+    except exchange.NobodyAnsweredError as error:
+        sys.stderr.write(f"submarine: the task cannot begin: {error}\n")
+        leave(NOBODY_ANSWERED)
+    finally:
+        if carrier is not None:
+            carrier.close()
 
 
 def _run_entry(plan: dict[str, Any], folder: str) -> Ending:

@@ -27,6 +27,7 @@ from submarine_engine.clusters.environment import (
     job_environment,
     refuse_reserved,
 )
+from submarine_engine.clusters.exchange import exchange_files
 from submarine_engine.clusters.log_mirror import FolderSource
 from submarine_engine.clusters.saving import FolderStorage, FolderTarget, PipeHook
 from submarine_engine.clusters.store import task_plan
@@ -82,6 +83,7 @@ class HostsBackend(Backend):
     name = "hosts"
     title = "The host"
     idle = 2.0
+    hello_within = float(os.environ.get("HOSTS_HELLO_WITHIN", "120"))
 
     def check(self, spec: JobSpec) -> JobSpec:
         refuse_reserved(spec.env)
@@ -147,11 +149,10 @@ class Claim:
         self.folder = folder
         self.task, self.job_id, self.host = folder.name, *(p.name for p in folder.parents[:2])
         self.started_at = float("-inf")
-        told = None
-        with suppress(OSError, ValueError):
-            told = read_json(folder / "launch.json")
-        self.is_whole = told is not None
-        self.gpus = told["gpus"] if told else []
+        self.is_whole, self.gpus = False, []
+        with suppress(OSError, ValueError, TypeError):
+            self.gpus = read_json(folder / "launch.json")["gpus"]
+            self.is_whole = True
         self.id = f"{self.host}/{self.task}/{self.job_id}"
 
     @property
@@ -182,8 +183,7 @@ class Claim:
         machine.spawn_detached(command, os.environ, log=self.folder / "agent.log", keep=())
 
     def tell(self, number: int) -> None:
-        pid = self.agent
-        if pid == 0:
+        if (pid := self.agent) == 0:
             raise ClusterError("it begins right now: once more, then", where=self.id)
         if pid:
             machine.end_process(pid, number)
@@ -210,14 +210,13 @@ class HostsRequest(Request):
 
     def ask(self):
         queue, missing = self._backend.submit_queue, self._missing()
-        if missing and not self._claims and not queue.is_turn(self._id):
-            return None
-        if missing and not self._claim(missing):
+        late = bool(missing and not self._claims and not queue.is_turn(self._id))
+        if late or (missing and not self._claim(missing)):
             return None
         queue.leave(self._id)
         for claim in self._claims:
             claim.start()
-        return {claim.task: Allocated(claim.id, claim.host) for claim in self._claims}
+        return {one.task: Allocated(one.id, one.host) for one in self._claims}
 
     def _missing(self):
         return [t for t in self._job.spec.tasks if t not in {claim.task for claim in self._claims}]
@@ -259,21 +258,19 @@ class HostsRequest(Request):
             input_path=file_address(spec.input_path or "", ""),
             checkpoint_path=file_address(spec.checkpoint_path or "", ""),
         ) | gpu_environment(gpus)  # fmt: skip
-        runtime = Path(submarine_runtime.__file__).with_name("__main__.py")
-        command = [sys.executable, "-u", str(runtime), str(folder)]
+        runtime = str(Path(submarine_runtime.__file__).with_name("__main__.py"))
+        command = [sys.executable, "-u", runtime, str(folder)]
         launch = {"gpus": gpus, "command": command, "environment": environment, **given}
         write_json(staged / "launch.json", launch)
         staged.rename(folder)
         return Claim(folder)
 
     def count(self):
-        held = {claim.id for claim in self._claims if not claim.is_over}
-        return Counted(held, over=not held)
+        return Counted(held := {one.id for one in self._claims if not one.is_over}, over=not held)
 
     def signal(self, container, *, kill):
-        for claim in self._claims:
-            if claim.id == container:
-                claim.tell(SIGUSR1 if kill else SIGTERM)
+        for claim in (one for one in self._claims if one.id == container):
+            claim.tell(SIGUSR1 if kill else SIGTERM)
 
     def withdraw(self):
         for claim in self._claims:
@@ -281,14 +278,17 @@ class HostsRequest(Request):
         if any(not claim.is_over for claim in self._claims):
             raise ClusterError("its tasks are ending", where=self._id)
 
+    def exchange(self, messages):
+        return {c.task: exchange_files(c.folder, messages.get(c.task, {})) for c in self._claims}
+
     def source(self, container):
         folder = next(claim.folder for claim in self._claims if claim.id == container.id)
         return FolderSource(container.id, folder)
 
     def waiting(self):
-        total, ahead = sum(HOSTS.values()), self._backend.submit_queue.before(self._id)
         taken = sum(len(claim.gpus) for claim in self._backend.claims())
-        return ahead, f"{taken}/{total} GPUs in use"
+        ahead = self._backend.submit_queue.before(self._id)
+        return ahead, f"{taken}/{sum(HOSTS.values())} GPUs in use"
 
     def forget(self):
         for host in HOSTS:  # renamed first: half a claim would hold its GPUs

@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 from submarine_engine.clusters import open_cluster
-from submarine_engine.history import job_ids
+from submarine_engine.clusters.store import read_events
+from submarine_engine.history import JobPaths, job_ids
 from submarine_engine.job import JobState
 
 from tests.clusters.walking import LOG, submit
@@ -40,6 +41,10 @@ def recovered(folder, home):
     kinds = [kind for kind in story.kinds if kind != "Waiting"]
     assert max(Counter(kinds).values()) == 1, kinds
     return story
+
+
+def events(home, job_id):
+    return [event for event, _ in read_events(JobPaths(home, job_id).events)[0]]
 
 
 @pytest.mark.parametrize(
@@ -98,3 +103,40 @@ def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, monkeypatch, capsys,
         for line in table:
             sys.stdout.write("  {:3} {:45} {}\n".format(*line))
     assert table
+
+
+SEVERAL = """
+import os, time
+from submarine_runtime import job
+descriptor = os.open({side!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+os.write(descriptor, f"{{job.rank}} of {{job.world_size}}\\n".encode())
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "where"),
+    [
+        (1, r"os\.rename \.answer\.json"),  # all are there, and none is told
+        (2, r"os\.rename \.answer\.json"),  # it is noted, and none is told
+        (3, r"os\.rename \.answer\.json"),  # one of three is told, and runs
+        (4, r"os\.rename \.answer\.json"),
+        (1, r"subprocess\.Popen"),  # none has begun
+        (3, r"subprocess\.Popen"),  # two wait for the third
+    ],
+)
+def test_several_begin_together_whoever_answers_them(tmp_path, home, number, where):
+    roles = {"worker": 2, "chief": 1}
+    code = SEVERAL.format(side=str(tmp_path / "side"))
+    job_id = submit(tmp_path, "hosts", "keeper", number, where=where, roles=roles, code=code)
+    cluster = open_cluster("hosts")
+    until(lambda: cluster.status(job_id).state.final)
+    status = cluster.status(job_id)
+    assert status.state is JobState.SUCCEEDED, status
+    assert (tmp_path / "killed").exists()
+    ran = sorted((tmp_path / "side").read_text().splitlines())
+    assert ran == ["0 of 3", "1 of 3", "2 of 3"]
+    kinds = Counter(
+        f"{type(one).__name__} {getattr(one, 'task', '')}" for one in events(home, job_id)
+    )
+    assert max(count for kind, count in kinds.items() if not kind.startswith("Waiting")) == 1
+    until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))

@@ -22,12 +22,17 @@ import os, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 from submarine_engine.clusters import open_cluster
+from submarine_engine.job import Resources, Role
 from tests.jobs import bundle_of, spec_of
 from tests.local.walked import Walk
 cluster = open_cluster({cluster!r})
 if {submitter}:
     Walk(os.environ["WALK"], ("submitter",), os.environ.get("WALK_AT", ""))
-print(cluster.submit(spec_of(**{options!r}), bundle_of({code!r}), workdir=Path({folder!r})))
+options = {options!r}
+if counts := options.pop("roles", None):
+    each = Resources(gpus=1)
+    options["roles"] = tuple(Role(name=n, count=c, resources=each) for n, c in counts.items())
+print(cluster.submit(spec_of(**options), bundle_of({code!r}), workdir=Path({folder!r})))
 """
 CODE = """
 import os, time
@@ -41,13 +46,15 @@ while {hold!r} and not os.path.exists({gate!r}): time.sleep(0.02)
 LOG = "".join(f"line {number}\n" for number in range(500))
 
 
-def submit(folder, cluster, role, number, *, where="", hold=False, **options):  # noqa: PLR0913 - of a walk
+def submit(folder, cluster, role, number, *, where="", hold=False, code="", **options):  # noqa: PLR0913 - of a walk
     """Submit a job from a process of its own while `role` is killed at its effect `number`.
 
     Parameters
     ----------
     where
         A pattern: only effects that it matches are counted, each ``EVENT WORD``.
+    code
+        What is to run, where it is something else than `CODE`.
     hold
         Whether the code waits for the file ``gate`` before it ends.
 
@@ -61,16 +68,17 @@ def submit(folder, cluster, role, number, *, where="", hold=False, **options):  
     (site / "sitecustomize.py").write_text(SITE.format(root=str(ROOT)))
     python_path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
     walk = {"WALK": f"{role}:{number}:{folder}", "WALK_AT": where, "PYTHONPATH": python_path}
-    code = SUBMIT.format(
+    plain = CODE.format(side=str(folder / "side"), gate=str(folder / "gate"), hold=hold)
+    program = SUBMIT.format(
         path=[entry for entry in sys.path if entry] + [str(ROOT)],
         cluster=cluster,
         submitter=role == "submitter",
         options=options,
-        code=CODE.format(side=str(folder / "side"), gate=str(folder / "gate"), hold=hold),
+        code=code or plain,
         folder=str(folder),
     )
     told = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", program],
         env={**os.environ, **walk},
         capture_output=True,
         text=True,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from submarine_engine.events import CancelRequested, Moment
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import (
+    HELLO_WITHIN,
     MISSED,
     Course,
     EndBeside,
@@ -47,6 +48,7 @@ class World:
     refused: str = ""
     cause: str = ""
     abandoned: str = ""
+    hellos: set = field(default_factory=set)
     gone: bool = False
     course: Course = field(default_factory=Course)
     did: list = field(default_factory=list)
@@ -66,6 +68,8 @@ class World:
                     held=(task in self.alive) if asked and task in self.containers else None,
                     over=task in self.told_over,
                     end=self.ends.get(task),
+                    host="alpha",
+                    hello=task in self.hellos,
                 )
                 for task in self.tasks
             ),
@@ -122,6 +126,7 @@ STEPS = {
     "a second": lambda world: setattr(world, "now", world.now + 1),
     "a minute": lambda world: setattr(world, "now", world.now + 61),
     "granted": grant,
+    "hello": lambda world: world.hellos.update(world.alive),
     "a task ends": lambda world: world.alive and world.told_over.add(world.alive.pop()),
     "cancel": lambda world: setattr(world, "wanted", world.wanted or "enough"),
     "kill": lambda world: [setattr(world, "wanted", "killed"), setattr(world, "urgent", True)],
@@ -182,7 +187,7 @@ def test_a_cancel_is_told_once_and_each_container_asked_once_by_a_driver(steps, 
 def test_nobody_is_killed_before_the_grace_is_over_without_need(steps, size):
     calm = {"kill", "over its memory", "refused", "another driver"}
     world = live([step for step in steps if step not in calm], size, deaf=True)
-    kills = [now for now, one in world.of(Signal) if one.kill]
+    kills = [now for now, one in world.of(Signal) if one.kill and not world.course.cause]
     for now in kills:
         (cancelled,) = [one for one in world.events if isinstance(one, CancelRequested)]
         assert now - cancelled.at.mono >= GRACE
@@ -228,9 +233,51 @@ def test_all_begin_together_or_none(size):
     world = World(size)
     world.containers = {task: task for task in world.tasks[:-1]}
     world.alive = set(world.containers)
+    world.hellos = set(world.containers)
     assert OpenGate() not in world.look().do
     grant(world)
+    assert OpenGate() not in world.look().do
+    world.hellos = set(world.tasks)
     assert (OpenGate() in world.look().do) == (size > 1)
+
+
+def test_a_task_that_never_says_hello_ends_the_job_by_name():
+    world = World(3)
+    grant(world)
+    world.hellos = {"chief-0", "worker-0"}
+    world.look()
+    world.now += HELLO_WITHIN
+    world.look()
+    assert not world.of(Signal)
+    world.now += 1
+    world.look()
+    assert len(world.of(Signal)) == 3
+    assert "worker-1 on alpha did not say hello within 300 s" in world.course.cause
+    world.look()
+    world.look()
+    assert world.finished.state is JobState.FAILED
+    assert world.finished.reason == world.course.cause
+
+
+def test_who_waits_for_one_that_ended_before_it_was_there_is_ended():
+    world = World(2)
+    grant(world)
+    world.hellos = {"chief-0"}
+    world.alive.discard("worker-0")
+    world.told_over.add("worker-0")
+    world.look()  # what it left is home
+    assert world.ends
+    assert not world.of(Signal)
+    world.look()
+    assert [one.task for _, one in world.of(Signal)] == ["chief-0"]
+
+
+def test_one_task_alone_is_waited_for_by_nobody():
+    world = World(1)
+    grant(world)
+    world.look()
+    world.now += 10 * HELLO_WITHIN
+    assert world.look().do == ()
 
 
 @given(LIVES, SIZES)

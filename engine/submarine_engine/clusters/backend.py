@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -26,6 +26,7 @@ from submarine_engine.clusters.base import ClusterKind, gpu_checks
 from submarine_engine.clusters.machine import spawn_detached
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.history import is_job_id, make_private, read_json
+from submarine_engine.lifecycle import HELLO_WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
     from submarine_engine.clusters.base import Gpu, GpuShare, Saved
     from submarine_engine.clusters.container import Container
+    from submarine_engine.clusters.exchange import Messages
     from submarine_engine.clusters.log_mirror import LogSource
     from submarine_engine.clusters.saving import Asked
     from submarine_engine.clusters.tasks import TaskRun
@@ -219,8 +221,30 @@ class Request(ABC):
     def recover(self, container: Container) -> None:  # noqa: B027 - where a source shows all
         """Bring home what the container's source does not show any more, where it is elsewhere."""
 
-    def open_gate(self, containers: Sequence[TaskRun]) -> None:  # noqa: B027 - of gangs that wait
-        """Let the tasks of a job of several begin: each has its container. Said again and again."""
+    @abstractmethod
+    def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
+        """Bring small messages to tasks, and return what the tasks have said so far.
+
+        Called for jobs of several tasks once each has its container, again and again until all are
+        there: `submarine_engine.clusters.exchange`. Nothing of it needs to outlive the containers.
+
+        Parameters
+        ----------
+        messages
+            By task and name. Each may be said again, by another keeper too, and replaces what was
+            there of its name.
+
+        Returns
+        -------
+        mapping
+            By task and name: all of it is the word of a stranger, and none longer than
+            `exchange.LARGEST` bytes and one.
+
+        Raises
+        ------
+        ClusterError
+            Not all could be brought now, or heard; it is tried again.
+        """
 
     def end_beside(self) -> None:  # noqa: B027 - where something runs beside
         """End what runs beside the job's own containers, which are all over."""
@@ -598,6 +622,9 @@ class Backend(ClusterKind):
 
     lease: float = 30.0
     """Seconds that a job waits on in the queue after its notebook has died."""
+
+    hello_within: float = HELLO_WITHIN
+    """Seconds that a task of several has to say hello, once all of them have their containers."""
 
     def begin(self, folder: KeeperFolder, stop: threading.Event) -> None:
         """Begin to serve a keeper: called once, before all else of this half.

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.backend import Allocated, Request
 
 EXIT = "exit"
-AT_GATE = "at-gate"
-"""Written by a container of a gang when it waits for the others (`allocator`)."""
-
 _OUTCOME = "outcome.json"
 _PROGRESS = "progress.json"
 _PIECE = 1 << 20
@@ -113,7 +110,6 @@ class Container(TaskRun):
         sizes = self._source.sizes()
         self._silent = self._source.live and "stdout" in sizes and not self.spoke
         events: list[Event] = []
-        self.at_gate = AT_GATE in sizes
         begins = self.started is None and STARTED in sizes
         with suppress(LogsGoneError):
             # The first line is waited for, and read before what the task began with, as is all
@@ -211,11 +207,6 @@ class Container(TaskRun):
         told = {"kind": "raised", "exit_code": 1, "result": {"format": "none"}, "outputs": {}}
         refused = {"version": OUTCOME_VERSION, **told, "error": error}
         write_aside(self.files.outcome, json.dumps(refused).encode())
-
-    @property
-    def is_live(self) -> bool:
-        """Whether its files are seen as they are now."""
-        return self._source is not None and self._source.live
 
     @property
     def exit_status(self) -> int | None:

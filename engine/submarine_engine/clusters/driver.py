@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters import locks, store
 from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuShare, Saved
-from submarine_engine.clusters.environment import resolve_paths
+from submarine_engine.clusters.environment import refuse_rendezvous, resolve_paths
 from submarine_engine.clusters.machine import process_stat, reap
 from submarine_engine.clusters.reader import read_batch
 from submarine_engine.clusters.saving import Asked
@@ -197,6 +197,7 @@ class KeptCluster(RecordedCluster):
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what the cluster cannot do, and fill in what was left to it."""
+        refuse_rendezvous(spec)
         return self.backend.check(spec)
 
     def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:

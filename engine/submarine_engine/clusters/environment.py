@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from submarine_runtime import displays
+from submarine_runtime.exchange import VARIABLES
 
 from submarine_engine.errors import SubmissionError, UnsupportedError
 from submarine_engine.history import TaskPaths
@@ -216,3 +217,25 @@ def refuse_reserved(wanted: Mapping[str, str], option: str = "--env") -> None:
             raise UnsupportedError(
                 f"{key} is set by the cluster", where=option, fix="choose another name"
             )
+
+
+def refuse_rendezvous(spec: JobSpec) -> None:
+    """Refuse variables that tell a job's tasks of each other: they are set as the tasks begin.
+
+    Parameters
+    ----------
+    spec
+        What the user asked for. A job of one task may have them.
+
+    Raises
+    ------
+    UnsupportedError
+        One of them is given.
+    """
+    given = {**dict.fromkeys(spec.env, "--env"), **dict.fromkeys(spec.secrets, "--secret")}
+    if len(spec.tasks) > 1 and (set_here := sorted(given.keys() & set(VARIABLES))):
+        raise UnsupportedError(
+            f"{', '.join(set_here)}: each task of a job of several gets its own as it begins",
+            where=given[set_here[0]],
+            fix="leave it out; the tasks' ports are chosen where they run",
+        )

@@ -14,6 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from submarine_engine.clusters import store
 from submarine_engine.clusters.backend import AllocatedByTask, KeptJob
+from submarine_engine.clusters.exchange import (
+    ANSWER,
+    HELLO,
+    Hello,
+    WrongHelloError,
+    answer,
+    read_hello,
+)
 from submarine_engine.clusters.machine import lives, session_of
 from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.clusters.tasks import (
@@ -34,7 +42,7 @@ from submarine_engine.events import (
     Released,
     Waiting,
 )
-from submarine_engine.history import JobPaths, read_json
+from submarine_engine.history import JobPaths, read_json, write_aside
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.lifecycle import (
     Course,
@@ -144,6 +152,13 @@ class JobRun:
         for container in self._containers:
             container.gathered = self._request.ends_with_job
         self._unwritten: list[Event] = []
+        self._spec = spec
+        self._hellos: dict[str, Hello] = {}
+        self._wrong_hello = ""
+        self._answer = b""  # what the tasks are told; a former keeper may have told them already
+        if len(spec.tasks) > 1 and paths.answer.exists():
+            self._answer = paths.answer.read_bytes()
+        self._answered = False
         self._refused = ""
         self._counted_at = 0.0
         self._ends: dict[str, TaskEnd] = {}
@@ -176,7 +191,8 @@ class JobRun:
         """Look, decide, act; whether there is more to do at once."""
         seen = self._observe()
         now = Moment.now()
-        decision = decide(self._course, seen, now, grace=float(self._launch["grace"]))
+        grace, within = float(self._launch["grace"]), self._backend.hello_within
+        decision = decide(self._course, seen, now, grace=grace, hello_within=within)
         self._course = decision.course
         self._write(*decision.events)
         for instruction in decision.do:
@@ -209,6 +225,8 @@ class JobRun:
         if not all(container.id for container in self._containers) and not ending:
             self._tell_waiting()
         self._look_at_containers()
+        if not ending:
+            self._hear()
         counted = self._count()
         return Observations(
             tasks=tuple(self._seen(container, counted) for container in self._containers),
@@ -216,7 +234,7 @@ class JobRun:
             urgent=cancel is not None and cancel.kill,
             refused=self._refused,
             abandoned=self._abandoned(),
-            cause=self._request.cause,
+            cause=self._wrong_hello or self._request.cause,
             over=counted is not None and counted.over,
         )
 
@@ -229,7 +247,43 @@ class JobRun:
             fresh=held is False and self._request.is_fresh(container.id),
             over=container.over or (held is False and self._request.is_over(container.task)),
             end=self._ends.get(container.task),
+            host=container.node.partition(":")[0],
+            hello=bool(self._answer) or container.task in self._hellos,
         )
+
+    def _hear(self) -> None:
+        """Hear what the tasks of a job of several say, until all are there."""
+        several, given = len(self._containers) > 1, all(one.id for one in self._containers)
+        if not several or not given or self._answer:
+            return
+        try:
+            said = self._request.exchange({})
+        except ClusterError:  # it does not answer now
+            return
+        for container in self._containers:
+            data = said.get(container.task, {}).get(HELLO)
+            if data is None or container.task in self._hellos:
+                continue
+            try:
+                hello = read_hello(data, self._paths.job_id, container.task)
+            except WrongHelloError as error:
+                host = container.node.partition(":")[0]
+                self._wrong_hello = f"{container.task} on {host} cannot begin: {error.what}"
+            else:
+                self._hellos[container.task] = hello
+        if len(self._hellos) == len(self._containers):
+            told = answer(self._spec, self._hellos)
+            # Kept before anybody hears it: whoever takes the job over says the same, and knows
+            # that nobody's hello is to be waited for.
+            write_aside(self._paths.answer, told)
+            self._answer = told
+
+    def _tell(self) -> None:
+        """Tell all tasks where the others are: they begin."""
+        if not self._answered:
+            told = {ANSWER: self._answer}
+            self._request.exchange({one.task: told for one in self._containers})
+            self._answered = True
 
     def _see_containers(self, given: AllocatedByTask) -> None:
         for container in self._containers:
@@ -295,7 +349,7 @@ class JobRun:
         elif isinstance(instruction, Withdraw):
             self._request.withdraw()
         elif isinstance(instruction, OpenGate):
-            self._request.open_gate(self._containers)
+            self._tell()
         elif isinstance(instruction, EndBeside):
             self._request.end_beside()
         elif isinstance(instruction, Settle):

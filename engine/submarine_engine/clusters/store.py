@@ -458,6 +458,7 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
         "env": dict(spec.env),
         "home": home,
         "asks": spec.asks,
+        "peers": len(spec.tasks),
     }
 
 

@@ -304,7 +304,6 @@ class TaskRun(ABC):
         self.oom_killed = False  # the kernel has ended a process for lack of memory meanwhile
         self.said = ""  # what the cluster says of its end
         self.late: list[Event] = []  # of a task that was over before it was looked at
-        self.at_gate = False  # it waits for the others of its gang
         self.gathered = False  # its application ends with it, and the node gives up its files
         self.begins = False  # its first line may come at any moment
         self.progress = Progress(self.files)

@@ -81,8 +81,10 @@ def bundle_of(script, **files):
     return Bundle(files=content, manifest=Manifest(entry="script.py", python="3.11"))
 
 
-def spec_of(*, command=None, **options):
+def spec_of(*, command=None, roles=None, **options):
     """Return the spec of a job of one worker, without GPUs unless `options` say otherwise."""
+    if roles is not None:
+        return JobSpec(roles=roles, **options)
     resources = {k: options.pop(k) for k in ("gpus", "memory", "vcores") if k in options}
     role = Role(resources=Resources(**{"gpus": 0, **resources}), command=command)
     return JobSpec(roles=(role,), **options)

@@ -37,6 +37,8 @@ class Place:
     variants
         Options of jobs that lead to other ways through the cluster: what may differ there is
         tested on each.
+    several
+        Whether the cluster runs jobs of several tasks.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class Place:
         folder: Path,
         *,
         variants: Sequence[Mapping[str, Any]] = ({},),
+        several: bool = True,
     ) -> None:
+        self.several = several
         self.variants = variants
         self.name = name
         self.home = home

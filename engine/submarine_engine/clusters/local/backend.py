@@ -27,6 +27,7 @@ from submarine_engine.clusters.backend import (
     Request,
 )
 from submarine_engine.clusters.base import Gpu
+from submarine_engine.clusters.exchange import exchange_files
 from submarine_engine.clusters.job_run import JobRun
 from submarine_engine.clusters.local.checks import check_spec, local_checks, local_path
 from submarine_engine.clusters.local.gpus import Inventory, inventory
@@ -48,6 +49,7 @@ from submarine_engine.history import JobPaths, read_json
 from submarine_engine.lifecycle import fold
 
 if TYPE_CHECKING:
+    from submarine_engine.clusters.exchange import Messages
     from submarine_engine.clusters.log_mirror import LogSource
     from submarine_engine.config import Config
     from submarine_engine.findings import Check
@@ -339,6 +341,13 @@ class LocalRequest(Request):
     def source(self, container: Allocated) -> LogSource:
         """Refuse: nothing is read from anywhere else."""
         raise NotImplementedError(container.id)
+
+    def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
+        """Bring messages to tasks, and theirs back, by their folders."""
+        return {
+            one.task: exchange_files(self._paths.task(one.task).root, messages.get(one.task, {}))
+            for one in self._processes
+        }
 
     def waiting(self) -> tuple[int, str]:
         """Return that it waits for nothing: it was granted before."""

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from submarine_runtime.container import DIGEST, LARGE, URL
 from submarine_runtime.displays import INLINE
+from submarine_runtime.exchange import HELLO
 from submarine_runtime.sealing import KEY_SIZE
+from submarine_runtime.skein_store import PREFIX, key
 
 from submarine_engine.clusters.backend import Allocated, AllocatedByTask
 from submarine_engine.clusters.environment import file_address, thread_limits
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
 
     import skein
 
-    from submarine_engine.clusters.tasks import TaskRun
+    from submarine_engine.clusters.exchange import Messages
     from submarine_engine.clusters.yarn.rest import ResourceManager
     from submarine_engine.clusters.yarn.services import Services
     from submarine_engine.job import JobSpec, Resources, Role
@@ -78,22 +80,16 @@ if TYPE_CHECKING:
 # that each hold a part of what they need would wait for ever, with idle GPUs. So a gang
 #
 # * asks only when all of it would fit into what is free now; until then it holds nothing,
-# * begins when its last container is there: each waits at a gate for that (`application`),
+# * begins when its last container is there: each waits for that (`submarine_runtime.exchange`),
 # * gives back what it holds where the rest does not come within seconds, since somebody was
 #   quicker, waits a random time, and begins anew.
 #
 # Jobs of one container may overtake a gang that waits: what it needs is not kept free for it.
 
 
-GANG = "SUBMARINE_GANG"
-"""Set in the containers of a gang: they wait at the gate."""
-
 _LOOK = 1.0
 _PATIENCE = 15.0
 _BACK_OFF = (5.0, 15.0)
-_UNSEEN = 5.0
-_RING = 3.0
-_RINGS = 5
 
 
 class Gang:
@@ -112,7 +108,6 @@ class Gang:
         self._not_before = 0.0
         self._came = 0
         self._came_at = 0.0
-        self._rung: dict[str, tuple[int, float]] = {}
         self._waits = False
 
     @property
@@ -153,21 +148,6 @@ class Gang:
         self._not_before = now + random.uniform(*_BACK_OFF)  # noqa: S311 - no secret
         self._came, self._waits = 0, True
         return True
-
-    def open_gate(self, containers: Sequence[TaskRun]) -> None:
-        """Let all begin, once each is there. Said again to those that do not hear it."""
-        if not self.has_several or not all(container.id for container in containers):
-            return
-        now = time.monotonic()
-        for one in containers:
-            rings, rung_at = self._rung.setdefault(one.id, (0, now))
-            unseen = not one.is_live and now - rung_at > _UNSEEN  # nobody sees that it is there
-            heard = one.started or one.over or one.released or rings == _RINGS
-            if heard or not (one.at_gate or unseen) or (rings and now - rung_at < _RING):
-                continue
-            self._rung[one.id] = rings + 1, now
-            with suppress(ClusterError):
-                self._rm.signal(one.id, "OUTPUT_THREAD_DUMP")  # SIGQUIT
 
 
 def fits(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> bool:
@@ -314,6 +294,36 @@ class Allocator(ABC):
         self._asking = {}
         self._note_down()
 
+    def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
+        """Bring messages to tasks, and theirs back, by the store of the application's master.
+
+        Raises
+        ------
+        ClusterError
+            It does not answer.
+        """
+        if self._app is None:
+            raise ClusterError("the application's master does not answer yet", where=self.app_id)
+        job_id = self._paths.job_id
+        try:
+            for task, told in messages.items():
+                for name, data in told.items():
+                    self._app.kv.put(key(job_id, self._known[task].id, name), data)
+            found = {
+                task: self._app.kv.get(key(job_id, container.id, HELLO))
+                for task, container in self._known.items()
+            }
+        except Exception as error:
+            raise_unless_silent(self.app_id, error)
+            raise ClusterError(f"the application's master is silent: {error}") from error
+        return {task: {HELLO: data} for task, data in found.items() if data is not None}
+
+    def forget(self) -> None:
+        """Remove what is left of a job's messages: its master may live on."""
+        if self._app is not None and self.gang.has_several:
+            with suppress(Exception):
+                self._app.kv.discard_prefix(f"{PREFIX}/{self._paths.job_id}/")
+
     def words(self, task: str) -> str:
         """Return what the application's master says of a container's end."""
         with suppress(Exception):
@@ -393,8 +403,6 @@ class Allocator(ABC):
             **self._services.logs.variables(self._paths.job_id),
             **(beside or {}),
         }
-        if self.gang.has_several:
-            plain[GANG] = "1"
         if large:
             if (there := self._services.hdfs) is None:
                 raise ClusterError(

@@ -185,16 +185,11 @@ the script is the outer shell's ``BASH_ENV``: that shell runs it itself, with th
 _SCRIPT = """\
 unset BASH_ENV
 umask 027
-GATE=%s
 BEGIN=%s
 EVENTS=%s
 L="${LOG_DIRS%%,*}"
 exec >>"$L/stdout" 2>>"$L/stderr"
 trap '' QUIT
-if [ -n "$SUBMARINE_GANG" ]; then
-  unset SUBMARINE_GANG
-  "$SUBMARINE_PYTHON" -S -c "$GATE" "$L/at-gate" || exit 75
-fi
 trap : TERM
 "$SUBMARINE_PYTHON" -u -c "$BEGIN" &
 task=$!
@@ -209,18 +204,6 @@ if [ $# -gt 0 ]; then
 fi
 echo $code > "$L/exit"
 exit $code
-"""
-
-
-# SIGQUIT: the one that YARN sends on request without ending a container; NodeManagers block it in
-# all that they start. SIGTERM and SIGKILL end what waits here.
-_GATE = """
-import signal, sys
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGQUIT})
-with open(sys.argv[1], "w") as file:
-    print("here", file=file)
-if signal.sigtimedwait({signal.SIGQUIT}, 300) is None:
-    sys.exit("submarine: the other containers of the job never came")
 """
 
 
@@ -369,7 +352,7 @@ def _service(
         ),
         env={GPUS: str(asked.gpus or 0), "BASH_ENV": _FILE, **image, **environment},
         files=dict(files),
-        script=_SCRIPT % tuple(map(shlex.quote, (_GATE, BEGIN, _EVENTS))),
+        script=_SCRIPT % tuple(map(shlex.quote, (BEGIN, _EVENTS))),
         allow_failures=not cold,
         node_label=spec.node_label or "",
     )

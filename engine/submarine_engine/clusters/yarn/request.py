@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from submarine_engine.errors import ClusterError, SubmarineError
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import Allocated
     from submarine_engine.clusters.container import Container
-    from submarine_engine.clusters.tasks import TaskRun
+    from submarine_engine.clusters.exchange import Messages
     from submarine_engine.clusters.yarn.services import Services
     from submarine_engine.history import TaskPaths
 
@@ -124,9 +124,9 @@ class YarnRequest(Request):
         found = recover_logs(self._services, self._allocator.app_id, container)
         self._report = found or self._report
 
-    def open_gate(self, containers: Sequence[TaskRun]) -> None:
-        """Let the containers of a gang begin."""
-        self._allocator.gang.open_gate(containers)
+    def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
+        """Bring messages to tasks, and theirs back, by the application's master."""
+        return self._allocator.exchange(messages)
 
     def end_beside(self) -> None:
         """End the TensorBoard beside the job."""
@@ -149,6 +149,7 @@ class YarnRequest(Request):
     def forget(self) -> None:
         """Remove what the job's containers have brought to HDFS."""
         self._services.logs.clear(self._job.paths.job_id)
+        self._allocator.forget()
 
     def close(self) -> None:
         """Let go of the application."""

@@ -8,3 +8,4 @@ from submarine_engine.testing.contract.logs import *  # noqa: F403
 from submarine_engine.testing.contract.refusals import *  # noqa: F403
 from submarine_engine.testing.contract.save import *  # noqa: F403
 from submarine_engine.testing.contract.secrets import *  # noqa: F403
+from submarine_engine.testing.contract.several import *  # noqa: F403

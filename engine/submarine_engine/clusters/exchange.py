@@ -1,0 +1,183 @@
+"""What the driver and the tasks of a job tell each other.
+
+Small messages, by name: `submarine_runtime.exchange` has what each says. A task says hello, the
+driver answers with where all tasks are; that opens the gate. A message from a task is the word of a
+stranger until it is read here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from submarine_runtime.exchange import ANSWER, HELLO, PORTS, VERSION
+
+from submarine_engine.errors import ClusterError
+from submarine_engine.history import write_aside
+
+if TYPE_CHECKING:
+    from submarine_engine.job import JobSpec
+
+LARGEST = 1 << 16
+"""Bytes that a task's message may have. The driver's answer has some 100 for each task."""
+
+RANKED = ("chief", "worker")
+"""The roles whose tasks have ranks, in the order of them."""
+
+_LONGEST = 255  # characters of a host's name, as DNS has it
+_LOOPBACK = "127.0.0.1"
+
+Messages = Mapping[str, bytes]
+"""Messages of one task, or for it, by name."""
+
+
+class WrongHelloError(ClusterError):
+    """What a task said is no hello, or not its own."""
+
+
+class Hello(NamedTuple):
+    """What a task says of itself.
+
+    Parameters
+    ----------
+    host
+        By what name or address other machines reach it.
+    network
+        The same for tasks that reach each other by 127.0.0.1; empty where nobody knows.
+    ports
+        Which it holds free for its code.
+    """
+
+    host: str
+    network: str
+    ports: tuple[int, ...]
+
+
+def read_hello(data: bytes, job_id: str, task: str, attempt: int = 1) -> Hello:
+    """Read a hello, as the word of a stranger.
+
+    Parameters
+    ----------
+    data
+        What came.
+    job_id, task, attempt
+        Whose it has to be.
+
+    Raises
+    ------
+    WrongHelloError
+        It is something else.
+    """
+    if len(data) > LARGEST:
+        raise WrongHelloError(f"its hello has more than {LARGEST:,} bytes")
+    try:
+        told = json.loads(data)
+        ids = told["version"], told["job_id"], told["task"], told["attempt"]
+        host, network, ports = told["host"], told["network"], told["ports"]
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
+        raise WrongHelloError("what it said is no hello") from error
+    if ids != (VERSION, job_id, task, attempt):
+        raise WrongHelloError(f"its hello is of another task, job or release: {ids!r:.200}")
+    texts = isinstance(host, str) and isinstance(network, str)
+    if not texts or not _is_host(host) or len(network) > _LONGEST:
+        raise WrongHelloError(f"the host in its hello is none: {host!r:.100}")
+    if not isinstance(ports, list) or len(ports) != PORTS or not all(map(_is_port, ports)):
+        raise WrongHelloError(f"the ports in its hello are none: {ports!r:.100}")
+    return Hello(host, network, tuple(ports))
+
+
+def _is_host(name: str) -> bool:
+    """Return whether it is a name or an address, which can stand before a port."""
+    return 0 < len(name) <= _LONGEST and all(
+        c.isascii() and (c.isalnum() or c in "-_.:") for c in name
+    )
+
+
+def _is_port(number: object) -> bool:
+    return type(number) is int and 0 < number < 1 << 16
+
+
+def answer(spec: JobSpec, hellos: Mapping[str, Hello], attempt: int = 1) -> bytes:
+    """Return what the driver tells each task, once all have said hello.
+
+    The same for the same hellos: whoever takes over a job says it again.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    hellos
+        Of all its tasks.
+    attempt
+        How often the job has been begun, this time included.
+    """
+    order = sorted(spec.roles, key=lambda role: (*RANKED, role.name).index(role.name))
+    ranked = [task for role in order if role.name in RANKED for task in role.tasks]
+    networks = {hello.network for hello in hellos.values()}
+    near = len(networks) == 1 and "" not in networks
+    tasks = {
+        task: {
+            "role": role.name,
+            "index": index,
+            "rank": ranked.index(task) if role.name in RANKED else None,
+            # All are on one machine: its own name may mean nothing there, or lead through a VPN.
+            "host": _LOOPBACK if near else hellos[task].host,
+            "ports": list(hellos[task].ports),
+        }
+        for role in spec.roles
+        for index, task in enumerate(role.tasks)
+    }
+    return json.dumps({"version": VERSION, "attempt": attempt, "tasks": tasks}).encode()
+
+
+def exchange_files(folder: Path, messages: Messages) -> dict[str, bytes]:
+    """Do what `Request.exchange` does for one task whose folder this machine sees.
+
+    Parameters
+    ----------
+    folder
+        The task's.
+    messages
+        For the task.
+
+    Raises
+    ------
+    ClusterError
+        The folder cannot be written now.
+    """
+    try:
+        for name, data in messages.items():
+            write_aside(folder / name, data)
+    except OSError as error:
+        raise ClusterError(f"the task's folder cannot be written: {error}") from error
+    found = {}
+    with suppress(FileNotFoundError):
+        found[HELLO] = _read(folder / HELLO)
+    return found
+
+
+def _read(path: Path) -> bytes:
+    """Read what a task wrote: never through a link, and no more than `LARGEST` bytes and one.
+
+    What is no file reads as empty, so it is no message.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, LARGEST + 1)
+    except OSError:  # a folder
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+__all__ = ["ANSWER", "HELLO", "Hello", "Messages", "WrongHelloError", "answer", "read_hello"]

@@ -1,0 +1,148 @@
+"""Jobs of several tasks: they begin together, and each knows where the others are.
+
+A cluster that runs one task refuses them in words: give its `Place` ``several=False``.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from submarine_engine.errors import UnsupportedError
+from submarine_engine.events import Started
+from submarine_engine.job import JobState, Resources, Role
+
+MEET = """
+import json, os, socket
+from submarine_runtime import job
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+others, heard = int(os.environ["WORLD_SIZE"]) - 1, []
+if job.rank == 0:
+    with socket.create_server(("", address[1])) as server:
+        for _ in range(others):
+            connection, _ = server.accept()
+            with connection:
+                heard.append(int(connection.recv(10)))
+elif job.rank > 0:
+    while True:
+        try:
+            with socket.create_connection(address) as connection:
+                connection.sendall(str(job.rank).encode())
+            break
+        except ConnectionRefusedError:  # it does not listen yet
+            pass
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TF_CONFIG",
+         "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+print(json.dumps({
+    "heard": sorted(heard), "job": [job.rank, job.world_size, job.role, job.index, job.attempt,
+    job.is_chief, len(job.hosts)], "env": {name: os.environ.get(name) for name in NAMES}}))
+"""
+
+
+def begin(cluster, script, *, command=None, env=None, **counts):
+    """Submit a job of so many tasks of each role; None where the cluster refuses that, as it says.
+
+    Parameters
+    ----------
+    command
+        Runs in place of the script.
+    """
+    resources = Resources(gpus=0, memory=256, vcores=1)
+    roles = tuple(
+        Role(name=name, count=count, resources=resources, command=command)
+        for name, count in counts.items()
+    )
+    if cluster.several:
+        return cluster.submit(script, roles=roles, env=env or {})
+    with pytest.raises(UnsupportedError, match="the job asks for"):
+        cluster.submit(script, roles=roles, env=env or {})
+    return None
+
+
+def printed(cluster, job, task):
+    """Return what a task of a job that is over has printed."""
+    job.wait(180)
+    status = job.status()
+    assert status.state is JobState.SUCCEEDED, status.reason
+    return cluster.paths(job).task(task).stdout.read_text()
+
+
+def test_workers_begin_together_and_find_each_other(cluster):
+    job = begin(cluster, MEET, worker=3)
+    if job is None:
+        return
+    told = [json.loads(printed(cluster, job, f"worker-{n}")) for n in range(3)]
+    assert [one["heard"] for one in told] == [[1, 2], [], []]
+    assert [one["job"] for one in told] == [[n, 3, "worker", n, 1, n == 0, 3] for n in range(3)]
+    for number, one in enumerate(told):
+        env = one["env"]
+        assert (env["RANK"], env["WORLD_SIZE"]) == (str(number), "3")
+        assert (env["LOCAL_RANK"], env["LOCAL_WORLD_SIZE"]) == ("0", "1")
+        assert (env["JAX_PROCESS_ID"], env["JAX_NUM_PROCESSES"]) == (str(number), "3")
+        config = json.loads(env["TF_CONFIG"])
+        assert config["task"] == {"type": "worker", "index": number}
+        assert len(set(config["cluster"]["worker"])) == 3
+    assert len({one["env"]["JAX_COORDINATOR_ADDRESS"] for one in told}) == 1
+
+
+def test_each_role_has_its_place(cluster):
+    job = begin(cluster, MEET, ps=1, worker=1, evaluator=1, chief=1)
+    if job is None:
+        return
+    tasks = ("chief-0", "worker-0", "ps-0", "evaluator-0")
+    told = {task: json.loads(printed(cluster, job, task)) for task in tasks}
+    assert told["chief-0"]["job"] == [0, 2, "chief", 0, 1, True, 2]
+    assert told["worker-0"]["job"] == [1, 2, "worker", 0, 1, False, 2]
+    assert told["ps-0"]["job"] == [-1, 2, "ps", 0, 1, False, 2]
+    assert (told["ps-0"]["env"]["RANK"], told["ps-0"]["env"]["WORLD_SIZE"]) == (None, "2")
+    config = json.loads(told["evaluator-0"]["env"]["TF_CONFIG"])
+    assert {name: len(found) for name, found in config["cluster"].items()} == {
+        "chief": 1, "worker": 1, "ps": 1,
+    }  # fmt: skip
+    assert config["task"] == {"type": "evaluator", "index": 0}
+
+
+def test_a_command_is_told_by_its_variables(cluster):
+    job = begin(cluster, "1", worker=2, command='echo "$RANK of $WORLD_SIZE"')
+    if job is None:
+        return
+    assert printed(cluster, job, "worker-0") == "0 of 2\n"
+    assert printed(cluster, job, "worker-1") == "1 of 2\n"
+
+
+def test_a_task_that_cannot_begin_keeps_no_other_waiting(cluster):
+    """Its runtime does not come so far that it could say hello."""
+    script = "raise SystemExit('no task of it may begin')\n"
+    broken = "import os\nos.environ['SUBMARINE_TASK'] == 'worker-1' and os._exit(9)\n"
+    (cluster.folder / "broken").mkdir()
+    (cluster.folder / "broken" / "sitecustomize.py").write_text(broken)
+    job = begin(cluster, script, worker=2, env={"PYTHONPATH": str(cluster.folder / "broken")})
+    if job is None:
+        return
+    job.wait(180)
+    status = job.status()
+    assert status.state is JobState.FAILED
+    assert "code 9" in status.reason
+    assert cluster.holders() == {}
+
+
+def test_variables_of_the_rendezvous_are_the_job_s_own(cluster):
+    if not cluster.several:
+        begin(cluster, "1", worker=2, env={"RANK": "0"})
+        return
+    with pytest.raises(UnsupportedError, match="MASTER_PORT, RANK: each task") as caught:
+        begin(cluster, "1", worker=2, env={"RANK": "0", "MASTER_PORT": "1"})
+    assert caught.value.where == "--env"
+
+
+def test_alone_a_task_is_the_first_of_one(cluster):
+    script = """
+        from submarine_runtime import job
+        import os
+        assert not {"RANK", "WORLD_SIZE"} & {*os.environ}
+        job.rank, job.world_size, job.role, job.index, len(job.hosts), job.attempt, job.is_chief
+    """
+    job = cluster.submit("\n".join(line.strip() for line in script.splitlines()))
+    assert job.result(180) == (0, 1, "worker", 0, 1, 1, True)
+    assert sum(isinstance(event, Started) for event in cluster.follow(job).events) == 1

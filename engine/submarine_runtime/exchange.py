@@ -1,0 +1,307 @@
+"""A task tells the driver that it is there, and hears where the others are, before its code begins.
+
+The messages are small files of the task's folder, each written aside and renamed:
+
+``hello.json``
+    by the task: its host, free ports, its process.
+``answer.json``
+    by the driver, once all tasks have said hello: who is where. It opens the gate.
+
+How they come from one machine to the other is the cluster's: `Carrier` is what a task needs of it.
+The variables by which frameworks find each other are made of the answer (`variables`).
+"""
+
+from __future__ import annotations
+
+# The C half of `socket`: the other half imports selectors and enum, 10 ms each.
+import _socket
+import os
+import time
+
+from submarine_runtime import lean
+from submarine_runtime.lean import mode_in, suppress
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    class Carrier(Protocol):
+        """Brings a task's messages to the driver, and the driver's to the task."""
+
+        def say(self, name: str, data: bytes) -> None:
+            """Bring a message to the driver; OSError where that fails now."""
+
+        def hear(self, name: str) -> bytes | None:
+            """Return a message of the driver's; None where there is none yet. OSError likewise."""
+
+
+HELLO = "hello.json"
+ANSWER = "answer.json"
+VERSION = 1
+
+PATIENCE = 600.0
+"""Seconds that a task waits for the answer: longer than the driver waits for the last hello, which
+can name the task that does not come.
+"""
+
+PORTS = 3
+"""Free ports that a task offers: for torch's rendezvous, for TensorFlow's server, for JAX's
+coordinator. A job may use more than one of them.
+"""
+
+VARIABLES = (
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "WORLD_SIZE",
+    "RANK",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "TF_CONFIG",
+    "JAX_COORDINATOR_ADDRESS",
+    "JAX_NUM_PROCESSES",
+    "JAX_PROCESS_ID",
+)
+"""What `variables` sets."""
+
+_OF_TENSORFLOW = ("chief", "worker", "ps", "evaluator")
+_SOONEST = 0.01
+_LATEST = 0.25  # 512 tasks that wait together ask whoever has the answer 2,000 times a second
+
+
+class NobodyAnsweredError(Exception):
+    """The driver has not answered in time."""
+
+
+class Files:
+    """A task whose driver sees its folder.
+
+    Parameters
+    ----------
+    folder
+        The task's.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def say(self, name: str, data: bytes) -> None:
+        """Write a message."""
+        put(self._folder, name, data)
+
+    def hear(self, name: str) -> bytes | None:
+        """Read a message."""
+        try:
+            with open(f"{self._folder}/{name}", "rb") as file:  # noqa: PTH123 - pathlib is slow
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+
+def put(folder: str, name: str, data: bytes) -> None:
+    """Write a file of a task's folder, whole or not at all.
+
+    Raises
+    ------
+    OSError
+        It cannot be written.
+    """
+    aside = f"{folder}/.{name}.{os.getpid()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with open(os.open(aside, flags, mode_in(folder)), "wb") as file:  # noqa: PTH123 - a descriptor
+        file.write(data)
+    os.replace(aside, f"{folder}/{name}")  # noqa: PTH105 - as above
+
+
+def meet(folder: str, plan: dict[str, Any], carrier: Carrier | None = None) -> None:
+    """Say hello, wait for the answer, and set the variables of the frameworks.
+
+    The ports are held until the answer is there, so that nobody can take one in between.
+
+    Parameters
+    ----------
+    folder
+        The task's.
+    plan
+        Its ``task.json``.
+    carrier
+        Brings the messages; unless given, the driver sees the folder.
+
+    Raises
+    ------
+    NobodyAnsweredError
+        The others did not come, or the driver is gone.
+    OSError, ValueError, KeyError, TypeError
+        There is no free port, or the answer is none.
+    """
+    carrier = carrier or Files(folder)
+    held = [_free_port() for _ in range(PORTS)]
+    try:
+        hello = {
+            "version": VERSION,
+            "job_id": plan["job_id"],
+            "task": plan["task"],
+            "attempt": plan.get("attempt", 1),
+            "host": _host(),
+            "network": _network(),
+            "ports": [one.getsockname()[1] for one in held],
+            "pid": os.getpid(),
+        }
+        data = _wait(carrier, lean.dumps(hello).encode())
+    finally:
+        for one in held:
+            one.close()
+    answer = lean.loads(data.decode())
+    if answer["version"] != VERSION:
+        raise ValueError(f"the answer is of version {answer['version']!r}, not {VERSION}")
+    if not isinstance(carrier, Files):
+        put(folder, ANSWER, data)  # `submarine_runtime.job` reads it there
+    os.environ.update(variables(answer["tasks"], plan["task"]))
+
+
+def _wait(carrier: Carrier, hello: bytes) -> bytes:
+    said, rest = False, _SOONEST
+    until = time.monotonic() + PATIENCE
+    while True:
+        why = ""
+        try:
+            if not said:
+                carrier.say(HELLO, hello)
+                said = True
+            if (data := carrier.hear(ANSWER)) is not None:
+                return data
+        except OSError as error:  # whoever carries it is away for a while
+            why = f": {type(error).__name__}: {error}"
+        if time.monotonic() > until:
+            raise NobodyAnsweredError(
+                f"no answer came within {PATIENCE:g} s: either the other tasks never began, or"
+                f" nobody follows this job any more{why}"
+            )
+        time.sleep(rest)
+        rest = min(2 * rest, _LATEST)
+
+
+def _free_port() -> _socket.socket:
+    """Return a socket that holds a free port: without SO_REUSEADDR nobody else can bind to it."""
+    found = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    found.bind(("", 0))
+    return found
+
+
+def _host() -> str:
+    """Return by what name or address other machines reach this one."""
+    # What YARN calls the node; else what the machine calls itself, where that means something.
+    for name in (os.environ.get("NM_HOST", ""), os.uname().nodename):
+        with suppress(OSError):
+            if name and _socket.getaddrinfo(name.encode(), 0):
+                return name
+    probe = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    try:  # nothing is sent: the system only chooses the address that it would send from
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"
+    finally:
+        probe.close()
+
+
+def _network() -> str:
+    """Return what is the same for tasks that reach each other by 127.0.0.1, and for no others."""
+    boot = "/proc/sys/kernel/random/boot_id"
+    with suppress(OSError), open(boot) as file:  # noqa: PTH123 - pathlib is slow
+        return f"{file.read().strip()}/{os.stat('/proc/self/ns/net').st_ino}"  # noqa: PTH116 - likewise
+    return ""
+
+
+def variables(tasks: dict[str, Any], me: str) -> dict[str, str]:
+    """Return the variables by which frameworks find the tasks of a job.
+
+    Parameters
+    ----------
+    tasks
+        By task: its ``role``, ``index``, ``rank`` (None for one that is no worker), ``host`` and
+        ``ports``.
+    me
+        Whose variables.
+    """
+    ranks = sorted((one for one in tasks.values() if one["rank"] is not None), key=_rank)
+    mine = tasks[me]
+    found = {}
+    if mine["role"] in _OF_TENSORFLOW:
+        found["TF_CONFIG"] = _tf_config(tasks, mine)
+    if ranks:
+        found["MASTER_ADDR"] = ranks[0]["host"]
+        found["MASTER_PORT"] = str(ranks[0]["ports"][0])
+        found["WORLD_SIZE"] = str(len(ranks))
+        found["JAX_COORDINATOR_ADDRESS"] = _address(ranks[0], 2)
+        found["JAX_NUM_PROCESSES"] = str(len(ranks))
+    if mine["rank"] is not None:
+        found["RANK"] = found["JAX_PROCESS_ID"] = str(mine["rank"])
+        # A task sees its own GPUs alone, the first of them as number 0, whoever else is on its
+        # node: so each is the only rank of its own small world.
+        found["LOCAL_RANK"], found["LOCAL_WORLD_SIZE"] = "0", "1"
+    return found
+
+
+def _tf_config(tasks: dict[str, Any], mine: dict[str, Any]) -> str:
+    cluster: dict[str, list[str]] = {}
+    for one in sorted(tasks.values(), key=_index):
+        if one["role"] in _OF_TENSORFLOW and one["role"] != "evaluator":  # it watches from outside
+            cluster.setdefault(one["role"], []).append(_address(one, 1))
+    told = {"type": mine["role"], "index": mine["index"]}
+    return lean.dumps({"cluster": cluster, "task": told})
+
+
+def _rank(one: dict[str, Any]) -> int:
+    return int(one["rank"])
+
+
+def _index(one: dict[str, Any]) -> int:
+    return int(one["index"])
+
+
+def _address(one: dict[str, Any], port: int) -> str:
+    host = one["host"]
+    return f"[{host}]:{one['ports'][port]}" if ":" in host else f"{host}:{one['ports'][port]}"
+
+
+class Place:
+    """Which of a job's tasks this is, for `submarine_runtime.job`.
+
+    Parameters
+    ----------
+    tasks
+        As `variables` has them.
+    me
+        Which of them.
+    attempt
+        From 1.
+    """
+
+    def __init__(self, tasks: dict[str, Any], me: str, attempt: int) -> None:
+        ranks = sorted((one for one in tasks.values() if one["rank"] is not None), key=_rank)
+        mine = tasks[me]
+        self.rank = -1 if mine["rank"] is None else _rank(mine)
+        self.world_size = len(ranks)
+        self.role = str(mine["role"])
+        self.index = _index(mine)
+        self.hosts = tuple(str(one["host"]) for one in ranks)
+        self.attempt = attempt
+        self.is_chief = self.rank == 0
+
+
+def place(folder: str | None) -> Place:
+    """Return where this task stands; outside a job, and in a job of one task, it is alone.
+
+    Parameters
+    ----------
+    folder
+        The task's; None outside a job.
+    """
+    me = os.environ.get("SUBMARINE_TASK", "worker-0")
+    data = Files(folder).hear(ANSWER) if folder else None
+    if data is not None:
+        answer = lean.loads(data.decode())
+        return Place(answer["tasks"], me, int(answer["attempt"]))
+    role, _, index = me.rpartition("-")
+    alone = {"role": role, "index": int(index), "rank": 0, "host": "localhost", "ports": []}
+    return Place({me: alone}, me, 1)

@@ -1,0 +1,161 @@
+"""What a task says is the word of a stranger; what it is told is the same for the same hellos."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from submarine_engine.clusters.exchange import (
+    LARGEST,
+    Hello,
+    WrongHelloError,
+    answer,
+    exchange_files,
+    read_hello,
+)
+from submarine_engine.errors import ClusterError
+from submarine_engine.job import JobSpec, Role
+from submarine_runtime.exchange import ANSWER, HELLO, Place, variables
+
+JOB = "20250101-000000-abcde"
+SAID = {
+    "version": 1, "job_id": JOB, "task": "worker-1", "attempt": 1, "host": "node-7.example",
+    "network": "boot/1", "ports": [40001, 40002, 40003], "pid": 7,
+}  # fmt: skip
+
+
+def read(**changed):
+    return read_hello(json.dumps({**SAID, **changed}).encode(), JOB, "worker-1")
+
+
+def test_a_hello_is_read():
+    assert read() == Hello("node-7.example", "boot/1", (40001, 40002, 40003))
+    assert read(host="fe80::1", more="is passed over").host == "fe80::1"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"task": "worker-0"}, "another task, job or release"),
+        ({"job_id": "20250101-000000-zzzzz"}, "another task, job or release"),
+        ({"attempt": 2}, "another task, job or release"),
+        ({"version": 9}, "another task, job or release"),
+        ({"task": ["worker-1"]}, "another task, job or release"),
+        ({"host": ""}, "the host"),
+        ({"host": "a" * 300}, "the host"),
+        ({"host": "a\nMASTER_ADDR=evil"}, "the host"),
+        ({"host": "$(reboot)"}, "the host"),
+        ({"host": 7}, "the host"),
+        ({"network": "x" * 300}, "the host"),
+        ({"ports": [1, 2]}, "the ports"),
+        ({"ports": [1, 2, 65536]}, "the ports"),
+        ({"ports": [1, 2, 0]}, "the ports"),
+        ({"ports": [1, 2, True]}, "the ports"),
+        ({"ports": "123"}, "the ports"),
+        ({"network": "x" * LARGEST}, "more than 65,536 bytes"),
+    ],
+)
+def test_a_hello_that_lies_is_none(changed, words):
+    with pytest.raises(WrongHelloError, match=words):
+        read(**changed)
+
+
+@given(st.binary(max_size=200))
+def test_whatever_comes_is_a_hello_or_a_word_of_ours(data):
+    with pytest.raises(WrongHelloError):
+        read_hello(data, JOB, "worker-1")
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "{}", "7", "[" * 50_000, '{"version": 1'])
+def test_json_that_is_no_hello(text):
+    with pytest.raises(WrongHelloError, match="no hello"):
+        read_hello(text.encode(), JOB, "worker-1")
+
+
+def test_in_a_folder_nothing_is_read_through_a_link_or_from_what_is_no_file(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("of somebody else")
+    task = tmp_path / "task"
+    task.mkdir()
+    assert exchange_files(task, {}) == {}
+    (task / HELLO).symlink_to(secret)
+    assert exchange_files(task, {}) == {HELLO: b""}
+    (task / HELLO).unlink()
+    os.mkfifo(task / HELLO)
+    assert exchange_files(task, {}) == {HELLO: b""}
+    (task / HELLO).unlink()
+    (task / HELLO).mkdir()
+    assert exchange_files(task, {}) == {HELLO: b""}
+    (task / HELLO).rmdir()
+    (task / HELLO).write_bytes(b"x" * (10 * LARGEST))
+    assert len(exchange_files(task, {})[HELLO]) == LARGEST + 1
+
+
+def test_an_answer_replaces_whatever_lies_there(tmp_path):
+    kept = tmp_path / "kept"
+    kept.write_text("mine")
+    task = tmp_path / "task"
+    task.mkdir()
+    (task / ANSWER).symlink_to(kept)
+    exchange_files(task, {ANSWER: b"1"})
+    assert (kept.read_text(), (task / ANSWER).read_bytes()) == ("mine", b"1")
+    assert (task / ANSWER).stat().st_mode & 0o777 == 0o600
+    with pytest.raises(ClusterError, match="cannot be written"):
+        exchange_files(tmp_path / "gone", {ANSWER: b"1"})
+
+
+def spec(**counts):
+    return JobSpec(roles=tuple(Role(name=name, count=count) for name, count in counts.items()))
+
+
+def hellos(spec, networks=("a",)):
+    return {
+        task: Hello(f"host-{n}", networks[n % len(networks)], (100 + n, 200 + n, 300 + n))
+        for n, task in enumerate(spec.tasks)
+    }
+
+
+def test_a_chief_comes_first_and_servers_have_no_rank():
+    asked = spec(ps=1, worker=2, evaluator=1, chief=1)
+    told = json.loads(answer(asked, hellos(asked, "ab")))
+    ranks = {task: one["rank"] for task, one in told["tasks"].items()}
+    assert ranks == {
+        "ps-0": None, "worker-0": 1, "worker-1": 2, "evaluator-0": None, "chief-0": 0,
+    }  # fmt: skip
+    found = variables(told["tasks"], "worker-1")
+    assert found["MASTER_ADDR"] == "host-4"
+    assert (found["MASTER_PORT"], found["RANK"], found["WORLD_SIZE"]) == ("104", "2", "3")
+    assert found["JAX_COORDINATOR_ADDRESS"] == "host-4:304"
+    assert json.loads(found["TF_CONFIG"]) == {
+        "cluster": {
+            "chief": ["host-4:204"], "worker": ["host-1:201", "host-2:202"], "ps": ["host-0:200"],
+        },
+        "task": {"type": "worker", "index": 1},
+    }  # fmt: skip
+    place = Place(told["tasks"], "evaluator-0", 1)
+    assert (place.rank, place.world_size, place.is_chief) == (-1, 3, False)
+    assert place.hosts == ("host-4", "host-1", "host-2")
+
+
+def test_tasks_of_one_machine_meet_on_it():
+    asked = spec(worker=2)
+    for networks, host in ((("a",), "127.0.0.1"), (("a", "b"), "host-0"), (("",), "host-0")):
+        told = json.loads(answer(asked, hellos(asked, networks)))
+        assert variables(told["tasks"], "worker-1")["MASTER_ADDR"] == host
+
+
+def test_an_address_of_version_six_stands_in_brackets():
+    tasks = {
+        "worker-0": {"role": "worker", "index": 0, "rank": 0, "host": "::1", "ports": [1, 2, 3]}
+    }
+    found = variables(tasks, "worker-0")
+    assert (found["MASTER_ADDR"], found["JAX_COORDINATOR_ADDRESS"]) == ("::1", "[::1]:3")
+
+
+def test_where_there_are_servers_alone_nobody_has_a_rank():
+    asked = spec(ps=2)
+    found = variables(json.loads(answer(asked, hellos(asked)))["tasks"], "ps-0")
+    assert set(found) == {"TF_CONFIG"}

@@ -1,0 +1,65 @@
+"""Jobs of several tasks on hosts of which one does not what it should."""
+
+from __future__ import annotations
+
+import pytest
+from submarine_engine.clusters import open_cluster
+from submarine_engine.job import JobState, Resources, Role
+
+from tests.contract.conftest import use_backend
+from tests.jobs import bundle_of, end_processes_of, spec_of, until
+
+LIE = """
+import json, os, sys, time
+if os.environ.get("SUBMARINE_TASK") == "worker-1":
+    from pathlib import Path
+    folder = Path(os.environ["SUBMARINE_TASK_DIR"])
+    told = dict(version=1, job_id=os.environ["SUBMARINE_JOB_ID"], task="worker-1", attempt=1,
+                host="evil", network="", ports=[1, 2, 3], pid=1)
+    aside, hello = folder / ".hello", folder / "hello.json"
+    {lie}
+    time.sleep(3600)
+"""
+LIES = {
+    "another job": ("told['job_id'] = 'x'", "of another task, job or release"),
+    "another task": ("told['task'] = 'worker-0'", "of another task, job or release"),
+    "a host that is none": ("told['host'] = 'a b'", "the host in its hello is none"),
+    "no JSON": ("told = 'no hello'", "what it said is no hello"),
+    "too large": ("told['more'] = 'x' * 100_000", "more than 65,536 bytes"),
+}
+WRITE = "; aside.write_text(json.dumps(told)); aside.rename(hello)"
+LIES = {name: (lie + WRITE, words) for name, (lie, words) in LIES.items()} | {
+    "a link": ("aside.symlink_to('/etc/hostname'); aside.rename(hello)", "no hello"),
+    "a pipe": ("os.mkfifo(aside); aside.rename(hello)", "no hello"),
+    "silence": ("pass", "did not say hello within 3 s"),
+}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    use_backend(monkeypatch, tmp_path / "site", "hosts = submarine_hosts:HostsBackend")
+    home = tmp_path / "home"
+    monkeypatch.setenv("SUBMARINE_HOME", str(home))
+    yield home
+    end_processes_of(home)
+
+
+@pytest.mark.parametrize("name", sorted(LIES))
+def test_who_does_not_say_hello_is_named_with_its_host(tmp_path, home, monkeypatch, name):
+    lie, words = LIES[name]
+    if name == "silence":
+        monkeypatch.setenv("HOSTS_HELLO_WITHIN", "3")
+    (tmp_path / "lies").mkdir()
+    (tmp_path / "lies" / "sitecustomize.py").write_text(LIE.format(lie=lie))
+    cluster = open_cluster("hosts")
+    role = Role(count=2, resources=Resources(gpus=1))
+    spec = spec_of(roles=(role,), env={"PYTHONPATH": str(tmp_path / "lies")})
+    code = bundle_of(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    job_id = cluster.submit(spec, code, workdir=tmp_path)
+    until(lambda: cluster.status(job_id).state.final)
+    status = cluster.status(job_id)
+    assert status.state is JobState.FAILED
+    assert status.reason.startswith("worker-1 on alpha ")
+    assert words in status.reason
+    assert not (tmp_path / "ran").exists()  # nobody began without it
+    until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))
