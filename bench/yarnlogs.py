@@ -74,7 +74,7 @@ def submit(source: str) -> Job:
     """Submit the source as a cell of a notebook would be, on its warm application."""
     cluster = open_cluster("yarn")
     bundle = build(Cell(number=1, source=source), [], {})
-    spec = JobSpec(name="bench", roles=(Role(),), notebook="bench.ipynb", mode="warm")
+    spec = JobSpec(name="bench", roles=(Role(),), notebook="bench.ipynb", options={"mode": "warm"})
     return Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
 
 

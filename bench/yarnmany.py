@@ -87,7 +87,7 @@ def run(number: int) -> float:
     cluster = open_cluster("yarn")
     bundle = build(Cell(number=1, source="print('line')"), [], {})
     roles = (Role(resources=Resources(gpus=1, memory=256)),)
-    spec = JobSpec(name="bench", roles=roles, notebook="bench.ipynb", mode="warm")
+    spec = JobSpec(name="bench", roles=roles, notebook="bench.ipynb", options={"mode": "warm"})
     begun = time.monotonic()
     jobs = [Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd())) for _ in range(number)]
     for job in jobs:

@@ -46,7 +46,10 @@ def job() -> float:
     bundle = build(Cell(number=1, source="print('line')"), [], {})
     roles = (Role(resources=Resources(gpus=1, memory=512)),)
     spec = JobSpec(
-        name="bench", roles=roles, notebook="bench.ipynb", mode="warm", environment="pack"
+        name="bench",
+        roles=roles,
+        notebook="bench.ipynb",
+        options={"mode": "warm", "environment": "pack"},
     )
     one = Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
     status = one.wait()

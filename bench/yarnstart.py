@@ -51,7 +51,7 @@ def ours(mode: str) -> float:
     cluster = open_cluster("yarn")
     bundle = build(Cell(number=1, source="print(1)"), [], {})
     roles = (Role(resources=Resources(gpus=1, memory=512)),)
-    spec = JobSpec(name="bench", roles=roles, notebook="bench.ipynb", mode=mode)
+    spec = JobSpec(name="bench", roles=roles, notebook="bench.ipynb", options={"mode": mode})
     begun = time.monotonic()
     job = Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
     renderer = FirstText()
@@ -238,7 +238,7 @@ def release(folder: Path) -> Figure:
         cluster = open_cluster("yarn")
         bundle = build(Cell(number=1, source="print(1)"), [], {})
         roles = (Role(resources=Resources(gpus=1, memory=512)),)
-        spec = JobSpec(name="bench", roles=roles, notebook="bench.ipynb", mode="warm")
+        spec = JobSpec(name="bench", roles=roles, notebook="bench.ipynb", options={"mode": "warm"})
         job = Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
         job.wait()
         found = job.status().ledger.released_after

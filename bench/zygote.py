@@ -94,7 +94,7 @@ def _first_line(source: str, isolation: str) -> float:
     cluster = open_cluster()
     bundle = build(Cell(number=1, source=source), [], {})
     roles = (Role(resources=Resources(gpus=0)),)
-    spec = JobSpec(name="bench", roles=roles, isolation=isolation)
+    spec = JobSpec(name="bench", roles=roles, options={"isolation": isolation})
     start = time.monotonic()
     job = Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
     seen = first_line(job)

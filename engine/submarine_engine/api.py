@@ -22,6 +22,7 @@ from submarine_engine.bundle import Bundle, Cell, build_call
 from submarine_engine.bundle.own_modules import set_in
 from submarine_engine.clusters import open_cluster
 from submarine_engine.config import DEFAULT, Config, load_config
+from submarine_engine.declared import Declared, declared, job_options
 from submarine_engine.errors import BundleError, CommandError
 from submarine_engine.future import Job
 from submarine_engine.interrupts import Interrupts, noted
@@ -121,7 +122,25 @@ OPTIONS = (
     "cluster",
     *(said.name for kind in (Resources, JobSpec) for _, said in options_of(kind) if said.keyword),
 )
-"""Keywords of `launch` and `submit` that say how the job runs; all others are the function's."""
+"""Keywords of `launch` and `submit` that say how the job runs, on any cluster."""
+
+
+def job_keywords(cluster: object = None) -> dict[str, OptionInfo | None]:
+    """Return the keywords that say how a job runs; all others are the function's.
+
+    Parameters
+    ----------
+    cluster
+        The job's, or its name. Keywords that only somebody else's cluster declares are its jobs'.
+    """
+    found: dict[str, OptionInfo | None] = dict.fromkeys(OPTIONS)
+    found |= {option.name: option for option, _ in job_options() if option.keyword}
+    name = getattr(cluster, "name", cluster)
+    if name not in (None, *declared()):
+        of_it = declared(search=True).get(str(name), Declared())
+        found |= {option.name: option for option in of_it.options if option.keyword}
+    return found
+
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -150,6 +169,7 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     namespace: Mapping[str, object],
     root: Path | None,
     limit: int,
+    cluster: str | None = None,
     tell: Callable[[str], object] | None = None,
     answered: bool = False,
     changes: Sequence[ModuleValue] = (),
@@ -160,7 +180,9 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     Parameters
     ----------
     keywords
-        The function's, and the job's (`OPTIONS`), as they were given.
+        The function's, and the job's (`job_keywords`), as they were given.
+    cluster
+        The name of the cluster that the call is for, unless a keyword says.
     cells, namespace, root, limit, tell, answered, changes, held
         As for `submarine_engine.bundle.build`.
 
@@ -175,10 +197,19 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
         raise CommandError(
             f"{function!r} is no function", fix="give the function, then its arguments: f, 1, 2"
         )
-    options = {name: keywords[name] for name in OPTIONS if keywords.get(name) is not None}
+    known = job_keywords(keywords.get("cluster") or cluster)
+    options = {name: keywords[name] for name in known if keywords.get(name) is not None}
     _refuse_ambiguous(function, options)
-    kwargs = {name: value for name, value in keywords.items() if name not in OPTIONS}
-    spec = _spec(function, options)
+    kwargs = {name: value for name, value in keywords.items() if name not in known}
+    of_cluster = {
+        name: _value(said, options[name])
+        for name, said in known.items()
+        if said and options.get(name, "") != ""
+    }
+    for name, value in of_cluster.items():
+        if said := known[name]:
+            said.check(value)
+    spec = replace(_spec(function, options), options=of_cluster)
     bundle = build_call(
         function,
         args,
@@ -307,11 +338,6 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     docker_image: str | None = None,
     input_path: str | Path | None = None,
     checkpoint_path: str | Path | None = None,
-    mode: str | None = None,
-    environment: str | Path | None = None,
-    node_label: str | None = None,
-    priority: int | None = None,
-    isolation: str | None = None,
     **kwargs: Any,  # noqa: ANN401 - the function's own
 ) -> Job:
     """Run ``function(*args, **kwargs)`` as a job, and return the job at once.
@@ -320,8 +346,11 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     ----------
     function
         What runs in the job, with what it needs of the program or the notebook.
-    args, kwargs
+    args
         The function's own; they travel with the job.
+    kwargs
+        The function's own likewise, and the options that only one cluster knows: ``mode="cold"`` on
+        YARN. ``help(submit)`` lists them.
     gpus, cpus
         How many; None leaves it to the cluster (one GPU where there is one).
     memory
@@ -341,10 +370,6 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
         Run in a container of that image, where the cluster can.
     input_path, checkpoint_path
         The job reads them from ``SUBMARINE_INPUT_PATH`` and ``SUBMARINE_CHECKPOINT_PATH``.
-    mode, environment, node_label, priority
-        How the job comes to its containers on YARN, see `JobSpec`.
-    isolation
-        ``"fresh"`` or ``"shared"``, on the local cluster, see `JobSpec`.
 
     Raises
     ------
@@ -362,6 +387,27 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
         job: Job = here.submit(function, *args, **kwargs, **options)
         return job
     return _submit(function, args, {**kwargs, **options})
+
+
+def _signature() -> inspect.Signature:
+    """Return the signature of `submit` with what clusters declare, for help and completion."""
+    plain = inspect.signature(submit)
+    *own, kwargs = plain.parameters.values()
+    types = {"count": int, "memory": str | int, "switch": bool, "path": str | Path}
+    declared_ones = [
+        inspect.Parameter(
+            option.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=str((types.get(option.kind, str)) | None),
+        )
+        for option, _ in job_options()
+        if option.keyword
+    ]
+    return plain.replace(parameters=[*own, *declared_ones, kwargs])
+
+
+submit.__signature__ = _signature()  # type: ignore[attr-defined] # as `inspect` documents it
 
 
 def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
@@ -436,6 +482,7 @@ def _submit(
         namespace=vars(sys.modules["__main__"]),
         root=root,
         limit=_limit(config),
+        cluster=config.value("cluster"),
         tell=tell,
         changes=set_in(root),
     )

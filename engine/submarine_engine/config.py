@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from submarine_engine.command.values import did_you_mean
+from submarine_engine.declared import known_settings
 from submarine_engine.errors import CommandError, ConfigError
-from submarine_engine.settings import KEYS, Key
+from submarine_engine.settings import Key
 
 DEFAULT = "default"
 OPTION = "option"
@@ -40,6 +41,8 @@ class Config:
 
     def value(self, key: str) -> Any:  # noqa: ANN401 - as the key says
         """Return the value of a setting; `KeyError` where there is no such key."""
+        if key not in self._values:  # of a cluster of somebody else's
+            self._values = {**load_config(search=True)._values, **self._values}  # noqa: SLF001 - ours
         return self._values[key][0]
 
     def origin(self, key: str) -> str:
@@ -59,13 +62,16 @@ def config_path(environment: Mapping[str, str] | None = None) -> Path:
     return Path(folder).expanduser().absolute() / "submarine" / "config.toml"
 
 
-def load_config(overrides: Mapping[str, object] | None = None) -> Config:
+def load_config(overrides: Mapping[str, object] | None = None, *, search: bool = False) -> Config:
     """Read the configuration as it is now.
 
     Parameters
     ----------
     overrides
         Values given by options, by key; None leaves a key to the environment and the file.
+    search
+        Whether to have the settings of all clusters at once, where `Config.value` looks for those
+        of somebody else's when it is asked: see `submarine_engine.declared`.
 
     Raises
     ------
@@ -73,30 +79,34 @@ def load_config(overrides: Mapping[str, object] | None = None) -> Config:
         The file does not parse, a key is unknown, or a value is not possible.
     """
     path = config_path()
+    written = _read_file(path)
+    keys = known_settings(search=search)
+    if {*written, *(overrides or ())} - keys.keys():
+        keys = known_settings(search=True)
     values: dict[str, tuple[Any, str]] = {
-        key.name: (key.default(), DEFAULT) for key in KEYS.values()
+        key.name: (key.default(), DEFAULT) for key in keys.values()
     }
-    for name, (raw, line) in _read_file(path).items():
+    for name, (raw, line) in written.items():
         where = f"{path}, line {line}" if line else str(path)
-        values[name] = _checked(_known(name, where), raw, where), str(path)
-    for key in KEYS.values():
+        values[name] = _checked(_known(name, keys, where), raw, where), str(path)
+    for key in keys.values():
         if text := os.environ.get(key.variable):
             value = _checked(key, text, f"environment variable {key.variable}")
             values[key.name] = value, key.variable
     for name, raw in (overrides or {}).items():
         if raw is not None:
-            values[name] = _checked(_known(name, OPTION), raw, f"option {name}"), OPTION
+            values[name] = _checked(_known(name, keys, OPTION), raw, f"option {name}"), OPTION
     return Config(values, path)
 
 
-def _known(name: str, where: str) -> Key:
-    if name not in KEYS:
+def _known(name: str, keys: Mapping[str, Key], where: str) -> Key:
+    if name not in keys:
         raise ConfigError(
             f"there is no setting {name!r}",
             where=where,
-            fix=f"{did_you_mean(name, KEYS.keys())}settings are {', '.join(KEYS)}",
+            fix=f"{did_you_mean(name, keys.keys())}settings are {', '.join(keys)}",
         )
-    return KEYS[name]
+    return keys[name]
 
 
 def _checked(key: Key, raw: object, where: str) -> Any:  # noqa: ANN401 - as the key says

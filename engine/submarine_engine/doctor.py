@@ -15,19 +15,19 @@ from submarine_engine import __version__
 from submarine_engine.clusters import cluster_kind, cluster_names
 from submarine_engine.command.values import did_you_mean
 from submarine_engine.config import DEFAULT, Config, load_config
+from submarine_engine.declared import known_settings
 from submarine_engine.errors import ConfigError, SubmarineError
 from submarine_engine.extras import install_extra
 from submarine_engine.findings import BAD, NOTE, OK, Check
 from submarine_engine.history import check_home
 from submarine_engine.job import JobState
 from submarine_engine.records import list_jobs
-from submarine_engine.settings import KEYS, format_value
+from submarine_engine.settings import format_value
 
 _LITTLE_ROOM = 1 << 30
 _NO_ROOM = 100 << 20
 _LOOKED_AT = 1000
 _NOTEBOOK_PARTS = ("ipykernel", "ipywidgets", "anywidget")
-_OWN_VARIABLES = {"SUBMARINE_CONFIG", *(key.variable for key in KEYS.values())}
 
 
 def doctor(overrides: Mapping[str, object] | None = None) -> list[Check]:
@@ -40,7 +40,7 @@ def doctor(overrides: Mapping[str, object] | None = None) -> list[Check]:
     """
     found = [_python(), _shell_python()]
     try:
-        config = load_config(overrides)
+        config = load_config(overrides, search=True)
     except SubmarineError as error:
         return [*found, Check("configuration", BAD, _told(error), error.fix)]
     found += [Check("configuration", OK, _file(config)), *_settings(config), *_strangers()]
@@ -91,7 +91,7 @@ def _file(config: Config) -> str:
 
 
 def _settings(config: Config) -> Iterator[Check]:
-    for name in KEYS:
+    for name in config:
         value, origin = format_value(name, config.value(name)), config.origin(name)
         told = origin if origin == DEFAULT else f"from {origin}"
         yield Check(f"setting {name}", OK, f"{value} ({told})")
@@ -99,9 +99,10 @@ def _settings(config: Config) -> Iterator[Check]:
 
 def _strangers() -> Iterator[Check]:
     """Find variables that look like settings and are none."""
+    known = {"SUBMARINE_CONFIG", *(key.variable for key in known_settings(search=True).values())}
     for name in sorted(os.environ):
-        if name.startswith("SUBMARINE_") and name not in _OWN_VARIABLES:
-            hint = did_you_mean(name, _OWN_VARIABLES)
+        if name.startswith("SUBMARINE_") and name not in known:
+            hint = did_you_mean(name, known)
             if hint:
                 yield Check("environment", NOTE, f"{name} sets nothing", hint.strip())
 

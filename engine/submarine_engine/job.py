@@ -19,12 +19,6 @@ from submarine_engine.errors import CommandError
 
 SPEC_VERSION = 1
 
-MODES = ("auto", "warm", "cold")
-"""Warm: through an application that is kept for the notebook. Cold: one application per job."""
-
-ISOLATIONS = ("fresh", "shared")
-"""Fresh: a process started for the job. Shared: one forked after its libraries were imported."""
-
 ROLE_NAMES = ("chief", "worker", "ps", "evaluator", "tensorboard")
 
 NO_OUTPUTS = (NOTHING,)
@@ -35,6 +29,7 @@ NO_OUTPUTS = (NOTHING,)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+,@~-]{0,63}")
 _ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_KIND_WORDS = {int: "whole number", bool: "truth value", str: "text"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +56,11 @@ class OptionInfo:
         Whether it may be given more than once.
     keyword
         Whether it is a keyword of `launch` and `submit`, too.
-    clusters
-        The clusters that it has a meaning on; all where empty.
     choices
-        The only values there are, for completion.
+        The only values there are; any where empty.
+    passed_over
+        Whether a cluster that does not know it takes the job all the same: it says how the job is
+        run, and nothing of what the job does.
     """
 
     kind: str
@@ -74,8 +70,32 @@ class OptionInfo:
     short: str = ""
     repeat: bool = False
     keyword: bool = True
-    clusters: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    passed_over: bool = False
+
+    def check(self, value: object) -> None:
+        """Refuse a value that the option cannot have.
+
+        Parameters
+        ----------
+        value
+            As `JobSpec.options` has it.
+
+        Raises
+        ------
+        CommandError
+            It is none of the choices, or of another type.
+        """
+        right = {"count": int, "memory": int, "switch": bool}.get(self.kind, str)
+        if not isinstance(value, right) or (isinstance(value, bool) and right is not bool):
+            raise CommandError(
+                f"{self.name}={value!r} is no {_KIND_WORDS[right]}", where=f"--{self.name}"
+            )
+        if self.choices and value not in self.choices:
+            raise CommandError(
+                f"there is no {self.name.replace('_', ' ')} {value!r}",
+                fix=f"write --{self.name} {', '.join(self.choices[:-1])} or {self.choices[-1]}",
+            )
 
 
 JOB_GROUP = "The job"
@@ -305,15 +325,9 @@ class JobSpec:
         Names of variables of the script to bring back besides the result; `NO_OUTPUTS` for none.
     notebook
         The notebook that the job was submitted from, for people.
-    mode
-        One of `MODES`: how the job comes to its containers, on clusters where that is a choice.
-    environment
-        Where its Python comes from, on clusters where that is a choice: ``same`` (this one's path,
-        there too), ``pack`` (a copy of this one), or an archive's path; None for the default.
-    node_label, priority
-        Nodes to run on, and the place in the queue (higher comes first); None for the queue's own.
-    isolation
-        One of `ISOLATIONS`, on the local cluster; None leaves it to the configuration.
+    options
+        Values of the options that only one cluster knows, by name, as `submarine_engine.declared`
+        has them. Which there are, and what they may be, is for the cluster to check.
     asks
         Whether whoever submits the job waits for it and answers what its code asks.
 
@@ -336,12 +350,6 @@ class JobSpec:
         metadata=_option(
             "name", "The image that containers start from, on clusters that have containers."
         ),
-    )
-    node_label: str | None = field(
-        default=None, metadata=_option("name", "Nodes to run on, by the cluster's label.")
-    )
-    priority: int | None = field(
-        default=None, metadata=_option("count", "Its priority in the queue; higher comes first.")
     )
     input_path: str | None = field(
         default=None,
@@ -382,35 +390,6 @@ class JobSpec:
             keyword=False,
         ),
     )
-    mode: str = field(
-        default="auto",
-        metadata=_option(
-            "name",
-            "Warm (an application kept for the notebook), cold (one of its own) or auto.",
-            HOW_GROUP,
-            clusters=("yarn",),
-            choices=MODES,
-        ),
-    )
-    environment: str | None = field(
-        default=None,
-        metadata=_option(
-            "path",
-            "Where its Python comes from: same, pack, or an archive's path.",
-            HOW_GROUP,
-            clusters=("yarn",),
-        ),
-    )
-    isolation: str | None = field(
-        default=None,
-        metadata=_option(
-            "name",
-            "Fresh (a process of its own) or shared (forked where imports are done).",
-            HOW_GROUP,
-            clusters=("local",),
-            choices=ISOLATIONS,
-        ),
-    )
     outputs: tuple[str, ...] = field(
         default=(),
         metadata=_option(
@@ -423,19 +402,11 @@ class JobSpec:
             keyword=False,
         ),
     )
+    options: Mapping[str, Any] = field(default_factory=dict)
     notebook: str | None = None
     asks: bool = False
 
-    def __post_init__(self) -> None:  # noqa: C901, PLR0912 - one check after another
-        if self.isolation not in (None, *ISOLATIONS):
-            raise CommandError(
-                f"there is no isolation {self.isolation!r}",
-                fix=f"write --isolation {' or '.join(ISOLATIONS)}",
-            )
-        if self.mode not in MODES:
-            raise CommandError(
-                f"there is no mode {self.mode!r}", fix=f"write --mode {', '.join(MODES)}"
-            )
+    def __post_init__(self) -> None:  # noqa: C901 - one check after another
         if not _NAME.fullmatch(self.name):
             raise CommandError(
                 f"{self.name!r} cannot name a job",
@@ -507,9 +478,13 @@ class JobSpec:
                 f"a job spec of version {data.get('version')!r} cannot be read",
                 fix=f"this release reads version {SPEC_VERSION}: upgrade submarine-notebook",
             )
-        fields = {key: value for key, value in data.items() if key != "version"}
-        fields["roles"] = tuple(Role.from_json(role) for role in fields["roles"])
-        fields["quicklinks"] = tuple((label, url) for label, url in fields["quicklinks"])
-        fields["outputs"] = tuple(fields["outputs"])
-        fields["secrets"] = tuple(fields.get("secrets", ()))
-        return cls(**fields)
+        names = {each.name for each in fields(cls)}
+        given = {key: value for key, value in data.items() if key in names}
+        given["roles"] = tuple(Role.from_json(role) for role in given["roles"])
+        given["quicklinks"] = tuple((label, url) for label, url in given["quicklinks"])
+        given["outputs"] = tuple(given["outputs"])
+        given["secrets"] = tuple(given.get("secrets", ()))
+        # What clusters declare by now had a field each, which was null where it was not given.
+        former = {k: v for k, v in data.items() if k not in {"version", *names} and v is not None}
+        given["options"] = {**former, **given.get("options", {})}
+        return cls(**given)

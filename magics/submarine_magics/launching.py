@@ -100,6 +100,7 @@ def _prepare(
             namespace=bench.namespace,
             root=Path.cwd(),
             limit=limit,
+            cluster=bench.cluster_name(),
             tell=say,
             answered=answered,
             changes=bench.modules.changes(),

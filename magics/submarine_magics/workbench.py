@@ -74,10 +74,13 @@ class Workbench:
         namespace: dict[str, Any] = self.shell.user_ns
         return namespace
 
+    def cluster_name(self, wanted: str | None = None) -> str:
+        """Return the name of the cluster `wanted`, else of that in use, else the configured one."""
+        return str(load_config({"cluster": wanted or self.cluster_in_use}).value("cluster"))
+
     def cluster(self, wanted: str | None = None) -> Cluster:
-        """Open the cluster `wanted`, else the one in use, else the configured one."""
-        config = load_config({"cluster": wanted or self.cluster_in_use})
-        return open_cluster(config.value("cluster"))
+        """Open the cluster that `cluster_name` names."""
+        return open_cluster(self.cluster_name(wanted))
 
     def _capture_limit(self, command: Command | None) -> tuple[int, bool]:
         """Return the most that captured values may take, and whether somebody has chosen that."""

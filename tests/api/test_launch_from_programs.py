@@ -306,7 +306,7 @@ def test_options_for_yarn_get_to_the_cluster(program):
         from submarine_engine.errors import UnsupportedError
         from submarine_engine.records import record_of
         job = submit(train, Config(1), mode="cold")
-        print(record_of(job.id)["spec"]["mode"])
+        print(record_of(job.id)["spec"]["options"]["mode"])
         for option in ({"environment": "same"}, {"node_label": "gpu"}, {"priority": 3}):
             try:
                 submit(train, Config(1), **option)
@@ -338,7 +338,7 @@ def test_what_a_function_displays_is_text_on_the_console(program):
 
 def test_submit_says_each_keyword_of_a_job():
     keywords = inspect.signature(api.submit).parameters.values()
-    assert {one.name for one in keywords if one.kind is one.KEYWORD_ONLY} == set(api.OPTIONS)
+    assert {one.name for one in keywords if one.kind is one.KEYWORD_ONLY} == set(api.job_keywords())
 
 
 def test_what_the_program_has_set_on_its_modules(program):

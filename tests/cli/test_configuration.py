@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from submarine_engine.config import config_path, load_config
+from submarine_engine.declared import known_settings
 from submarine_engine.errors import ConfigError
 from submarine_engine.history import default_home
-from submarine_engine.settings import KEYS, format_value
+from submarine_engine.settings import format_value
 
+KEYS = known_settings()
 DOCS = Path(__file__).parents[2] / "docs/configuration.md"
 
 

@@ -68,8 +68,7 @@ while task.poll() is None:
         try: os.killpg(task.pid, end)
         except ProcessLookupError: pass
 while True:  # what is left of it
-    me = os.getpid()
-    for child in open(f"/proc/{me}/task/{me}/children").read().split():
+    for child in open(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read().split():
         os.kill(int(child), signal.SIGKILL)
     try: os.waitpid(-1, 0)
     except ChildProcessError: break
@@ -227,7 +226,8 @@ class HostsRequest(Request):
         places = []
         for task in tasks:
             count = next(r for r in self._job.spec.roles if task in r.tasks).resources.gpus
-            host = next((host for host in HOSTS if len(free[host]) >= count), None)
+            asked = self._job.spec.options.get("host")
+            host = next((h for h in HOSTS if asked in (None, h) and len(free[h]) >= count), None)
             if host is None:
                 return False
             places.append((task, host, [free[host].pop(0) for _ in range(count)]))

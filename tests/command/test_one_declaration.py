@@ -13,7 +13,7 @@ from submarine_engine import job
 job.JobSpec = dataclasses.make_dataclass(
     "JobSpec",
     [("flavour", str | None, dataclasses.field(default=None, metadata=job._option(
-        "name", "What it tastes of.", clusters=("yarn",), choices=("sweet", "sour"))))],
+        "name", "What it tastes of.", choices=("sweet", "sour"))))],
     bases=(job.JobSpec,), frozen=True, kw_only=True,
 )
 
@@ -50,7 +50,7 @@ def test_a_new_field_is_an_option_everywhere():
         "cell": "sour",
         "text": "job run --name job --flavour sweet",
         "json": "sweet",
-        "help": [["--flavour", "NAME", "On", "yarn:", "what", "it", "tastes", "of."]],
+        "help": [["--flavour", "NAME", "What", "it", "tastes", "of."]],
         "names": ["--flavour"],
         "values": ["sweet", "sour"],
         "keyword": "sweet",

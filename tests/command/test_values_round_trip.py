@@ -10,6 +10,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from submarine_engine.clusters.local.options import ISOLATIONS
+from submarine_engine.clusters.yarn.options import MODES
 from submarine_engine.command import format_size, job_name, parse, read_memory, to_command
 from submarine_engine.command.parser import split
 from submarine_engine.command.values import (
@@ -20,7 +22,7 @@ from submarine_engine.command.values import (
     read_size,
 )
 from submarine_engine.errors import CommandError
-from submarine_engine.job import ISOLATIONS, MODES, JobSpec, Resources, Role
+from submarine_engine.job import JobSpec, Resources, Role
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._=+,@~-]{0,63}", fullmatch=True)
 KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True)
@@ -56,11 +58,16 @@ SPECS = st.builds(
     quicklinks=LINKS,
     env=st.dictionaries(KEYS, TEXT),
     outputs=st.lists(IDENTIFIERS.filter("none".__ne__), unique=True).map(tuple),
-    mode=st.sampled_from(MODES),
-    environment=st.none() | WORDS,
-    node_label=st.none() | WORDS,
-    priority=st.none() | st.integers(0, 999),
-    isolation=st.none() | st.sampled_from(ISOLATIONS),
+    options=st.fixed_dictionaries(
+        {},
+        optional={
+            "mode": st.sampled_from(MODES),
+            "environment": WORDS,
+            "node_label": WORDS,
+            "priority": st.integers(0, 999),
+            "isolation": st.sampled_from(ISOLATIONS),
+        },
+    ),
 )
 
 

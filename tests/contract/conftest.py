@@ -30,12 +30,14 @@ def hosts_home(home_of_hosts, tmp_path, monkeypatch):
     return home_of_hosts
 
 
-def use_backend(monkeypatch, site, entry_point):
+def use_backend(monkeypatch, site, entry_point, options=""):
     """Install a backend of `tests/clusters` for this process and those that it starts."""
     info = site / "submarine_hosts-1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: submarine-hosts\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(f"[submarine.clusters]\n{entry_point}\n")
+    (info / "entry_points.txt").write_text(
+        f"[submarine.clusters]\n{entry_point}\n[submarine.options]\n{options}\n"
+    )
     paths = [str(site), str(Path(__file__).parents[1] / "clusters")]
     for path in paths:
         monkeypatch.syspath_prepend(path)

@@ -571,6 +571,7 @@ def test_libraries_that_have_threads_compute_in_forks_as_in_fresh_processes(ahea
 
 def test_what_it_takes_is_said_in_the_settings(monkeypatch):
     from submarine_engine.config import load_config
+    from submarine_engine.declared import check_options
     from submarine_engine.errors import CommandError, ConfigError
     from submarine_engine.settings import format_value
 
@@ -579,7 +580,7 @@ def test_what_it_takes_is_said_in_the_settings(monkeypatch):
     with pytest.raises(ConfigError, match="true or false"):
         load_config()
     with pytest.raises(CommandError, match="no isolation 'none'"):
-        spec_of(isolation="none")
+        check_options(spec_of(isolation="none"), "local")
 
 
 def test_memory_is_told():

@@ -23,7 +23,7 @@ def run(cluster, workdir, **gpus_of):
         Role(name=name, count=len(gpus), resources=Resources(gpus=gpus[0], memory=256, vcores=1))
         for name, gpus in gpus_of.items()
     )
-    spec = JobSpec(name="gang", roles=roles, notebook="gangs.ipynb", mode="warm")
+    spec = JobSpec(name="gang", roles=roles, notebook="gangs.ipynb", options={"mode": "warm"})
     job_id = cluster.submit(spec, bundle_of("print('here')\n"), workdir=workdir)
     until(lambda: cluster.status(job_id).state.final, PATIENCE)
     status = cluster.status(job_id)

@@ -68,7 +68,7 @@ def test_a_secret_is_in_no_start_script_log_folder_or_page(shared_home, on_yarn,
     content = {"script.py": SCRIPT.format(gate=str(gate)).encode(), "values/token": MARK.encode()}
     bundle = Bundle(files=content, manifest=Manifest(entry="script.py", python="3.11"))
     cluster = yarn_cluster(shared_home)
-    spec = JobSpec(name="s", notebook="s.ipynb", mode="warm", env={"TOKEN": MARK})
+    spec = JobSpec(name="s", notebook="s.ipynb", options={"mode": "warm"}, env={"TOKEN": MARK})
     job_id = cluster.submit(spec, bundle, workdir=tmp_path)
     paths = JobPaths(shared_home, job_id)
     until(paths.task("worker-0").stdout.exists, PATIENCE)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from submarine_engine.cli import main
 from submarine_engine.command.options import RUN
-from submarine_engine.settings import KEYS
+from submarine_engine.declared import known_settings
 from submarine_zeppelin.install import find_zeppelin, setting
 
 ROOT = Path(__file__).parents[2]
@@ -95,7 +95,9 @@ def test_every_setting_of_a_note_is_documented_in_zeppelin():
     # A paragraph has a limit as in every interpreter, Zeppelin says who the user is, and
     # HADOOP_CONF_DIR has the name that it has everywhere.
     elsewhere = {"cell_output_limit", "user", "hadoop_conf_dir"}
-    assert {name[1] for name in names} - {"job", "links", "concurrent"} == set(KEYS) - elsewhere
+    assert {name[1] for name in names} - {"job", "links", "concurrent"} == set(
+        known_settings()
+    ) - elsewhere
     assert "HADOOP_CONF_DIR" in properties
     assert all(found["description"].endswith(".") for found in properties.values())
 

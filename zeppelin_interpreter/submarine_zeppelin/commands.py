@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from submarine_engine.command import NOTEBOOK, parse, parse_cell
-from submarine_engine.command.options import RUN, find
+from submarine_engine.command.options import RUN, find_of_run, of_clusters
 from submarine_engine.command.parser import split
 from submarine_engine.command.values import did_you_mean
 from submarine_engine.command.verbs import verbs
@@ -339,9 +339,9 @@ def local_options(properties: Mapping[str, str]) -> dict[str, str]:
     for name, value in properties.items():
         if name in OWN:
             continue
-        option = find(_ALIASES.get(name, name), RUN)
+        option = find_of_run(_ALIASES.get(name, name))
         if option is None:
-            known = {one.key: one.key for one in RUN} | _ALIASES
+            known = {one.key: one.key for one in (*RUN, *of_clusters())} | _ALIASES
             unknown.append(f"{name} ({did_you_mean(name, known).strip() or 'none is like it'})")
         else:
             found[option.key] = value
@@ -358,7 +358,7 @@ def as_words(options: Mapping[str, str]) -> list[str]:
     """Return options as words of a command line; a flag that is false gives none."""
     words = []
     for key, value in options.items():
-        option = find(f"--{key}", RUN)
+        option = find_of_run(f"--{key}")
         if option is None or not option.is_flag:
             words.append(f"--{key}={value}")
         elif value.strip().lower() in ("", *_TRUE):

@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from submarine_engine.command.options import RUN, find
+from submarine_engine.command.options import RUN, find_of_run, of_clusters
 from submarine_engine.command.values import did_you_mean
+from submarine_engine.declared import known_settings
 from submarine_engine.errors import CommandError, ConfigError
-from submarine_engine.settings import KEYS
 
 from submarine_zeppelin.outputs import LIMIT
 
@@ -146,7 +146,7 @@ def read_properties(properties: Mapping[str, str]) -> Properties:
         _distributed(found, given)
     _kerberos(found, given)
     # A kernel cuts a job's log by itself, so that no more than is shown has to be sent.
-    limit = KEYS["cell_output_limit"].variable
+    limit = "SUBMARINE_CELL_OUTPUT_LIMIT"
     found.environment.setdefault(limit, str(found.output_limit))
     return found
 
@@ -155,17 +155,17 @@ def _choose_cluster(found: Properties, given: dict[str, str]) -> None:
     """Stay on YARN, as the former interpreter's setting means it, unless it says otherwise."""
     cluster = next((given[name] for name in _CLUSTER if name in given), "")
     if not cluster and any(name in given for name in _FORMER):
-        found.environment[KEYS["cluster"].variable] = "yarn"
+        found.environment[_CLUSTER[1]] = "yarn"
         if given.get(_PYTHON, "").startswith("/"):
-            found.environment[KEYS["yarn_python"].variable] = given[_PYTHON]
+            found.environment["SUBMARINE_YARN_PYTHON"] = given[_PYTHON]
     if cluster == "local":
         given.pop(_QUEUE, None)  # that one has none
 
 
 def _option(found: Properties, name: str, key: str, value: str) -> None:
-    option = find(f"--{key}", RUN)
+    option = find_of_run(f"--{key}")
     if option is None:
-        known = {one.key: f"{JOB}{one.key}" for one in RUN}
+        known = {one.key: f"{JOB}{one.key}" for one in (*RUN, *of_clusters())}
         hint = did_you_mean(key, known)
         found.problems.append(f"{name}: there is no option --{key}. {hint}".rstrip())
         return
@@ -227,11 +227,14 @@ def _setting(found: Properties, name: str, value: str) -> None:
     if name in _LINKS or not name.startswith(_OURS):
         return
     key = name.removeprefix(SETTING).removeprefix("SUBMARINE_").lower().replace(".", "_")
-    if key not in KEYS or name.startswith("tf."):
+    keys = known_settings()
+    if key not in keys:
+        keys = known_settings(search=True)
+    if key not in keys or name.startswith("tf."):
         known = [
             *OPTIONS,
             *_PS,
-            *(f"{SETTING}{key}" for key in KEYS),
+            *(f"{SETTING}{key}" for key in keys),
             *_NEEDLESS,
             *ENVIRONMENT,
             *_LINKS,
@@ -241,12 +244,12 @@ def _setting(found: Properties, name: str, value: str) -> None:
         found.problems.append(f"{name}: there is no such property. {hint}".rstrip())
         return
     try:
-        KEYS[key].read(value)
+        keys[key].read(value)
     except (CommandError, ValueError) as error:
         what = error.what if isinstance(error, CommandError) else error
-        found.problems.append(f"{name}={value}: {what}; for example {KEYS[key].example}")
+        found.problems.append(f"{name}={value}: {what}; for example {keys[key].example}")
     else:
-        found.environment[KEYS[key].variable] = value
+        found.environment[keys[key].variable] = value
 
 
 def _distributed(found: Properties, given: Mapping[str, str]) -> None:

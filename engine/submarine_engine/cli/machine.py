@@ -17,7 +17,7 @@ from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError, SubmarineError, UnsupportedError
 from submarine_engine.extras import install_extra
 from submarine_engine.history import default_home
-from submarine_engine.settings import KEYS, format_value
+from submarine_engine.settings import format_value
 
 if TYPE_CHECKING:
     from submarine_engine.findings import Check
@@ -104,14 +104,14 @@ def show_checks(checks: Iterable[Check], output: Output) -> int:
 
 def config(command: Command, output: Output) -> int:  # noqa: ARG001 - as all verbs
     """Show every setting, its value, and where that came from."""
-    settings = load_config()
+    settings = load_config(search=True)
     if output.json:
         for name in settings:
             value = settings.value(name)
             plain = value if isinstance(value, (int, float, type(None))) else str(value)
             output.data({"key": name, "value": plain, "origin": settings.origin(name)})
         return OK
-    rows = [(n, format_value(n, settings.value(n)), settings.origin(n)) for n in KEYS]
+    rows = [(n, format_value(n, settings.value(n)), settings.origin(n)) for n in settings]
     output.table(("setting", "value", "from"), rows)
     there = "" if settings.path.exists() else " (not there)"
     output.note(f"file: {settings.path}{there}")

@@ -24,6 +24,7 @@ from submarine_engine.clusters.reader import read_batch
 from submarine_engine.clusters.saving import Asked
 from submarine_engine.clusters.store import StatusCache, read_warnings
 from submarine_engine.config import load_config
+from submarine_engine.declared import check_options
 from submarine_engine.errors import JobError, JobNotFoundError, SubmissionError
 from submarine_engine.history import JobPaths, check_home, default_home, make_private, write_json
 from submarine_engine.lifecycle import JobStatus
@@ -198,6 +199,7 @@ class KeptCluster(RecordedCluster):
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what the cluster cannot do, and fill in what was left to it."""
         refuse_rendezvous(spec)
+        check_options(spec, self.name)
         return self.backend.check(spec)
 
     def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:

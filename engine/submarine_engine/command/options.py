@@ -1,9 +1,9 @@
 """Every option, once: its name, what its value is, and its help.
 
 Options that say what a job is are declared by `JobSpec` and `Resources`, beside the fields that
-they give a value; the others here. ``job run`` is Hadoop Submarine's own (the names with
-underscores are from the Quick Start Guide of ``hadoop-yarn-submarine`` 3.2), with short forms for
-people.
+they give a value; those that only one cluster knows by that cluster; the others here. ``job run``
+is Hadoop Submarine's own (the names with underscores are from the Quick Start Guide of
+``hadoop-yarn-submarine`` 3.2), with short forms for people.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from submarine_engine.command import values
+from submarine_engine.declared import job_options
 from submarine_engine.errors import CommandError
 from submarine_engine.job import (
     HOW_GROUP,
@@ -247,11 +248,11 @@ class Option(click.Option, Parameter):
         self.clusters = clusters
 
     @classmethod
-    def of(cls, said: OptionInfo) -> Option:
-        """Return the option that a field of `JobSpec` or `Resources` declares."""
+    def of(cls, said: OptionInfo, clusters: Sequence[str] = ()) -> Option:
+        """Return the option that a field of `JobSpec` or `Resources` declares, or clusters do."""
         text = said.help
-        if said.clusters:
-            text = f"On {' and '.join(said.clusters)}: {text[0].lower()}{text[1:]}"
+        if clusters:
+            text = f"On {' and '.join(clusters)}: {text[0].lower()}{text[1:]}"
         return cls(
             said.name,
             KINDS[said.kind],
@@ -261,7 +262,7 @@ class Option(click.Option, Parameter):
             names=said.kind == "variable",
             group=said.group,
             choices=said.choices,
-            clusters=said.clusters,
+            clusters=clusters,
         )
 
     @property
@@ -342,7 +343,22 @@ CLUSTER = Option(
     group=JOB_GROUP,
 )
 
-_name, *_of_spec = [Option.of(said) for _, said in options_of(JobSpec)]
+
+def of_clusters(*, search: bool = True) -> list[Option]:
+    """Return the options of ``job run`` that only some clusters know.
+
+    Parameters
+    ----------
+    search
+        Whether to look for those of clusters that do not come with Submarine, too.
+    """
+    return [Option.of(said, clusters) for said, clusters in job_options(search=search)]
+
+
+_name, *_of_spec = [
+    *(Option.of(said) for _, said in options_of(JobSpec)),
+    *of_clusters(search=False),
+]
 RUN = (
     _name,
     CLUSTER,
@@ -369,6 +385,12 @@ RUN = (
         "The most that values captured from the notebook may take; 64M unless configured.",
         group=HOW_GROUP, surfaces=IN_NOTEBOOK),
 )  # fmt: skip
+
+
+def find_of_run(name: str) -> Option | None:
+    """Return the option of ``job run`` that a word means, as `find` does, on any cluster."""
+    return find(name, RUN) or find(name, of_clusters())
+
 
 _LEAVE = "leave it out"
 _KERBEROS = ("no cluster of this release uses Kerberos", _LEAVE)

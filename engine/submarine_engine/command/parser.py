@@ -17,6 +17,7 @@ import click
 from submarine_engine.command.options import COMMON, NOTEBOOK, TERMINAL, Front, find
 from submarine_engine.command.values import did_you_mean, format_memory, format_resources
 from submarine_engine.command.verbs import GROUPS, OPTION, ROOT, RUN, VERBS, Group, verbs
+from submarine_engine.declared import find_options
 from submarine_engine.errors import CommandError
 from submarine_engine.job import NO_OUTPUTS, JobSpec, OptionInfo, Resources, Role, options_of
 
@@ -32,6 +33,9 @@ _PLACES = {
     "saved_model_path": "",
 }
 _DEFAULTS = {each.name: each.default for each in fields(JobSpec)}
+_OF_EVERY_CLUSTER = {"args", *(one.name for one in RUN.params)} - {
+    option.key for option in RUN.options if option.clusters
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +188,12 @@ def build_spec(values: Mapping[str, Any]) -> JobSpec:
         for name, option in options_of(JobSpec)
         if option.name in values
     }
-    return JobSpec(roles=(_worker(values), *_parameter_servers(values)), **given)
+    of_cluster = {}
+    for name, option in find_options(values.keys() - _OF_EVERY_CLUSTER).items():
+        option.check(values[name])
+        of_cluster[name] = values[name]
+    roles = (_worker(values), *_parameter_servers(values))
+    return JobSpec(roles=roles, options=of_cluster, **given)
 
 
 def _spec_value(option: OptionInfo, value: Any) -> Any:  # noqa: ANN401 - as its kind
@@ -296,6 +305,9 @@ def to_command(spec: JobSpec, script: str | None = None) -> str:
         value = getattr(spec, name)
         if name == "name" or value != _DEFAULTS[name]:
             words += _words_of(option, value)
+    known = find_options(spec.options.keys())
+    for name, value in spec.options.items():
+        words += _words_of(known[name], value) if name in known else _option(name, value)
     for role in spec.roles:
         words += _role_words(role)
     words += [script] if script else []

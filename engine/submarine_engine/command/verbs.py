@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,8 @@ PROGRAMS = {None: "submarine", TERMINAL: "submarine", NOTEBOOK: "%submarine"}
 OPTION = re.compile(r"--?[A-Za-z].*", re.DOTALL)
 _SWITCH = {"true": True, "false": False}
 _COLUMN = 28
+_FOUND = "submarine.found"
+"""Where a context has the options that were found by a search alone."""
 
 
 class Verb(click.Command):
@@ -68,6 +70,9 @@ class Verb(click.Command):
     run
         What does it in a terminal: ``module:function`` of `submarine_engine.cli`, which is loaded
         when it is asked for.
+    of_clusters
+        Gives all options of it that only some clusters know. It takes a search, so it is called for
+        help and completion, and for an option that is not known without it.
     """
 
     def __init__(  # noqa: PLR0913 - a declaration, each part by its name
@@ -80,7 +85,9 @@ class Verb(click.Command):
         rest: str = "",
         surfaces: frozenset[str] = EVERYWHERE,
         run: str = "",
+        of_clusters: Callable[[], list[Option]] = list,
     ) -> None:
+        self.of_clusters = of_clusters
         self.text = text
         self.path = tuple(text.split())
         self.summary = summary
@@ -101,7 +108,14 @@ class Verb(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return what has a meaning where the context is."""
-        return [one for one in self.params if ctx.obj.sees(one)]
+        return [one for one in (*self.params, *ctx.meta.get(_FOUND, ())) if ctx.obj.sees(one)]
+
+    def _all_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return `get_params`, with the options of all clusters there are."""
+        found = self.of_clusters()
+        replaced = {one for one in self.options if one.clusters} if found else set()
+        every = [*(one for one in self.params if one not in replaced), *found]
+        return [one for one in every if ctx.obj.sees(one)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the words, which click reads as `_Words` writes them."""
@@ -138,7 +152,7 @@ class Verb(click.Command):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verb's own help."""
-        shown: list[Any] = self.get_params(ctx)
+        shown: list[Any] = self._all_params(ctx)
         arguments = [one for one in shown if isinstance(one, Argument)]
         formatter.write(f"{self.summary}\n\n{PROGRAMS[ctx.obj.surface]} {self._usage(arguments)}\n")
         if self.help:
@@ -177,7 +191,7 @@ class Verb(click.Command):
         cluster = ctx.params.get("cluster")
         flags = (
             option.flag
-            for option in self.get_params(ctx)
+            for option in self._all_params(ctx)
             if isinstance(option, Option)
             and not option.hidden
             and (option.multiple or ctx.get_parameter_source(option.key) is not given)
@@ -195,6 +209,7 @@ class _Words:
 
     def __init__(self, verb: Verb, ctx: click.Context, words: Sequence[str]) -> None:
         self.verb = verb
+        self.found: list[Option] = ctx.meta.setdefault(_FOUND, [])
         self.front: Front = ctx.obj
         self.lenient = ctx.resilient_parsing
         self.options = [*verb.options, *COMMON]
@@ -221,9 +236,12 @@ class _Words:
 
     def _option(self, word: str, loose: Sequence[str]) -> list[str]:
         name, equals, text = word.partition("=")
-        option = find(name, self.options)
+        option = find(name, [*self.options, *self.found])
         if option is None:
-            raise self._unknown(name, loose)
+            option = find(name, self.verb.of_clusters())
+            if option is None:
+                raise self._unknown(name, loose)
+            self.found.append(option)
         if option.refused:
             why, way_out = option.refused
             raise self.verb.error(f"{option.flag} is refused: {why}", way_out)
@@ -278,7 +296,7 @@ class _Words:
     def _unknown(self, name: str, loose: Sequence[str]) -> CommandError:
         known = {
             option.key: option.flag
-            for option in self.options
+            for option in (*self.options, *self.verb.of_clusters())
             if not option.hidden and self.front.sees(option)
         }
         hint = did_you_mean(name.lstrip("-").replace("-", "_"), known)
@@ -406,7 +424,7 @@ _ZEPPELIN_HOME = Option("zeppelin-home", options.PATH,
 RUN = Verb("job run", "Run code as a job with GPUs; follow it to its end.",
     Argument("script", options.PATH, "A Python file, or a folder of Python files.", required=False,
         surfaces=IN_TERMINAL),
-    *options.RUN, *options.REFUSED,
+    *options.RUN, *options.REFUSED, of_clusters=options.of_clusters,
     details="In a terminal, SCRIPT is a Python file, or a folder whose Python files travel "
         "together (its main.py runs, unless --worker_launch_cmd says what does). Local modules "
         "that the code imports travel along. Without SCRIPT, the Python files that "

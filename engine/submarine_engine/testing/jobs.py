@@ -82,12 +82,17 @@ def bundle_of(script, **files):
 
 
 def spec_of(*, command=None, roles=None, **options):
-    """Return the spec of a job of one worker, without GPUs unless `options` say otherwise."""
+    """Return the spec of a job of one worker, without GPUs unless `options` say otherwise.
+
+    Options that only one cluster knows are given as all others: ``spec_of(mode="cold")``.
+    """
     if roles is not None:
         return JobSpec(roles=roles, **options)
     resources = {k: options.pop(k) for k in ("gpus", "memory", "vcores") if k in options}
     role = Role(resources=Resources(**{"gpus": 0, **resources}), command=command)
-    return JobSpec(roles=(role,), **options)
+    fields = {k: options.pop(k) for k in JobSpec.__dataclass_fields__ if k in options}
+    of_cluster = {k: v for k, v in options.items() if v is not None}
+    return JobSpec(roles=(role,), options=of_cluster, **fields)
 
 
 def processes_of(home):

@@ -19,7 +19,7 @@ LAUNCH = {"environment": "key", "probed": False, "python": "/usr/bin/python3"}
 def way(recorded, tmp_path):
     """Give the way that a job takes where the keeper has, or has not, a master for it."""
 
-    def choose(recording, *, kept, channel=Channel.NODES, **spec):
+    def choose(recording, *, kept, channel=Channel.NODES, mode="auto", **spec):
         services = SimpleNamespace(
             rm=recorded(recording).rm,
             session=lambda _: ("kernel", "1"),
@@ -27,7 +27,7 @@ def way(recorded, tmp_path):
             logs=SimpleNamespace(choice=lambda: Choice(channel, "nodes are silent")),
         )
         paths = JobPaths(tmp_path, "20260101-000000-abcde")
-        return open_allocator(services, paths, JobSpec(**spec), LAUNCH)
+        return open_allocator(services, paths, JobSpec(options={"mode": mode}, **spec), LAUNCH)
 
     return choose
 

@@ -11,6 +11,7 @@ from submarine_engine.clusters import machine
 from submarine_engine.clusters.base import Gpu, gpu_checks
 from submarine_engine.clusters.environment import file_address, refuse_reserved
 from submarine_engine.clusters.local.gpus import DECLARATION, Inventory
+from submarine_engine.declared import check_options
 from submarine_engine.errors import ResourcesError, UnsupportedError
 from submarine_engine.extras import install_extra
 from submarine_engine.findings import OK, Check
@@ -66,13 +67,7 @@ def _check_kind(spec: JobSpec) -> None:
             where="--queue",
             fix="leave it out, or write --queue default",
         )
-    for option in ("environment", "node_label", "priority"):
-        if getattr(spec, option) is not None:
-            raise UnsupportedError(
-                f"the local cluster knows no {option.replace('_', ' ')}",
-                where=f"--{option}",
-                fix="leave it out: the job runs here, in this Python, in the order of submission",
-            )
+    check_options(spec, "local")
     if spec.tensorboard:
         from submarine_engine.tensorboard.board import check_installed  # noqa: PLC0415 - rare
 

@@ -386,6 +386,7 @@ def _is_shared(spec: JobSpec, config: Config) -> bool:
     """Return whether a job may be forked from a process that has imported its libraries."""
     if spec.roles[0].command is not None:
         return False
-    if spec.isolation is None:
+    isolation = spec.options.get("isolation")
+    if isolation is None:
         return spec.notebook is not None and bool(config.value("imports_ahead"))
-    return spec.isolation == "shared"
+    return bool(isolation == "shared")

@@ -161,7 +161,7 @@ def fits(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> bool:
     for one in each:
         wanted = plus(wanted, one)
     queue = scheduler.find(spec.queue or DEFAULT)
-    path = queue.path if queue and not spec.node_label else ""
+    path = queue.path if queue and not spec.options.get("node_label") else ""
     while path:
         found = scheduler.find(path)
         if found and found.most is not None and found.used is not None:
@@ -169,7 +169,7 @@ def fits(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> bool:
             if lacking({name: value for name, value in wanted.items() if name in room}, room):
                 return False
         path = path.rpartition(".")[0]
-    free = [node.free for node in with_label(tuple(nodes), spec.node_label or "")]
+    free = [node.free for node in with_label(tuple(nodes), spec.options.get("node_label", ""))]
     for one in sorted(each, key=lambda one: (one[GPU], one[MEMORY]), reverse=True):
         needed = {name: value for name, value in one.items() if value}
         place = next((n for n, there in enumerate(free) if not lacking(needed, there)), None)
@@ -802,8 +802,9 @@ class DedicatedApplication(Allocator):
                 }
                 # First of all: whatever fails from here on, it is known what is to be ended.
                 self._note_asked()
-                if self._spec.priority is not None:
-                    self._services.rm.set_priority(self.app_id, self._spec.priority)
+                priority = self._spec.options.get("priority")
+                if priority is not None:
+                    self._services.rm.set_priority(self.app_id, priority)
             wait_running(self._services.rm, self.app_id)
             self._app = self._services.driver.connect(self.app_id)
         except SubmarineError as error:
@@ -858,7 +859,7 @@ def open_allocator(
     Where the log can only come after the application's end, the job has one of its own.
     """
     noted = read_json(paths.root / "yarn.json")
-    mode = noted["mode"] if noted else spec.mode
+    mode = noted["mode"] if noted else spec.options.get("mode", "auto")
     note = ""
     if not noted and (blind := _blind(services)):
         mode, note = "cold", f"its log comes after its end: {blind}"
@@ -867,7 +868,7 @@ def open_allocator(
     elif mode == "auto" and spec.tensorboard:
         mode = "cold"  # skein proxies a page for as long as its application lives
     elif mode == "auto":
-        mode = "warm" if spec.notebook and spec.priority is None else "cold"
+        mode = "warm" if spec.notebook and "priority" not in spec.options else "cold"
         if mode == "warm":
             warm = SharedApplication(services, paths, spec, launch)
             if warm.has_master or master_fits(services.rm, spec.queue, MASTER_MEMORY):

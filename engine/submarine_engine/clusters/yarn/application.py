@@ -224,7 +224,14 @@ def shape_key(spec: JobSpec, environment: str) -> str:
         The key of the job's environment.
     """
     roles = [[role.name, [one.to_json() for one in _offered(role)]] for role in spec.roles]
-    fixed = [spec.queue, spec.docker_image, spec.node_label, roles, environment, RELEASE]
+    fixed = [
+        spec.queue,
+        spec.docker_image,
+        spec.options.get("node_label"),
+        roles,
+        environment,
+        RELEASE,
+    ]
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -305,7 +312,7 @@ def describe_application(  # noqa: PLR0913 - what an application is made of
     return skein.ApplicationSpec(
         name=f"submarine {spec.name}" if cold else f"submarine {notebook or 'notebook'}",
         queue=spec.queue or "default",
-        node_label=spec.node_label or "",
+        node_label=spec.options.get("node_label", ""),
         tags=_tags(folder.conf.user, notebook, job_id),
         master=skein.Master(
             resources=skein.Resources(memory=f"{MASTER_MEMORY} MiB", vcores=1),
@@ -354,7 +361,7 @@ def _service(
         files=dict(files),
         script=_SCRIPT % tuple(map(shlex.quote, (BEGIN, _EVENTS))),
         allow_failures=not cold,
-        node_label=spec.node_label or "",
+        node_label=spec.options.get("node_label", ""),
     )
 
 

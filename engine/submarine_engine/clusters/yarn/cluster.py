@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from submarine_engine.findings import Check
 
 _LOOKED_AT = 50
+_OF_SHAPE = ("environment", "node_label")
 _SENT = ("pack", ".zip", ".gz", ".tgz", ".tar")
 
 
@@ -81,8 +82,7 @@ def wish(backend: YarnBackend, folder: KeeperFolder, notebook: str) -> None:
             roles=shape.roles,
             queue=shape.queue,
             docker_image=shape.docker_image,
-            environment=shape.environment,
-            node_label=shape.node_label,
+            options={k: v for k, v in shape.options.items() if k in _OF_SHAPE},
             notebook=notebook,
         )
     )
@@ -103,11 +103,12 @@ def _launch(
 
     An archive of the last job is there already.
     """
-    if not (spec.environment or "").lower().endswith(_SENT):
+    if not spec.options.get("environment", "").lower().endswith(_SENT):
         return environment_launch(backend.conf, spec)
     if last is None:
         return None
-    fresh = environment_launch(backend.conf, replace(spec, environment=None))
+    bare = {name: value for name, value in spec.options.items() if name != "environment"}
+    fresh = environment_launch(backend.conf, replace(spec, options=bare))
     return {**fresh, **{key: last[key] for key in ("python", "archives", "environment", "probed")}}
 
 
@@ -205,12 +206,11 @@ def _of_environment(environment: Environment) -> dict[str, Any]:
 
 def _prepare(conf: HadoopConf, spec: JobSpec, tell: Tell) -> Environment:
     python = load_config().value("yarn_python") or sys.executable
-    hdfs = None if spec.environment in _ON_THE_NODES else open_hdfs(conf)
+    wanted = spec.options.get("environment")
+    hdfs = None if wanted in _ON_THE_NODES else open_hdfs(conf)
     with closing(hdfs) if hdfs is not None else nullcontext():
         image = spec.docker_image
-        return prepare_environment(
-            spec.environment, conf, hdfs, python=python, image=image, tell=tell
-        )
+        return prepare_environment(wanted, conf, hdfs, python=python, image=image, tell=tell)
 
 
 # YARN as a backend.

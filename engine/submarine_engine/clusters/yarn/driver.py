@@ -21,9 +21,9 @@ from submarine_runtime.container import KEY_FILE
 from submarine_runtime.sealing import KEY_SIZE
 
 from submarine_engine.clusters import backend
+from submarine_engine.clusters.yarn.options import HADOOP_CONF_DIR
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import make_private, write_aside, write_json
-from submarine_engine.settings import KEYS
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
@@ -97,7 +97,7 @@ def keeper_environment(outer: Mapping[str, str], folder: KeeperFolder) -> dict[s
     environment = {key: value for key, value in outer.items() if key.lower() not in _PROXIES}
     environment.update(folder.conf.environment)
     environment["HADOOP_CONF_DIR"] = str(folder.conf.folder)
-    environment[KEYS["hadoop_conf_dir"].variable] = str(folder.conf.folder)
+    environment[HADOOP_CONF_DIR.variable] = str(folder.conf.folder)
     environment["SKEIN_CONFIG"] = str(folder.skein)
     return environment
 

@@ -405,7 +405,7 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
     with ThreadPoolExecutor(1) as aside:
         nodes = aside.submit(rm.get, "/ws/v1/cluster/nodes")
         scheduler = read_scheduler(rm.get("/ws/v1/cluster/scheduler"))
-        label = spec.node_label or ""
+        label = spec.options.get("node_label", "")
         found = Found(scheduler=scheduler, nodes=read_nodes(nodes.result()), label=label)
     wanted = spec.queue or DEFAULT
     queue = found.scheduler.find(wanted)
@@ -461,7 +461,7 @@ def _address(path: str | None, option: str) -> Iterator[Problem]:
 def _tensorboard(spec: JobSpec) -> Iterator[Problem]:
     if not spec.tensorboard:
         return
-    if spec.mode == "warm":
+    if spec.options.get("mode") == "warm":
         what = "a TensorBoard beside a job is a container of the job's own application"
         yield Problem(UnsupportedError, what, "--mode", "leave --mode warm out, or --tensorboard")
     try:

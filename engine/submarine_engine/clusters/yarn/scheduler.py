@@ -494,7 +494,7 @@ def _why(
     scheduler: Scheduler,
     queue: Queue | None,
 ) -> str:
-    label = spec.node_label or ""
+    label = spec.options.get("node_label", "")
     usable = with_label(nodes, label)
     if not usable:
         return f"no node with the label {label!r} takes containers" if label else none_up(nodes)

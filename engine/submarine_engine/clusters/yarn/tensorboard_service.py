@@ -107,7 +107,7 @@ class TensorBoardService:
                 files=dict(files),
                 script=text,
                 allow_failures=True,
-                node_label=self._spec.node_label or "",
+                node_label=self._spec.options.get("node_label", ""),
             )
         }
 
