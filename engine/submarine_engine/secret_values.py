@@ -9,6 +9,7 @@ that is gone when the job is over.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +29,8 @@ SERVICE = "submarine"
 def secret_variables(spec: JobSpec) -> dict[str, str]:
     """Return the variables of a job's environment that are secrets, with their values.
 
-    Each comes from this process's environment, else from the system's keyring. They belong into
+    Each comes from this process's environment, else from the system's keyring, which may ask a
+    person: who submits a job looks once, and hands on what it has found. They belong into
     what only the job's own user can read: never into a record, an argument list, or the environment
     that a cluster's service is asked for.
 
@@ -57,23 +59,23 @@ def secret_variables(spec: JobSpec) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def note_values(folder: Path, spec: JobSpec) -> None:
+def note_values(folder: Path, secrets: Mapping[str, str]) -> None:
     """Write the values into a job's folder, for a driver that is another process.
 
     Parameters
     ----------
     folder
         The job's, as it is staged.
+    secrets
+        As `secret_variables` gave them.
 
     Raises
     ------
-    SubmissionError
-        As `secret_variables`.
     OSError
         The disk is full.
     """
-    if spec.secrets:
-        write_json(folder / NOTE, secret_variables(spec))
+    if secrets:
+        write_json(folder / NOTE, dict(secrets))
 
 
 def noted_values(folder: Path) -> dict[str, str]:

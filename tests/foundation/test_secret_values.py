@@ -22,7 +22,7 @@ def test_values_are_noted_for_the_owner_alone_until_the_job_is_over(tmp_path, mo
     monkeypatch.setenv("HF_TOKEN", "hf_value")
     paths = JobPaths(tmp_path, RECORD["id"])
     make_private(paths.root)
-    note_values(paths.root, JobSpec(secrets=("HF_TOKEN",)))
+    note_values(paths.root, secret_variables(JobSpec(secrets=("HF_TOKEN",))))
     monkeypatch.delenv("HF_TOKEN")
     assert stat.S_IMODE((paths.root / NOTE).stat().st_mode) == 0o600
     assert noted_values(paths.root) == {"HF_TOKEN": "hf_value"}
@@ -36,6 +36,6 @@ def test_values_are_noted_for_the_owner_alone_until_the_job_is_over(tmp_path, mo
 
 
 def test_a_job_without_secrets_notes_nothing(tmp_path):
-    note_values(tmp_path, JobSpec(env={"A": "b"}))
+    note_values(tmp_path, secret_variables(JobSpec(env={"A": "b"})))
     assert list(tmp_path.iterdir()) == []
     assert secret_variables(JobSpec()) == {}

@@ -18,7 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters import locks, store
 from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuShare, Saved
-from submarine_engine.clusters.environment import refuse_rendezvous, resolve_paths
+from submarine_engine.clusters.environment import (
+    refuse_rendezvous,
+    refuse_reserved,
+    resolve_paths,
+)
 from submarine_engine.clusters.machine import process_stat, reap
 from submarine_engine.clusters.reader import read_batch
 from submarine_engine.clusters.saving import Asked
@@ -28,7 +32,7 @@ from submarine_engine.declared import check_options
 from submarine_engine.errors import JobError, JobNotFoundError, SubmissionError
 from submarine_engine.history import JobPaths, check_home, default_home, make_private, write_json
 from submarine_engine.lifecycle import JobStatus
-from submarine_engine.secret_values import note_values
+from submarine_engine.secret_values import note_values, secret_variables
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
@@ -198,8 +202,13 @@ class KeptCluster(RecordedCluster):
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what the cluster cannot do, and fill in what was left to it."""
+        secret_variables(spec)
+        return self._check(spec)
+
+    def _check(self, spec: JobSpec) -> JobSpec:
         refuse_rendezvous(spec)
         check_options(spec, self.name)
+        refuse_reserved(dict.fromkeys(spec.secrets, ""), "--secret")
         return self.backend.check(spec)
 
     def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:
@@ -213,7 +222,8 @@ class KeptCluster(RecordedCluster):
             The cluster does not answer.
         """
         workdir = workdir.absolute()
-        spec = self.check(spec)
+        secrets = secret_variables(spec)
+        spec = self._check(spec)
         resolve_paths(spec, workdir, self.backend.machine_path)
         launch = {
             **launch_notes(spec),
@@ -228,9 +238,11 @@ class KeptCluster(RecordedCluster):
                 make_private(staged.task(task).root)
             delivered = self.backend.deliver(staged.bundle, self.tell)
             write_json(staged.root / "launch.json", {**launch, **delivered})
-            note_values(staged.root, spec)
+            note_values(staged.root, secrets)
 
-        paths, lock = store.put_on_record(self.home, self.name, spec, bundle, workdir, finish)
+        paths, lock = store.put_on_record(
+            self.home, self.name, spec, bundle, workdir, finish, secrets=secrets
+        )
         try:
             self._folder.hand(paths.job_id)
             self._folder.ensure_keeper(self.backend.keeper_environment(os.environ))

@@ -44,7 +44,7 @@ from submarine_engine.history import (
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus, fold
 from submarine_engine.masking import write_marks
-from submarine_engine.secret_values import NOTE, secret_variables
+from submarine_engine.secret_values import NOTE
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
@@ -333,6 +333,8 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
     bundle: Bundle,
     workdir: Path,
     finish: Callable[[JobPaths, JobPaths], None],
+    *,
+    secrets: Mapping[str, str],
 ) -> tuple[JobPaths, int]:
     """Write a job's folder.
 
@@ -343,6 +345,8 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
     finish
         Writes what that cluster needs besides: called with the folder as it is staged, and as it
         will be.
+    secrets
+        As `secret_variables` gave them: marks are written by which they are found again.
 
     Returns
     -------
@@ -355,7 +359,7 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
     Raises
     ------
     SubmissionError
-        The disk is full, or a secret has no value; nothing is left behind.
+        The disk is full; nothing is left behind.
     ConfigError
         As `check_home`.
     """
@@ -373,7 +377,7 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
         try:
             bundle.write(staged.bundle)
             _write_record(staged, cluster, spec, bundle, workdir)
-            write_marks(staged.root, (*secret_variables(spec).items(), *bundle.secrets))
+            write_marks(staged.root, (*secrets.items(), *bundle.secrets))
             finish(staged, paths)
             write_aside(staged.root / RESERVE, bytes(RESERVE_SIZE))
             staged.root.rename(paths.root)

@@ -16,7 +16,6 @@ from submarine_engine.errors import ResourcesError, UnsupportedError
 from submarine_engine.extras import install_extra
 from submarine_engine.findings import OK, Check
 from submarine_engine.job import JobSpec, Resources
-from submarine_engine.secret_values import secret_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +41,7 @@ def check_spec(spec: JobSpec, found: Inventory) -> JobSpec:
         )
     _check_kind(spec)
     refuse_reserved(spec.env)
-    refuse_reserved(secret_variables(spec), "--secret")
+    refuse_reserved(dict.fromkeys(spec.secrets, ""), "--secret")
     for label, path in (("input", spec.input_path), ("checkpoint", spec.checkpoint_path)):
         if path is not None:
             local_path(path, f"--{label}_path")

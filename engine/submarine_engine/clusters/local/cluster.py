@@ -148,6 +148,7 @@ def put_on_record(  # noqa: PLR0913 - what a record is made of
     bundle: Bundle,
     workdir: Path,
     *,
+    secrets: Mapping[str, str],
     grace: float,
     pool: Sequence[str] = (),
     idle: float | None = None,
@@ -170,7 +171,7 @@ def put_on_record(  # noqa: PLR0913 - what a record is made of
 
     def finish(staged: JobPaths, paths: JobPaths) -> None:
         told = {"grace": grace, "pool": list(pool), "ahead": idle is not None}
-        _write_launch(staged, paths, spec, sources, told)
+        _write_launch(staged, paths, spec, sources, {**spec.env, **secrets}, told)
         plan = partial(
             store.task_plan,
             spec,
@@ -187,14 +188,15 @@ def put_on_record(  # noqa: PLR0913 - what a record is made of
                 written["ahead"] = {"idle": idle}
             write_json(staged.task(task).plan, written)
 
-    return store.put_on_record(home, "local", spec, bundle, workdir, finish)
+    return store.put_on_record(home, "local", spec, bundle, workdir, finish, secrets=secrets)
 
 
-def _write_launch(
+def _write_launch(  # noqa: PLR0913, PLR0917 - what a launch is made of
     staged: JobPaths,
     paths: JobPaths,
     spec: JobSpec,
     sources: tuple[Path | None, Path | None],
+    wanted: Mapping[str, str],
     told: Mapping[str, Any],
 ) -> None:
     task = spec.tasks[0]
@@ -205,7 +207,7 @@ def _write_launch(
         **told,
         "environment": job_environment(
             os.environ,
-            {**spec.env, **secret_variables(spec)},
+            wanted,
             job_id=paths.job_id,
             task=paths.task(task),
             vcores=spec.roles[0].resources.vcores,
@@ -260,6 +262,7 @@ class LocalCluster(RecordedCluster):
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what this machine cannot do, and choose the number of GPUs where it is open."""
+        secret_variables(spec)
         return check_spec(spec, self._inventory())
 
     def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:
@@ -274,6 +277,7 @@ class LocalCluster(RecordedCluster):
         """
         found = self._inventory()
         spec = check_spec(spec, found)
+        secrets = secret_variables(spec)
         config = load_config({"grace": self._grace})
         pool = tuple(device.id for device in found.devices) if spec.gpus else ()
         paths, lock = put_on_record(
@@ -281,6 +285,7 @@ class LocalCluster(RecordedCluster):
             spec,
             bundle,
             workdir.absolute(),
+            secrets=secrets,
             grace=config.value("grace"),
             pool=pool,
             idle=config.value("imports_idle") if _is_shared(spec, config) else None,

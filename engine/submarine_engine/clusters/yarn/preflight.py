@@ -42,7 +42,6 @@ from submarine_engine.clusters.yarn.scheduler import (
 )
 from submarine_engine.errors import ClusterError, ResourcesError, SubmissionError, UnsupportedError
 from submarine_engine.job import JobSpec, Resources, Role
-from submarine_engine.secret_values import secret_variables
 from submarine_engine.tensorboard.board import check_installed
 
 if TYPE_CHECKING:
@@ -431,15 +430,10 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
 
 def _environment(spec: JobSpec) -> Iterator[Problem]:
     try:
-        secrets = secret_variables(spec)
-    except SubmissionError as error:
-        secrets = {}
-        yield Problem(SubmissionError, error.what, error.where, error.fix)
-    for option, given in (("--env", spec.env), ("--secret", secrets)):
-        try:
-            refuse_reserved(given, option)
-        except UnsupportedError as error:
-            yield Problem(UnsupportedError, error.what, error.where, error.fix)
+        refuse_reserved(spec.env)
+    except UnsupportedError as error:
+        yield Problem(UnsupportedError, error.what, error.where, error.fix)
+    for option, given in (("--env", tuple(spec.env)), ("--secret", spec.secrets)):
         for key in given:
             if key in _OF_YARN or key.startswith(_OF_YARN_PREFIXES):
                 what = f"{key} is set in every container by YARN or by Submarine"

@@ -6,6 +6,7 @@ from hashlib import sha256
 
 import pytest
 
+from submarine_engine import secret_values
 from submarine_engine.errors import JobFailedError, SubmissionError
 from submarine_engine.history import JobPaths
 from submarine_engine.testing.jobs import until
@@ -41,6 +42,19 @@ def test_a_secret_reaches_the_job_and_nothing_that_is_kept_or_shown(cluster, mon
 
     # What the code itself wrote is as it wrote it, for the owner alone.
     until(lambda: holding() <= {"stdout", "stderr", "outcome.json"})
+
+
+def test_a_secret_is_looked_up_once_for_a_job(cluster, monkeypatch):
+    asked = []
+
+    def value(name):  # a keyring may ask a person each time
+        asked.append(name)
+        return VALUE
+
+    monkeypatch.setattr(secret_values, "_value", value)
+    job = cluster.submit("import os; print(len(os.environ['CONTRACT_SECRET']))", secrets=(NAME,))
+    assert cluster.follow(job).out == f"{len(VALUE)}\n"
+    assert asked == [NAME]
 
 
 def test_a_secret_without_a_value_is_refused(cluster):
