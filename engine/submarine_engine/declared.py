@@ -1,4 +1,4 @@
-"""What clusters declare besides their class: options of a job, and settings, that only they know.
+"""What clusters declare besides their class: options of jobs, settings and verbs of their own.
 
 It is plain data in a module that loads nothing of the cluster, since help and completion read it at
 each key. An entry point of the group ``submarine.options`` names it, by the cluster's own name:
@@ -41,10 +41,14 @@ class Declared:
         Options of ``job run``. A job has their values by name, in `JobSpec.options`.
     settings
         Settings of the configuration; the cluster's name should be in theirs.
+    verbs
+        ``module:name`` of a `submarine_engine.command.grammar.Group` of verbs, to start or end such
+        a cluster for one. What does a verb's work is named by its ``run``: ``module:function``.
     """
 
     options: tuple[OptionInfo, ...] = ()
     settings: tuple[Key, ...] = ()
+    verbs: str = ""
 
 
 def declared(*, search: bool = False) -> dict[str, Declared]:

@@ -7,6 +7,7 @@ from submarine_engine.job import HOW_GROUP, OptionInfo
 from submarine_engine.settings import Key, read_period
 
 DECLARED = Declared(
+    verbs="submarine_hosts_verbs:GROUP",
     options=(
         OptionInfo(
             name="host",

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from submarine_engine import api
+from submarine_engine.cli import main
 from submarine_engine.clusters import open_cluster
 from submarine_engine.command import NOTEBOOK, complete, help_text, parse, parse_cell, to_command
 from submarine_engine.config import load_config
@@ -158,6 +159,32 @@ def test_its_settings_are_settings_like_all_others(tmp_path, monkeypatch):
     file.write_text("hosts_patience = 'soon'\n")
     with pytest.raises(ConfigError, match="hosts_patience cannot be 'soon'"):
         load_config()
+
+
+@pytest.mark.usefixtures("installed")
+def test_its_verbs_are_verbs_like_all_others(capsys):
+    assert main(["hosts", "names", "beta"]) == 0
+    assert capsys.readouterr().out == "beta\n"
+    assert "hosts names " in help_text()
+    assert "hosts names " in help_text(("hosts",))
+    assert "One of them." in help_text(("hosts", "names"))
+    assert "hosts" not in help_text(surface=NOTEBOOK)
+    assert complete("ho") == ["hosts"]
+    assert complete("hosts n") == ["names"]
+    with pytest.raises(CommandError, match="`hosts` needs a verb"):
+        parse("hosts")
+    assert parse("hosts names --help").values["about"] == ("hosts", "names")
+
+
+def test_verbs_that_cannot_be_loaded_are_left_out_with_a_warning(tmp_path, monkeypatch):
+    (tmp_path / "half_there.py").write_text(
+        "from submarine_engine.declared import Declared\n"
+        "DECLARED = Declared(verbs='nowhere:GROUP')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    use_backend(monkeypatch, tmp_path / "site", HOSTS, "hosts = half_there:DECLARED")
+    with pytest.warns(UserWarning, match="the verbs of 'hosts' are left out"):
+        assert "job run" in help_text()
 
 
 @pytest.mark.parametrize(

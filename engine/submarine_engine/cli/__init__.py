@@ -19,9 +19,10 @@ from submarine_engine.cli.output import (
     Output,
     code_of_error,
 )
+from submarine_engine.command.grammar import Verb
 from submarine_engine.command.options import TERMINAL, Front
 from submarine_engine.command.parser import Command, parse
-from submarine_engine.command.verbs import ROOT, VERBS
+from submarine_engine.command.verbs import ROOT, find_verb
 from submarine_engine.errors import SubmarineError
 
 Handler = Callable[[Command, Output], int]
@@ -88,9 +89,10 @@ def _run(words: Sequence[str], output: Output, *, verbose: bool) -> int:
 
 def handler(path: tuple[str, ...]) -> Handler:
     """Return what does a verb's work; loaded now: `job list` need not know what a bundle is."""
-    run = next(verb.run for verb in VERBS if verb.path == path)
-    module, _, name = run.partition(":")
-    found: Handler = getattr(import_module(f"submarine_engine.cli.{module}"), name)
+    verb = find_verb(path)
+    assert isinstance(verb, Verb)  # noqa: S101 - it was parsed
+    module, _, name = verb.run.partition(":")
+    found: Handler = getattr(import_module(module, __name__), name)
     return found
 
 

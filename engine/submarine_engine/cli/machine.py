@@ -1,12 +1,9 @@
-"""The verbs about the machine and what is beside jobs: GPUs, clusters, TensorBoards, Zeppelin."""
+"""The verbs about the machine and what is beside jobs: GPUs, TensorBoards, Zeppelin."""
 
 from __future__ import annotations
 
-import shlex
-import time
 from collections.abc import Iterable
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine import __version__
@@ -14,18 +11,14 @@ from submarine_engine.cli.output import FAILED, OK, Output, visible
 from submarine_engine.clusters.base import Gpu
 from submarine_engine.command.parser import Command, help_text
 from submarine_engine.config import load_config
-from submarine_engine.errors import ClusterError, SubmarineError, UnsupportedError
+from submarine_engine.errors import UnsupportedError
 from submarine_engine.extras import install_extra
 from submarine_engine.history import default_home
 from submarine_engine.settings import format_value
 
 if TYPE_CHECKING:
     from submarine_engine.findings import Check
-    from submarine_engine.installer import DaemonStatus, HadoopCluster, Plan
     from submarine_engine.tensorboard import Board
-
-_PIECE = 1 << 20
-_NAP = 0.2
 
 
 def gpus(command: Command, output: Output) -> int:
@@ -42,8 +35,7 @@ def gpus(command: Command, output: Output) -> int:
             output.data({share.kind: share.name, "free": share.free, "total": share.total})
         return OK
     if not found:
-        fix = "; SUBMARINE_LOCAL_GPUS=N declares some on this machine"
-        output.note(f"the cluster has no GPU{fix if cluster.name == 'local' else ''}")
+        output.note("; ".join(filter(None, ("the cluster has no GPU", cluster.no_gpus))))
         return OK
     rows = [
         (
@@ -170,182 +162,6 @@ def _write_board(output: Output, board: Board, text: str) -> None:
         output.data({**told, **board.wanted.to_json()})
     else:
         output.line(text)
-
-
-def cluster_up(command: Command, output: Output) -> int:
-    """Start a cluster; return when a job could run."""
-    given = command.values
-    from submarine_engine.installer import Wanted  # noqa: PLC0415 - for this verb alone
-
-    cluster = _cluster(command)
-    plan = cluster.up(
-        Wanted(given.get("gpus"), given.get("nodes"), given.get("hdfs")), report=output.note
-    )
-    if output.json:
-        output.data(_shape(cluster, plan))
-        return OK
-    output.line(f"The cluster {cluster.name!r} is up: {_told(plan)}.")
-    output.line(f"  ResourceManager  {plan.rm_web}")
-    if plan.hdfs:
-        output.line(f"  HDFS             {plan.default_fs}  {plan.namenode_web}")
-    output.note(
-        "it believes every name, as Hadoop does without Kerberos: who else has an account on this "
-        f"machine can run code as {plan.user} by it. Use it where you trust them all, and end it "
-        "when you are done"
-    )
-    output.line(
-        "\nJobs go there by --cluster yarn, %submarine use yarn, or SUBMARINE_CLUSTER=yarn."
-    )
-    programs = f'eval "$(submarine cluster env{_name_option(cluster)})"'
-    if other := _other(cluster):
-        output.note(
-            f"jobs go elsewhere ({other}); in a terminal where they shall go here: {programs}"
-        )
-    else:
-        output.line(f"For the commands yarn and hdfs: {programs}")
-    return OK
-
-
-def _other(cluster: HadoopCluster) -> str:
-    """Return why jobs do not go to a cluster that runs; empty where they do."""
-    from submarine_engine.clusters.yarn.hadoop import find_conf  # noqa: PLC0415 - as above
-
-    try:
-        used = find_conf()
-    except SubmarineError as error:
-        return error.what
-    if used is None or used.path == cluster.layout.conf:
-        return ""
-    return f"{used.path}, from {used.origin}"
-
-
-def cluster_env(command: Command, output: Output) -> int:
-    """Write what to set, for ``eval``."""
-    cluster = _cluster(command)
-    if output.json:
-        output.data(cluster.environment())
-    else:
-        output.line(_exports(cluster))
-    return OK
-
-
-def cluster_status(command: Command, output: Output) -> int:
-    """Show the daemons, and whether a job could run."""
-    cluster = _cluster(command)
-    daemons = cluster.daemons()
-    problems = cluster.problems() if daemons else [f"there is no cluster {cluster.name!r}"]
-    if output.json:
-        rows = [{"name": d.name, "pid": d.pid, "web": d.web, "log": str(d.log)} for d in daemons]
-        shape = _shape(cluster, cluster.plan) if daemons else {"name": cluster.name}
-        output.data({**shape, "ready": not problems, "problems": problems, "daemons": rows})
-    else:
-        if daemons:
-            output.table(
-                ("daemon", "pid", "pages"),
-                [(d.name, str(d.pid or "ended"), d.web) for d in daemons],
-            )
-        for problem in problems:
-            output.note(f"{problem}; `submarine cluster up{_name_option(cluster)}` mends it")
-        if not problems:
-            output.line(f"\na job could run: {_told(cluster.plan)}")
-    return FAILED if problems else OK
-
-
-def cluster_logs(command: Command, output: Output) -> int:
-    """Write the log of a daemon, or list the logs."""
-    cluster = _cluster(command)
-    wanted = command.values.get("daemon")
-    if wanted is not None:
-        return _write_log(cluster.daemon(wanted).log, output, follow="follow" in command.values)
-    sizes = {
-        d.name: (d.log, d.log.stat().st_size if d.log.exists() else 0) for d in _known(cluster)
-    }
-    if output.json:
-        for name, (path, size) in sizes.items():
-            output.data({"name": name, "log": str(path), "size": size})
-    else:
-        rows = [(name, str(size), str(path)) for name, (path, size) in sizes.items()]
-        output.table(("daemon", "bytes", "log"), rows)
-    return OK
-
-
-def cluster_down(command: Command, output: Output) -> int:
-    """End the cluster and remove all of it."""
-    cluster = _cluster(command)
-    there = cluster.down()
-    if output.json:
-        output.data({"name": cluster.name, "was_there": there})
-    else:
-        gone = "is gone, with all of its files" if there else "was not there"
-        output.line(f"The cluster {cluster.name!r} {gone}.")
-    return OK
-
-
-def _cluster(command: Command) -> HadoopCluster:
-    from submarine_engine.installer import HadoopCluster  # noqa: PLC0415 - for these verbs alone
-
-    name = command.values.get("name")
-    return HadoopCluster(name=name) if name else HadoopCluster()
-
-
-def _known(cluster: HadoopCluster) -> list[DaemonStatus]:
-    """Return the daemons of a cluster that is there; `ClusterError` where it is not."""
-    return cluster.daemons() if cluster.plan else []
-
-
-def _name_option(cluster: HadoopCluster) -> str:
-    from submarine_engine.installer.plan import DEFAULT_NAME  # noqa: PLC0415 - as above
-
-    return "" if cluster.name == DEFAULT_NAME else f" --name {cluster.name}"
-
-
-def _told(plan: Plan) -> str:
-    nodes = f"{plan.nodes} node" + ("s" if plan.nodes > 1 else "")
-    kind = "the machine's own" if plan.real else "declared"
-    gpus = f"{plan.gpus} GPUs each, {kind}" if plan.gpus else "no GPUs"
-    return f"{nodes}, {gpus}, {'HDFS' if plan.hdfs else 'no HDFS'}"
-
-
-def _shape(cluster: HadoopCluster, plan: Plan) -> dict[str, object]:
-    return {
-        "name": cluster.name,
-        "nodes": plan.nodes,
-        "gpus": plan.gpus,
-        "real_gpus": plan.real,
-        "default_fs": plan.default_fs,
-        "resourcemanager": plan.rm_web,
-        "environment": cluster.environment(),
-    }
-
-
-def _exports(cluster: HadoopCluster) -> str:
-    """Return lines for a shell; what it has in its PATH stays there."""
-    lines = []
-    for name, value in cluster.environment().items():
-        if name == "PATH":
-            lines.append(f'export PATH={shlex.quote(str(cluster.layout.bin))}:"$PATH"')
-        else:
-            lines.append(f"export {name}={shlex.quote(value)}")
-    return "\n".join(lines)
-
-
-def _write_log(path: Path, output: Output, *, follow: bool) -> int:
-    if not path.exists():
-        raise ClusterError(
-            "the daemon has not been started",
-            where=str(path),
-            fix="start it: `submarine cluster up`",
-        )
-    with path.open("rb") as log:
-        while True:
-            while piece := log.read(_PIECE):
-                if output.json:
-                    output.data({"text": piece.decode(errors="replace")})
-                else:
-                    output.raw("stdout", piece)
-            if not follow:
-                return OK
-            time.sleep(_NAP)
 
 
 def zeppelin_install(command: Command, output: Output) -> int:

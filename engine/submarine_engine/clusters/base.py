@@ -258,6 +258,8 @@ class ClusterKind(ABC):
     name: str
     log_label: str = "Log"
     """What people call the page of a job's log: front ends write it on their links."""
+    no_gpus: str = ""
+    """What to do where it has no GPU, in words."""
 
     @classmethod
     def configured(cls) -> bool:

@@ -197,6 +197,7 @@ class KeptCluster(RecordedCluster):
         self.backend = backend
         self.name = backend.name
         self.log_label = backend.log_label
+        self.no_gpus = backend.no_gpus
         self._folder = backend.folder()
         self._tried_at = 0.0
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import click
 
+from submarine_engine.command.grammar import OPTION, Group
 from submarine_engine.command.options import COMMON, NOTEBOOK, TERMINAL, Front, find
 from submarine_engine.command.values import did_you_mean, format_memory, format_resources
-from submarine_engine.command.verbs import GROUPS, OPTION, ROOT, RUN, VERBS, Group, verbs
+from submarine_engine.command.verbs import ROOT, RUN, find_verb, verbs
 from submarine_engine.declared import find_options
 from submarine_engine.errors import CommandError
 from submarine_engine.job import NO_OUTPUTS, JobSpec, OptionInfo, Resources, Role, options_of
@@ -156,14 +157,13 @@ def _take_common(words: list[str]) -> list[str]:
 
 def _about(words: Sequence[str]) -> tuple[str, ...]:
     """Return the longest beginning of `words` that is a verb or a group of verbs."""
-    known = {verb.path for verb in VERBS} | {(group,) for group in GROUPS}
-    return next((path for n in (2, 1) if (path := tuple(words[:n])) in known), ())
+    return next((path for n in (2, 1) if find_verb(path := tuple(words[:n]))), ())
 
 
 def _read(
     command: click.Command, words: Sequence[str], common: Sequence[str], surface: str | None
 ) -> Command:
-    verb_ends = 2 if words and words[0] in GROUPS else 1
+    verb_ends = 2 if isinstance(find_verb(words[:1]), Group) else 1
     words = [*words[:verb_ends], *common, *words[verb_ends:]]
     with command.make_context("submarine", words, obj=Front(surface)) as context:
         verb, values = command.invoke(context)
@@ -374,11 +374,10 @@ def help_text(path: Sequence[str] = (), *, surface: str = TERMINAL) -> str:
     CommandError
         There is no such verb.
     """
-    command: click.Command | None = ROOT
-    for word in path:
-        command = command.commands.get(word) if isinstance(command, Group) else None
+    command = find_verb(path) if path else ROOT
     if command is None:
-        known = [verb.text for verb in verbs(surface)] + list(GROUPS)
+        known = [verb.text for verb in verbs(surface)]
+        known += [group.text for group in ROOT.commands.values() if isinstance(group, Group)]
         word = " ".join(path)
         raise CommandError(
             f"there is no verb {word!r}",

@@ -1,412 +1,34 @@
-"""Every verb, once: the whole surface of the terminal and of ``%submarine``."""
+"""Every verb, once: the whole surface of the terminal and of ``%submarine``.
+
+Verbs of one cluster are declared by that cluster: see `submarine_engine.declared`.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import click
+from importlib import import_module
 
 from submarine_engine.command import options
+from submarine_engine.command.grammar import Group, Verb, verbs_of
 from submarine_engine.command.options import (
-    COMMON,
-    EVERYWHERE,
     IN_NOTEBOOK,
     IN_TERMINAL,
-    NOTEBOOK,
-    TERMINAL,
     Argument,
     Front,
     Kind,
     Option,
-    find,
-    items,
     starting,
 )
-from submarine_engine.command.values import did_you_mean
-from submarine_engine.errors import CommandError
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+from submarine_engine.declared import declared
 
 
 def _verbs(_: Front, text: str) -> list[str]:
-
     return starting((verb.path[0] for verb in VERBS), text)
 
 
 VERB = Kind("VERB", candidates=_verbs)
-
-
-PROGRAMS = {None: "submarine", TERMINAL: "submarine", NOTEBOOK: "%submarine"}
-OPTION = re.compile(r"--?[A-Za-z].*", re.DOTALL)
-_SWITCH = {"true": True, "false": False}
-_COLUMN = 28
-_FOUND = "submarine.found"
-"""Where a context has the options that were found by a search alone."""
-
-
-class Verb(click.Command):
-    """Something that can be asked for.
-
-    Parameters
-    ----------
-    text
-        The words that name it, as typed: ``job run``.
-    summary
-        One line for the list of verbs.
-    parameters
-        Its options and arguments, but for those of all verbs.
-    details
-        A paragraph or two for the verb's own help.
-    examples
-        Command lines as typed in a terminal, without the program's name.
-    rest
-        Help for what may follow ``--``; empty where nothing may.
-    surfaces
-        Where it has a meaning.
-    run
-        What does it in a terminal: ``module:function`` of `submarine_engine.cli`, which is loaded
-        when it is asked for.
-    of_clusters
-        Gives all options of it that only some clusters know. It takes a search, so it is called for
-        help and completion, and for an option that is not known without it.
-    """
-
-    def __init__(  # noqa: PLR0913 - a declaration, each part by its name
-        self,
-        text: str,
-        summary: str,
-        *parameters: Option | Argument,
-        details: str = "",
-        examples: Sequence[str] = (),
-        rest: str = "",
-        surfaces: frozenset[str] = EVERYWHERE,
-        run: str = "",
-        of_clusters: Callable[[], list[Option]] = list,
-    ) -> None:
-        self.of_clusters = of_clusters
-        self.text = text
-        self.path = tuple(text.split())
-        self.summary = summary
-        self.examples = examples
-        self.rest = rest
-        self.surfaces = surfaces
-        self.run = run
-        self.options = [one for one in parameters if isinstance(one, Option)]
-        self.arguments = [one for one in parameters if isinstance(one, Argument)]
-        super().__init__(
-            self.path[-1],
-            params=[*parameters, *COMMON],
-            help=details,
-            short_help=summary,
-            add_help_option=False,
-            context_settings={"allow_extra_args": True},
-        )
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return what has a meaning where the context is."""
-        return [one for one in (*self.params, *ctx.meta.get(_FOUND, ())) if ctx.obj.sees(one)]
-
-    def _all_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return `get_params`, with the options of all clusters there are."""
-        found = self.of_clusters()
-        replaced = {one for one in self.options if one.clusters} if found else set()
-        every = [*(one for one in self.params if one not in replaced), *found]
-        return [one for one in every if ctx.obj.sees(one)]
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the words, which click reads as `_Words` writes them."""
-        words = _Words(self, ctx, args)
-        try:
-            loose = super().parse_args(ctx, words.plain())
-        except click.MissingParameter as missing:
-            argument = missing.param
-            assert isinstance(argument, Argument)  # noqa: S101 - options can be left out
-            raise self.error(f"{argument.flag} is missing", argument.help or "") from missing
-        if loose and not ctx.resilient_parsing:
-            hint = "arguments of a script go after --; " if self.rest else ""
-            raise self.error(
-                f"{loose[0]!r} has no meaning here", f"{hint}quote a value that has spaces"
-            )
-        if words.rest is not None:
-            ctx.params["args"] = tuple(words.rest)
-        return loose
-
-    def invoke(self, ctx: click.Context) -> tuple[Verb, dict[str, Any]]:
-        """Return what was given, by key; several words as a tuple, also where there are none."""
-        given = click.core.ParameterSource.COMMANDLINE
-        return self, {
-            name: value
-            for name, value in ctx.params.items()
-            if name == "args"
-            or ctx.get_parameter_source(name) is given
-            or any(one.name == name and one.nargs < 0 for one in self.arguments)
-        }
-
-    def error(self, what: str, fix: str = "") -> CommandError:
-        """Return an error about this verb."""
-        return CommandError(what, where=self.text, fix=fix)
-
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the verb's own help."""
-        shown: list[Any] = self._all_params(ctx)
-        arguments = [one for one in shown if isinstance(one, Argument)]
-        formatter.write(f"{self.summary}\n\n{PROGRAMS[ctx.obj.surface]} {self._usage(arguments)}\n")
-        if self.help:
-            formatter.write_paragraph()
-            formatter.write_text(self.help)
-        groups = {"Arguments": [(one.flag, one.help or "") for one in arguments]}
-        if self.rest:
-            groups["Arguments"].append(("-- ARGUMENTS", self.rest))
-        for option in shown:
-            if isinstance(option, Option) and not option.hidden:
-                groups.setdefault(option.group, []).append((option.signature, option.help or ""))
-        for heading, rows in groups.items():
-            if rows:
-                _section(formatter, heading, rows)
-        if refused := [option.flag for option in self.options if option.hidden]:
-            formatter.write("\nKnown of Hadoop Submarine, and refused with the reason\n")
-            with formatter.indentation():
-                formatter.write_text(", ".join(refused))
-        if self.examples and ctx.obj.surface != NOTEBOOK:
-            formatter.write("\nExamples\n")
-            for example in self.examples:
-                formatter.write(f"  submarine {example}\n")
-
-    def _usage(self, arguments: Sequence[Argument]) -> str:
-        words = [self.text, "[options]"]
-        for argument in arguments:
-            word = argument.flag + (" …" if argument.nargs < 0 else "")
-            words.append(word if argument.required else f"[{word}]")
-        return " ".join([*words, "[-- ARGUMENTS]"] if self.rest else words)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the options that are not given yet, or may be given again."""
-        if not incomplete.startswith("-") or "args" in ctx.params:
-            return []
-        given = click.core.ParameterSource.COMMANDLINE
-        cluster = ctx.params.get("cluster")
-        flags = (
-            option.flag
-            for option in self._all_params(ctx)
-            if isinstance(option, Option)
-            and not option.hidden
-            and (option.multiple or ctx.get_parameter_source(option.key) is not given)
-            and (cluster is None or cluster in (option.clusters or (cluster,)))
-        )
-        return items(starting(flags, incomplete))
-
-
-class _Words:
-    """The words of a verb on their way to click, which knows one spelling of an option alone.
-
-    Whatever looks like an option is one, never another's value: so nothing is taken for something
-    else in silence, and each error can name the nearest option there is.
-    """
-
-    def __init__(self, verb: Verb, ctx: click.Context, words: Sequence[str]) -> None:
-        self.verb = verb
-        self.found: list[Option] = ctx.meta.setdefault(_FOUND, [])
-        self.front: Front = ctx.obj
-        self.lenient = ctx.resilient_parsing
-        self.options = [*verb.options, *COMMON]
-        self.given: dict[Option, str] = {}
-        end = words.index("--") if "--" in words else len(words)
-        self.words, after = list(words[:end]), list(words[end + 1 :])
-        self.rest = after if verb.rest and end < len(words) else None
-        self.loose = [] if verb.rest else after
-
-    def plain(self) -> list[str]:
-        """Return the options, each with its value in one word, then the other words."""
-        found, loose = [], []
-        while self.words:
-            word = self.words.pop(0)
-            if not OPTION.fullmatch(word):
-                loose.append(word)
-                continue
-            try:
-                found += self._option(word, loose)
-            except CommandError:
-                if not self.lenient:
-                    raise
-        return [*found, "--", *loose, *self.loose]
-
-    def _option(self, word: str, loose: Sequence[str]) -> list[str]:
-        name, equals, text = word.partition("=")
-        option = find(name, [*self.options, *self.found])
-        if option is None:
-            option = find(name, self.verb.of_clusters())
-            if option is None:
-                raise self._unknown(name, loose)
-            self.found.append(option)
-        if option.refused:
-            why, way_out = option.refused
-            raise self.verb.error(f"{option.flag} is refused: {why}", way_out)
-        if not self.front.sees(option):
-            (other,) = option.surfaces
-            raise self.verb.error(f"{option.flag} has a meaning only in a {other}", "leave it out")
-        if option.is_flag:
-            return [self._once(option, self._flag(option, name, text if equals else None))]
-        texts = self._texts(option, text if equals else self._next(option))
-        return [f"{self._once(option, option.flag)}={each}" for each in texts]
-
-    def _once(self, option: Option, flag: str) -> str:
-        for other, before in self.given.items():
-            if other is option and before == flag and not option.multiple:
-                raise self.verb.error(f"{flag} is given twice", "give it once")
-            both = {option.key, other.key}
-            if (other is option and before != flag) or both & {option.against, other.against}:
-                what = f"{before} and {flag} contradict each other"
-                raise self.verb.error(what, "leave one out")
-        self.given[option] = flag
-        return flag
-
-    def _flag(self, option: Option, name: str, text: str | None) -> str:
-        on, off = option.flag, f"--no-{option.name}"
-        if "no" in re.split("[-_]", name) and option.switch:
-            on, off = off, on
-        elif option.switch and text is None and self.words and self.words[0].lower() in _SWITCH:
-            text = self.words.pop(0)
-        if text is None:
-            return on
-        if not option.switch or text.lower() not in _SWITCH:
-            raise self.verb.error(f"{on}={text} is not possible: it takes no value", f"write {on}")
-        return on if _SWITCH[text.lower()] else off
-
-    def _next(self, option: Option) -> str:
-        if self.words and not OPTION.fullmatch(self.words[0]):
-            return self.words.pop(0)
-        fix = f"write {option.flag} {option.type.name}"
-        if self.words:
-            fix += f", or {option.flag}={self.words[0]} if that is the value"
-        raise self.verb.error(f"{option.flag} needs a value", fix)
-
-    def _texts(self, option: Option, text: str) -> list[str]:
-        """Return the values that an option was given: one, but for those that take names."""
-        if not option.names:
-            return [text]
-        words = [text]
-        while self.front.surface == NOTEBOOK and self.words and not self.words[0].startswith("-"):
-            words.append(self.words.pop(0))
-        return [name for word in words for name in word.split(",") if name] or [text]
-
-    def _unknown(self, name: str, loose: Sequence[str]) -> CommandError:
-        known = {
-            option.key: option.flag
-            for option in (*self.options, *self.verb.of_clusters())
-            if not option.hidden and self.front.sees(option)
-        }
-        hint = did_you_mean(name.lstrip("-").replace("-", "_"), known)
-        after = "; arguments of the script go after --" if self.verb.rest and loose else ""
-        program = PROGRAMS[self.front.surface]
-        return self.verb.error(
-            f"there is no option {name}",
-            f"{hint}`{program} {self.verb.text} --help` lists them all{after}",
-        )
-
-
-class Group(click.Group):
-    """Verbs with a first word in common; all of them, where it has no word of its own.
-
-    Parameters
-    ----------
-    text
-        Its word, as typed.
-    summary
-        One sentence.
-    """
-
-    def __init__(self, text: str, summary: str) -> None:
-        self.text = text
-        self.summary = summary
-        super().__init__(text, add_help_option=False, no_args_is_help=False)
-
-    def known(self, front: Front) -> list[str]:
-        """Return the words that may come next."""
-        found = ((name, verbs_of(command)) for name, command in self.commands.items())
-        return [name for name, verbs in found if any(map(front.sees, verbs))]
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the words of a verb."""
-        missing = not args or args[0] == "--" or OPTION.fullmatch(args[0])
-        if missing and not ctx.resilient_parsing:
-            prefix = f"{self.text} " if self.text else ""
-            verbs = ", ".join(f"{prefix}{name}" for name in self.known(ctx.obj))
-            what = f"`{self.text}` needs a verb" if self.text else "a verb is missing"
-            raise CommandError(what, fix=f"one of {verbs}")
-        ctx.allow_interspersed_args = False
-        ctx.ignore_unknown_options = True
-        return super().parse_args(ctx, args)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the verb or group that the first word names, and the other words."""
-        word, *rest = args
-        command = self.commands.get(word)
-        front: Front = ctx.obj
-        elsewhere = isinstance(command, Verb) and not front.sees(command)
-        if ctx.resilient_parsing and (command is None or elsewhere):
-            return word, click.Command(word), []  # of which nothing can be completed
-        if command is None:
-            kind = f"verb `{self.text} …` called" if self.text else "verb"
-            listing = f"{PROGRAMS[front.surface]} help {self.text}".rstrip()
-            raise CommandError(
-                f"there is no {kind} {word!r}",
-                fix=f"{did_you_mean(word, self.known(front))}`{listing}` lists them all",
-            )
-        if elsewhere:
-            [verb] = verbs_of(command)
-            [other] = verb.surfaces
-            raise CommandError(f"`{verb.text}` has a meaning only in a {other}", fix="")
-        return word, command, rest
-
-    def invoke(self, ctx: click.Context) -> tuple[Verb, dict[str, Any]]:
-        """Return the verb that was asked for, and what it was given, by key."""
-        found: tuple[Verb, dict[str, Any]] = super().invoke(ctx)
-        return found
-
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of its verbs."""
-        surface = ctx.obj.surface
-        program = f"{PROGRAMS[surface]} {self.text}".rstrip()
-        formatter.write(f"{self.summary}\n\n")
-        if not self.text and surface == NOTEBOOK:
-            formatter.write("%%submarine [options of job run]     run this cell as a job\n")
-            formatter.write("%%submarine.python [TITLE.py]        give a part of a script, for ")
-            formatter.write("`job run`\n")
-        formatter.write(f"{program} VERB [options]\n")
-        shown = [verb for verb in verbs_of(self) if ctx.obj.sees(verb)]
-        _section(formatter, "Verbs", [(verb.text, verb.summary) for verb in shown])
-        if not self.text:
-            formatter.write(f"\n`{program} help VERB`, or --help after it, says more.\n")
-            if surface != NOTEBOOK:
-                formatter.write(f"`{program} --version` says which release this is.\n")
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the words that may come next."""
-        return items(starting(self.known(ctx.obj), incomplete))
-
-
-def verbs_of(command: click.Command) -> Iterator[Verb]:
-    """Yield a verb, or all verbs of a group."""
-    if isinstance(command, Verb):
-        yield command
-    elif isinstance(command, Group):
-        for member in command.commands.values():
-            yield from verbs_of(member)
-
-
-def _section(formatter: click.HelpFormatter, heading: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Write rows below a heading, their second column where that of all sections is."""
-    formatter.write(f"\n{heading}\n")
-    with formatter.indentation():
-        for row in rows:
-            formatter.write_dl([(row[0].ljust(_COLUMN), row[1])], _COLUMN, 2)
-
 
 _in_terminal = partial(Verb, surfaces=IN_TERMINAL)
 
@@ -417,7 +39,6 @@ _OFFSET = Option("offset", options.BYTES, "Begin at that byte of each log; 0 unl
 _TIMEOUT = Option(
     "timeout", options.SECONDS, "Give up after that long (90, 10m, 2h); the job goes on."
 )
-_CLUSTER_NAME = Option("name", options.NAME, "What the cluster is called; yarn unless given.")
 _ZEPPELIN_HOME = Option("zeppelin-home", options.PATH,
     "The folder that Zeppelin was unpacked to; ZEPPELIN_HOME unless given.")  # fmt: skip
 
@@ -434,7 +55,31 @@ RUN = Verb("job run", "Run code as a job with GPUs; follow it to its end.",
     rest="Arguments of the script, as it would get them from the shell.",
     examples=("job run train.py --gpus 2 --name mnist", "job run train.py --gpus 1 -- --epochs 10",
         'job run --worker_resources memory=8G,gpu=2 --worker_launch_cmd "python train.py"'),
-    run="run:run")  # fmt: skip
+    run=".run:run")  # fmt: skip
+
+
+def _group(where: str) -> Group:
+    module, _, name = where.partition(":")
+    found: Group = getattr(import_module(module), name)
+    return found
+
+
+_of_ours = [_group(said.verbs) for said in declared().values() if said.verbs]
+
+
+def _of_others() -> dict[str, Group]:
+    """Return the groups of verbs of clusters that do not come with Submarine, by their word."""
+    found = {}
+    ours = declared()
+    for name, said in declared(search=True).items():
+        if said.verbs and name not in ours:
+            try:
+                group = _group(said.verbs)
+                found[group.text] = group
+            except (ImportError, AttributeError) as error:
+                warnings.warn(f"the verbs of {name!r} are left out: {error}", stacklevel=2)
+    return found
+
 
 # By hand, a paragraph a verb: one argument a line would be five pages.
 VERBS = (
@@ -442,9 +87,9 @@ VERBS = (
     Verb("job list", "List the jobs on record, newest first.",
         Option("all", None, "List every job on record; the newest 20 otherwise."),
         Option("limit", options.COUNT, "List that many of the newest jobs.", against="all"),
-        examples=("job list", "job list --all --json"), run="listing:list_"),
+        examples=("job list", "job list --all --json"), run=".listing:list_"),
     Verb("job show", "Show all about a job: state, tasks, GPU ledger, files.", _JOB,
-        examples=("job show mnist",), run="listing:show"),
+        examples=("job show mnist",), run=".listing:show"),
     Verb("job logs", "Write what a job has printed, byte for byte.", _JOB,
         Option("follow", None, "Go on until the job is over.", short="f"),
         Option("stdout", None, "Only what the job wrote to stdout."),
@@ -453,22 +98,22 @@ VERBS = (
         _OFFSET,
         details="stdout and stderr go to this command's own stdout and stderr.",
         examples=("job logs mnist --follow", "job logs mnist --stderr --offset 1000"),
-        run="terminal_view:logs"),
+        run=".terminal_view:logs"),
     Verb("job attach", "Follow a job from its first byte, as the command that started it does.",
         _JOB, _OFFSET,
         details="Ctrl-C leaves; the job goes on.",
-        examples=("job attach mnist",), run="terminal_view:attach"),
+        examples=("job attach mnist",), run=".terminal_view:attach"),
     Verb("job wait", "Wait for the end of a job, in silence.", _JOB, _TIMEOUT,
-        examples=("job wait mnist --timeout 2h",), run="terminal_view:wait"),
+        examples=("job wait mnist --timeout 2h",), run=".terminal_view:wait"),
     Verb("job fetch", "Bring variables of a cell's job into this notebook.", _JOB,
         Argument("variables", options.NAME, "Their names.", repeat=True),
         details="A cell's variables come home by themselves as far as they are small (the setting "
             "return_limit); this brings the others, or those of a cell that ran elsewhere.",
         surfaces=IN_NOTEBOOK, examples=("job fetch mnist model history",)),
     Verb("job cancel", "Ask jobs to end: SIGTERM, then, after a grace, SIGKILL.", _JOBS,
-        examples=("job cancel mnist",), run="listing:cancel"),
+        examples=("job cancel mnist",), run=".listing:cancel"),
     Verb("job kill", "End jobs at once: SIGKILL to all of their processes.", _JOBS,
-        examples=("job kill mnist",), run="listing:kill"),
+        examples=("job kill mnist",), run=".listing:kill"),
     Verb("job save", "Save the model of a running job now, while its training goes on.", _JOB,
         Argument("path", options.PATH, "A new folder for the model's files.", required=False),
         _TIMEOUT,
@@ -477,34 +122,8 @@ VERBS = (
             "PATH is a new folder of this machine, or hdfs://… where the cluster has HDFS; "
             "without it, one is made here, named after the job and the time.",
         examples=("job save mnist", "job save mnist models/epoch-3 --timeout 10m"),
-        run="listing:save"),
-    _in_terminal("cluster up",
-        "Start a YARN cluster of your own on this machine; return when a job could run.",
-        Option("gpus", options.COUNT,
-            "GPUs of each node; this machine's own, or four declared ones, unless given."),
-        Option("nodes", options.COUNT, "NodeManagers; one unless given."),
-        Option("hdfs", options.SWITCH,
-            "Whether there is an HDFS; there is unless false. Also --no-hdfs: the cluster's files "
-            "are this machine's."),
-        _CLUSTER_NAME,
-        details="Real Hadoop daemons on loopback, from jars that Maven fetches once. What is up "
-            "stays as it is, and what was interrupted is finished. The daemons stay until `cluster "
-            "down`.",
-        examples=("cluster up", "cluster up --gpus 2 --nodes 3 --name three"),
-        run="machine:cluster_up"),
-    _in_terminal("cluster env", "Write what to set so that programs find the cluster, for `eval`.",
-        _CLUSTER_NAME, examples=("cluster env",), run="machine:cluster_env"),
-    _in_terminal("cluster status", "Show the cluster's daemons, and whether a job could run.",
-        _CLUSTER_NAME, examples=("cluster status",), run="machine:cluster_status"),
-    _in_terminal("cluster logs", "Write the log of a daemon, or list the logs.",
-        Argument("daemon", options.NAME, "resourcemanager, namenode, datanode or nodemanager-N.",
-            required=False),
-        _CLUSTER_NAME,
-        Option("follow", None, "Go on until Ctrl-C.", short="f"),
-        examples=("cluster logs", "cluster logs nodemanager-0 --follow"),
-        run="machine:cluster_logs"),
-    _in_terminal("cluster down", "End the cluster's daemons and jobs, and remove all of it.",
-        _CLUSTER_NAME, examples=("cluster down",), run="machine:cluster_down"),
+        run=".listing:save"),
+    *(verb for group in _of_ours for verb in verbs_of(group)),
     _in_terminal("zeppelin install",
         "Put the interpreter %submarine into a Zeppelin, or renew it there.", _ZEPPELIN_HOME,
         Option("python", options.PATH,
@@ -512,17 +131,17 @@ VERBS = (
         details="Writes interpreter/submarine: the setting and a launch script. A Submarine "
             "interpreter that came with Zeppelin is put aside. Restart Zeppelin afterwards.",
         examples=("zeppelin install --zeppelin-home /opt/zeppelin",),
-        run="machine:zeppelin_install"),
+        run=".machine:zeppelin_install"),
     _in_terminal("zeppelin uninstall",
         "Take the interpreter out again, and put back what was put aside.", _ZEPPELIN_HOME,
         examples=("zeppelin uninstall --zeppelin-home /opt/zeppelin",),
-        run="machine:zeppelin_uninstall"),
+        run=".machine:zeppelin_uninstall"),
     _in_terminal("zeppelin doctor",
         "Check a Zeppelin's interpreter, with the way out where something is missing.",
         _ZEPPELIN_HOME, examples=("zeppelin doctor --zeppelin-home /opt/zeppelin",),
-        run="machine:zeppelin_doctor"),
+        run=".machine:zeppelin_doctor"),
     Verb("gpus", "List the GPUs and the jobs that hold them.", options.CLUSTER, examples=("gpus",),
-        run="machine:gpus"),
+        run=".machine:gpus"),
     Verb("tensorboard", "Open TensorBoard over one, some or all jobs.",
         Argument("jobs", options.JOB, _JOB_HELP, required=False, repeat=True),
         Option("all", None, "Over all jobs, those to come too; so without jobs and folders."),
@@ -534,33 +153,37 @@ VERBS = (
             "checkpoint path. Its process holds no GPU, outlives the jobs, and ends some time "
             "after its last reader (the setting tensorboard_idle).",
         examples=("tensorboard mnist", "tensorboard --all", "tensorboard --stop mnist"),
-        run="machine:tensorboard"),
+        run=".machine:tensorboard"),
     Verb("script", "Show the script of the last job, or of the parts given so far.",
         surfaces=IN_NOTEBOOK, examples=("script",)),
     Verb("use", "Choose the cluster that this notebook's jobs go to.",
         Argument("cluster", options.CLUSTER_NAME, "The cluster's name."),
         surfaces=IN_NOTEBOOK, examples=("use local",)),
     _in_terminal("config show", "Show every setting, its value, and where that came from.",
-        examples=("config show",), run="machine:config"),
+        examples=("config show",), run=".machine:config"),
     Verb("doctor", "Check what a job needs on this machine, with the way out where it is missing.",
-        options.CLUSTER, examples=("doctor",), run="machine:doctor"),
+        options.CLUSTER, examples=("doctor",), run=".machine:doctor"),
     _in_terminal("version", "Say which release this is.", examples=("version",),
-        run="machine:version"),
+        run=".machine:version"),
     Verb("help", "Show the help of all verbs, or of one.",
         Argument("about", VERB, "The verb: job run.", required=False, repeat=True),
-        examples=("help job run",), run="machine:help_"),
+        examples=("help job run",), run=".machine:help_"),
 )  # fmt: skip
 
 GROUPS = {
     "job": "Run jobs, and look after them.",
-    "cluster": "Have a YARN cluster of your own on this machine.",
+    **{group.text: group.summary for group in _of_ours},
     "zeppelin": "Have %submarine in Apache Zeppelin.",
     "config": "See the configuration.",
 }
 
 
 def _grouped() -> Group:
-    root = Group("", "Train on GPUs: run code as a job, follow it, get its result.")
+    root = Group(
+        "",
+        "Train on GPUs: run code as a job, follow it, get its result.",
+        of_clusters=_of_others,
+    )
     for verb in VERBS:
         *group, name = verb.path
         if group and group[0] not in root.commands:
@@ -577,3 +200,11 @@ ROOT = _grouped()
 def verbs(surface: str | None = None) -> tuple[Verb, ...]:
     """Return the verbs of a surface (``terminal``, ``notebook``), or all."""
     return tuple(filter(Front(surface).sees, VERBS))
+
+
+def find_verb(path: Sequence[str]) -> Verb | Group | None:
+    """Return the verb or group that words name, of somebody else's cluster, too; None for none."""
+    command: Verb | Group | None = ROOT if path else None
+    for word in path:
+        command = command.find(word) if isinstance(command, Group) else None
+    return command

@@ -127,15 +127,17 @@ def local_path(path: str, option: str) -> Path:
     return Path(path).expanduser()
 
 
-def local_checks(gpus: Sequence[Gpu], config: Config) -> Iterator[Check]:
+def local_checks(gpus: Sequence[Gpu], config: Config, no_gpus: str) -> Iterator[Check]:
     """Yield what ``submarine doctor`` says of this machine's GPUs.
 
     Parameters
     ----------
     config
         The settings, one of which may declare them.
+    no_gpus
+        See `ClusterKind.no_gpus`.
     """
-    (check,) = gpu_checks(gpus, "SUBMARINE_LOCAL_GPUS=N declares GPUs that cannot be found")
+    (check,) = gpu_checks(gpus, no_gpus)
     if config.value("local_gpus") is not None:
         how = f"declared by {config.origin('local_gpus')}"
         check = replace(check, verdict=OK, fix="")

@@ -236,6 +236,7 @@ class LocalCluster(RecordedCluster):
     """
 
     name = "local"
+    no_gpus = "SUBMARINE_LOCAL_GPUS=N declares GPUs that cannot be found"
     asks: ClassVar[bool] = True
 
     def __init__(
@@ -253,7 +254,7 @@ class LocalCluster(RecordedCluster):
     @classmethod
     def checks(cls, config: Config) -> Iterator[Check]:
         """Yield how many GPUs this machine has, and where that is known from."""
-        yield from local_checks(cls().gpus(), config)
+        yield from local_checks(cls().gpus(), config, cls.no_gpus)
 
     @classmethod
     def machine_path(cls, path: str, option: str) -> Path:

@@ -25,6 +25,7 @@ HADOOP_CONF_DIR = Key(
 )
 
 DECLARED = Declared(
+    verbs="submarine_engine.clusters.yarn.verbs:GROUP",
     options=(
         OptionInfo(
             name="node_label",
