@@ -287,7 +287,8 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     root
         The notebook's folder; Python files there that the code imports travel along.
     tell
-        Is told, from another thread, which value takes long.
+        Is told, from another thread, which value takes long, and what a cell that goes through all
+        names does not get.
     answered
         Whether somebody waits for the job and answers what its code asks.
     changes
@@ -380,6 +381,8 @@ def _build(  # noqa: PLR0913 - as `build`
         except RecursionError:
             raise too_deep(main) from None
         else:
+            if found.left and tell:
+                tell(f"the cell goes through all names; not among them: {', '.join(found.left)}")
             bundle = _bundle(found, executed, part, root, written=written, again=again)
             made = {one.name: namespace[one.name] for one in again}
             bound, _ = scope_names([one.node for one in part.parsed.statements])
@@ -461,6 +464,7 @@ def _plan(  # noqa: PLR0913 - what a plan is made of
         head=tuple(head),
         paths=tuple(paths),
         states=(name, tuple(states)) if states else None,
+        left=needs.left(),
         held={
             **needs.held,
             **{name: kept.value for name, kept in needs.kept.items() if "." in name},

@@ -139,6 +139,16 @@ class Origins:
         """Return the value that `name` has in the notebook; None where it has none."""
         return self._namespace.get(name)
 
+    def variables(self) -> list[str]:
+        """Return the names that a user has in the notebook."""
+        return [
+            name
+            for name, value in self._namespace.items()
+            if name.isidentifier()
+            and not (name.startswith("_") and self.executed.last(name) is None)
+            and not (name in ("In", "Out") or _hidden(name, value) or hasattr(builtins, name))
+        ]
+
     def known(self) -> set[str]:
         """Return all names that could be meant, for suggestions."""
         return set(self._namespace) | set(dir(builtins))
@@ -418,6 +428,12 @@ class Needs:
         self._wanted: dict[tuple[str, Position | None], tuple[frozenset[str], bool]] = {}
         self._entered: dict[Position, frozenset[str]] = {}
         self._owners: dict[str, frozenset[str]] = {}
+        self._everything = _NOTHING
+        self._left: dict[str, str] = {}
+
+    def left(self) -> tuple[str, ...]:
+        """Return what does not travel of all that the code goes through, in words."""
+        return tuple(f"`{name}` ({kind})" for name, kind in self._left.items())
 
     def follow(self, leading: Sequence[Position], outputs: Sequence[str]) -> None:
         """Follow what the main cell needs: its `leading` statements, the others, its outputs.
@@ -440,12 +456,23 @@ class Needs:
             self._own(owner, self.main.bound)
         for name in outputs:
             self._want(name, self.main.maybe, Place(self.cell), hard=True)
+        if self.main.everything:
+            self._want_all()
+        self._follow_all()
+
+    def _follow_all(self) -> None:
         while self._todo:
             want = self._todo.popleft()
             try:
                 self._resolve(want)
             except RecursionError:
                 raise self._too_deep(want) from None
+
+    def _want_all(self) -> None:
+        """Take along all of the notebook's names that can travel: the code goes through them."""
+        self._everything = frozenset(self.origins.variables())
+        for name in sorted(self._everything):
+            self._want(name, _NOTHING, Place(self.cell), hard=False)
 
     def _too_deep(self, want: _Want) -> CannotTravelError:
         executed = self.origins.executed
@@ -636,6 +663,8 @@ class Needs:
                 self._want_later(name, use, free, cell)
         if before is None:
             self.sets |= reads.sets
+            if reads.everything:
+                self._want_all()
             for name, use in reads.now.items():
                 if name not in use.bound:
                     place = Place(cell, use.line)
@@ -702,6 +731,10 @@ class Needs:
         try:
             refers = self.capture.add(name, kept.value, kept.cell)
         except CannotTravelError as error:
+            if name in self._everything and not want.hard:
+                self._left[name] = type_name(kept.value)
+                return
+            self._left.pop(name, None)
             used = self.origins.executed.used_after
             lazily = isinstance(kept.value, Iterator)
             touched = bool(kept.bound and used(name, kept.bound, later=lazily))

@@ -120,6 +120,8 @@ class Plan:
         As of `Needs`.
     seeks
         Lines that stand below statements: each moves a file to where the notebook has it.
+    left
+        As of `Needs`.
     """
 
     imports: tuple[Import, ...]
@@ -131,6 +133,7 @@ class Plan:
     states: tuple[str, tuple[str, ...]] | None = None
     held: Mapping[str, object] = field(default_factory=dict)
     seeks: Mapping[Position, str] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
 
 
 class _Graph:

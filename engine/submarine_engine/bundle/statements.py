@@ -74,6 +74,8 @@ class Reads:
         Names that functions bind here by a ``global`` declaration.
     stars
         Modules whose names a star import binds.
+    everything
+        Whether the code goes through the names of the module: ``[k for k in globals() if …]``.
     """
 
     now: dict[str, Use] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class Reads:
     maybe: frozenset[str] = frozenset()
     sets: frozenset[str] = frozenset()
     stars: tuple[str, ...] = ()
+    everything: bool = False
 
 
 # What is bound at each place of a sequence of statements, as control flows through them.
@@ -287,6 +290,10 @@ _ALWAYS_THERE = re.compile(
 
 
 _BY_NAME = ("get", "pop", "setdefault", "__getitem__", "__contains__")
+_GO_THROUGH = (
+    "all", "any", "dict", "enumerate", "filter", "iter", "len", "list", "map", "max", "min",
+    "print", "repr", "reversed", "set", "sorted", "str", "tuple", "zip",
+)  # fmt: skip
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _OF_QUERY = re.compile(r"@([A-Za-z_]\w*)")
 
@@ -306,6 +313,7 @@ def read_statements(statements: Sequence[ast.stmt], *, lazy: bool) -> Reads:
     reads = reader.reads
     reads.bound, reads.maybe = frozenset(reader.bound), frozenset(reader.maybe)
     reads.sets, reads.stars = frozenset(reader.sets), tuple(reader.stars)
+    reads.everything = reader.everything
     return reads
 
 
@@ -332,6 +340,8 @@ class _Reader(Flow):
         self.computed = False  # whether a variable of the module is named by what nobody can read
         self.looked_into: set[ast.expr] = set()
         self.given_away = False  # whether all of them are: ``timeit("f(x)", globals=globals())``
+        self.passed_on: set[ast.expr] = set()  # to what looks up names that a text tells
+        self.everything = False
 
     @property
     def in_module(self) -> bool:
@@ -405,16 +415,21 @@ class _Reader(Flow):
     def visit_Compare(self, node: ast.Compare) -> None:
         if spaces := [one for one in node.comparators if self._is_space(one)]:
             self.looked_into.update(spaces)
-            self._by_name(node.left)
+            self._by_name(node.left, fails=False)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
         called = node.func
         if isinstance(called, ast.Attribute) and called.attr in (*_BY_NAME, "update"):
             self.looked_into.add(called.value)
+        if not (isinstance(called, ast.Name) and called.id in _GO_THROUGH):
+            self.passed_on.update(node.args, (keyword.value for keyword in node.keywords))
         self.generic_visit(node)
         if self._is_space(node):
             self.given_away |= node not in self.looked_into
+            self.everything |= node not in self.looked_into | self.passed_on
+        elif isinstance(called, ast.Name) and called.id == "dir" and not node.args:
+            self.everything |= self.in_module
         else:
             self._named_in(node)
 
@@ -422,7 +437,7 @@ class _Reader(Flow):
         called, first = node.func, node.args[0] if node.args else None
         if isinstance(called, ast.Attribute) and self._is_space(called.value):
             if called.attr in _BY_NAME:
-                self._by_name(first)
+                self._by_name(first, fails=called.attr == "__getitem__")
             elif called.attr == "update":
                 self.soft += 1  # it may bind whatever is read below
         elif isinstance(called, ast.Name) and called.id in ("eval", "exec"):
@@ -439,11 +454,19 @@ class _Reader(Flow):
             return False
         return node.func.id == "globals" or (node.func.id in ("vars", "locals") and self.in_module)
 
-    def _by_name(self, node: ast.expr | None) -> None:
+    def _by_name(self, node: ast.expr | None, *, fails: bool = True) -> None:
+        """Read the variable of a name; where one is computed, nothing may tell that it is missed.
+
+        Parameters
+        ----------
+        fails
+            Whether the code raises where there is no such variable.
+        """
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             self._softly(node.value, node.lineno)
         else:
             self.computed = True
+            self.everything |= not fails
 
     def _code(self, node: ast.expr | None, line: int, *, runs: bool) -> None:
         try:

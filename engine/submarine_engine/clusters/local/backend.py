@@ -29,7 +29,7 @@ from submarine_engine.clusters.backend import (
 from submarine_engine.clusters.base import Gpu
 from submarine_engine.clusters.exchange import exchange_files
 from submarine_engine.clusters.job_run import JobRun
-from submarine_engine.clusters.local.checks import check_spec, local_checks, local_path
+from submarine_engine.clusters.local.checks import NO_GPUS, check_spec, local_checks, local_path
 from submarine_engine.clusters.local.gpus import Inventory, inventory
 from submarine_engine.clusters.local.scheduler import Queue
 from submarine_engine.clusters.machine import (
@@ -373,6 +373,7 @@ class LocalBackend(Backend):
 
     name = "local"
     title = "this machine"
+    no_gpus = NO_GPUS
 
     def __init__(self, home: Path, processes: Sequence[Process] = ()) -> None:
         super().__init__(home)

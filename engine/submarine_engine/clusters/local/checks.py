@@ -127,17 +127,19 @@ def local_path(path: str, option: str) -> Path:
     return Path(path).expanduser()
 
 
-def local_checks(gpus: Sequence[Gpu], config: Config, no_gpus: str) -> Iterator[Check]:
+NO_GPUS = "SUBMARINE_LOCAL_GPUS=N declares GPUs that cannot be found"
+"""What to do on a machine whose GPUs are not found, see `ClusterKind.no_gpus`."""
+
+
+def local_checks(gpus: Sequence[Gpu], config: Config) -> Iterator[Check]:
     """Yield what ``submarine doctor`` says of this machine's GPUs.
 
     Parameters
     ----------
     config
         The settings, one of which may declare them.
-    no_gpus
-        See `ClusterKind.no_gpus`.
     """
-    (check,) = gpu_checks(gpus, no_gpus)
+    (check,) = gpu_checks(gpus, NO_GPUS)
     if config.value("local_gpus") is not None:
         how = f"declared by {config.origin('local_gpus')}"
         check = replace(check, verdict=OK, fix="")

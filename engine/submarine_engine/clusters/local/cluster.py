@@ -22,7 +22,7 @@ from submarine_engine.clusters.base import AnswerPipe, Gpu, Saved
 from submarine_engine.clusters.driver import RecordedCluster
 from submarine_engine.clusters.environment import job_environment, resolve_paths
 from submarine_engine.clusters.local import launch
-from submarine_engine.clusters.local.checks import check_spec, local_checks, local_path
+from submarine_engine.clusters.local.checks import NO_GPUS, check_spec, local_checks, local_path
 from submarine_engine.clusters.local.gpus import Inventory, inventory
 from submarine_engine.clusters.local.launch import launch_file
 from submarine_engine.clusters.local.scheduler import Queue, Ticket, recover_lost
@@ -236,7 +236,7 @@ class LocalCluster(RecordedCluster):
     """
 
     name = "local"
-    no_gpus = "SUBMARINE_LOCAL_GPUS=N declares GPUs that cannot be found"
+    no_gpus = NO_GPUS
     asks: ClassVar[bool] = True
 
     def __init__(
@@ -254,7 +254,7 @@ class LocalCluster(RecordedCluster):
     @classmethod
     def checks(cls, config: Config) -> Iterator[Check]:
         """Yield how many GPUs this machine has, and where that is known from."""
-        yield from local_checks(cls().gpus(), config, cls.no_gpus)
+        yield from local_checks(cls().gpus(), config)
 
     @classmethod
     def machine_path(cls, path: str, option: str) -> Path:
