@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from submarine_runtime import settings
 from submarine_runtime.failure import Raised
 from submarine_runtime.frameworks import Made, cut_off
-from submarine_runtime.home import FILE, containers_of, mapped_blocks
+from submarine_runtime.home import FILE, containers_of, mapped_blocks, resolved
 from submarine_runtime.lean import type_name
 from submarine_runtime.module_state import parts_of
 
@@ -413,11 +413,11 @@ class _Bringing:
                 self._change(named, kind, state)
 
     def _attribute(self, name: str, key: str, value: object, *, deleted: bool) -> None:
-        owner = self._namespace.get(name)
+        owner = resolved(self._namespace, name)
         with suppress(AttributeError, TypeError, ValueError):
             if key == "__closure__" and isinstance(value, dict):
                 for number, content in value.items():
-                    owner.__closure__[number].cell_contents = content  # type: ignore[union-attr]
+                    owner.__closure__[number].cell_contents = content
             elif deleted:
                 delattr(owner, key)
             else:

@@ -1,4 +1,4 @@
-"""What objects of well-known packages are, where pickle's own protocol would leave something out.
+"""What objects of well-known packages, and exceptions, are where pickle would leave something out.
 
 Tensors keep their gradients, their hooks and the memory that they share, and go through the host's
 memory from one GPU to another; optimizers keep their hooks; what a package has once for its whole
@@ -437,7 +437,47 @@ def _state_of_dataset(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of LightGB
 _SET_ON_DATASETS = ("label", "weight", "group", "init_score", "position")
 
 
+# Exceptions
+
+
+def _exception(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    """Reduce an exception with its cause, which pickle leaves out, and past its own constructor.
+
+    That may take other arguments than those that it has handed on to `Exception`.
+    """
+    found = obj.__reduce_ex__(5)
+    kind = type(obj)
+    if not isinstance(found, tuple) or len(found) > 3:  # noqa: PLR2004 - as pickle has it
+        return NotImplemented
+    made, args, attributes = (*found, vars(obj))[:3]
+    beside = obj.__cause__, obj.__context__, obj.__suppress_context__
+    by = next(base for base in kind.__mro__ if "__reduce__" in vars(base))
+    if made is kind and not by.__flags__ & _OF_PYTHON:
+        made, args = make_exception, (kind, args)
+    return made, args, (obj.args, attributes, beside), None, None, take_exception
+
+
+def make_exception(kind: Any, args: tuple[object, ...]) -> Any:  # noqa: ANN401 - a class of them
+    """Return an exception that is made as Python's own class above `kind` makes one."""
+    obj = kind.__new__(kind, *args)
+    python = next(base for base in kind.__mro__ if not base.__flags__ & _OF_PYTHON)
+    python.__init__(obj, *args)
+    return obj
+
+
+def take_exception(obj: Any, state: tuple[Any, ...]) -> None:  # noqa: ANN401 - an exception
+    """Give an exception its arguments, attributes, cause and context."""
+    obj.args, attributes, (obj.__cause__, obj.__context__, suppressed) = state
+    obj.__suppress_context__ = suppressed
+    vars(obj).clear()
+    if attributes:
+        obj.__setstate__(attributes)
+
+
+_OF_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
 _REDUCERS: dict[str, Callable[[Any], Any]] = {
+    "builtins.BaseException": _exception,
     "torch.Tensor": _tensor,
     "torch.storage.UntypedStorage": _storage,
     "torch.storage.TypedStorage": _typed_storage,

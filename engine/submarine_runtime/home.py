@@ -123,6 +123,7 @@ class Home:
         self._objects: dict[str, dict[int, Any]] = {}
         self._written: dict[str, tuple[list[Any], list[list[Any]]]] = {}
         self._attributes: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self._closures: dict[str, tuple[Any, dict[int, Any]]] = {}
         self._known: dict[int, tuple[Any, ...]] = {}
         self._memory: dict[int, tuple[Any, Any]] = {}
         self._came: dict[str, list[memoryview]] = {}
@@ -174,7 +175,7 @@ class Home:
 
         self._settings = Settings(display_hooks.after_import)
         for name in self._literals:
-            value = _resolved(namespace, name)
+            value = resolved(namespace, name)
             containers = list(containers_of(value))
             self._written[name] = containers, list(map(_items, containers))
             for number, obj in enumerate(containers):
@@ -204,6 +205,10 @@ class Home:
                 self._known[id(value)] = ("name", name)
                 if type(value) is _FUNCTION:
                     self._attributes[name] = value, dict(vars(value))
+        for name, (value, _) in list(self._attributes.items()):
+            for path, method in methods_of(name, value):
+                self._attributes[path] = method, dict(vars(method))
+                self._closures[path] = method, closed_over(method)
 
     def enter(self, namespace: dict[str, Any]) -> None:
         """Take the script's namespace, before anything of it runs."""
@@ -440,6 +445,14 @@ class Home:
                 old, new = before.get(key, _MISSING), now.get(key, _MISSING)
                 if old is not new:
                     yield name, key, new is _MISSING, None if new is _MISSING else new
+        for name, (method, first) in self._closures.items():
+            cells = {
+                number: held
+                for number, held in closed_over(method).items()
+                if held is not first.get(number, _MISSING) and is_data("", held)
+            }
+            if cells:
+                yield name, "__closure__", False, cells
 
     def _own_attributes(self) -> Iterator[tuple[str, str, bool, Any]]:
         """Yield what the cell's own functions and classes hold: at home they are made anew."""
@@ -448,18 +461,16 @@ class Home:
             named = self._known.get(id(value)) == ("name", name)
             if not (_is_definition(value) and (named or self.at_home(value))):
                 continue
-            for key, held in list(vars(value).items()):
-                if key != "__wrapped__" and is_data(key, held):
-                    yield name, key, False, held
-            cells = getattr(value, "__closure__", None) or ()
-            contents = {number: _content(cell) for number, cell in enumerate(cells)}
-            kept = {
-                number: held
-                for number, held in contents.items()
-                if held is not _MISSING and is_data("", held)
-            }
-            if kept:
-                yield name, "__closure__", False, kept
+            for path, owner in ((name, value), *methods_of(name, value)):
+                for key, held in list(vars(owner).items()):
+                    if key != "__wrapped__" and is_data(key, held):
+                        yield path, key, False, held
+                if type(owner) is not _FUNCTION:
+                    continue
+                contents = closed_over(owner)
+                kept = {number: held for number, held in contents.items() if is_data("", held)}
+                if kept:
+                    yield path, "__closure__", False, kept
 
     def _changed_surroundings(self) -> dict[str, Any]:
         """Return what the cell has set for the whole process, and how its random states are."""
@@ -1242,13 +1253,55 @@ def _references(memo: dict[int, Any], number: int) -> tuple[Any, int]:
     return obj, sys.getrefcount(obj)
 
 
-def _resolved(namespace: dict[str, Any], dotted: str) -> Any:  # noqa: ANN401 - the user's own
-    """Return what a name, or an attribute of a name (``Net.registry``), stands for."""
+def resolved(namespace: Any, dotted: str) -> Any:  # noqa: ANN401 - the user's own
+    """Return what a name, or an attribute of a name (``Net.registry``), stands for; else None.
+
+    Also what a method has closed over: ``Net.forward.__closure__[0].cell_contents``.
+    """
     first, *rest = dotted.split(".")
-    value = namespace.get(first)
-    for name in rest:
-        value = getattr(value, name, None)
-    return value
+    value: Any = namespace.get(first)
+    with suppress(Exception):  # a foreign property raises what it likes
+        for step in rest:
+            name, bracket, number = step.partition("[")
+            value = getattr(value, name, None)
+            if bracket:
+                value = value[int(number[:-1])]
+        return value
+    return None
+
+
+def methods_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - a definition
+    """Yield the methods of a class that the notebook's own decorators may have made.
+
+    Each with what names it, and with those that it has closed over.
+    """
+    if type(value) is _FUNCTION or not _is_definition(value):
+        return
+    for key, held in list(vars(value).items()):
+        if type(held) is property:
+            yield from _own_functions(f"{name}.{key}.fget", held.fget, set())
+        elif type(held) is classmethod:
+            yield from _own_functions(f"{name}.{key}.__func__", held.__func__, set())
+        else:
+            held = held.__func__ if type(held) is staticmethod else held  # noqa: PLW2901 - what it is of
+            yield from _own_functions(f"{name}.{key}", held, set())
+
+
+def _own_functions(path: str, function: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    if type(function) is not _FUNCTION or id(function) in seen:
+        return
+    if function.__globals__.get("__name__") != "__main__":
+        return  # a library's
+    seen.add(id(function))
+    yield path, function
+    for number, held in closed_over(function).items():
+        yield from _own_functions(f"{path}.__closure__[{number}].cell_contents", held, seen)
+
+
+def closed_over(function: Any) -> dict[int, Any]:  # noqa: ANN401 - a function
+    """Return what a function has closed over, by the numbers of its cells."""
+    contents = {number: _content(cell) for number, cell in enumerate(function.__closure__ or ())}
+    return {number: held for number, held in contents.items() if held is not _MISSING}
 
 
 def _surroundings() -> tuple[dict[str, str], str, list[str]]:

@@ -168,3 +168,76 @@ def test_what_a_decorator_has_wrapped_stays_the_function_that_it_calls(notebook)
     cells = dict(zip(old.__code__.co_freevars, old.__closure__, strict=True))
     assert cells["function"].cell_contents is notebook["wrapped"]
     assert cells["inner"].cell_contents is old
+
+
+COUNTED = """
+import functools
+
+def counted(f):
+    @functools.wraps(f)
+    def run(*args):
+        run.calls += 1
+        return f(*args)
+    run.calls = 0
+    return run
+
+def remembered(f):
+    seen, total = [], 0
+    def run(*args):
+        nonlocal total
+        total += 1
+        seen.append(args[-1])
+        return total, list(seen)
+    return run
+"""
+
+NET = """
+class Net:
+    @counted
+    def forward(self, x):
+        return x + 1
+
+    @counted
+    @remembered
+    def see(self, x): ...
+
+    @staticmethod
+    @counted
+    def static(x): ...
+
+    @classmethod
+    @counted
+    def of_class(cls, x): ...
+
+    @property
+    @counted
+    def size(self): ...
+"""
+
+CALLS = "net.forward(1); found = net.see('a'); Net.static(1); Net.of_class(1); net.size"
+
+
+def told(notebook):
+    net = notebook["Net"]
+    parts = vars(net)
+    found = [net.forward, net.see, net.static, parts["of_class"].__func__, parts["size"].fget]
+    return [function.calls for function in found], notebook["found"]
+
+
+def test_what_decorated_methods_remember(notebook):
+    notebook.run(COUNTED)
+    notebook.run(NET + "net = Net()")
+    notebook.run(CALLS)
+    seen = notebook["Net"].see.__wrapped__.__closure__[0].cell_contents
+    notebook.job(CALLS.replace("'a'", "'b'"))
+    assert told(notebook) == ([2, 2, 2, 2, 2], (2, ["a", "b"]))
+    assert notebook["Net"].see.__wrapped__.__closure__[0].cell_contents is seen
+    notebook.run(CALLS)
+    assert told(notebook) == ([3, 3, 3, 3, 3], (3, ["a", "b", "a"]))
+
+
+def test_what_decorated_methods_of_a_class_of_the_job_s_cell_remember(notebook):
+    notebook.run(COUNTED)
+    notebook.job(NET + "net = Net()\n" + CALLS)
+    notebook.run(CALLS)
+    assert told(notebook) == ([2, 2, 2, 2, 2], (2, ["a", "a"]))

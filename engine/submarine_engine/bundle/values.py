@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 
+from submarine_runtime.home import closed_over, methods_of
 from submarine_runtime.lean import is_data
 
 from submarine_engine.bundle.source import FUNCTIONS
@@ -359,10 +360,9 @@ def _state_of(value: object, seen: set[int]) -> Iterator[bool]:
     if value.__globals__.get("__name__") != "__main__":
         return  # a library's: functools.wraps changes its __module__
     seen.add(id(value))
-    code = value.__code__
-    stored = {step.argval for step in dis.get_instructions(code) if step.opname == "STORE_DEREF"}
+    stored = _stored(value)
     yield any(is_data(name, held) for name, held in vars(value).items() if name != "__wrapped__")
-    for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
+    for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
         try:
             held = cell.cell_contents
         except ValueError:  # it is empty
@@ -385,6 +385,26 @@ def _of_class(kind: type, node: ast.ClassDef) -> Iterator[tuple[str, object, boo
         first = _constant(said[name], name)
         if first is not _MISSING:
             yield name, value, same(first, value)
+    for path, method in methods_of("", kind):
+        yield from _of_method(path.lstrip("."), method)
+
+
+def _of_method(path: str, method: types.FunctionType) -> Iterator[tuple[str, object, bool]]:
+    """Yield what calls of a method may have changed: its attributes, what it has closed over."""
+    for name, value in list(vars(method).items()):
+        if name != "__wrapped__" and name.isidentifier() and is_data(name, value):
+            yield f"{path}.{name}", value, False
+    stored = _stored(method)
+    for number, value in closed_over(method).items():
+        name = method.__code__.co_freevars[number]
+        if is_data("", value) and (name in stored or isinstance(value, (list, dict, set))):
+            yield f"{path}.__closure__[{number}].cell_contents", value, False
+
+
+def _stored(function: types.FunctionType) -> set[str]:
+    """Return the names of other functions that a function binds: those of ``nonlocal``."""
+    steps = dis.get_instructions(function.__code__)
+    return {step.argval for step in steps if step.opname == "STORE_DEREF"}
 
 
 def _constant(statement: ast.stmt, name: str) -> object:
