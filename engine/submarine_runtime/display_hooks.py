@@ -48,6 +48,7 @@ class _Watch:
         }
         if notebook:
             self._then["tqdm.notebook"] = self._bars
+            self._then["tqdm.asyncio"] = self._lines
             self._then["ipywidgets.widgets.widget_output"] = self._outputs
             self._then["matplotlib"] = _nothing
 
@@ -101,9 +102,14 @@ class _Watch:
         shell.offer(module, self.frames, notebook=self.notebook)
 
     def _bars(self, module: ModuleType) -> None:
-        from submarine_runtime import shell  # noqa: PLC0415 - as above
+        from submarine_runtime import bars  # noqa: PLC0415 - only with tqdm
 
-        shell.show_bars(module, self.frames)
+        bars.show_bars(module, self.frames)
+
+    def _lines(self, module: ModuleType) -> None:
+        from submarine_runtime import bars  # noqa: PLC0415 - as above
+
+        bars.show_lines(module, self.frames)
 
     def _outputs(self, module: ModuleType) -> None:
         from submarine_runtime import shell  # noqa: PLC0415 - as above

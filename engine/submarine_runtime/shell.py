@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from functools import wraps
 
 from submarine_runtime import lean
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from submarine_runtime.displays import Frames
 
-_BAR_EVERY = 0.2
 _made: list[Any] = []
 
 
@@ -158,35 +156,6 @@ def end_cell() -> None:
     """Do what a notebook does at a cell's end: figures that are open still are shown."""
     if _made and _made[0] is not None:
         _made[0].events.trigger("post_execute")
-
-
-def show_bars(module: ModuleType, frames: Frames) -> None:
-    """Have ``tqdm.notebook`` show its bars as text in their displays: here are no live widgets."""
-    bar = module.tqdm_notebook
-    display = bar.display
-
-    def shown(container: Any) -> None:  # noqa: ANN401 - tqdm's
-        container.submarine_id = f"tqdm-{id(container):x}-{time.monotonic_ns():x}"
-        frames.show({"text/plain": container.__repr__(True)}, display_id=container.submarine_id)
-
-    @wraps(display)
-    def display_text(self: Any, *args: Any, **options: Any) -> None:  # noqa: ANN401 - tqdm's
-        display(self, *args, **options)
-        container = self.container
-        display_id = getattr(container, "submarine_id", None)
-        if display_id is None:
-            return
-        last = bool(options.get("close") or options.get("bar_style"))
-        now = time.monotonic()
-        if not last and now < getattr(container, "submarine_due", 0.0):
-            return
-        container.submarine_due = now + _BAR_EVERY
-        gone = options.get("close") and not self.leave
-        text = "" if gone else container.__repr__(True)
-        frames.show({"text/plain": text}, display_id=display_id, update=True)
-
-    bar.display = display_text
-    module.display = shown  # type: ignore[attr-defined] # what the bar is shown by, once
 
 
 def show_outputs(module: ModuleType, frames: Frames) -> None:

@@ -1,11 +1,15 @@
 """How far a training is, from what it logs."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from submarine_engine.clusters.tasks import Progress
+from submarine_engine.history import TaskPaths
+from submarine_runtime.bars import NESTED
 from submarine_runtime.recognise import last_epoch, recognise
 
 KERAS_3 = (
@@ -104,3 +108,19 @@ HOSTILE = [
 def test_hostile_text_takes_no_long_time(piece):
     for _ in range(3):
         recognise(piece * (1_000_000 // len(piece)))
+
+
+def test_bars_in_displays_tell_how_far_a_task_is(tmp_path):
+    task = TaskPaths(tmp_path)
+    progress = Progress(task)
+    assert progress.look(last=True) is None
+    frames = [
+        {"data": {"text/plain": " 50%|## | 1/2 [x]"}, "metadata": {}},
+        {"data": {"text/plain": " 10%|#  | 1/10 [x]"}, "metadata": {NESTED: True}},
+        {"data": {"text/html": "<b>x</b>"}, "metadata": None},
+        ["no frame"],
+    ]
+    lines = "".join(json.dumps(frame) + "\n" for frame in frames)
+    task.displays.write_text('half of a frame"}\n' + lines)
+    told = progress.look(last=True)
+    assert (told.fraction, told.message) == (0.5, "1/2")

@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 from submarine_runtime import displays, lean, tables
+from submarine_runtime.bars import NESTED
 
 NOTEBOOK = {"MPLBACKEND": displays.INLINE}
 
@@ -102,6 +103,41 @@ def test_bars_and_rich_show_themselves_as_in_a_notebook(task):
     assert "epoch: 100%|██████████| 3/3" in updates[-1]["data"]["text/plain"]
     assert "<span" in text["data"]["text/html"]
     assert task.stdout == task.stderr == ""
+
+
+def test_bars_of_tqdm_auto_are_displays_without_ipython(task):
+    script = """
+        import sys
+        from tqdm.auto import tqdm, trange
+        for _ in tqdm(range(2), desc="outer"):
+            print("epoch")
+            for _ in trange(3, desc="inner", leave=False): pass
+        for _ in tqdm(range(1), desc="log", file=sys.stderr): pass
+        for _ in tqdm(range(1), desc="none", disable=True): pass
+        "IPython" in sys.modules
+    """
+    assert task.run(script, env=NOTEBOOK) == 0
+    assert task.value is False
+    found = frames(task)
+    outer, inner = [f for f in found if f["kind"] == "display"]
+    assert outer["data"] == {"text/plain": "outer:   0%|          | 0/2 [00:00<?, ?it/s]"}
+    assert outer["metadata"] == {}
+    # One place for all of the inner ones, and nothing is left in it.
+    assert {f["id"] for f in found} == {outer["id"], inner["id"]}
+    assert {tuple(f["metadata"]) for f in found if f["id"] == inner["id"]} == {(NESTED,)}
+    last = {f["id"]: f["data"]["text/plain"] for f in found}
+    assert last[inner["id"]] == ""
+    assert "outer: 100%|██████████| 2/2" in last[outer["id"]]
+    assert [outer["stdout"], inner["stdout"]] == [0, 6]
+    assert task.stdout == "epoch\nepoch\n"
+    assert "log: 100%" in task.stderr
+    assert "outer" not in task.stderr
+
+
+def test_without_a_notebook_bars_are_text(task):
+    script = "from tqdm.auto import tqdm\nfor _ in tqdm(range(2), desc='bar'): pass"
+    assert task.run(script) == 0
+    assert "bar: 100%" in task.stderr
 
 
 def test_the_shell_is_as_in_a_notebook_and_leaves_the_names_alone(task):

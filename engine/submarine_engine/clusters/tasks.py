@@ -7,12 +7,13 @@ into a state and words.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -85,11 +86,13 @@ class Progress:
         # imported late: few jobs come here before they are over
         from submarine_runtime.recognise import last_epoch, recognise  # noqa: PLC0415
 
-        for log in (self._task.stderr, self._task.stdout):
+        for log in (self._task.displays, self._task.stderr, self._task.stdout):
             read_to = self._seen.get(log, (0, 0))[1]
             if not self._changed(log):
                 continue
             text = _since(log, read_to - _OVERLAP, self._masker())
+            if log == self._task.displays:
+                text = "\r".join(_bars(text))
             self._epochs[log] = last_epoch(text) or self._epochs.get(log)
             if found := recognise(text, self._epochs[log]):
                 return found[0], found[1][:_LONGEST_MESSAGE]
@@ -108,6 +111,17 @@ class Progress:
             return False
         self._seen[path] = version
         return True
+
+
+def _bars(frames: str) -> Iterator[str]:
+    """Yield what displays show, as a terminal would have it: the first line may be half a one."""
+    from submarine_runtime.bars import NESTED  # noqa: PLC0415 - few jobs come here, see `look`
+
+    for line in frames.splitlines():
+        with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            frame = json.loads(line)
+            nested = "\x1b[A" if (frame["metadata"] or {}).get(NESTED) else ""
+            yield str(frame["data"]["text/plain"]) + nested
 
 
 def _since(path: Path, offset: int, masker: Masker | None) -> str:
