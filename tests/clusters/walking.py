@@ -8,13 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+WALK = "tests.local.walked"
 ROOT = Path(__file__).parents[2]
 SITE = """
 import os, sys
 words = getattr(sys, "orig_argv", ())
 if os.environ.get("WALK") and "submarine_engine.clusters.keeper" in words:
     sys.path.append({root!r})
-    from tests.local.walked import Walk
+    from {module} import Walk
     Walk(os.environ["WALK"], ("keeper",), os.environ.get("WALK_AT", ""))
 """
 SUBMIT = """
@@ -46,7 +47,9 @@ while {hold!r} and not os.path.exists({gate!r}): time.sleep(0.02)
 LOG = "".join(f"line {number}\n" for number in range(500))
 
 
-def submit(folder, cluster, role, number, *, where="", hold=False, code="", **options):  # noqa: PLR0913 - of a walk
+def submit(  # noqa: PLR0913 - of a walk
+    folder, cluster, role, number, *, where="", hold=False, code="", walk=WALK, **options
+):
     """Submit a job from a process of its own while `role` is killed at its effect `number`.
 
     Parameters
@@ -57,6 +60,8 @@ def submit(folder, cluster, role, number, *, where="", hold=False, code="", **op
         What is to run, where it is something else than `CODE`.
     hold
         Whether the code waits for the file ``gate`` before it ends.
+    walk
+        The module whose `Walk` a keeper has.
 
     Returns
     -------
@@ -65,9 +70,9 @@ def submit(folder, cluster, role, number, *, where="", hold=False, code="", **op
     """
     site = folder / "walking"
     site.mkdir()
-    (site / "sitecustomize.py").write_text(SITE.format(root=str(ROOT)))
+    (site / "sitecustomize.py").write_text(SITE.format(root=str(ROOT), module=walk))
     python_path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
-    walk = {"WALK": f"{role}:{number}:{folder}", "WALK_AT": where, "PYTHONPATH": python_path}
+    environment = {"WALK": f"{role}:{number}:{folder}", "WALK_AT": where, "PYTHONPATH": python_path}
     plain = CODE.format(side=str(folder / "side"), gate=str(folder / "gate"), hold=hold)
     program = SUBMIT.format(
         path=[entry for entry in sys.path if entry] + [str(ROOT)],
@@ -79,7 +84,7 @@ def submit(folder, cluster, role, number, *, where="", hold=False, code="", **op
     )
     told = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, **walk},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,

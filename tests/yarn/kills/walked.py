@@ -1,0 +1,79 @@
+"""What a keeper does to YARN, told as its other effects are, and whom one of them kills with -9."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import skein.core
+from submarine_engine.clusters.store import Journal
+from submarine_engine.history import default_home
+
+from tests.jobs import _living, _traces
+from tests.local import walked
+
+ASKS = {"submit", "addContainer", "killContainer", "shutdown", "SetProgress"}
+"""The calls of skein that are no questions; gRPC raises no audit events of its own."""
+
+MASTER = "com.anaconda.skein.ApplicationMaster"
+APPLICATION = re.compile(r"application_\d+_\d+")
+
+
+class Walk(walked.Walk):
+    """Kills ``WALK_VICTIM``: the keeper itself, a ``master`` of its home's, or a ``container``."""
+
+    def __init__(self, *arguments):
+        self.victim = os.environ["WALK_VICTIM"]
+        super().__init__(*arguments)
+        tell_of_skein()
+        tell_of_events()
+
+    def kill(self):
+        if self.victim == "keeper":
+            super().kill()
+        for pid in victims(self.victim):
+            os.kill(pid, signal.SIGKILL)
+        Path(self.folder, "victims").touch()
+
+
+def victims(kind):
+    """Yield the processes of the masters, or of the containers, of this home's applications."""
+    noted = "".join(
+        path.read_text()
+        for pattern in ("jobs/*/yarn.json", "yarn/*/masters.json")
+        for path in default_home().glob(pattern)
+    )
+    ours = set(APPLICATION.findall(noted))
+    for pid, command in list(_living()):
+        traces = _traces(pid)
+        if "CONTAINER_ID=" not in traces or ours.isdisjoint(APPLICATION.findall(traces)):
+            continue
+        if (MASTER in command) == (kind == "master"):
+            yield pid
+
+
+def tell_of_events():
+    real = Journal.append
+
+    def append(journal, *events):
+        sys.audit("journal.append", type(events[0]).__name__)
+        return real(journal, *events)
+
+    Journal.append = append
+
+
+def tell_of_skein():
+    real = skein.core._ClientBase._call
+
+    def call(client, method, *arguments, **options):
+        if method not in ASKS:
+            return real(client, method, *arguments, **options)
+        sys.audit("skein.ask", method)
+        answer = real(client, method, *arguments, **options)
+        sys.audit("skein.answered", method)
+        return answer
+
+    skein.core._ClientBase._call = call
