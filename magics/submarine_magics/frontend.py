@@ -56,6 +56,9 @@ class FrontEnd:
     log_page
         Returns the address of a job's log page, where this front end has its own; None where this
         machine's is meant.
+    board_page
+        Returns the address of a TensorBoard for this front end's browsers, given that on its own
+        machine, or None where they cannot reach it; None itself where they are on that machine.
     """
 
     widgets: bool = True
@@ -68,6 +71,7 @@ class FrontEnd:
     names: dict[str, str] = field(default_factory=dict)
     leave: Leave | None = None
     log_page: Callable[[Job], str | None] | None = None
+    board_page: Callable[[str], str | None] | None = None
 
     def name_of(self, cell_id: str | None) -> str:
         """Return how a cell is called; empty for one that is called by its number."""

@@ -35,6 +35,7 @@ from submarine_engine.tensorboard.board import open_selected, stop_selected
 
 from submarine_magics.card import mimebundle
 from submarine_magics.card.model import visible
+from submarine_magics.card.pages import board_page
 from submarine_magics.cell_view import attach, show_log
 from submarine_magics.homecoming import bring_home, fetch
 from submarine_magics.running import parts_bundle, run_parts
@@ -120,9 +121,7 @@ def board_bundle(board: Board) -> dict[str, str]:
     title = f"TensorBoard over {board.wanted.words}"
     server = server_of_kernel()
     if server is None:
-        link = f'<a href="{escape(board.address)}" target="_blank" rel="noopener">TensorBoard</a>'
-        html = f"<p>{link} over {escape(board.wanted.words)}, on the notebook's own machine</p>"
-        return {"text/html": html, "text/plain": f"{title}: {board.address}"}
+        return _board_link(board, title)
     path = f"{server.base_url.rstrip('/')}{board.path}"
     html = (
         f'<iframe src="{escape(path)}" title="{escape(title)}" width="100%" height="{_HEIGHT}" '
@@ -130,6 +129,21 @@ def board_bundle(board: Board) -> dict[str, str]:
         'rel="noopener">TensorBoard in a page of its own</a></p>'
     )
     return {"text/html": html, "text/plain": f"{title}: {path}"}
+
+
+def _board_link(board: Board, title: str) -> dict[str, str]:
+    address = board_page(board.address)
+    if address is None:
+        where = (
+            f"{title} runs on the notebook's own machine, where port {board.port} is open to its "
+            f"own browsers alone: {board.address}\n→ set submarine.links.listen in the "
+            "interpreter's settings, and it has a link that leads there"
+        )
+        return {"text/plain": where}
+    link = f'<a href="{escape(address)}" target="_blank" rel="noopener">TensorBoard</a>'
+    here = ", on the notebook's own machine" if address == board.address else ""
+    html = f"<p>{link} over {escape(board.wanted.words)}{here}</p>"
+    return {"text/html": html, "text/plain": f"{title}: {address}"}
 
 
 # Tab completion of the magics: verbs, options, and the ids and names of jobs.

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import stat
 import urllib.error
 import urllib.request
+from contextlib import suppress
 
 import pytest
 from submarine_engine import submit
 from submarine_engine.history import default_home
+from submarine_engine.tensorboard import select, stop_board, wait_for_board
+from submarine_engine.tensorboard.board import Files, NoTensorBoardError
 from submarine_magics import frontend
+from submarine_magics.verbs import board_bundle
 from submarine_zeppelin import links
 from submarine_zeppelin.properties import ELSEWHERE, LINKS_LISTEN, LINKS_URL, read_properties
 
@@ -136,6 +142,61 @@ def test_where_a_link_leads(job, monkeypatch):
     assert link.startswith("https://zeppelin.example/jobs/")
     assert link.endswith(f"/jobs/{job.id}/")
     assert link == links.log_link(job)
+
+
+@pytest.fixture
+def board():
+    """Return a TensorBoard over an empty folder, that listens."""
+    home = default_home()
+    folder = home / "events"
+    folder.mkdir(parents=True, exist_ok=True)
+    board = wait_for_board(home, select(home, folders=[str(folder)]))
+    yield board
+    with suppress(NoTensorBoardError):  # the test has ended it
+        stop_board(home, board.id)
+
+
+def test_a_link_leads_to_one_tensorboard(pages, board):
+    link = links.board_link(board.address)
+    assert board.key not in link
+    with urllib.request.urlopen(link) as answer:  # noqa: S310 - loopback
+        assert b"TensorBoard" in answer.read()
+        assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+    with urllib.request.urlopen(f"{link}data/environment") as answer:  # noqa: S310
+        assert b"data_location" in answer.read()
+    token = link.split("/")[3]
+    end, _, signed = token.partition("-")
+    for forged in (f"{int(end, 16) + 1:x}-{signed}", f"{end}-{'0' * 32}"):
+        assert status(link.replace(token, forged)) == 404
+    assert status(link.replace(board.id, "0" * 16)) == 404
+    assert status(link, host="elsewhere.example") == 421
+    assert status(link, "POST") == 403, "another site's page may ask a browser so"
+    for path in ("../", "..%2f", "%2e%2e/jobs", "data/../../x", "%0d%0aX:%20y", "data/%00"):
+        assert status(f"{link}{path}") == 404, path
+
+
+def test_a_tensorboard_that_has_ended_is_started_again_by_its_link(pages, board):
+    link = links.board_link(board.address)
+    os.kill(board.pid, signal.SIGKILL)
+    until(lambda: Files(default_home(), board.id).live() is None)
+    assert status(link) == 200
+    stop_board(default_home(), board.id)
+    assert status(link) == 503
+
+
+def test_where_the_link_of_a_tensorboard_leads(board, monkeypatch):
+    assert links.board_link(board.address) == board.address  # for who sits at the machine
+    monkeypatch.setattr(frontend.current, "board_page", links.board_link)
+    assert board_bundle(board)["text/plain"].endswith(board.address)
+    monkeypatch.setenv(ELSEWHERE, "1")
+    assert links.board_link(board.address) is None
+    assert "submarine.links.listen" in board_bundle(board)["text/plain"]
+    monkeypatch.setenv(LINKS_LISTEN, "0.0.0.0:8900")
+    monkeypatch.setenv(LINKS_URL, "https://zeppelin.example/jobs/")
+    link = links.board_link(board.address)
+    assert link.startswith("https://zeppelin.example/jobs/")
+    assert link.endswith(board.path)
+    assert link in board_bundle(board)["text/html"]
 
 
 def test_properties_of_links():

@@ -225,14 +225,20 @@ class LogPages(ThreadingHTTPServer):
         Where the jobs' records are.
     address
         Where to listen.
+    handler
+        Answers connections.
     """
 
     daemon_threads = True
 
     def __init__(
-        self, cluster: Cluster, home: Path, address: tuple[str, int] = ("127.0.0.1", 0)
+        self,
+        cluster: Cluster,
+        home: Path,
+        address: tuple[str, int] = ("127.0.0.1", 0),
+        handler: type[Handler] = Handler,
     ) -> None:
-        super().__init__(address, Handler)
+        super().__init__(address, handler)
         self.token = secrets.token_urlsafe(24)
         self._cluster = cluster
         self._home = home
@@ -307,6 +313,12 @@ def log_page(job: Job) -> str | None:
         return None
 
 
+def board_page(address: str) -> str | None:
+    """Return where browsers reach the TensorBoard that has this address on its own machine."""
+    leads = frontend.current.board_page
+    return leads(address) if leads else address
+
+
 def cancel_url(job: Job) -> str:
     """Return where a POST cancels `job`, on this machine; empty where nowhere."""
     try:
@@ -349,6 +361,6 @@ def with_pages(record: Record, job: Job) -> Record:
     record = with_links(record, job)
     links = dict(record.links)
     home = getattr(job.cluster, "home", None) or default_home()
-    if address := attached_address(home, job.id):
-        links["TensorBoard"] = address
+    if (address := attached_address(home, job.id)) and (leads := board_page(address)):
+        links["TensorBoard"] = leads
     return replace(record, log_url=log_page(job), links=tuple(links.items()))
