@@ -175,3 +175,15 @@ def test_links_lead_to_where_browsers_are_and_come_back(zeppelin_of_its_own):
             return False
 
     until(opens)
+
+
+def test_zeppelin_itself_aborts_the_run_after_a_cancel_that_hit_nothing(client, note, zeppelin):
+    """What the soak takes for Zeppelin's own is: no interpreter is there that could do it."""
+    number = note.add("%submarine.python\n40 + 2")
+    assert note.run(number)["status"] == "FINISHED"
+    client.restart()
+    until(lambda: not zeppelin.interpreters())
+    note.cancel(number)
+    assert note.run(number)["status"] == "ABORT"
+    assert not zeppelin.interpreters()
+    assert text(note.run(number)) == "42\n"

@@ -1,6 +1,7 @@
 """Many people on one real Zeppelin for long: nothing hangs, no line is lost, nothing is left.
 
-``SOAK_MINUTES`` says for how long, an hour unless it does.
+``SOAK_MINUTES`` says for how long, an hour unless it does; ``SOAK_PAUSE`` how many seconds people
+wait between what they do, on a machine that has other work.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.jobs import until
 from tests.zeppelin.rest import Client, Note, text
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "60"))
+PAUSE = float(os.environ.get("SOAK_PAUSE", "0"))
 USERS = {f"user{number}": f"secret{number}" for number in range(8)}
 NOTES = 4
 GPUS = 4
@@ -84,6 +86,7 @@ class Person:
             if told:
                 when = f"{time.monotonic() - self._soak.restarted_at:.1f} s after a restart"
                 self.wrong.append(f"{doing.__name__} {self._mark}, {when}: {told[-1500:]}")
+            self._soak.over.wait(PAUSE)
 
     def prints(self) -> str:
         found = self._run(f"%submarine.python\n{self._lines()}")

@@ -142,3 +142,16 @@ def test_other_gpus_than_before_are_another_job(server, ada, go):
     ) == [1, 2]  # fmt: skip
     go.touch()
     assert note.wait(number)["status"] == "FINISHED"
+
+
+def test_run_all_holds_up_no_other_note_where_each_has_a_session(ada, go):
+    """Where all notes share one, Zeppelin waits for each paragraph's end from then on."""
+    ada.configure(option={"perUser": "shared", "perNote": "scoped"})
+    all_of = ada.note("all of it", *(f"%submarine{kind}" for kind in (" gpus", ".python\n1")))
+    ada.call("POST", f"/notebook/job/{all_of.id}", {})
+    for number in range(2):
+        assert all_of.wait(number)["status"] == "FINISHED"
+    begin(all_of, all_of.add(JOB.format(gpus=1, name="long", go=str(go))))
+    other = ada.note("another one")
+    assert "long" in str(other.write("%submarine job list")["results"])
+    assert text(other.write("%submarine.python\n40 + 2")) == "42\n"
