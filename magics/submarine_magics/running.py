@@ -101,14 +101,19 @@ def run_parts(bench: Workbench, command: Command) -> object:
 
 
 def parts_bundle(bench: Workbench, command: Command | None = None) -> Bundle:
-    """Merge the parts given so far.
+    """Merge the parts given so far; where there are none, take the files that commands name.
 
     Raises
     ------
     BundleError
-        None was given.
+        None was given, and the roles have no commands that say what runs.
     """
     parts = bench.parts.parts(cell_order(bench.namespace))
+    spec = command.spec if command else None
+    if not parts and spec and all(role.command is not None for role in spec.roles):
+        from submarine_engine.cli.run import read_program  # noqa: PLC0415 - rare, and large
+
+        return read_program(None, spec, Path.cwd()).bundle
     if not parts:
         raise BundleError(
             "there is no part to run", fix="begin a cell with %%submarine.python, and run it"

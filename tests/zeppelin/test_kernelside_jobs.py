@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.zeppelin.noted import Paragraph, home, kernel, newest, run, text
+from tests.zeppelin.noted import Paragraph, clean, home, kernel, newest, run, text
 
 __all__ = ["home", "kernel", "run"]  # fixtures
 
@@ -26,6 +26,17 @@ def test_a_job_of_the_paragraph_itself_with_card_text_and_value(run, home):
     assert record["spec"]["notebook"] == "lab/Digits (2ABC)"
     assert "paragraph 1" in {span.cell for span in manifest.lines}
     assert "paragraph 1" in script
+
+
+def test_a_job_of_commands_alone_needs_no_part(run, home):
+    clean(run)
+    words = "job run --num_workers 1 --worker_launch_cmd 'echo it ran'"
+    (found,) = run(Paragraph("alone", words, "submarine"))
+    assert "it ran\n" in text(found)
+    record, _, _ = newest(home)
+    assert record["spec"]["roles"][0]["command"] == "echo it ran"
+    (refused,) = run(Paragraph("without", "job run --num_workers 1", "submarine"))
+    assert "there is no part to run" in text(refused)
 
 
 def test_an_unnamed_job_is_called_after_the_note(run, home):

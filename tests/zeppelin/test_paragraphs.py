@@ -105,6 +105,28 @@ def test_an_unknown_command_names_the_nearest(note):
     assert "JOB_RUN" in text(note.write("%submarine\nJOB_RAN"))
 
 
+def test_words_of_the_former_interpreter_and_of_its_pages(note, new_jobs):
+    """As they are pasted: with the dashes and quotes of a text processor."""
+    resources = "\u2013num_workers 1 \u2014worker_resources memory=1G,vcores=1"
+    launch = "\u2013\u2013worker_launch_cmd \u201cecho it ran\u201d"
+    for words, name in (
+        (f"yarn jar submarine.jar job run \u2013name pasted {resources} \\\n {launch}", "pasted"),
+        (f"JOB RUN --name capitals --num_workers 1 {launch}", "capitals"),
+    ):
+        found = note.write(f"%submarine\n{words}")
+        assert found["status"] == "FINISHED", text(found)
+        assert "it ran\n" in text(found)
+        assert name in [job["name"] for job in new_jobs().values()]
+        assert "submarine job run" in text(found), "it says the new name"
+    listed = note.write("%submarine\nJOB_SHOW")
+    assert "pasted" in str(listed["results"]), listed
+    assert "no job of this note is running" in text(note.write("%submarine\nJOB STOP"))
+    started = note.write("%submarine\nTENSORBOARD START")
+    assert started["status"] == "FINISHED", text(started)
+    assert "TensorBoard</a> over" in str(outputs(started)), outputs(started)
+    assert "ended" in text(note.write("%submarine\nTENSORBOARD STOP"))
+
+
 def test_a_form_of_a_jobs_options(client, note, new_jobs):
     number = note.add("%submarine.run --gpus ${gpus=1} --name formed\nprint('ran')")
     found = note.run(number)
