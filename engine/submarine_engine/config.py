@@ -53,12 +53,11 @@ class Config:
         return iter(self._values)
 
 
-def config_path(environment: Mapping[str, str] | None = None) -> Path:
+def config_path() -> Path:
     """Return the path of the configuration's file, whether it is there or not."""
-    environment = os.environ if environment is None else environment
-    if named := environment.get("SUBMARINE_CONFIG"):
+    if named := os.environ.get("SUBMARINE_CONFIG"):
         return Path(named).expanduser().absolute()
-    folder = environment.get("XDG_CONFIG_HOME") or "~/.config"
+    folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     return Path(folder).expanduser().absolute() / "submarine" / "config.toml"
 
 

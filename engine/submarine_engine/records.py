@@ -183,7 +183,7 @@ def open_job(wanted: str) -> Job:
         summary = _read(home, paths.job_id)
         if summary is None or not summary.state.final:
             raise
-        from submarine_engine.clusters.past import PastCluster  # noqa: PLC0415 - seldom needed
+        from submarine_engine.clusters.driver import PastCluster  # noqa: PLC0415 - seldom needed
 
         return Job(PastCluster(name, error, home), paths.job_id)
 

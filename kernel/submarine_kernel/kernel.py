@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ipykernel.ipkernel import IPythonKernel
+from ipykernel.kernelapp import IPKernelApp
 from IPython.core.interactiveshell import InteractiveShell
 
 
@@ -18,3 +19,17 @@ class SubmarineKernel(IPythonKernel):
         super().__init__(**options)  # type: ignore[no-untyped-call] # ipykernel's
         shell: InteractiveShell = self.shell  # type: ignore[assignment] # set by now
         shell.run_line_magic("load_ext", "submarine_magics")
+
+
+class KernelApp(IPKernelApp):
+    """The kernel's process: IPython's own, but it keeps all that a cell prints until it is read.
+
+    ZMQ drops a publisher's messages without a word once a reader is a thousand behind, and a few
+    thousand flushed prints are enough for that: lines are lost, and with the last of them, that the
+    kernel is idle, whoever waits for it hangs.
+    """
+
+    def init_iopub(self, context: Any) -> None:  # noqa: ANN401 - pyzmq's
+        """Make the socket for what cells show, without a limit."""
+        context.sndhwm = 0  # of the sockets that are made from now on
+        super().init_iopub(context)  # type: ignore[no-untyped-call] # ipykernel's

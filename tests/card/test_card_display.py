@@ -319,7 +319,7 @@ def test_a_record_that_cannot_be_read_is_no_error():
         paths.record.chmod(0o600)
         for text in ("", "[]", '{"spec": 3}', '{"spec": {"version": 99}}'):
             paths.record.write_text(text)
-            print(read_record(job).title)
+            print(read_record(job).spec.name)
         (paths.bundle / "manifest.json").write_text('{"entry": "../record.json"}')
         print(read_record(job).script_name == "")
     """

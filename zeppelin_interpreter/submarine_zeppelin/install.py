@@ -10,7 +10,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,9 +71,7 @@ class Zeppelin:
         return ".".join(map(str, self.release))
 
 
-def find_zeppelin(
-    home: str | Path | None = None, environment: Mapping[str, str] | None = None
-) -> Zeppelin:
+def find_zeppelin(home: str | Path | None = None) -> Zeppelin:
     """Return the Zeppelin in a folder, by default in that which ``ZEPPELIN_HOME`` names.
 
     Raises
@@ -83,8 +81,7 @@ def find_zeppelin(
     UnsupportedError
         It is too old.
     """
-    environment = os.environ if environment is None else environment
-    named = home or environment.get("ZEPPELIN_HOME")
+    named = home or os.environ.get("ZEPPELIN_HOME")
     fix = "name the folder that Zeppelin was unpacked to: --zeppelin-home DIR, or ZEPPELIN_HOME"
     if not named:
         raise ConfigError("it is not said where Zeppelin is", fix=fix)

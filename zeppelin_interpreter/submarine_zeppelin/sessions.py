@@ -40,7 +40,7 @@ _REPLY = 10.0
 _PREFIX = "submarine-kernel-"
 _PROGRAM = """import sys
 sys.path.remove("")  # nothing that lies in the working directory hides what a kernel needs
-from submarine_kernel.app import KernelApp
+from submarine_kernel.kernel import KernelApp
 KernelApp.launch_instance()
 """
 

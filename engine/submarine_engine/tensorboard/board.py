@@ -359,7 +359,7 @@ def start_board(home: Path, wanted: Selection) -> Board:
     return Board(wanted)
 
 
-def wait_for_board(home: Path, wanted: Selection, seconds: float = _PATIENCE) -> Board:
+def wait_for_board(home: Path, wanted: Selection) -> Board:
     """Start a TensorBoard, and wait until it listens.
 
     Raises
@@ -367,7 +367,7 @@ def wait_for_board(home: Path, wanted: Selection, seconds: float = _PATIENCE) ->
     UnsupportedError, ClusterError
         As `start`; or it ended as it began, in its own last words, or does not come in time.
     """
-    until = time.monotonic() + seconds
+    until = time.monotonic() + _PATIENCE
     tried = False
     while time.monotonic() < until:
         board = poll_board(home, wanted, tried=tried)
@@ -376,7 +376,7 @@ def wait_for_board(home: Path, wanted: Selection, seconds: float = _PATIENCE) ->
             return board
         time.sleep(_BETWEEN)
     raise ClusterError(
-        f"TensorBoard does not listen after {seconds:g} s",
+        f"TensorBoard does not listen after {_PATIENCE:g} s",
         where=str(Files(home, wanted.id).log),
         fix="try again: it may be slow on a busy machine",
     )

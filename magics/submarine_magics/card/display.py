@@ -127,10 +127,10 @@ def _request() -> dict[str, Any]:
     return parent.get("metadata") or {}
 
 
-def mimebundle(job: Job, status: JobStatus | None = None) -> dict[str, Any]:
+def mimebundle(job: Job) -> dict[str, Any]:
     """Return the static card of `job`, as ``Job``'s own display in a notebook."""
     record = with_pages(read_record(job), job)
-    card = view(record, status or job.status(), Moment.now())
+    card = view(record, job.status(), Moment.now())
     return static_bundle(card, styled=wants_style())
 
 
@@ -159,8 +159,6 @@ class JobCard:
 
     Parameters
     ----------
-    title
-        Instead of the job's name.
     origin
         Where the job was submitted, in words: ``In [3]``.
     blocking
@@ -172,14 +170,13 @@ class JobCard:
     def __init__(
         self,
         job: Job,
-        title: str | None = None,
         origin: str = "",
         *,
         blocking: bool = False,
         text: bool = False,
     ) -> None:
         self._job = job
-        self._record = read_record(job, title=title, origin=origin)
+        self._record = read_record(job, origin=origin)
         self._blocking = blocking
         self._text = text
         self._display_id = ""
@@ -462,7 +459,7 @@ class _Table:
 
     def _row(self, at: int, job: Job, now: Moment) -> _Row:
         record = self._records[at]
-        name = self._names[at] if self._names else visible(record.title or job.id, 60)
+        name = self._names[at] if self._names else visible(record.spec.name, 60)
         try:
             status = job.status()
         except SubmarineError as error:  # its folder was deleted

@@ -96,8 +96,6 @@ class Record:
 
     Parameters
     ----------
-    title
-        What the job is called.
     origin
         Where it was submitted, in words (``In [3]``); empty where nobody knows.
     machine_gpus
@@ -119,7 +117,6 @@ class Record:
     job_id: str
     cluster: str
     spec: JobSpec
-    title: str = ""
     origin: str = ""
     host: str = ""
     machine_gpus: int | None = None
@@ -134,15 +131,13 @@ class Record:
     script_size: int = 0
 
 
-def read_record(
-    job: Job, *, title: str | None = None, origin: str = "", machine: bool = True
-) -> Record:
+def read_record(job: Job, *, origin: str = "", machine: bool = True) -> Record:
     """Read what a card shows of `job`; what cannot be read is left out, a card never fails a job.
 
     Parameters
     ----------
-    title, origin
-        As in `Record`; the title is the job's name where None.
+    origin
+        As in `Record`.
     machine
         Whether the cluster may be asked for `Record.machine_gpus`, which may take long.
     """
@@ -154,7 +149,6 @@ def read_record(
         job_id=job.id,
         cluster=job.cluster.name,
         spec=spec,
-        title=title or spec.name,
         origin=origin,
         host=str(data.get("host", "")),
         machine_gpus=_machine_gpus(job) if machine and spec.gpus == 0 else None,
@@ -479,7 +473,7 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
     return CardView(
         job_id=visible(record.job_id, 64),
         cluster=visible(record.cluster, 40),
-        title=visible(record.title or record.spec.name, 80),
+        title=visible(record.spec.name, 80),
         state=_state(status),
         word=_word(status),
         glyph=_GLYPHS[status.state],

@@ -61,14 +61,12 @@ class _Row:
     there: str
 
 
-def probe_script(packages: Sequence[str] = PACKAGES) -> str:
-    """Return a program that prints what `read_probe` reads: run it by ``PYTHON -c``."""
-    return _SCRIPT % (tuple(packages), _MARK)
+def probe_command(python: str) -> str:
+    """Return the shell line for a container without a GPU; `python` is an `Environment`'s.
 
-
-def probe_command(python: str, packages: Sequence[str] = PACKAGES) -> str:
-    """Return the shell line for a container without a GPU; `python` is an `Environment`'s."""
-    return f"{shlex.quote(python)} -c {shlex.quote(probe_script(packages))}"
+    What it prints is for `read_probe`.
+    """
+    return f"{shlex.quote(python)} -c {shlex.quote(_SCRIPT % (PACKAGES, _MARK))}"
 
 
 def read_probe(text: str, python: str = "python") -> dict[str, str]:
@@ -125,7 +123,6 @@ def check_versions(
     *,
     needed: Mapping[str, str] | None = None,
     found: Mapping[str, str] | None = None,
-    where: str = "--environment",
 ) -> None:
     """Refuse a job whose values or syntax the other Python could not read.
 
@@ -156,7 +153,7 @@ def check_versions(
     if rows:
         raise SubmissionError(
             "what the notebook sends cannot be loaded in the job's environment:\n" + _table(rows),
-            where=where,
+            where="--environment",
             fix="send this notebook's own environment: --environment pack; or start the notebook "
             "with the versions of the cluster",
         )

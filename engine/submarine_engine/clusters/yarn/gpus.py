@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,12 +58,7 @@ class Holding:
     application: Application
 
 
-def cluster_gpus(
-    rm: ResourceManager,
-    home_jobs: Mapping[str, str] | None = None,
-    *,
-    devices: Callable[[Node], Devices] | None = None,
-) -> list[Gpu]:
+def cluster_gpus(rm: ResourceManager, home_jobs: Mapping[str, str] | None = None) -> list[Gpu]:
     """Return every GPU of the nodes that are up, and who holds each.
 
     Parameters
@@ -71,8 +66,6 @@ def cluster_gpus(
     home_jobs
         Jobs of this home by the containers that they hold; applications made for one job tell it
         by their tags.
-    devices
-        Asks a node for its GPUs; its NodeManager unless given.
 
     Returns
     -------
@@ -90,9 +83,8 @@ def cluster_gpus(
     if not nodes:
         return []
     holdings = _holdings(rm) if any(node.used.get(GPU) for node in nodes) else {}
-    ask = devices or (lambda node: node_devices(node, rm.user))
     with ThreadPoolExecutor(min(_AT_ONCE, len(nodes))) as pool:
-        told_by = list(pool.map(ask, nodes))
+        told_by = list(pool.map(lambda node: node_devices(node, rm.user), nodes))
     jobs = home_jobs or {}
     return [
         gpu

@@ -153,6 +153,9 @@ class Channel(Enum):
     AFTER = "after the end only, from log aggregation"
 
 
+_ANSWER = 2.0  # seconds for each node
+
+
 class Choice(NamedTuple):
     """A way, and why it is this one, in words."""
 
@@ -160,9 +163,7 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose_channel(
-    nodes: Sequence[str], hdfs: Callable[[], bool], *, user: str = "", timeout: float = 2.0
-) -> Choice:
+def choose_channel(nodes: Sequence[str], hdfs: Callable[[], bool], *, user: str = "") -> Choice:
     """Find out on which way logs can come from here.
 
     Parameters
@@ -173,12 +174,10 @@ def choose_channel(
         Tells whether HDFS answers here; asked only where no node does.
     user
         For YARN's simple authentication.
-    timeout
-        Seconds for each node.
     """
     silent = ""
     for address in nodes[:3]:
-        wrong = _wrong_with(address, user, timeout)
+        wrong = _wrong_with(address, user)
         if not wrong:
             return Choice(Channel.NODES, f"{address} answers")
         silent = silent or wrong
@@ -188,10 +187,10 @@ def choose_channel(
     return Choice(Channel.AFTER, f"{silent}; HDFS cannot be reached either")
 
 
-def _wrong_with(address: str, user: str, timeout: float) -> str:
+def _wrong_with(address: str, user: str) -> str:
     """Return why a node's pages cannot be used; empty where they can."""
     try:
-        connection = NodeConnection(address, user=user, timeout=timeout)
+        connection = NodeConnection(address, user=user, timeout=_ANSWER)
         status = connection.get("/ws/v1/node/info").status
         connection.close()
     except ClusterError as error:
