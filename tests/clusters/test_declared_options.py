@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ from submarine_engine.doctor import doctor
 from submarine_engine.errors import CommandError, ConfigError, UnsupportedError
 from submarine_engine.job import JobSpec
 from submarine_zeppelin.commands import local_options, merged
+from submarine_zeppelin.install import setting
 from submarine_zeppelin.properties import read_properties
 
 from tests.contract.conftest import use_backend
@@ -154,6 +156,10 @@ def test_its_settings_are_settings_like_all_others(tmp_path, monkeypatch):
     monkeypatch.setenv("SUBMARINE_HOSTS_PATIENCE", "7")
     assert load_config().value("hosts_patience") == 7.0
     assert load_config().origin("hosts_patience") == "SUBMARINE_HOSTS_PATIENCE"
+    properties = json.loads(setting(tmp_path / "submarine.sh"))[0]["properties"]
+    assert properties["submarine.hosts_patience"]["description"] == (
+        "Seconds that a host may take to answer. Empty: 5."
+    )
     found = read_properties({"submarine.hosts_patience": "8"})
     assert found.environment["SUBMARINE_HOSTS_PATIENCE"] == "8"
     file.write_text("hosts_patience = 'soon'\n")

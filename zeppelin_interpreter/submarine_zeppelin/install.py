@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET  # an admin's own file, not a stranger's
 
+from submarine_engine.declared import known_settings
 from submarine_engine.errors import ConfigError, UnsupportedError
 from submarine_engine.extras import install_here
 from submarine_engine.findings import BAD, NOTE, OK, Check
 from submarine_engine.history import write_aside
+from submarine_engine.settings import Key, format_value
 
 from submarine_zeppelin.peers import is_loopback
 
@@ -32,6 +34,10 @@ from submarine_zeppelin.peers import is_loopback
 
 
 SETTING, SCRIPT = "interpreter-setting.json", "submarine.sh"
+
+_ELSEWHERE = {"cell_output_limit", "user", "hadoop_conf_dir"}
+"""Settings that are no properties: a paragraph has a limit as in every interpreter, Zeppelin says
+who the user is, and ``HADOOP_CONF_DIR`` has the name that it has everywhere."""
 OLDEST = (0, 10)
 
 _PATIENCE = 60
@@ -136,13 +142,31 @@ def setting(script: Path) -> str:
     """Return the text of ``interpreter-setting.json`` for a launch script.
 
     Each interpreter names the same one, since Zeppelin takes that of the last. It reads it as a
-    command line: a path with a blank is quoted.
+    command line: a path with a blank is quoted. The settings of notes are properties of the first,
+    as they are declared, those of clusters too.
     """
     runner = f'"{script}"' if " " in str(script) else str(script)
     entries = json.loads(_template(SETTING))
+    properties = entries[0]["properties"]
+    for name, key in known_settings(search=True).items():
+        if name not in _ELSEWHERE:
+            properties.setdefault(f"submarine.{name}", _property(key))
     for entry in entries:
         entry["runner"] = {"linux": runner}
     return json.dumps(entries, indent=2) + "\n"
+
+
+def _property(key: Key) -> dict[str, str | None]:
+    """Return a setting as Zeppelin's page shows and asks for it."""
+    default = key.default()
+    empty = "" if default is None else f" Empty: {format_value(key.name, default)}."
+    return {
+        "envName": None,
+        "propertyName": f"submarine.{key.name}",
+        "defaultValue": "",
+        "description": f"{key.help}{empty}",
+        "type": "string",
+    }
 
 
 def uninstall(zeppelin: Zeppelin) -> bool:
