@@ -267,7 +267,9 @@ def _(event: Exited, status: JobStatus) -> JobStatus:
     task = status.task(event.task)
     if task is None or task.state.final:
         return status
-    if status.cancelling and event.exit_code != 0:
+    work = [one.state for one in status.tasks if is_worker(one.task)]
+    served = not is_worker(task.task) and work and set(work) == {TaskState.SUCCEEDED}
+    if (status.cancelling or served) and event.exit_code != 0:
         state = TaskState.KILLED
     else:
         state = TaskState.SUCCEEDED if event.exit_code == 0 else TaskState.FAILED
@@ -363,8 +365,14 @@ def final_state(
     wrong = [end for end in ends if end.state is not JobState.SUCCEEDED]
     if not wrong:
         return JobState.SUCCEEDED, next((end.reason for end in ends if end.reason), "")
-    first = min(wrong, key=lambda end: end.at.mono if end.at else float("inf"))
+    first = min(wrong, key=_ended_at)
     return first.state, first.reason
+
+
+def _ended_at(end: TaskEnd) -> float:
+    """Return when a task ended: as it says itself, since several may be seen to be gone at once."""
+    at = end.returned or end.at
+    return at.mono if at else float("inf")
 
 
 # What is to be done with a job: observations in, events and instructions out.
@@ -375,6 +383,11 @@ MISSED = 60.0
 
 A ResourceManager that was started anew lists none until their nodes have told it of them.
 """
+
+WORKERS = ("chief", "worker")
+"""The roles whose tasks do the job's work, in the order of their ranks; all others serve them."""
+
+_DONE = JobState.SUCCEEDED
 
 HELLO_WITHIN = 300.0
 """Seconds that a task of several has to say hello, once all of them have their containers.
@@ -571,7 +584,10 @@ def decide(
     """
     ends = [task.end for task in seen.tasks if task.end is not None]
     if len(ends) == len(seen.tasks):
-        state, reason = final_state(ends, cancelled=course.cancelled, cause=course.cause)
+        cause = course.cause
+        if _are_through(seen.tasks):  # however that ended which served them: it was ended by us
+            ends, cause = [t.end for t in seen.tasks if t.end and is_worker(t.task)], ""
+        state, reason = final_state(ends, cancelled=course.cancelled, cause=cause)
         return Decision(course, do=(Finish(state, reason),))
     waits = not ends and not any(task.container for task in seen.tasks)
     events: tuple[Event, ...] = ()
@@ -584,6 +600,7 @@ def decide(
     if waits:
         return Decision(course, events, _leave_queue(course))
     course, gate = _gather(course, seen, now, hello_within)
+    course = _blame(course, seen)
     course, signals = _end_running(course, seen, now, grace)
     course, settled = _settle(course, seen, now)
     return Decision(course, events, (*signals, *gate, *settled))
@@ -600,20 +617,37 @@ def _gather(
     if course.gathered is None:
         course = replace(course, gathered=now.mono)
     silent = [task for task in seen.tasks if not task.hello]
-    # All others would wait for one that could not even begin.
-    failed = (t.end for t in silent if t.end and t.end.state is not JobState.SUCCEEDED)
-    cause = next((end.reason or "a task could not begin" for end in failed), "")
     since = now.mono - (course.gathered or now.mono)
-    if since > hello_within and not any(task.over for task in silent):
+    # One that is asked to end has its grace, whoever waits for it.
+    free = not course.cause and course.cancelled is None
+    if free and since > hello_within and not any(task.over or task.end for task in silent):
         who = ", ".join(f"{task.task} on {task.host or 'a host'}" for task in silent)
         cause = (
             f"{who} did not say hello within {hello_within:g} s of being given a container:"
             " it hangs before the job's code, or cannot be reached"
         )
-    # One that is asked to end has its grace, whoever waits for it.
+        course = replace(course, cause=cause)
+    return course, []
+
+
+def _blame(course: Course, seen: Observations) -> Course:
+    """End a job of several with the first of its tasks that fails.
+
+    The others wait for it, or will fail of that: what they say then is noise.
+    """
     if course.cause or course.cancelled is not None:
-        return course, []
-    return replace(course, cause=cause), []
+        return course
+    wrong = [task.end for task in seen.tasks if task.end and task.end.state is not _DONE]
+    if not wrong or all(task.end for task in seen.tasks):
+        return course
+    first = min(wrong, key=_ended_at)
+    return replace(course, cause=first.reason or "a task failed")
+
+
+def _are_through(tasks: Sequence[TaskSeen]) -> bool:
+    """Return whether the workers of a job are through, so that what serves them is not needed."""
+    work = [task for task in tasks if is_worker(task.task)]
+    return bool(work) and all(task.end and task.end.state is _DONE for task in work)
 
 
 def _leave_queue(course: Course) -> tuple[Instruction, ...]:
@@ -628,14 +662,18 @@ def _leave_queue(course: Course) -> tuple[Instruction, ...]:
 def _end_running(
     course: Course, seen: Observations, now: Moment, grace: float
 ) -> tuple[Course, list[Instruction]]:
-    """Ask the containers of a job to end, where it is to, and kill them after their grace."""
-    if course.cancelled is None and not course.cause:
+    """Ask the containers of a job to end, where they are to, and kill them after their grace.
+
+    A parameter server never ends by itself: it ends with the workers.
+    """
+    through = _are_through(seen.tasks)
+    if course.cancelled is None and not course.cause and not through:
         return course, []
     running = [task for task in seen.tasks if task.container and task.end is None]
     do: list[Instruction] = []
     if any(not task.container for task in seen.tasks):
         do.append(Withdraw())
-    if course.cancelled is not None and course.kill_at is None:
+    if (course.cancelled is not None or through) and course.kill_at is None:
         course = replace(course, kill_at=now.mono + grace)
     has_time = course.kill_at is not None and now.mono < course.kill_at
     if has_time and not seen.urgent and not course.cause:
@@ -665,6 +703,11 @@ def _settle(course: Course, seen: Observations, now: Moment) -> tuple[Course, li
     do: list[Instruction] = [EndBeside()] if gone and len(gone) == len(left) else []
     do += [Settle(task.task) for task in gone]
     return replace(course, missing=missing), do
+
+
+def is_worker(task: str) -> bool:
+    """Return whether a task does the job's work itself."""
+    return task.rpartition("-")[0] in WORKERS
 
 
 def _with(status: JobStatus, changed: TaskStatus) -> JobStatus:

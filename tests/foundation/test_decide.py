@@ -337,3 +337,65 @@ def test_what_had_returned_before_the_cancel_keeps_its_result():
     assert decide(course, seen, at(5), grace=GRACE).do == (Finish(JobState.SUCCEEDED, ""),)
     early = replace(course, cancelled=CancelRequested(reason="early", at=at(1)))
     assert decide(early, seen, at(5), grace=GRACE).do == (Finish(JobState.CANCELLED, "early"),)
+
+
+def seen(*tasks, **more):
+    """Return what is seen of tasks that all have said hello: by id, how each ended."""
+    found = [
+        TaskSeen(task=task, container=task, held=end is None, hello=True, end=end)
+        for task, end in tasks
+    ]
+    return Observations(tasks=tuple(found), **more)
+
+
+DONE = TaskEnd(state=JobState.SUCCEEDED, at=at(2), returned=at(2))
+
+
+def test_the_first_of_several_that_fails_ends_the_others_and_speaks():
+    noise = TaskEnd(state=JobState.FAILED, reason="connection reset", at=at(3), returned=at(2.2))
+    first = TaskEnd(state=JobState.FAILED, reason="ValueError: no", at=at(3), returned=at(2.1))
+    tasks = [("chief-0", noise), ("worker-0", None), ("worker-1", first), ("ps-0", None)]
+    decision = decide(Course(), seen(*tasks), at(3), grace=GRACE)
+    assert decision.course.cause == "ValueError: no"
+    assert [one for one in decision.do if isinstance(one, Signal)] == [
+        Signal("worker-0", "worker-0", kill=True), Signal("ps-0", "ps-0", kill=True),
+    ]  # fmt: skip
+    killed = TaskEnd(state=JobState.FAILED, reason="killed", at=at(3.5))
+    tasks = [(task, end or killed) for task, end in tasks]
+    decision = decide(decision.course, seen(*tasks), at(4), grace=GRACE)
+    assert decision.do == (Finish(JobState.FAILED, "ValueError: no"),)
+    anew = decide(Course(), seen(*tasks), at(4), grace=GRACE)  # another driver
+    assert anew.do == decision.do
+
+
+def test_who_is_asked_to_end_is_given_its_grace_though_another_failed_of_that():
+    course = Course(cancelled=CancelRequested(reason="enough", at=at(1)), kill_at=9.0)
+    failed = TaskEnd(state=JobState.FAILED, reason="killed by SIGTERM", at=at(2))
+    decision = decide(course, seen(("worker-0", failed), ("worker-1", None)), at(3), grace=GRACE)
+    assert decision.course.cause == ""
+    assert not [one for one in decision.do if isinstance(one, Signal) and one.kill]
+
+
+def test_what_serves_the_workers_ends_with_the_last_of_them():
+    tasks = [("chief-0", DONE), ("worker-0", None), ("ps-0", None), ("evaluator-0", None)]
+    decision = decide(Course(), seen(*tasks), at(3), grace=GRACE)
+    assert not [one for one in decision.do if isinstance(one, Signal)]
+    tasks[1] = ("worker-0", DONE)
+    decision = decide(Course(), seen(*tasks), at(3), grace=GRACE)
+    assert [one for one in decision.do if isinstance(one, Signal)] == [
+        Signal("ps-0", "ps-0", kill=False), Signal("evaluator-0", "evaluator-0", kill=False),
+    ]  # fmt: skip
+    decision = decide(decision.course, seen(*tasks), at(4), grace=GRACE)
+    assert not [one for one in decision.do if isinstance(one, Signal)]
+    decision = decide(decision.course, seen(*tasks), at(4 + GRACE), grace=GRACE)
+    assert [one.kill for one in decision.do if isinstance(one, Signal)] == [True, True]
+    killed = TaskEnd(state=JobState.FAILED, reason="killed by SIGKILL", at=at(10))
+    tasks = [(task, end or killed) for task, end in tasks]
+    for course in (decision.course, Course(), Course(cause="killed by SIGKILL")):
+        done = decide(course, seen(*tasks), at(10), grace=GRACE)
+        assert done.do == (Finish(JobState.SUCCEEDED, ""),)
+
+
+def test_where_nobody_works_nobody_serves():
+    decision = decide(Course(), seen(("ps-0", None), ("ps-1", None)), at(3), grace=GRACE)
+    assert not [one for one in decision.do if isinstance(one, Signal)]

@@ -66,8 +66,14 @@ def test_one_task_that_failed_is_enough(ends):
         TaskEnd(state=JobState.FAILED, reason="division by zero", at=Moment(0, 1)),
     ]
 )
+@example(
+    [
+        TaskEnd(state=JobState.FAILED, reason="lost", at=Moment(0, 2), returned=Moment(0, 1.5)),
+        TaskEnd(state=JobState.FAILED, reason="division", at=Moment(0, 2), returned=Moment(0, 1.4)),
+    ]
+)
 def test_the_first_to_fail_speaks_for_the_job(ends):
-    first = min(ends, key=lambda end: end.at.mono)
+    first = min(ends, key=lambda end: (end.returned or end.at).mono)  # as it says, if it does
     assert final_state(ends) == (first.state, first.reason)
 
 

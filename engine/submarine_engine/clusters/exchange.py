@@ -18,15 +18,13 @@ from submarine_runtime.exchange import ANSWER, HELLO, PORTS, VERSION
 
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import write_aside
+from submarine_engine.lifecycle import WORKERS
 
 if TYPE_CHECKING:
     from submarine_engine.job import JobSpec
 
 LARGEST = 1 << 16
 """Bytes that a task's message may have. The driver's answer has some 100 for each task."""
-
-RANKED = ("chief", "worker")
-"""The roles whose tasks have ranks, in the order of them."""
 
 _LONGEST = 255  # characters of a host's name, as DNS has it
 _LOOPBACK = "127.0.0.1"
@@ -115,15 +113,15 @@ def answer(spec: JobSpec, hellos: Mapping[str, Hello], attempt: int = 1) -> byte
     attempt
         How often the job has been begun, this time included.
     """
-    order = sorted(spec.roles, key=lambda role: (*RANKED, role.name).index(role.name))
-    ranked = [task for role in order if role.name in RANKED for task in role.tasks]
+    order = sorted(spec.roles, key=lambda role: (*WORKERS, role.name).index(role.name))
+    ranked = [task for role in order if role.name in WORKERS for task in role.tasks]
     networks = {hello.network for hello in hellos.values()}
     near = len(networks) == 1 and "" not in networks
     tasks = {
         task: {
             "role": role.name,
             "index": index,
-            "rank": ranked.index(task) if role.name in RANKED else None,
+            "rank": ranked.index(task) if role.name in WORKERS else None,
             # All are on one machine: its own name may mean nothing there, or lead through a VPN.
             "host": _LOOPBACK if near else hellos[task].host,
             "ports": list(hellos[task].ports),

@@ -11,7 +11,7 @@ import pytest
 
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.events import Started
-from submarine_engine.job import JobState, Resources, Role
+from submarine_engine.job import JobState, Resources, Role, TaskState
 
 MEET = """
 import json, os, socket
@@ -125,6 +125,46 @@ def test_a_task_that_cannot_begin_keeps_no_other_waiting(cluster):
     assert status.state is JobState.FAILED
     assert "code 9" in status.reason
     assert cluster.holders() == {}
+
+
+FAILS = """
+import time
+from submarine_runtime import job
+if job.rank == 1:
+    raise ValueError("rank 1 says why")
+time.sleep(3600)  # it waits for rank 1
+"""
+
+
+def test_the_first_to_fail_speaks_and_ends_the_others(cluster):
+    job = begin(cluster, FAILS, worker=2, ps=1)
+    if job is None:
+        return
+    job.wait(180)
+    status = job.status()
+    assert status.state is JobState.FAILED
+    assert status.reason == "ValueError: rank 1 says why"
+    assert all(task.released for task in status.tasks)
+    assert cluster.holders() == {}
+
+
+SERVES = """
+import time
+from submarine_runtime import job
+while job.role == "ps":
+    time.sleep(0.1)
+job.rank
+"""
+
+
+def test_who_serves_ends_with_the_workers(cluster):
+    job = begin(cluster, SERVES, worker=1, ps=1)
+    if job is None:
+        return
+    assert job.result(180) == 0
+    status = job.status()
+    states = {task.task: task.state for task in status.tasks}
+    assert states == {"worker-0": TaskState.SUCCEEDED, "ps-0": TaskState.KILLED}
 
 
 def test_variables_of_the_rendezvous_are_the_job_s_own(cluster):
