@@ -130,6 +130,7 @@ class Home:
         self._settings: Settings | None = None
         self._modules: list[str] = told.get("modules", [])
         self._states_of_modules: ModuleStates | None = None
+        self._on_libraries: dict[str, Any] = dict.fromkeys(told.get("sets", ()))
         self._kinds: dict[str, dict[int, type]] = {}
         self._unchanged: set[int] = set()
         self._warns: tuple[Any, Any] | None = None
@@ -186,6 +187,8 @@ class Home:
             self._again[name] = value, place_of(value)
             self._known[id(value)] = ("again", name)
         self._note_definitions()
+        for dotted in self._on_libraries:
+            self._on_libraries[dotted] = _held_by(*_place_of_attribute(dotted))
         if self._modules:
             from submarine_runtime.module_state import ModuleStates  # noqa: PLC0415 - seldom
 
@@ -402,7 +405,17 @@ class Home:
         self._write_surroundings(frames)
 
     def _write_modules(self, frames: _Frames) -> None:
-        """Write what the cell has set on the notebook's modules."""
+        """Write what the cell has set on modules: on the notebook's, and by name on libraries."""
+        for dotted, before in self._on_libraries.items():
+            place = _place_of_attribute(dotted)
+            now = _held_by(*place)
+            if now is not before and not (type(now) in _PLAIN and now == before):
+                gone = now is _MISSING
+                if _is_definition(now) and f"{now.__module__}.{now.__qualname__}" == dotted:
+                    # By that name the notebook has what it has put there.
+                    frames.stay(dotted, now, "the notebook has replaced it")
+                    continue
+                frames.add("module", dotted, (*place, gone, None if gone else now))
         modules = self._states_of_modules
         if modules is None:
             return
@@ -1251,6 +1264,29 @@ def _holds(obj: object) -> bool:
 def _references(memo: dict[int, Any], number: int) -> tuple[Any, int]:
     obj = memo.pop(number)
     return obj, sys.getrefcount(obj)
+
+
+def _place_of_attribute(dotted: str) -> tuple[str, str, str]:
+    """Return of which module an attribute is, what leads from that to its owner, and its name."""
+    steps = dotted.split(".")
+    for count in range(len(steps) - 1, 0, -1):
+        module = ".".join(steps[:count])
+        if module in sys.modules:
+            return module, ".".join(steps[count:-1]), steps[-1]
+    return steps[0], ".".join(steps[1:-1]), steps[-1]
+
+
+def _held_by(module: str, inner: str, key: str) -> Any:  # noqa: ANN401 - whatever it is
+    """Return what a module, or a class in it, has by a name; `_MISSING` where it has none."""
+    with suppress(Exception):  # a foreign property raises what it likes
+        owner: Any = sys.modules.get(module)
+        for step in inner.split(".") if inner else ():
+            owner = getattr(owner, step)
+        if issubclass(type(owner), type):
+            return vars(owner).get(key, _MISSING)  # not as it binds a method
+        if issubclass(type(owner), type(sys)):
+            return getattr(owner, key, _MISSING)  # torch has modules with properties
+    return _MISSING
 
 
 def resolved(namespace: Any, dotted: str) -> Any:  # noqa: ANN401 - the user's own

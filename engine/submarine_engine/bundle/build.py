@@ -381,8 +381,9 @@ def _build(  # noqa: PLR0913 - as `build`
         except RecursionError:
             raise too_deep(main) from None
         else:
-            if found.left and tell:
-                tell(f"the cell goes through all names; not among them: {', '.join(found.left)}")
+            if tell:
+                for line in found.left:
+                    tell(line)
             bundle = _bundle(found, executed, part, root, written=written, again=again)
             made = {one.name: namespace[one.name] for one in again}
             bound, _ = scope_names([one.node for one in part.parsed.statements])
@@ -550,6 +551,7 @@ def _bundle(  # noqa: PLR0913 - what a bundle is made of
         if returns
         else (),
         again=tuple(again),
+        sets=_set_on_libraries(found, executed, part, modules) if returns else (),
         compiled=tuple(_compiled(found.captured.codes, executed.cells)),
     )
     files = {script.entry: script.text.encode(), **found.captured.files, **modules}
@@ -589,6 +591,25 @@ def _compiled(codes: Iterable[types.CodeType], cells: Sequence[Cell]) -> Iterato
 def _last_line(code: types.CodeType) -> int:
     inner = (_last_line(one) for one in code.co_consts if isinstance(one, types.CodeType))
     return max((*(line or 0 for _, _, line in code.co_lines()), *inner), default=0)
+
+
+def _set_on_libraries(
+    found: Plan, executed: Executed, part: MainCell, modules: Mapping[str, bytes]
+) -> tuple[str, ...]:
+    """Return the attributes of imported modules, and of classes in them, that the code sets."""
+    nodes = [statement.node for statement in part.parsed.statements]
+    nodes += [executed.statement(item).node for item in found.items if isinstance(item, tuple)]
+    typed = {one for node in nodes for one in settings.attributes_set(node)}
+    typed |= {name for name in found.held if all(map(str.isidentifier, name.split(".")))}
+    imports = {**{item.binds: item for item in found.imports}, **_imported(nodes)}
+    own = {*settings.KEPT_APART, *(path.partition("/")[0].removesuffix(".py") for path in modules)}
+    paths = set()
+    for dotted in typed:
+        root, _, rest = dotted.partition(".")
+        path = _path(imports.get(root))
+        if path and path.partition(".")[0] not in own:
+            paths.add(f"{path}.{rest}")
+    return tuple(sorted(paths))
 
 
 def _modules(script: Script, found: Plan, root: Path | None) -> dict[str, bytes]:

@@ -236,6 +236,8 @@ class Manifest:
         The random states that go back: the module of each, and its functions to get and set it.
     again
         What the job makes again, since it could not travel.
+    sets
+        Attributes of libraries that the code sets, by their dotted names.
     compiled
         Code of cells that is in no file of the bundle: that of functions within values.
     """
@@ -255,6 +257,7 @@ class Manifest:
     shadows: tuple[str, ...] = ()
     random: tuple[tuple[str, str, str], ...] = ()
     again: tuple[MadeAgain, ...] = ()
+    sets: tuple[str, ...] = ()
     compiled: tuple[CompiledCode, ...] = ()
 
     @property
@@ -278,6 +281,7 @@ class Manifest:
             "shadows": list(self.shadows),
             "random": [list(source) for source in self.random],
             "again": [made.name for made in self.again],
+            "sets": list(self.sets),
             "modules": [dotted for path in self.modules if (dotted := module_name(path))],
         }
 
@@ -300,6 +304,7 @@ class Manifest:
             "shadows": list(self.shadows),
             "random": [list(source) for source in self.random],
             "again": [_fields(made) for made in self.again],
+            "sets": list(self.sets),
             "compiled": [_fields(code) for code in self.compiled],
         }
 
@@ -343,6 +348,7 @@ class Manifest:
             literals=tuple(data.get("literals", ())),
             binds=tuple(data.get("binds", ())),
             shadows=tuple(data.get("shadows", ())),
+            sets=tuple(data.get("sets", ())),
             random=tuple((one[0], one[1], one[2]) for one in data.get("random", ())),
             again=tuple(
                 MadeAgain(name=made["name"], cell=made["cell"], type=made["type"])

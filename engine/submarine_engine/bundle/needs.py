@@ -31,7 +31,7 @@ from submarine_engine.bundle.maincell import awaits
 from submarine_engine.bundle.model import Cell, MadeAgain
 from submarine_engine.bundle.modules import ModuleValue, imported_names
 from submarine_engine.bundle.secrets import is_secret
-from submarine_engine.bundle.source import Kind, literal
+from submarine_engine.bundle.source import Kind
 from submarine_engine.bundle.statements import Reads, Statement, Use
 from submarine_engine.bundle.values import (
     assigned_names,
@@ -430,10 +430,17 @@ class Needs:
         self._owners: dict[str, frozenset[str]] = {}
         self._everything = _NOTHING
         self._left: dict[str, str] = {}
+        self._unset: dict[str, str] = {}
 
     def left(self) -> tuple[str, ...]:
-        """Return what does not travel of all that the code goes through, in words."""
-        return tuple(f"`{name}` ({kind})" for name, kind in self._left.items())
+        """Return in words what does not travel although the job may miss it."""
+        missed = [f"`{name}` ({kind})" for name, kind in self._left.items()]
+        unset = [f"`{name}` ({kind})" for name, kind in self._unset.items()]
+        lines = [
+            f"the cell goes through all names; not among them: {', '.join(missed)}",
+            f"not in the job, for it cannot leave this process: {', '.join(unset)}",
+        ]
+        return tuple(line for line, found in zip(lines, (missed, unset), strict=True) if found)
 
     def follow(self, leading: Sequence[Position], outputs: Sequence[str]) -> None:
         """Follow what the main cell needs: its `leading` statements, the others, its outputs.
@@ -697,22 +704,24 @@ class Needs:
                     self.refers[dotted] |= {name}
 
     def _keep_settings(self, name: str) -> None:
-        """Take along what cells have set on an imported module: ``config.epochs = 5``.
-
-        Literals alone: of a module that has been edited since it was imported, what nobody has set
-        is in its file.
-        """
+        """Take along what cells have set on an imported module or class: ``config.epochs = 5``."""
         executed = self.origins.executed
         for place in list(executed.bindings(name)):
             for position in executed.additions(name, place):
-                for target in self._targets(position):
-                    held = _set_on_a_module(target, self.origins.value(name))
-                    dotted = ast.unparse(target)
-                    if held is None or dotted in self.kept:
-                        continue
-                    want = _Want(dotted, None, _NOTHING, hard=False, place=Place(value=dotted))
-                    self._keep(want, Kept(held[0], executed.cell(position).label))
-                    self.refers[dotted] |= {name}
+                for dotted in settings.attributes_set(executed.statement(position).node):
+                    self._keep_set(name, dotted, executed.cell(position).label)
+
+    def _keep_set(self, name: str, dotted: str, cell: str) -> None:
+        root, *path = dotted.split(".")
+        held = _set_on_a_module(self.origins.value(name), path) if root == name else None
+        if held is None or dotted in self.kept or dotted in self._unset:
+            return
+        want = _Want(dotted, None, _NOTHING, hard=False, place=Place(value=dotted))
+        self._keep(want, Kept(held[0], cell))
+        if dotted in self.kept:
+            self.refers[dotted] |= {name}
+        else:
+            self._unset[dotted] = type_name(held[0])
 
     def _targets(self, position: Position) -> Sequence[ast.expr]:
         node = self.origins.executed.statement(position).node
@@ -779,16 +788,13 @@ def _is_object(here: object, value: object) -> bool:
     return here is value and not issubclass(type(value), plain)
 
 
-def _set_on_a_module(target: ast.expr, module: object) -> tuple[object] | None:
-    """Return what ``a.b.name`` has now, where ``a.b`` is a module and it is a literal."""
-    if not isinstance(target, ast.Attribute):
+def _set_on_a_module(owner: object, path: Sequence[str]) -> tuple[object] | None:
+    """Return what ``a.b.name`` has now, where ``a.b`` is a module, or a class of one."""
+    for step in path[:-1]:
+        owner = vars(owner).get(step) if isinstance(owner, (types.ModuleType, type)) else None
+    if not isinstance(owner, (types.ModuleType, type)) or path[-1] not in vars(owner):
         return None
-    path = ast.unparse(target.value).split(".")
-    for part in path[1:]:
-        module = vars(module).get(part) if isinstance(module, types.ModuleType) else None
-    if not isinstance(module, types.ModuleType) or target.attr not in vars(module):
+    module = owner.__name__ if isinstance(owner, types.ModuleType) else owner.__module__
+    if module.partition(".")[0] in settings.KEPT_APART:
         return None
-    if module.__name__.partition(".")[0] in sys.stdlib_module_names:
-        return None  # `settings` knows what of Python itself is set
-    value = vars(module)[target.attr]
-    return None if literal(value) is None else (value,)
+    return (vars(owner)[path[-1]],)

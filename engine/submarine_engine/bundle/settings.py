@@ -139,6 +139,27 @@ def target_of(node: ast.stmt) -> tuple[str, tuple[str, ...]] | None:
     return None
 
 
+KEPT_APART = ("sys", "os", "builtins", "__main__")
+"""Modules whose attributes are this process's own: `settings` of the runtime knows some."""
+
+
+def attributes_set(node: ast.AST) -> Iterator[str]:
+    """Yield the attributes that code sets or deletes, as typed: ``np.flag``, by `setattr` too."""
+    for part in ast.walk(node):
+        target: ast.expr | None = None
+        if isinstance(part, ast.Attribute) and not isinstance(part.ctx, ast.Load):
+            target = part
+        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.args:
+            name = (
+                part.args[1] if part.func.id in ("setattr", "delattr") and part.args[1:] else None
+            )
+            if isinstance(name, ast.Constant) and str(name.value).isidentifier():
+                target = ast.Attribute(part.args[0], str(name.value), ast.Store())
+        found = ast.unparse(target) if target else ""
+        if found and all(map(str.isidentifier, found.split("."))):
+            yield found
+
+
 def _steps(node: ast.expr) -> tuple[str, tuple[str, ...]] | None:
     steps: list[str] = []
     while not isinstance(node, ast.Name):
