@@ -542,7 +542,11 @@ def _array(original: Any, new: Any) -> Any:  # noqa: ANN401 - arrays of numpy
     numpy = sys.modules["numpy"]
     same = original.shape == new.shape and original.dtype == new.dtype
     if same and original.flags.writeable:
-        numpy.copyto(original, new)
+        if isinstance(original, numpy.ma.MaskedArray):
+            numpy.copyto(original.data, new.data)
+            original.mask, original.fill_value = new.mask, new.fill_value
+        else:
+            numpy.copyto(original, new)
         return original
     if same and _equal(original, new):
         return original

@@ -199,7 +199,8 @@ class Home:
     def _note_definitions(self) -> None:
         for name, value in (self._before or {}).items():
             if _is_definition(value) and _own(value) and value.__qualname__ == name:
-                self._attributes[name] = value, dict(vars(value))
+                for path, owner in (name, value), *inner_classes(name, value):
+                    self._attributes[path] = owner, _space_of(owner)
         for name, value in (self._before or {}).items():
             if name in self._binds or not _made_by_source(value):
                 continue
@@ -207,10 +208,10 @@ class Home:
             if id(value) not in self._known or getattr(value, "__qualname__", "") == name:
                 self._known[id(value)] = ("name", name)
                 if type(value) is _FUNCTION:
-                    self._attributes[name] = value, dict(vars(value))
+                    self._attributes[name] = value, _space_of(value)
         for name, (value, _) in list(self._attributes.items()):
             for path, method in methods_of(name, value):
-                self._attributes[path] = method, dict(vars(method))
+                self._attributes[path] = method, _space_of(method)
                 self._closures[path] = method, closed_over(method)
 
     def enter(self, namespace: dict[str, Any]) -> None:
@@ -451,9 +452,9 @@ class Home:
 
     def _changed_attributes(self) -> Iterator[tuple[str, str, bool, Any]]:
         for name, (owner, before) in self._attributes.items():
-            now = dict(vars(owner))
+            now = _space_of(owner)
             for key in {**before, **now}:
-                if key in ("__dict__", "__weakref__", "__doc__", "__annotations_cache__"):
+                if key in ("__dict__", "__weakref__", "__annotations_cache__"):
                     continue
                 old, new = before.get(key, _MISSING), now.get(key, _MISSING)
                 if old is not new:
@@ -474,7 +475,9 @@ class Home:
             named = self._known.get(id(value)) == ("name", name)
             if not (_is_definition(value) and (named or self.at_home(value))):
                 continue
-            for path, owner in ((name, value), *methods_of(name, value)):
+            inner = list(inner_classes(name, value))
+            methods = [one for pair in ((name, value), *inner) for one in methods_of(*pair)]
+            for path, owner in ((name, value), *inner, *methods):
                 for key, held in list(vars(owner).items()):
                     if key != "__wrapped__" and is_data(key, held):
                         yield path, key, False, held
@@ -1304,6 +1307,25 @@ def resolved(namespace: Any, dotted: str) -> Any:  # noqa: ANN401 - the user's o
                 value = value[int(number[:-1])]
         return value
     return None
+
+
+def _space_of(owner: Any) -> dict[str, Any]:  # noqa: ANN401 - a function or a class
+    """Return the attributes of a definition, those too that a function has without a place."""
+    if type(owner) is not _FUNCTION:
+        return {key: held for key, held in vars(owner).items() if key != "__doc__"}
+    own = {key: getattr(owner, key) for key in ("__doc__", "__defaults__", "__kwdefaults__")}
+    return {**vars(owner), **own}
+
+
+def inner_classes(name: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - a definition
+    """Yield the classes that are defined in a class, each with what names it."""
+    if type(value) is _FUNCTION or not _is_definition(value):
+        return
+    for key, held in list(vars(value).items()):
+        own = issubclass(type(held), type) and _own(held)
+        if own and held.__qualname__ == f"{value.__qualname__}.{key}":
+            yield f"{name}.{key}", held
+            yield from inner_classes(f"{name}.{key}", held)
 
 
 def methods_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - a definition

@@ -241,3 +241,21 @@ def test_what_decorated_methods_of_a_class_of_the_job_s_cell_remember(notebook):
     notebook.job(NET + "net = Net()\n" + CALLS)
     notebook.run(CALLS)
     assert told(notebook) == ([2, 2, 2, 2, 2], (2, ["a", "a"]))
+
+
+def test_attributes_of_classes_in_classes(notebook):
+    notebook.run("class Net:\n    class Config:\n        rate, layers = 1, []")
+    notebook.run("Net.Config.rate = 2\nConfig, layers = Net.Config, Net.Config.layers")
+    notebook.job("found = Net.Config.rate\nNet.Config.rate += 1\nNet.Config.layers.append(1)")
+    assert notebook["found"] == 2
+    assert (notebook["Net"].Config.rate, notebook["layers"]) == (3, [1])
+    assert notebook["Net"].Config is notebook["Config"]
+    notebook.job("class Own:\n    class Config:\n        rate = 1\nOwn.Config.rate = 5")
+    assert notebook["Own"].Config.rate == 5
+
+
+def test_what_a_function_has_without_a_name_for_it(notebook):
+    notebook.run("def step(x=1, *, y=2):\n    return x + y")
+    notebook.job("step.__doc__ = 'Step.'\nstep.__defaults__, step.__kwdefaults__ = (5,), {'y': 6}")
+    step = notebook["step"]
+    assert (step(), step.__doc__) == (11, "Step.")

@@ -372,6 +372,17 @@ def _state_of(value: object, seen: set[int]) -> Iterator[bool]:
 
 
 def _of_class(kind: type, node: ast.ClassDef) -> Iterator[tuple[str, object, bool]]:
+    yield from _data_of_class(kind, node)
+    for inner in node.body:
+        held = vars(kind).get(getattr(inner, "name", ""))
+        if isinstance(inner, ast.ClassDef) and isinstance(held, type):
+            for path, value, original in _of_class(held, inner):
+                yield f"{inner.name}.{path}", value, original
+    for path, method in methods_of("", kind):
+        yield from _of_method(path.lstrip("."), method)
+
+
+def _data_of_class(kind: type, node: ast.ClassDef) -> Iterator[tuple[str, object, bool]]:
     said: dict[str, ast.stmt] = {}
     for statement in node.body:
         for name in assigned_names(statement) or ():
@@ -385,8 +396,6 @@ def _of_class(kind: type, node: ast.ClassDef) -> Iterator[tuple[str, object, boo
         first = _constant(said[name], name)
         if first is not _MISSING:
             yield name, value, same(first, value)
-    for path, method in methods_of("", kind):
-        yield from _of_method(path.lstrip("."), method)
 
 
 def _of_method(path: str, method: types.FunctionType) -> Iterator[tuple[str, object, bool]]:
