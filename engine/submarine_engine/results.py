@@ -82,7 +82,7 @@ def load_results(cluster: Cluster, job_id: str, status: JobStatus) -> Results:
         why = f": {clean(status.reason)}" if status.reason else ""
         raise JobCancelledError(f"the job was cancelled{why}", job_id=job_id, fix=hint)
     if status.state is JobState.LOST:
-        why = clean(status.reason) or "nobody knows how it ended: its supervisor is gone"
+        why = clean(status.reason) or "its supervisor is gone, so how it ended is unknown"
         raise JobLostError(why, job_id=job_id, fix=f"submit it again; {hint}")
     folder = cluster.results(job_id)
     with _readable(job_id, hint):

@@ -78,14 +78,14 @@ def _read(asked: dict[str, Any]) -> tuple[str, float | None]:
     path, patience = asked.get("path", ""), asked.get("timeout")
     fix = 'send {"path": "FOLDER"}, and "timeout" in seconds if need be'
     if asked.keys() - {"path", "timeout"}:
-        raise CommandError("the request holds what nobody knows", where="body", fix=fix)
+        raise CommandError("the request has unknown fields", where="body", fix=fix)
     if not isinstance(path, str) or len(path) > _LONGEST_PATH or not path.isprintable():
-        raise CommandError("the path is no path", where="body", fix=fix)
+        raise CommandError("the path cannot be used", where="body", fix=fix)
     if patience is None:
         return path.strip(), None
     number = isinstance(patience, (int, float)) and not isinstance(patience, bool)
     if not number or not math.isfinite(patience) or not 0 < patience <= _MOST_SECONDS:
-        raise CommandError("the timeout is no number of seconds", where="body", fix=fix)
+        raise CommandError("the timeout is not a number of seconds", where="body", fix=fix)
     return path.strip(), float(patience)
 
 

@@ -242,7 +242,7 @@ def show_log(
     try:
         follow(job, view, offset=offset, wait=wait)
     except KeyboardInterrupt:
-        say(f"left; job {job.id} goes on")
+        say(f"no longer following; job {job.id} goes on")
     finally:
         view.leave()
 
@@ -263,7 +263,7 @@ def follow_job(job: Job, interrupt: Interrupt, origin: str = "") -> None:
     except KernelEnds:
         view.leave()
         raise SubmarineError(
-            "the kernel ends; the job goes on",
+            "the kernel is shutting down; the job goes on",
             where=f"job {job.id}",
             fix=f"%submarine job attach {job.id} follows it again",
         ) from None
@@ -272,7 +272,7 @@ def follow_job(job: Job, interrupt: Interrupt, origin: str = "") -> None:
     if left:
         view.leave()
         raise JobCancelledError(
-            "left before its end; it is being cancelled",
+            "the cell stopped waiting; the job is being cancelled",
             job_id=job.id,
             fix=f"%submarine job attach {job.id} shows how it ends",
         )
@@ -305,6 +305,6 @@ def attach(job: Job, offset: int = 0) -> bool:
         follow(job, view, offset=offset)
     except KeyboardInterrupt:
         view.leave()
-        say(f"left; job {job.id} goes on")
+        say(f"no longer following; job {job.id} goes on")
         return False
     return True

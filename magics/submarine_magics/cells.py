@@ -233,7 +233,7 @@ class CellLog:
         cell = _as_cell(_Run(above + raw, number, id), translation, shift)
         for problem in translation.problems:
             raise CellSyntaxError(
-                f"`{problem.text}` has no place in a script: {problem.what}",
+                f"`{problem.text}` cannot run in a job: {problem.what}",
                 where=f"{cell.label}, line {problem.line + shift}",
                 fix=problem.fix,
             )

@@ -130,10 +130,10 @@ def fetch(bench: Workbench, job: Job, names: Sequence[str]) -> None:
         ]
         there = ", ".join(f"`{name}`" for name in sorted(found)) or "nothing"
         raise ResultError(
-            f"there is no {' and no '.join(f'`{name}`' for name in missing)} among what it kept"
+            f"it has not kept {' or '.join(f'`{name}`' for name in missing)}"
             + (f": {', '.join(why)} cannot be loaded here" if why else ""),
             job_id=job.id,
-            fix=f"it kept {there}",
+            fix=f"it has kept {there}",
         )
     bench.shell.push({name: found[name] for name in names})
 
@@ -146,8 +146,8 @@ def _bind(bench: Workbench, home: Homecoming, job: Job) -> None:
             namespace[name] = new
         if shown := [name for name in names if not name.startswith("_")]:
             say(
-                f"`{visible(shown[0])}` is a new object now: its class cannot be changed in place; "
-                "what else held the old one still does"
+                f"`{visible(shown[0])}` is a new object now, since its class cannot be changed in "
+                "place; other objects may still hold the old one"
             )
     bench.shell.push(dict(home.names))
     for name in home.gone:
@@ -183,21 +183,21 @@ def _not_sent(error: JobFailedError, bench: Workbench, main: Cell | None) -> str
     if found is None or found[1] not in bench.namespace:
         return ""
     return (
-        f"`{found[1]}` is in the notebook, and no code of the cell names it, so it did not travel: "
-        f"write `{found[1]}` into the cell, in a line of its own; "
+        f"`{found[1]}` is in the notebook, but no code of the cell names it, so the job did not "
+        f"get it: add a line with `{found[1]}` to the cell; "
     )
 
 
 def _left_behind(home: Homecoming | None) -> str:
     """Return in words what of a cancelled cell is in the notebook."""
     if home is None:
-        return "it was ended before it could leave anything behind"
+        return "it was ended before its variables could come back"
     names = [f"`{visible(name)}`" for name in home.names if not name.startswith("_")]
     listed = ", ".join(names[:_MOST_STAYED])
     if len(names) > _MOST_STAYED:
         listed += f" and {len(names) - _MOST_STAYED} more"
     if not names and not home.changed:
-        return "it had bound and changed nothing yet"
+        return "it had changed nothing yet"
     return f"what it did until then is in the notebook{': ' if names else ''}{listed}"
 
 

@@ -89,8 +89,8 @@ def _refuse_timeit() -> None:
     while frame:
         if frame.f_code.co_filename.startswith("<magic-timeit>"):
             raise CommandError(
-                "%%timeit runs its cell many times, and each would be a job",
-                fix="time one job by %%time in its place",
+                "%%timeit would submit a job for each run of the cell",
+                fix="use %%time, which times one job",
             )
         frame = frame.f_back
 
@@ -165,7 +165,7 @@ def add_part(bench: Workbench, line: str, body: str) -> None:
     words = line.split()
     if len(words) > 1:
         raise CommandError(
-            f"{line.strip()!r} is no title", fix="write %%submarine.python TITLE.py, or no title"
+            f"{line.strip()!r} is not a title", fix="write %%submarine.python TITLE.py, or no title"
         )
     bench.parts.add(words[0] if words else None, bench.this_cell(body))
 

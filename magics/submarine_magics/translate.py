@@ -442,7 +442,7 @@ class _Work:
 
     def aside(self, typed: str) -> Rewrite:
         """Return what becomes of code that runs many times and leaves nothing behind."""
-        reason = f"{typed} runs its code aside, as often as it likes"
+        reason = f"{typed} runs its code many times, apart from the notebook"
         fix = "" if self.executed else "time the cell by %%time, or run this one in the notebook"
         return Rewrite(None, reason, fix)
 

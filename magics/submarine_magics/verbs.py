@@ -249,13 +249,13 @@ def _wait(_: Workbench, command: Command) -> None:
         job.wait(timeout)
     except TimeoutError:
         raise JobError(
-            f"it is not over after {timeout:g} s; it goes on",
+            f"it is still running after {timeout:g} s",
             job_id=job.id,
             fix=f"wait longer, or end it by %submarine job cancel {job.id}",
         ) from None
     except KeyboardInterrupt:
         raise JobError(
-            "no longer waited for; it goes on",
+            "no longer waiting; the job goes on",
             job_id=job.id,
             fix=f"%submarine job attach {job.id} follows it",
         ) from None

@@ -155,7 +155,7 @@ def test_functions_made_inside_others_travel_by_value(notebook):
 def test_a_function_whose_name_means_another_now_is_refused(trained):
     old = trained.namespace["train"]
     trained.run("def train():\n    pass")
-    with pytest.raises(CannotTravelError, match="any more"):
+    with pytest.raises(CannotTravelError, match="defined again"):
         trained.call(old)
 
 

@@ -151,7 +151,7 @@ def test_objects_that_refuse_are_quoted():
 
 def test_what_cannot_be_unpacked_is_refused():
     error = refusal(failure=TwoArgumentsError(1, 2))
-    assert "can be packed but not unpacked again: TypeError" in error.what
+    assert "can be pickled, but not loaded again: TypeError" in error.what
 
 
 def test_endless_nesting_is_refused():

@@ -169,7 +169,7 @@ def test_a_word_after_a_name_to_bring_back_is_the_script_in_a_terminal():
         ("-o x -o x", "-o x is given twice", "once"),
         ("-o x,x", "-o x is given twice", "once"),
         ("-o ,", "',' cannot name a variable", "-o NAME"),
-        ("-o none,x", "-o none says that nothing is to come back", "leave one out"),
+        ("-o none,x", "-o none (nothing comes back)", "leave one out"),
         ("--name a/b", "'a/b' cannot name a job", "letters"),
         ("-o x-y", "'x-y' cannot name a variable", "-o NAME"),
         ("--quicklink UI=ftp://x", "is not a web address", "https"),

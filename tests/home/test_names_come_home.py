@@ -88,7 +88,7 @@ def test_over_the_budget_the_smallest_come_first(notebook, monkeypatch, capsys):
     assert "`big` (bytes, 195.3 KiB); fetch with %submarine job fetch" in said
     notebook.run(said[said.index("%submarine") :].splitlines()[0])
     assert notebook["big"] == bytes(200_000)
-    with pytest.raises(ResultError, match="no `none_such` among what it kept"):
+    with pytest.raises(ResultError, match="it has not kept `none_such`"):
         notebook.run(said[said.index("%submarine") :].splitlines()[0] + " none_such")
 
 
@@ -210,7 +210,7 @@ def test_where_the_job_misses_what_the_notebook_has_the_error_says_how_to_send_i
     for code in ("print(globals()[f'df_{number}'])", "print(eval(f'df_{number}'))"):
         with pytest.raises((JobFailedError, KeyError, NameError)) as caught:
             notebook.job(code)
-        assert "`df_1` is in the notebook, and no code of the cell names it" in str(caught.value)
+        assert "`df_1` is in the notebook, but no code of the cell names it" in str(caught.value)
     assert notebook.job("globals()['made'] = globals()['df_1'] + 1\nmade") == 6
     assert notebook["made"] == 6
 

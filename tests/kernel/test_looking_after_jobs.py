@@ -98,7 +98,7 @@ def test_attaching_shows_the_log_from_its_first_byte_and_brings_the_result(kerne
 def test_waiting_gives_up_and_a_job_is_killed(kernel):
     kernel.run("%%submarine --detach --name sleeper --gpus 0\nimport time\ntime.sleep(600)")
     ran = kernel.run("%submarine job wait sleeper --timeout 0.1")
-    assert "not over" in ran.error
+    assert "still running" in ran.error
     kernel.run("%submarine job kill sleeper")
     kernel.run("%submarine job wait sleeper --timeout 60")
     assert "JobCancelledError" in kernel.run("%submarine job attach sleeper").error

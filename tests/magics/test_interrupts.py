@@ -119,7 +119,7 @@ def sleeper(tmp_path):
 
 
 def test_a_second_interrupt_cancels_the_job_before_the_first_was_taken_up(sleeper):
-    with pytest.raises(JobCancelledError, match="it is being cancelled"):
+    with pytest.raises(JobCancelledError, match="the job is being cancelled"):
         follow_job(sleeper, Twice())
     assert sleeper.wait(180).state is JobState.CANCELLED
 
@@ -127,7 +127,7 @@ def test_a_second_interrupt_cancels_the_job_before_the_first_was_taken_up(sleepe
 def test_who_ends_the_kernel_may_interrupt_it_twice(sleeper, monkeypatch):
     """Zeppelin aborts a paragraph once for each class of its interpreter before it closes that."""
     monkeypatch.setattr(cell_view, "get_ipython", lambda: SimpleNamespace(exit_now=True))
-    with pytest.raises(SubmarineError, match="the kernel ends; the job goes on"):
+    with pytest.raises(SubmarineError, match="the kernel is shutting down; the job goes on"):
         follow_job(sleeper, Twice())
     assert not sleeper.status().state.final
     assert not (JobPaths(sleeper.cluster.home, sleeper.id).root / "cancel.json").exists()

@@ -762,9 +762,9 @@ class _Call:
         if "<locals>" in function.__qualname__:
             return self.value(function, name)  # no name leads to it: it travels by value
         raise CannotTravelError(
-            f"`{name}` does not mean this {type_name(function)} any more",
+            f"`{name}` is another {type_name(function)} now: it was defined again",
             where=THE_CALL,
-            fix="give the one that the name means now",
+            fix="pass the one that has the name now",
         )
 
     def written(self, function: types.FunctionType) -> str | None:

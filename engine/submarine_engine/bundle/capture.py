@@ -290,7 +290,7 @@ class Capture:
                 unpack(packed)
             except Exception as error:
                 raise CannotTravelError(
-                    f"`{name}` ({type_name(value)}) can be packed but not unpacked again: "
+                    f"`{name}` ({type_name(value)}) can be pickled, but not loaded again: "
                     f"{refused_words(error)}",
                     where=cell,
                     fix="make it inside the job, or give its class a __reduce__ that works",

@@ -121,7 +121,7 @@ def _edits(statements: Sequence[ast.stmt], where: str) -> Iterator[Edit]:
 
 def _refused(node: ast.stmt, where: str, does: str, fix: str) -> CellSyntaxError:
     return CellSyntaxError(
-        f"`{ast.unparse(node)}` {does} below code that awaits, which no script can do",
+        f"`{ast.unparse(node)}` {does} below an `await`, which a job cannot run",
         where=f"{where}, line {node.lineno}",
         fix=f"{fix}, or into a cell above",
     )
@@ -264,12 +264,14 @@ def take_apart(cell: Cell) -> MainCell:
         if cell.dropped:
             lines = "; ".join(f"`{line.text}`: {line.reason}" for line in cell.dropped)
             raise BundleError(
-                f"nothing is left to run in a job ({lines})",
+                f"nothing in it can run in a job ({lines})",
                 where=cell.label,
                 fix="run the cell without %%submarine",
             )
         raise BundleError(
-            "there is nothing to run", where=cell.label, fix="write the training code into it"
+            "there is nothing to run",
+            where=cell.label,
+            fix="write the code of the job below %%submarine",
         )
     leading = 0
     for index, statement in enumerate(parsed.statements):
@@ -303,7 +305,7 @@ def check_syntax(cell: Cell, *, may_await: bool = False) -> None:
 def too_deep(cell: Cell, line: int = 0) -> CellSyntaxError:
     """Return the error of a cell whose code is nested too deeply to be analysed."""
     return CellSyntaxError(
-        "it is nested too deeply to be read",
+        "the code is nested too deeply to be analysed",
         where=f"{cell.label}, line {line}" if line else cell.label,
         fix="break the long expression into several statements",
     )
@@ -331,7 +333,7 @@ def _refuse(cell: Cell, error: SyntaxError) -> None:
     except SyntaxError:
         pass
     else:
-        what = "`await` at the top level has no place in a part of a script"
+        what = "`await` at the top level cannot stand in a part of a script"
         fix = "write `async def main(): …` and call asyncio.run(main())"
     lines = code_lines(cell.source)
     if 0 < line <= len(lines):

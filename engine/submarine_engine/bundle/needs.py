@@ -488,7 +488,7 @@ class Needs:
             Place(executed.cell(position), executed.statement(position).first) if position else ""
         )
         return CannotTravelError(
-            f"`{want.name}` comes from code that is nested too deeply to be read",
+            f"`{want.name}` comes from code that is nested too deeply to be analysed",
             where=str(place),
             fix="break the long expression into several statements, and run that cell again",
         )
@@ -649,7 +649,8 @@ class Needs:
             newer = self.origins.executed.cell(origin.newer).label
             self.refused.append(
                 CannotTravelError(
-                    f"this was made with `{want.name}` as it was before {newer} bound it again",
+                    f"this used `{want.name}` as it was before {newer} set it again, "
+                    "and that value is gone",
                     where=str(want.place),
                     fix=f"run {want.place.cell.label if want.place.cell else newer} again",
                 )

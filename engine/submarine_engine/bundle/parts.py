@@ -75,7 +75,7 @@ def check_title(title: str, where: str = "") -> str:
     top = steps[0].removesuffix(".py")
     if top in sys.stdlib_module_names and top != "test":
         raise BundleError(
-            f"a part {title!r} would hide the module {top} of Python itself from the whole job",
+            f"a part {title!r} would hide the module {top} of Python itself",
             where=where,
             fix=f"call it otherwise: my_{steps[0]}",
         )
@@ -306,7 +306,7 @@ def command_scripts(command: str, parts: Collection[str], root: Path | None) -> 
                 f"the launch command runs {script}, which is neither a part nor a file beside the "
                 "notebook",
                 where=command,
-                fix=f"parts are {', '.join(sorted(parts))}; else say the whole path",
+                fix=f"parts are {', '.join(sorted(parts))}; else write the whole path",
             )
         found.append(script)
     return found
@@ -480,8 +480,8 @@ def _entry(files: Mapping[str, object], command: str | None) -> str:
         return MAIN
     if len(files) > 1:
         raise BundleError(
-            f"nobody says which of the parts runs: {', '.join(sorted(files))}",
-            fix='say so by --worker_launch_cmd "python NAME.py", or give one cell no title: '
+            f"it is unclear which part to start: {', '.join(sorted(files))}",
+            fix='add --worker_launch_cmd "python NAME.py", or leave the title off one cell: '
             "it becomes main.py",
         )
     return next(iter(files))

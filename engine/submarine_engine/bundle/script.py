@@ -309,9 +309,9 @@ def _refuse_circle(graph: _Graph, name: str) -> None:
         if needs.kept[name].source:
             raise NeedsSourceError(name, needs.refers[name])
         raise CannotTravelError(
-            f"`{name}` refers to what cannot be defined without it",
+            f"`{name}` and definitions that it holds need each other",
             where=needs.kept[name].cell,
-            fix="give it its first value in a plain assignment",
+            fix="assign it first in a statement of its own, and add the definitions below",
         )
 
 

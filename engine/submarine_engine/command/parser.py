@@ -220,7 +220,7 @@ def _outputs(names: Sequence[str]) -> tuple[str, ...]:
     [none] = NO_OUTPUTS
     if none in found and found != NO_OUTPUTS:
         raise CommandError(
-            "-o none says that nothing is to come back, and -o names variables",
+            "-o none (nothing comes back) and -o NAME contradict each other",
             fix="leave one out; a variable that is called none needs another name to come back",
         )
     return found
