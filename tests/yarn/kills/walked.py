@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import skein.core
@@ -18,7 +20,10 @@ from tests.local import walked
 ASKS = {"submit", "addContainer", "killContainer", "shutdown", "SetProgress"}
 """The calls of skein that are no questions; gRPC raises no audit events of its own."""
 
-MASTER = "com.anaconda.skein.ApplicationMaster"
+CONTAINER = re.compile(r"\bCONTAINER_ID=container_\w+_(\d+)\0")
+ON_ITS_WAY = 3.0
+"""Seconds within which who is to be killed may still come."""
+
 APPLICATION = re.compile(r"application_\d+_\d+")
 
 
@@ -34,9 +39,14 @@ class Walk(walked.Walk):
     def kill(self):
         if self.victim == "keeper":
             super().kill()
-        for pid in victims(self.victim):
-            os.kill(pid, signal.SIGKILL)
-        Path(self.folder, "victims").touch()
+        end = time.monotonic() + ON_ITS_WAY
+        while not (found := list(victims(self.victim))) and time.monotonic() < end:
+            time.sleep(0.05)
+        for pid in found:
+            with suppress(ProcessLookupError):  # its parent's end was its own
+                os.kill(pid, signal.SIGKILL)
+        if found:
+            Path(self.folder, "victims").touch()
 
 
 def victims(kind):
@@ -47,12 +57,20 @@ def victims(kind):
         for path in default_home().glob(pattern)
     )
     ours = set(APPLICATION.findall(noted))
-    for pid, command in list(_living()):
-        traces = _traces(pid)
-        if "CONTAINER_ID=" not in traces or ours.isdisjoint(APPLICATION.findall(traces)):
-            continue
-        if (MASTER in command) == (kind == "master"):
+    for pid, _ in list(_living()):
+        if kind_of(_traces(pid), ours) == kind:
             yield pid
+
+
+def kind_of(traces, applications):
+    """Return whether a process is of a `master` or another `container` of these applications.
+
+    Its shells are of a container as well; empty for any other process.
+    """
+    containers = CONTAINER.findall(traces)
+    if not containers or applications.isdisjoint(APPLICATION.findall(traces)):
+        return ""
+    return "master" if int(containers[0]) == 1 else "container"
 
 
 def tell_of_events():

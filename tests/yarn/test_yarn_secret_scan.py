@@ -1,0 +1,178 @@
+"""Every byte that another user of the machine or of the cluster can read, while a job has a secret.
+
+The secret is one of ``--secret NAME``, and a value that the cell has captured. Another user reads
+files, lists of processes, HDFS, and the pages of ResourceManager and NodeManager; root besides
+reads argument lists, start scripts and records, which hold none either.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import quote, urljoin, urlsplit
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+from submarine_engine.bundle.model import Bundle, Manifest
+from submarine_engine.clusters.yarn import YarnCluster
+from submarine_engine.history import JobPaths, read_json
+from submarine_engine.job import JobSpec, JobState
+
+from tests.jobs import follow, until
+from tests.kernel.test_secret_scan import LOOK, NOBODY
+from tests.yarn.test_yarn_secrets import MARK, PATIENCE, command_lines, holds
+
+GIVEN = MARK[:3] + "G1v3nS3cr3t" * 3
+SEEN = "what anybody may read"
+SCRIPT = """\
+import os, time
+with open(__file__.replace("script.py", "values/token")) as file:
+    token = file.read()
+given = os.environ["MARKED"]
+print({seen!r}, flush=True)
+while not os.path.exists({gate!r}):
+    time.sleep(0.05)
+len(token), len(given)
+"""
+LINK = re.compile(rb"""href=["']([^"'#]+)""", re.IGNORECASE)
+MOST_PAGES = 400
+OPENER = build_opener(ProxyHandler({}))
+
+
+def leaks(data):
+    return holds(data) or GIVEN.encode() in data
+
+
+def get(url):
+    """Return what a page shows to a stranger; nothing where it is refused."""
+    asked = url + ("&" if "?" in url else "?") + "user.name=nobody"
+    with suppress(HTTPError), OPENER.open(asked, timeout=60) as answer:
+        return answer.read()
+    return b""
+
+
+def pages(*starts):
+    """Yield each page that is linked from the first ones, on the same servers, with its content."""
+    hosts = {urlsplit(start).netloc for start in starts}
+    left, seen = deque(starts), set(starts)
+    while left and len(seen) < MOST_PAGES:
+        page = left.popleft()
+        content = get(page)
+        yield page, content
+        for link in LINK.findall(content):
+            url = urljoin(page, link.decode()).partition("#")[0]
+            if urlsplit(url).netloc in hosts and url not in seen and "static/" not in url:
+                seen.add(url)
+                left.append(url)
+
+
+def in_hdfs(namenode, path="/"):
+    """Yield each file of HDFS that a stranger may read, with its content."""
+    top = f"{namenode}/webhdfs/v1"
+    listed = get(f"{top}{quote(path)}?op=LISTSTATUS") or b'{"FileStatuses": {"FileStatus": []}}'
+    for found in json.loads(listed)["FileStatuses"]["FileStatus"]:
+        here = f"{path.rstrip('/')}/{found['pathSuffix']}"
+        if found["type"] == "DIRECTORY":
+            yield from in_hdfs(namenode, here)
+        else:
+            yield here, get(f"{top}{quote(here)}?op=OPEN")
+
+
+def read_as_nobody(mark, folders):
+    """Return what holds the mark of all that another user of this machine can read."""
+    if os.getuid():
+        pytest.fail("needs root, to be another user: run the tests in a container")
+    held = []
+    for folder in folders:
+        command = [sys.executable, "-c", LOOK.format(uid=NOBODY), mark, str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
+        seen, _, found = done.stdout.partition(" ")
+        assert int(seen) > 1
+        held += [] if found.strip() == "[]" else [found.strip()]
+    return held
+
+
+@pytest.mark.parametrize(
+    "how", ["warm", pytest.param("cold", marks=pytest.mark.long), "warm, by HDFS"]
+)
+def test_another_user_reads_no_secret(shared_home, on_yarn, tmp_path, monkeypatch, how):
+    gate = tmp_path / "gate"
+    files = {
+        "script.py": SCRIPT.format(gate=str(gate), seen=SEEN).encode(),
+        "values/token": MARK.encode(),
+    }
+    if "HDFS" in how:  # too much for variables
+        files["values/noise"] = os.urandom(1 << 19)
+    manifest = Manifest(entry="script.py", python="3.11")
+    cluster = YarnCluster(shared_home)
+    spec = JobSpec(name="s", notebook="s.ipynb", mode=how[:4], secrets=("MARKED",))
+    with monkeypatch.context() as given:
+        given.setenv("MARKED", GIVEN)
+        job_id = cluster.submit(spec, Bundle(files=files, manifest=manifest), workdir=tmp_path)
+    paths = JobPaths(shared_home, job_id)
+    until(lambda: cluster.status(job_id).state is JobState.RUNNING, PATIENCE)
+    until(paths.task("worker-0").stdout.exists, PATIENCE)
+
+    layout = on_yarn.cluster.layout
+    for folder in (tmp_path, shared_home, *layout.root.parents):
+        if str(folder).startswith(str(tmp_path.parents[1])):
+            folder.chmod(0o755)  # the modes of our own folders are to hold, not pytest's
+    noted = read_json(paths.root / "yarn.json")
+    container, node, _ = noted["containers"]["worker-0"]
+    starts = [
+        f"http://{node}/node/allContainers",
+        f"http://{node}/ws/v1/node/containers/{container}/logs",
+        f"http://{node}/ws/v1/node/containers",
+        f"http://{node}/node/containerlogs/{container}/root/",
+        f"http://{node}/logs/",
+        f"http://{node}/conf",
+        f"{on_yarn.rm}/cluster/app/{noted['app_id']}",
+        f"{on_yarn.rm}/ws/v1/cluster/apps/{noted['app_id']}",
+        f"{on_yarn.rm}/logs/",
+        f"{on_yarn.rm}/conf",
+    ]
+
+    (tmp_path / "open").write_text(SEEN)
+    (tmp_path / "open").chmod(0o644)
+
+    def scan():
+        assert read_as_nobody(SEEN, [tmp_path]) == [f"['{tmp_path / 'open'}']"]  # it does look
+        for mark in (MARK, GIVEN):
+            assert read_as_nobody(mark, [shared_home, layout.root, tmp_path]) == []
+        assert [path for path, content in in_hdfs(on_yarn.namenode) if leaks(content)] == []
+        shown = dict(pages(*starts))
+        assert [page for page, content in shown.items() if leaks(content)] == []
+        # What is root's own here, and holds none all the same.
+        assert not any(MARK in line or GIVEN in line for line in command_lines())
+        own = [path for path in paths.root.rglob("*") if path.is_file()]
+        held = {path.name for path in own if leaks(path.read_bytes())}
+        assert held <= {"token", "secret-values.json"}
+        assert {stat.S_IMODE(path.stat().st_mode) for path in own} == {0o600}
+        keeper = [path for path in (shared_home / "yarn").rglob("*") if path.is_file()]
+        assert [path for path in keeper if leaks(path.read_bytes())] == []
+        others = [path for path in layout.root.rglob("*") if path.is_file()]
+        assert {path.name for path in others if leaks(_read(path))} <= {"token"}
+        return shown.values()
+
+    try:
+        assert any(SEEN.encode() in content for content in scan())  # it does look there
+    finally:
+        gate.touch()
+    story = follow(cluster, job_id, patience=PATIENCE)
+    assert story.state is JobState.SUCCEEDED, story.status.reason
+    scan()
+    assert not (paths.root / "secret-values.json").exists()
+
+
+def _read(path: Path) -> bytes:
+    with suppress(OSError):  # gone meanwhile
+        return path.read_bytes()
+    return b""
