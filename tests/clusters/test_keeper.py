@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from submarine_engine.clusters import keeper, locks, open_cluster
@@ -123,6 +125,14 @@ def test_a_thread_that_cannot_start_is_started_later(own, monkeypatch):
     folder.hand(A_JOB)
     mine.run()
     assert (left, folder.open_jobs()) == ([], [])
+
+
+def test_a_note_that_cannot_be_made_ends_no_keeper(own, monkeypatch):
+    mine, _, folder = own
+    folder.hand(A_JOB)  # of a job that is gone
+    monkeypatch.setattr(Path, "chmod", Mock(side_effect=PermissionError("not yours")))
+    mine.run()
+    assert folder.open_jobs() == []
 
 
 def test_a_file_that_is_no_job_keeps_no_keeper_busy(own):

@@ -334,7 +334,7 @@ class KeeperFolder:
 
         By a bit of its mode: that keeps its place in the order, and needs no room on a full disk.
         """
-        with suppress(FileNotFoundError):  # it is over just now
+        with suppress(OSError):  # it is over just now; no trouble with that is the job's
             (self.open / job_id).chmod(0o700)
 
     def is_taken_up(self, job_id: str) -> bool:
