@@ -194,6 +194,24 @@ def test_the_doctor_says_where_no_link_leads(home, capsys, host, listens, noted)
     assert ("submarine.links.listen" in said) == noted
 
 
+@pytest.mark.parametrize(
+    ("note", "user", "noted"),
+    [
+        ("shared", "shared", True),
+        (None, None, True),
+        ("scoped", "shared", False),
+        ("shared", "isolated", False),
+    ],
+)
+def test_the_doctor_says_where_one_note_may_hold_up_all(home, capsys, note, user, noted):
+    submarine(capsys, "install", "--zeppelin-home", home)
+    option = {"perNote": note, "perUser": user}
+    saved = {"submarine": {"group": "submarine", "option": option}}
+    (home / "conf/interpreter.json").write_text(json.dumps({"interpreterSettings": saved}))
+    said = submarine(capsys, "doctor", "--zeppelin-home", home)
+    assert ("Per Note, in scoped process" in said) == noted
+
+
 def test_newer_zeppelins_are_noted(tmp_path):
     from submarine_zeppelin.install import checks
 

@@ -268,7 +268,7 @@ def checks(zeppelin: Zeppelin) -> list[Check]:
         what = f"it is not in {zeppelin.folder}{other}"
         return [*found, Check("interpreter", BAD, what, _again(zeppelin))]
     looks: tuple[Callable[[Zeppelin], Iterator[Check]], ...] = (
-        _setting, _script, _lists, _saved, _links,
+        _setting, _script, _lists, _saved, _links, _sessions,
     )  # fmt: skip
     for look in looks:
         found += _outcome(look, zeppelin)
@@ -385,15 +385,34 @@ def _links(zeppelin: Zeppelin) -> Iterator[Check]:
     host = _site(zeppelin).get("zeppelin.server.addr", "")
     if not host or is_loopback(host):
         return
-    try:
-        saved = json.loads(_saved_settings(zeppelin).read_text())["interpreterSettings"]
-        told = [one["properties"]["submarine.links.listen"]["value"] for one in saved.values()
-                if one.get("group") == "submarine"]  # fmt: skip
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        told = []
-    if not any(told):
+    if not any(_told(zeppelin, "properties", "submarine.links.listen", "value")):
         what = f"Zeppelin is reached from other machines ({host}), logs of local jobs are not"
         yield Check("links", NOTE, what, "set submarine.links.listen in the interpreter's settings")
+
+
+def _sessions(zeppelin: Zeppelin) -> Iterator[Check]:
+    """See whether a training of one note may hold up all others, by what Zeppelin does itself."""
+    options = [one for one in _told(zeppelin, "option") if isinstance(one, dict)]
+    # Nothing is what a setting says that nobody has changed, and it means the same.
+    if any({one.get("perNote"), one.get("perUser")} <= {None, "", "shared"} for one in options):
+        what = (
+            "all notes share one session: after a Run all in any of them, Zeppelin has everybody "
+            "wait for each paragraph, jobs too, until the interpreter is restarted"
+        )
+        fix = "in the interpreter's settings: instantiated Per Note, in scoped process"
+        yield Check("sessions", NOTE, what, fix)
+
+
+def _told(zeppelin: Zeppelin, *names: str) -> list[object]:
+    """Return what Zeppelin's saved settings of the interpreter say there; empty for nothing."""
+    try:
+        saved = json.loads(_saved_settings(zeppelin).read_text())["interpreterSettings"]
+        found = [one for one in saved.values() if one.get("group") == "submarine"]
+        for name in names:
+            found = [one[name] for one in found]
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+    return list(found)
 
 
 def _saved_settings(zeppelin: Zeppelin) -> Path:
