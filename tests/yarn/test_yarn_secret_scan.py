@@ -22,10 +22,10 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 from submarine_engine.bundle.model import Bundle, Manifest
-from submarine_engine.clusters.yarn import YarnCluster
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobSpec, JobState
 
+from tests.hadoop import yarn_cluster
 from tests.jobs import follow, until
 from tests.kernel.test_secret_scan import LOOK, NOBODY
 from tests.yarn.test_yarn_secrets import MARK, PATIENCE, command_lines, holds
@@ -112,8 +112,8 @@ def test_another_user_reads_no_secret(shared_home, on_yarn, tmp_path, monkeypatc
     if "HDFS" in how:  # too much for variables
         files["values/noise"] = os.urandom(1 << 19)
     manifest = Manifest(entry="script.py", python="3.11")
-    cluster = YarnCluster(shared_home)
-    spec = JobSpec(name="s", notebook="s.ipynb", mode=how[:4], secrets=("MARKED",))
+    cluster = yarn_cluster(shared_home)
+    spec = JobSpec(name="s", notebook="s.ipynb", options={"mode": how[:4]}, secrets=("MARKED",))
     with monkeypatch.context() as given:
         given.setenv("MARKED", GIVEN)
         job_id = cluster.submit(spec, Bundle(files=files, manifest=manifest), workdir=tmp_path)
