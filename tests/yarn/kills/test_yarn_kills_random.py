@@ -16,7 +16,7 @@ from collections import Counter
 from contextlib import suppress
 
 import pytest
-from submarine_engine.history import job_ids
+from submarine_engine.history import JobPaths, job_ids
 from submarine_engine.job import JobState
 
 from tests.hadoop import use
@@ -136,7 +136,7 @@ def test_kills_at_random_leave_every_promise_kept(yarn_of_its_own, tmp_path, mon
         assert {text for text in runs.values() if text != "ran\n"} == set(), f"seed {seed}"
         jobs = list(job_ids(home))
         for job_id in jobs:
-            script = (ground.paths(job_id).bundle / "script.py").read_text()
+            script = (JobPaths(home, job_id).bundle / "script.py").read_text()
             side = re.search(r"os.open\('([^']+)'", script)[1]
             states[explained(ground, job_id, runs.get(side, ""))] += 1
         assert states["succeeded"]
