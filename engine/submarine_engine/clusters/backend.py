@@ -477,7 +477,13 @@ class Backend(ClusterKind):
 
     @classmethod
     def checks(cls, config: Config) -> Iterator[Check]:
-        """Yield what ``submarine doctor`` says of this cluster: its GPUs."""
+        """Yield what ``submarine doctor`` says of this cluster: its GPUs.
+
+        Parameters
+        ----------
+        config
+            The settings.
+        """
         yield from gpu_checks(cls(Path(config.value("home"))).gpus({}))
 
     @property

@@ -339,7 +339,13 @@ class Cluster(ClusterKind):
 
     @classmethod
     def checks(cls, config: Config) -> Iterator[Check]:  # noqa: ARG003 - of clusters with settings
-        """Yield what ``submarine doctor`` says of this cluster: its GPUs."""
+        """Yield what ``submarine doctor`` says of this cluster: its GPUs.
+
+        Parameters
+        ----------
+        config
+            The settings.
+        """
         yield from gpu_checks(cls().gpus())
 
     @abstractmethod
