@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from submarine_engine.clusters import locks
+from submarine_engine.clusters import base, locks
 from submarine_engine.clusters.base import ClusterKind, gpu_checks
 from submarine_engine.clusters.machine import spawn_detached
 from submarine_engine.errors import UnsupportedError
@@ -45,24 +45,7 @@ if TYPE_CHECKING:
     from submarine_engine.lifecycle import JobStatus
 
 
-class Allocated(NamedTuple):
-    """A container that the cluster gave to a task.
-
-    Parameters
-    ----------
-    id
-        What the cluster calls it: another for each attempt, printable, the same for every driver.
-    node
-        Where it runs: ``HOST`` or ``HOST:PORT``.
-    began
-        When it was given, on the cluster's wall clock; 0 where nobody knows.
-    """
-
-    id: str
-    node: str
-    began: float = 0.0
-
-
+Allocated = base.Allocated
 AllocatedByTask = Mapping[str, Allocated]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.findings import NOTE, OK, Check
@@ -244,6 +244,24 @@ def gpu_checks(gpus: Sequence[Gpu], fix: str = "") -> Iterator[Check]:
 
 def _keep_quiet(_text: str) -> None:
     pass
+
+
+class Allocated(NamedTuple):
+    """A container that the cluster gave to a task.
+
+    Parameters
+    ----------
+    id
+        What the cluster calls it: another for each attempt, printable, the same for every driver.
+    node
+        Where it runs: ``HOST`` or ``HOST:PORT``.
+    began
+        When it was given, on the cluster's wall clock; 0 where nobody knows.
+    """
+
+    id: str
+    node: str
+    began: float = 0.0
 
 
 class ClusterKind(ABC):

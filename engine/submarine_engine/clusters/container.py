@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from submarine_runtime.container import STARTED
 from submarine_runtime.eventpack import LOG
@@ -32,7 +32,7 @@ from submarine_engine.history import JobPaths, make_private, write_aside
 from submarine_engine.outcome import OUTCOME_VERSION
 
 if TYPE_CHECKING:
-    from submarine_engine.clusters.backend import Allocated, Request
+    from submarine_engine.clusters.base import Allocated
 
 EXIT = "exit"
 _OUTCOME = "outcome.json"
@@ -42,6 +42,16 @@ _PEEKS = 3
 _LARGEST = 1 << 26
 _HOME = "home.pkl"
 _RESULT = re.compile(r"(return|home|var-\w{1,200})\.(pkl|txt)")
+
+
+class Origin(Protocol):
+    """What knows where a container's files are: a `Request`."""
+
+    def source(self, container: Allocated) -> LogSource:
+        """As `Request.source`."""
+
+    def recover(self, container: Container) -> None:
+        """As `Request.recover`."""
 
 
 class Container(TaskRun):
@@ -56,7 +66,7 @@ class Container(TaskRun):
     """
 
     def __init__(
-        self, paths: JobPaths, task: str, gpus: int, request: Request | None = None
+        self, paths: JobPaths, task: str, gpus: int, request: Origin | None = None
     ) -> None:
         super().__init__(paths, task, gpus)
         self._paths = paths

@@ -24,7 +24,7 @@ from submarine_engine.job import JobState
 from submarine_engine.masking import Masker, masker_of
 
 if TYPE_CHECKING:
-    from submarine_engine.clusters.backend import Allocated
+    from submarine_engine.clusters.base import Allocated
 
 # A task's progress: what it says itself, else what its log shows.
 
