@@ -10,8 +10,6 @@ What is written lies in the container's log folder, where the NodeManager shows 
 from __future__ import annotations
 
 # The C half of `base64`: the other half imports re, 10 ms.
-import _signal  # type: ignore[import-not-found]
-
 # The C half of `socket`: the other half imports selectors and enum, 10 ms each.
 import _socket
 import binascii
@@ -179,8 +177,6 @@ _ANEW = (
 
 def begin() -> NoReturn:
     """Become the task."""
-    # It asks for the model (`submarine_runtime.saving`), and comes to all processes of the task.
-    _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGQUIT})
     count = int(os.environ.pop(GPUS, "0"))
     node = ask_node() if count else None
     job = f"{os.getcwd()}/job"

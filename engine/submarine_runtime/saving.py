@@ -5,15 +5,13 @@ instructions of the main thread, in the middle of a step as well, would wait for
 return, and could hold the training up for ever. Code that must not see a half-done step shares a
 lock with the training loop.
 
-Somebody asks by a line in the named pipe ``save`` of the task's folder, which says where to write.
-On YARN nobody can write there: SIGQUIT asks, which `container` has blocked in all its processes,
-and the model lies in the folder as pieces ``save.0000``, … of a tar archive until it is fetched.
-``save.json`` tells how far it is; it is there as soon as there is a function.
+Somebody asks by the message ``ask.json`` (`exchange`), which says where to write. On YARN the asker
+sees no folder of the container: the model lies there as pieces ``save.0000``, … of a tar archive
+until it is fetched. ``save.json`` tells how far it is; it is there as soon as there is a function.
 """
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
 import os
 import sys
 import time
@@ -28,17 +26,24 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, TypeVar
 
+    from submarine_runtime.exchange import Carrier
+
     Function = TypeVar("Function", bound=Callable[[Path], object])
 
 STATE = "save.json"
-BELL = "save"
+ASK = "ask.json"
+PACKED = "save"
 PLACE = "SUBMARINE_SAVE"
-"""On YARN: the folder that models are written to before they are packed."""
+"""On YARN: the folder that models are written to before they are packed.
+
+skein's credentials lie there, too, by which the container hears who asks.
+"""
 
 KEPT = 600.0
 """Seconds that a packed model lies ready to be fetched."""
 
-_MOST = 1 << 16  # all that a pipe holds
+_EVERY = 0.1  # seconds: a look at one file
+_EVERY_CALL = 1.0  # seconds: a call of the application's master, which all its containers make
 _TRIES = 3
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
 
@@ -84,7 +89,7 @@ def forget_packed() -> None:
 
 def _remove_packed(folder: str) -> None:
     for name in os.listdir(folder):  # noqa: PTH208 - pathlib takes long to import
-        if name.startswith(f"{BELL}.") and name[len(BELL) + 1 :].isdecimal():
+        if name.startswith(f"{PACKED}.") and name[len(PACKED) + 1 :].isdecimal():
             os.unlink(f"{folder}/{name}")  # noqa: PTH108 - likewise
 
 
@@ -115,17 +120,17 @@ class _Saver:
         # Now, not in the thread: what hides the user's own modules hides them from all threads.
         for name in ("linecache", "pathlib", "shutil", "tarfile", "hashlib"):
             standard(name, self._bundle)
-        wait = _by_signal(folder) if PLACE in os.environ else _by_pipe(f"{folder}/{BELL}")
+        questions = _Questions(folder, self._bundle)
         _say(folder, {"state": "ready", "number": 0})
         self._owner = os.getpid()
-        start_new_thread(self._serve, (folder, wait))
+        start_new_thread(self._serve, (folder, questions))
 
-    def _serve(self, folder: str, wait: Callable[[], dict[str, Any]]) -> None:
+    def _serve(self, folder: str, questions: _Questions) -> None:
         number = 0
         while True:
-            asked = wait()
+            asked = questions.next()
             number += 1
-            head = {"number": number, "id": str(asked.get("id", ""))}
+            head = {"number": number, "id": asked["id"]}
             _say(folder, {**head, "state": "saving"})
             target = str(asked.get("folder") or f"{os.environ[PLACE]}/.save-{number}")
             try:
@@ -156,7 +161,7 @@ class _Saver:
         if not packed:
             return {"state": "done"}
         try:
-            return {"state": "done", **pack(target, f"{folder}/{BELL}", mode_in(folder))}
+            return {"state": "done", **pack(target, f"{folder}/{PACKED}", mode_in(folder))}
         except BaseException:
             _remove_packed(folder)
             raise
@@ -164,36 +169,54 @@ class _Saver:
             standard("shutil", self._bundle).rmtree(target, ignore_errors=True)
 
 
-def _by_pipe(path: str) -> Callable[[], dict[str, Any]]:
-    with suppress(FileNotFoundError):
-        os.unlink(path)  # noqa: PTH108 - as above
-    os.mkfifo(path, 0o600)
-    # For writing too: else each asker that closes it would be the end of the file.
-    pipe = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+class _Questions:
+    """Hears who asks.
 
-    def wait() -> dict[str, Any]:
+    Parameters
+    ----------
+    folder
+        The task's.
+    bundle
+        Where the user's own modules lie.
+    """
+
+    def __init__(self, folder: str, bundle: str) -> None:
+        self._folder = folder
+        self._packs = PLACE in os.environ
+        self._last = ""
+        if self._packs:
+            # Beside whatever modules of the user's: TLS takes a dozen of the library's own.
+            standard("submarine_runtime.skein_store", bundle)
+            store = sys.modules["submarine_runtime.skein_store"].Store
+            self._carrier: Carrier = store(os.environ["SUBMARINE_JOB_ID"], os.environ[PLACE])
+        else:
+            from submarine_runtime.exchange import Files  # noqa: PLC0415 - where it is needed
+
+            self._carrier = Files(folder)
+
+    def next(self) -> dict[str, Any]:
+        """Wait for the next question; what is none is passed over."""
+        kept_until = time.monotonic() + KEPT if self._packs else 0.0
         while True:
-            with suppress(ValueError, IndexError, RecursionError):
-                asked = lean.loads(os.read(pipe, _MOST).splitlines()[-1].decode())
-                if isinstance(asked, dict) and isinstance(asked.get("folder"), str):
+            asked = self._heard()
+            if asked is not None and asked["id"] != self._last:
+                self._last = asked["id"]
+                return asked
+            if kept_until and time.monotonic() > kept_until:
+                kept_until = 0.0
+                with suppress(OSError):
+                    _remove_packed(self._folder)
+            time.sleep(_EVERY_CALL if self._packs else _EVERY)
+
+    def _heard(self) -> dict[str, Any] | None:
+        with suppress(OSError, ValueError, RecursionError):
+            asked = lean.loads((self._carrier.hear(ASK) or b"").decode())
+            if isinstance(asked, dict) and isinstance(asked.get("id"), str):
+                if self._packs:
+                    return {"id": asked["id"]}
+                if isinstance(asked.get("folder"), str):
                     return asked
-
-    return wait
-
-
-def _by_signal(folder: str) -> Callable[[], dict[str, Any]]:
-    quit_ = {_signal.SIGQUIT}
-    while _signal.sigtimedwait(quit_, 0):  # one that opened a gang's gate a second time
-        pass
-
-    def wait() -> dict[str, Any]:
-        if _signal.sigtimedwait(quit_, KEPT) is None:
-            with suppress(OSError):
-                _remove_packed(folder)
-            _signal.sigwait(quit_)
-        return {}
-
-    return wait
+        return None
 
 
 def _say(folder: str, told: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ from submarine_engine.clusters.environment import (
 )
 from submarine_engine.clusters.exchange import exchange_files
 from submarine_engine.clusters.log_mirror import FolderSource
-from submarine_engine.clusters.saving import FolderStorage, FolderTarget, PipeHook
+from submarine_engine.clusters.saving import FolderStorage, FolderTarget, MessageHook
 from submarine_engine.clusters.store import task_plan
 from submarine_engine.errors import ClusterError, ResourcesError, UnsupportedError
 from submarine_engine.history import TaskPaths, make_private, read_json, write_json
@@ -119,7 +119,7 @@ class HostsBackend(Backend):
         kept = file_address(record["spec"]["checkpoint_path"] or "", "--checkpoint_path")
         storage = FolderStorage(kept) if kept else None
         found = {claim.task: claim.folder for claim in self.claims_of(asked.paths.job_id)}
-        hook = PipeHook(asked, lambda task: found.get(task, asked.paths.root))
+        hook = MessageHook(asked, lambda task: found.get(task, asked.paths.root))
         return saving.save(asked, FolderTarget(Path(path)), hook, storage)
 
     def request(self, job):

@@ -134,3 +134,16 @@ def task(tmp_path):
     task = Task(tmp_path)
     yield task
     task.end()
+
+
+@pytest.fixture
+def master(tmp_path, monkeypatch):
+    """Give the master of a YARN application, and this process the variables of its container."""
+    from tests.runtime.skein_master import CONTAINER, serve
+
+    credentials = tmp_path / "container"
+    credentials.mkdir()
+    with serve(credentials) as (double, port):
+        monkeypatch.setenv("SKEIN_APPMASTER_ADDRESS", f"127.0.0.1:{port}")
+        monkeypatch.setenv("CONTAINER_ID", CONTAINER)
+        yield double

@@ -3,17 +3,19 @@
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
 from submarine_runtime import on_save
-from submarine_runtime.saving import STATE
+from submarine_runtime.saving import ASK, STATE
+from submarine_runtime.skein_store import key
 
 from tests.runtime.conftest import wait_for
+from tests.runtime.skein_master import CONTAINER, JOB
 
 TRAIN = """
 import os, time
@@ -35,10 +37,14 @@ def note(task):
         return None
 
 
+def say(task, data):
+    (task.folder / ".ask").write_bytes(data)
+    (task.folder / ".ask").rename(task.folder / ASK)
+
+
 def ask(task, name, folder):
     folder.mkdir()
-    with (task.folder / "save").open("wb", buffering=0) as pipe:
-        pipe.write(json.dumps({"id": name, "folder": str(folder)}).encode() + b"\n")
+    say(task, json.dumps({"id": name, "folder": str(folder)}).encode())
     return wait_for(lambda: (n := note(task)).get("id") == name and n["state"] != "saving" and n)
 
 
@@ -109,22 +115,32 @@ def test_whatever_the_function_does_the_training_goes_on(task, tmp_path, body, m
     assert task.stderr == ""
 
 
-def test_nonsense_in_the_pipe_is_passed_over(task, tmp_path):
+def test_nonsense_is_passed_over(task, tmp_path):
     task.start(TRAIN)
     wait_for(lambda: note(task))
-    for nonsense in (b"\n", b"\xff\xfe\n", b"[]\n", b'{"folder": 5}\n', b"[" * 4000 + b"\n"):
-        with (task.folder / "save").open("wb", buffering=0) as pipe:
-            pipe.write(nonsense)
-    assert ask(task, "1", tmp_path / "model")["state"] == "done"
+    wrong = (b"", b"\xff\xfe", b"[]", b'{"id": 1, "folder": "x"}', b'{"id": "", "folder": 5}')
+    for nonsense in (*wrong, b"[" * 4000):
+        say(task, nonsense)
+        time.sleep(0.15)  # it has its turn, or it has not: nothing may come of it
+    assert ask(task, "1", tmp_path / "model")["number"] == 1
     over(task)
     assert task.stderr == ""
+
+
+def test_the_same_question_is_asked_once(task, tmp_path):
+    """Whoever takes a job over asks again what was asked before."""
+    task.start(TRAIN)
+    wait_for(lambda: note(task))
+    assert ask(task, "1", tmp_path / "model")["number"] == 1
+    say(task, json.dumps({"id": "1", "folder": str(tmp_path / "model")}).encode())
+    assert ask(task, "2", tmp_path / "second")["number"] == 2
+    over(task)
 
 
 def test_what_nobody_waits_for_any_more_is_not_written(task, tmp_path):
     task.start(TRAIN)
     wait_for(lambda: note(task))
-    with (task.folder / "save").open("wb", buffering=0) as pipe:
-        pipe.write(json.dumps({"id": "1", "folder": str(tmp_path / "gone")}).encode() + b"\n")
+    say(task, json.dumps({"id": "1", "folder": str(tmp_path / "gone")}).encode())
     said = wait_for(lambda: (n := note(task))["state"] == "failed" and n)
     assert "nobody waits" in said["error"]["message"]
     assert not (tmp_path / "gone").exists()
@@ -171,26 +187,20 @@ def test_a_command_may_save_what_its_program_trains(task, tmp_path):
     assert task.wait() == 0
 
 
-def test_by_a_signal_it_is_packed_beside_the_logs_and_gone_at_the_end(task, tmp_path):
-    place = tmp_path / "container"
-    place.mkdir()
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGQUIT}
-    )  # the task inherits it, see `container`
-    try:
-        task.start(TRAIN, env={"SUBMARINE_SAVE": str(place)})
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGQUIT})
+def test_from_a_container_it_is_packed_beside_the_logs_and_gone_at_the_end(task, master, tmp_path):
+    place = master.credentials
+    task.start(TRAIN, env={"SUBMARINE_SAVE": str(place), "SUBMARINE_JOB_ID": JOB})
     wait_for(lambda: note(task))
     for number in (1, 2):
-        os.killpg(task.process.pid, signal.SIGQUIT)
+        asked = {"id": f"asked {number}", "folder": "/of the asker's machine"}
+        master.kept[key(JOB, CONTAINER, ASK)] = json.dumps(asked).encode()
         said = wait_for(lambda n=number: (s := note(task))["number"] == n and "pieces" in s and s)
+        assert said["id"] == f"asked {number}"
     packed = (task.folder / "save.0000").read_bytes()
     assert said["pieces"] == [len(packed)]
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         assert archive.getnames() == ["weights"]
-    assert list(place.iterdir()) == []
-    assert not (task.folder / "save").exists()
+    assert sorted(path.name for path in place.iterdir()) == [".skein.crt", ".skein.pem"]
     over(task)
     assert not (task.folder / "save.0000").exists()
     assert (task.folder / STATE).exists()

@@ -209,7 +209,8 @@ class Request(ABC):
         """Bring small messages to tasks, and return what the tasks have said so far.
 
         Called for jobs of several tasks once each has its container, again and again until all are
-        there: `submarine_engine.clusters.exchange`. Nothing of it needs to outlive the containers.
+        there, and for any task that somebody asks something while it runs. Nothing of it needs to
+        outlive the containers. See `submarine_engine.clusters.exchange`.
 
         Parameters
         ----------
@@ -220,8 +221,8 @@ class Request(ABC):
         Returns
         -------
         mapping
-            By task and name: all of it is the word of a stranger, and none longer than
-            `exchange.LARGEST` bytes and one.
+            By task and name; none is wanted where there was something to bring. All of it is the
+            word of a stranger, and none longer than `exchange.LARGEST` bytes and one.
 
         Raises
         ------

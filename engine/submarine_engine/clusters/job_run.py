@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+from submarine_runtime.saving import ASK
 
 from submarine_engine.clusters import store
 from submarine_engine.clusters.backend import AllocatedByTask, KeptJob
@@ -159,6 +162,7 @@ class JobRun:
         if len(spec.tasks) > 1 and paths.answer.exists():
             self._answer = paths.answer.read_bytes()
         self._answered = False
+        self._relayed: dict[str, bytes] = {}
         self._refused = ""
         self._counted_at = 0.0
         self._ends: dict[str, TaskEnd] = {}
@@ -227,6 +231,7 @@ class JobRun:
         self._look_at_containers()
         if not ending:
             self._hear()
+            self._relay()
         counted = self._count()
         return Observations(
             tasks=tuple(self._seen(container, counted) for container in self._containers),
@@ -284,6 +289,20 @@ class JobRun:
             told = {ANSWER: self._answer}
             self._request.exchange({one.task: told for one in self._containers})
             self._answered = True
+
+    def _relay(self) -> None:
+        """Bring to the tasks what somebody asks of them while they run.
+
+        Who asks writes a file into the job's folder, from whichever process: see `saving`.
+        """
+        for one in self._containers:
+            if one.started is None or one.released:
+                continue
+            with suppress(FileNotFoundError, ClusterError):  # it does not answer now: once more
+                asked = (one.files.root / ASK).read_bytes()
+                if asked != self._relayed.get(one.task):
+                    self._request.exchange({one.task: {ASK: asked}})
+                    self._relayed[one.task] = asked
 
     def _see_containers(self, given: AllocatedByTask) -> None:
         for container in self._containers:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
 import secrets
 import shutil
@@ -19,12 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from submarine_runtime.saving import ASK
+
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.base import Saved
 from submarine_engine.config import load_config
 from submarine_engine.errors import SaveError, SubmissionError, UnsupportedError
 from submarine_engine.failures import Source
-from submarine_engine.history import JobPaths, read_json
+from submarine_engine.history import JobPaths, read_json, write_json
 from submarine_engine.job import JobState
 from submarine_engine.masking import masker_of
 from submarine_engine.outcome import RemoteError, read_error
@@ -432,75 +433,85 @@ class Hook(Protocol):
         """
 
 
-_PIPE = "save"
-_LONGEST = 4096  # bytes that a pipe takes whole (PIPE_BUF)
 _LOOK = 0.02
 
 
-class PipeHook:
-    """The way to the function of a task on this machine: a line in its named pipe.
+class MessageHook:
+    """The way to the function of a task: a message, which whoever runs the job brings there.
 
     Parameters
     ----------
     asked
         Whose model is asked for.
     folder
-        Returns the folder that a task writes its files into.
+        Returns the folder, of this machine, that a task writes its files into.
     """
 
     unseen = ""
 
     def __init__(self, asked: Asked, folder: Callable[[str], Path]) -> None:
-        self._paths = asked.paths
-        self._status = asked.status
+        self._asked = asked
         self._folder = folder
 
     def find(self) -> str | None:
         """Return the task that has a function."""
-        tasks = in_order(self._status())
-        return next((task for task in tasks if self._note(task) is not None), None)
+        tasks = in_order(self._asked.status())
+        return next((task for task in tasks if self.note(task) is not None), None)
 
     def ask(self, task: str, folder: Path, until: float) -> None:
         """Have its files written."""
-        job_id, name = self._paths.job_id, secrets.token_hex(8)
-        before = self._note(task)
-        if before and before.state == "saving":
-            raise busy(before, job_id)
-        self._ring(task, {"id": name, "folder": str(folder)})
-        while (note := self._note(task)) is None or note.id != name or note.state == "saving":
-            if self._status().state.final and self._note(task) == note:
+        wait_for(self._asked, task, lambda: self.note(task), until, folder)
+
+    def note(self, task: str) -> Note | None:
+        """Return what a task says of its function."""
+        try:
+            return read_note((self._folder(task) / NOTE).read_bytes())
+        except FileNotFoundError:
+            return None
+
+
+def wait_for(
+    asked: Asked, task: str, read: Callable[[], Note | None], until: float, folder: Path
+) -> Note:
+    """Ask a task for its model, and wait until it is written where it runs.
+
+    Parameters
+    ----------
+    asked
+        Whose model is asked for.
+    task
+        Which task of it has a function.
+    read
+        Returns what the task says of its function.
+    until
+        When patience ends, on the monotonic clock.
+    folder
+        Where the files are to lie, if the task sees that.
+
+    Raises
+    ------
+    SaveError
+        As `Hook.ask`.
+    """
+    paths, job_id, name = asked.paths, asked.paths.job_id, secrets.token_hex(8)
+    before = read()
+    if before and before.state == "saving":
+        raise busy(before, job_id)
+    question = paths.task(task).root / ASK
+    write_json(question, {"id": name, "folder": str(folder)})
+    try:
+        while (note := read()) is None or note.id != name or note.state == "saving":
+            if asked.status().state.final and read() == note:
                 raise ended(job_id)
             if time.monotonic() > until:
                 heard = note is not None and note.id == name
                 raise hangs(job_id) if heard else unheard(job_id)
             time.sleep(_LOOK)
-        if note.state == "failed":
-            raise failed(note, job_id, self._paths.task(task).root)
-
-    def _ring(self, task: str, asked: dict[str, str]) -> None:
-        line = json.dumps(asked, ensure_ascii=False).encode() + b"\n"
-        if len(line) > _LONGEST:
-            raise SaveError(
-                "the path is too long", job_id=self._paths.job_id, fix="name a shorter one"
-            )
-        try:
-            pipe = os.open(self._folder(task) / _PIPE, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:  # nobody listens: the process that gave the function is gone
-            raise SaveError(
-                "the process that gave a function to on_save is gone",
-                job_id=self._paths.job_id,
-                fix="give it in the task's own process",
-            ) from error
-        try:
-            os.write(pipe, line)
-        finally:
-            os.close(pipe)
-
-    def _note(self, task: str) -> Note | None:
-        try:
-            return read_note((self._folder(task) / NOTE).read_bytes())
-        except FileNotFoundError:
-            return None
+    finally:
+        question.unlink(missing_ok=True)  # nobody is to hear it any more
+    if note.state == "failed":
+        raise failed(note, job_id, paths.task(task).root)
+    return note
 
 
 def in_order(status: JobStatus) -> list[str]:

@@ -26,7 +26,7 @@ from submarine_engine.clusters.local.checks import NO_GPUS, check_spec, local_ch
 from submarine_engine.clusters.local.gpus import Inventory, inventory
 from submarine_engine.clusters.local.launch import launch_file
 from submarine_engine.clusters.local.scheduler import Queue, Ticket, recover_lost
-from submarine_engine.clusters.saving import Asked, FolderStorage, PipeHook
+from submarine_engine.clusters.saving import Asked, FolderStorage, MessageHook
 from submarine_engine.clusters.store import Journal
 from submarine_engine.config import Config, load_config
 from submarine_engine.errors import ClusterError, SubmarineError, SubmissionError
@@ -132,7 +132,9 @@ def save_local(asked: saving.Asked, path: str) -> Saved:
     if kept:
         place = Path(record["workdir"]) / local_path(kept, "--checkpoint_path")
     storage = FolderStorage(place) if kept or place.is_dir() else None
-    return saving.save(asked, target, PipeHook(asked, lambda task: paths.task(task).root), storage)
+    return saving.save(
+        asked, target, MessageHook(asked, lambda task: paths.task(task).root), storage
+    )
 
 
 # What the local cluster adds to a job's folder: ``launch.json`` and the tasks' plans.

@@ -225,6 +225,7 @@ class Allocator(ABC):
         self._seen: dict[str, skein.Container] = {}
         self._app: skein.ApplicationClient | None = None
         self.gang = Gang(services.rm, spec)
+        self._has_told = False
         self._looked_at = 0.0
         self._board = TensorBoardService(services, paths.job_id, spec)
         self._board.address = noted.get("board", "")
@@ -306,12 +307,14 @@ class Allocator(ABC):
             raise ClusterError("the application's master does not answer yet", where=self.app_id)
         job_id = self._paths.job_id
         try:
+            self._has_told = self._has_told or bool(messages)
             for task, told in messages.items():
                 for name, data in told.items():
                     self._app.kv.put(key(job_id, self._known[task].id, name), data)
             found = {
                 task: self._app.kv.get(key(job_id, container.id, HELLO))
                 for task, container in self._known.items()
+                if self.gang.has_several and not messages
             }
         except Exception as error:
             raise_unless_silent(self.app_id, error)
@@ -320,7 +323,7 @@ class Allocator(ABC):
 
     def forget(self) -> None:
         """Remove what is left of a job's messages: its master may live on."""
-        if self._app is not None and self.gang.has_several:
+        if self._app is not None and (self.gang.has_several or self._has_told):
             with suppress(Exception):
                 self._app.kv.discard_prefix(f"{PREFIX}/{self._paths.job_id}/")
 

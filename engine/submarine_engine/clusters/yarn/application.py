@@ -182,6 +182,7 @@ over for it: the folder is removed, and what still runs is killed. SIGTERM goes 
 the script is the outer shell's ``BASH_ENV``: that shell runs it itself, with the trap of it.
 """
 
+# QUIT is what an administrator's "thread dump" sends: a JVM prints its stacks, a shell would end.
 _SCRIPT = """\
 unset BASH_ENV
 umask 027

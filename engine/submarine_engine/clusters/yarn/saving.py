@@ -1,4 +1,4 @@
-"""The model of a job on YARN: asked for by a signal, and home by the way of its logs."""
+"""The model of a job on YARN: asked for by a message, and home by the way of its logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.clusters.yarn.log_transport import Channel, LogTransport
 from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError, SaveError, UnsupportedError
-from submarine_engine.history import JobPaths, read_json
+from submarine_engine.history import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
     from submarine_engine.clusters.yarn.hdfs import Hdfs
     from submarine_engine.clusters.yarn.rest import ResourceManager
-    from submarine_engine.lifecycle import JobStatus
 
 
 # A packed model from its container, unpacked while it comes; the word of a stranger.
@@ -240,12 +239,8 @@ class HdfsStorage:
         return not self._hdfs().is_open(f"{self._path}/{path}")
 
 
-# Asking a job on YARN for its model: a signal there, and the way of its logs back.
+# Asking a job on YARN for its model: a message there, and the way of its logs back.
 
-
-_SIGNAL = "OUTPUT_THREAD_DUMP"  # SIGQUIT; the others that YARN can send end a container
-_AGAIN = 20.0
-"""Seconds after which a signal counts as lost: it comes with a heartbeat of the node's."""
 
 _LOOK = 0.1
 _LARGEST_NOTE = 1 << 22
@@ -268,7 +263,7 @@ def save_yarn(asked: saving.Asked, path: str, conf: HadoopConf, rm: ResourceMana
             target = saving.FolderTarget(_here(path))
         wanted = load_config().value("yarn_logs")
         channel = LogTransport(conf, rm, files.or_none, wanted)
-        with closing(_Signalled(asked.paths, asked.status, rm, channel)) as hook:
+        with closing(_Packed(asked, channel)) as hook:
             return saving.save(asked, target, hook, storage)
     finally:
         files.close()
@@ -321,19 +316,13 @@ class _Opened:
             self._hdfs.close()
 
 
-class _Signalled:
+class _Packed:
     """The way to the function of a task in a container."""
 
-    def __init__(
-        self,
-        paths: JobPaths,
-        status: Callable[[], JobStatus],
-        rm: ResourceManager,
-        channel: LogTransport,
-    ) -> None:
-        self._paths = paths
-        self._status = status
-        self._rm = rm
+    def __init__(self, asked: saving.Asked, channel: LogTransport) -> None:
+        self._asked = asked
+        self._paths = asked.paths
+        self._status = asked.status
         self._channel = channel
         self._sources: dict[str, LogSource] = {}
 
@@ -361,32 +350,15 @@ class _Signalled:
     def ask(self, task: str, folder: Path, until: float) -> None:
         """Have its files written there, packed, and brought here."""
         source = self._source(task)
-        before = self._note(source) if source else None
-        if source is None or before is None:
+        if source is None:
             raise saving.ended(self._paths.job_id)
-        if before.state == "saving":
-            raise saving.busy(before, self._paths.job_id)
-        note = self._wait(source, before, until)
-        if note.state == "failed":
-            raise saving.failed(note, self._paths.job_id, self._paths.task(task).root)
-        self._bring(source, note, folder)
 
-    def _wait(self, source: LogSource, before: Note, until: float) -> Note:
-        ring_at = 0.0
-        while True:
-            note = self._note(source) or before
-            heard = note.number != before.number
-            if heard and note.state != "saving":
-                return note
-            self._expect_alive()
-            now = time.monotonic()
-            if now > until:
-                job_id = self._paths.job_id
-                raise saving.hangs(job_id) if heard else saving.unheard(job_id)
-            if not heard and now >= ring_at:
-                self._rm.signal(source.container, _SIGNAL)
-                ring_at = now + _AGAIN
-            time.sleep(_LOOK)
+        def read() -> Note | None:
+            time.sleep(_LOOK)  # it is asked of a node, or of HDFS
+            return self._note(source)
+
+        note = saving.wait_for(self._asked, task, read, until, folder)
+        self._bring(source, note, folder)
 
     def _bring(self, source: LogSource, note: Note, folder: Path) -> None:
         names = [f"save.{number:04d}" for number in range(len(note.pieces))]
