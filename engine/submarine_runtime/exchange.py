@@ -65,7 +65,8 @@ VARIABLES = (
 
 _OF_TENSORFLOW = ("chief", "worker", "ps", "evaluator")
 _SOONEST = 0.01
-_LATEST = 0.25  # 512 tasks that wait together ask whoever has the answer 2,000 times a second
+_LATEST = 0.02  # a look at one file
+_LATEST_CALL = 0.25  # 512 tasks that wait together ask whoever has the answer 2,000 times a second
 
 
 class NobodyAnsweredError(Exception):
@@ -160,6 +161,7 @@ def meet(folder: str, plan: dict[str, Any], carrier: Carrier | None = None) -> N
 
 def _wait(carrier: Carrier, hello: bytes) -> bytes:
     said, rest = False, _SOONEST
+    latest = _LATEST if isinstance(carrier, Files) else _LATEST_CALL
     until = time.monotonic() + PATIENCE
     while True:
         why = ""
@@ -177,7 +179,7 @@ def _wait(carrier: Carrier, hello: bytes) -> bytes:
                 f" nobody follows this job any more{why}"
             )
         time.sleep(rest)
-        rest = min(2 * rest, _LATEST)
+        rest = min(2 * rest, latest)
 
 
 def _free_port() -> _socket.socket:
