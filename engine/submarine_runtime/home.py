@@ -10,6 +10,7 @@ The pickle (``results/home.pkl``) is a sequence of frames written by one pickler
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -221,15 +222,21 @@ class Home:
 
     def _load(self, path: str) -> Any:  # noqa: ANN401 - the user's own values
         """Load values of the notebook from a file beside this script."""
-        unpickler, value = self._unpickled(path)
-        memo = unpickler.memo.copy()
-        del unpickler
-        self._roots[path] = value
-        self._objects[path] = objects = _kept(memo, self._namespace)
-        self._kinds[path] = {number: type(obj) for number, obj in objects.items()}
-        for number, obj in objects.items():
-            self._known[id(obj)] = ("file", path, number)
-            self._note_memory(obj)
+        collects = gc.isenabled()
+        gc.disable()  # a million new objects would set it off again and again, and all are wanted
+        try:
+            unpickler, value = self._unpickled(path)
+            memo = unpickler.memo.copy()
+            del unpickler
+            self._roots[path] = value
+            self._objects[path] = objects = _kept(memo, self._namespace)
+            self._kinds[path] = dict(zip(objects, map(type, objects.values())))  # noqa: B905 - of one length
+            self._known.update({id(obj): ("file", path, number) for number, obj in objects.items()})
+            for obj in objects.values() if "numpy" in sys.modules else ():
+                self._note_memory(obj)
+        finally:
+            if collects:
+                gc.enable()
         return value
 
     def _note_memory(self, obj: object) -> None:
@@ -279,6 +286,7 @@ class Home:
         OSError
             The disk is full.
         """
+        gc.disable()  # the process ends soon; a million objects would set it off for nothing
         for name in list(self._shadows):
             if self._namespace.get(name) is _MISSING:
                 del self._namespace[name]
@@ -1251,6 +1259,11 @@ def _kept(memo: dict[int, Any], namespace: dict[str, Any]) -> dict[int, Any]:
     # The last first: a tuple of arguments lets go of what was made for it alone.
     for number in sorted(memo, reverse=True):
         obj, references = _references(memo, number)
+        kind = type(obj)
+        if kind in _CONTAINERS or kind in _PLAIN_KINDS:  # most are: they need no second look
+            if references > alone and kind in _CONTAINERS:
+                found[number] = obj
+            continue
         # What torch holds of its storages is no reference of Python's.
         alive = references > alone or type(obj).__name__ == "UntypedStorage"
         by_value = nameless(obj, namespace) or not isinstance(obj, _CHANGELESS)
@@ -1396,6 +1409,7 @@ _CHANGELESS = (
 )  # fmt: skip
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 _PLAIN_KINDS = frozenset(_PLAIN)
+_CONTAINERS = frozenset((list, dict, set, bytearray))
 _OF_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _ANEW = ("array", "storage", "tensor", "variable", "class", "whole")
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "pandas", "tensorflow")
