@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
     from typing import Any
 
+_OF_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
 ROOTS = ("torch", "accelerate", "keras", "tensorflow", "lightgbm", "fastcore")
 """Packages whose objects are meant: without one of them there is nothing to do."""
 
@@ -44,7 +46,38 @@ def _of(kind: Hashable, what: str) -> Callable[[Any], Any] | None:
         found = table.get(f"{base.__module__}.{base.__qualname__}")
         if found:
             return found
-    return None
+    return _past_new if what == "reduce" and _has_a_new(kind) else None
+
+
+def _has_a_new(kind: Any) -> bool:  # noqa: ANN401 - a class
+    """Return whether a class of the notebook makes its objects itself, and pickle by what it does.
+
+    To load one would be to make one more: its counter would count it.
+    """
+
+    def first(*names: str) -> Any:  # noqa: ANN401 - likewise
+        return next(base for base in kind.__mro__ if any(name in vars(base) for name in names))
+
+    ways = ("__reduce__", "__reduce_ex__"), ("__getnewargs__", "__getnewargs_ex__", "__new__")
+    if (
+        vars(first("__new__")).get("__module__") != "__main__"
+        or first(*ways[0]).__flags__ & _OF_PYTHON
+    ):
+        return False
+    return not any(name in vars(first(*ways[1])) for name in ways[1][:2])
+
+
+def _past_new(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
+    found = obj.__reduce_ex__(5)
+    if getattr(found[0], "__name__", "") != "__newobj__":
+        return NotImplemented
+    return make_object, *found[1:]
+
+
+def make_object(kind: Any, *args: object) -> Any:  # noqa: ANN401 - a class, and one of it
+    """Return an object as Python's own class above `kind` makes it."""
+    python = next(base for base in kind.__mro__ if not base.__flags__ & _OF_PYTHON)
+    return python.__new__(kind, *args)
 
 
 class Made:
@@ -494,8 +527,6 @@ def take_exception(obj: Any, state: tuple[Any, ...]) -> None:  # noqa: ANN401 - 
     if attributes:
         obj.__setstate__(attributes)
 
-
-_OF_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 _REDUCERS: dict[str, Callable[[Any], Any]] = {
     "builtins.BaseException": _exception,

@@ -14,6 +14,7 @@ import gc
 import os
 import sys
 import time
+from _weakref import getweakrefcount
 
 from submarine_runtime import display_hooks
 from submarine_runtime.lean import (
@@ -1028,15 +1029,14 @@ def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of
     root = _root(obj)
     if root == "numpy" and isinstance(obj, sys.modules["numpy"].ndarray):
         return "array", _Content(obj)
-    from submarine_runtime.frameworks import reduced as by_package  # noqa: PLC0415 - as above
-    from submarine_runtime.frameworks import state_of  # noqa: PLC0415 - as above
+    from submarine_runtime import frameworks  # noqa: PLC0415 - as above
 
-    found = state_of(obj)
+    found = frameworks.state_of(obj)
     if found is not None:
         return found
     copyreg = sys.modules["copyreg"]
     reducer = copyreg.dispatch_table.get(kind)
-    reduced = reducer(obj) if reducer else by_package(obj)
+    reduced = reducer(obj) if reducer else frameworks.reduced(obj)
     if reduced is NotImplemented:
         reduced = obj.__reduce_ex__(5)
     if not isinstance(reduced, tuple):
@@ -1047,6 +1047,7 @@ def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of
         copyreg.__newobj__,
         getattr(copyreg, "__newobj_ex__", None),
         copyreg._reconstructor,  # noqa: SLF001 - what object.__reduce_ex__ gives
+        frameworks.make_object,
     )
     if not plain and state is None and items is None and pairs is None:
         return "whole", _Again(function, args)
@@ -1266,6 +1267,7 @@ def _kept(memo: dict[int, Any], namespace: dict[str, Any]) -> dict[int, Any]:
             continue
         # What torch holds of its storages is no reference of Python's.
         alive = references > alone or type(obj).__name__ == "UntypedStorage"
+        alive = alive or getweakrefcount(obj) > 0  # in the notebook others hold it
         by_value = nameless(obj, namespace) or not isinstance(obj, _CHANGELESS)
         if alive and (_holds(obj) or by_value):
             found[number] = obj

@@ -697,3 +697,74 @@ def test_a_masked_array_and_its_mask(notebook):
     notebook.job("masked[0] = 9\nmasked.mask[2] = True\nmasked.fill_value = 7")
     assert notebook["masked"] is masked
     assert (masked.tolist(), data[0], masked.fill_value) == ([9, None, None], 9, 7)
+
+
+CLASSES = """
+class Shape:
+    made = 0
+    def __new__(cls, *args):
+        Shape.made += 1
+        return super().__new__(cls)
+
+class Square(Shape):
+    def __init__(self, side):
+        self.side = side
+
+class Rows(list):
+    def __new__(cls, *args):
+        Shape.made += 1
+        return super().__new__(cls)
+
+class Celsius(float):
+    def __new__(cls, fahrenheit):
+        return super().__new__(cls, (fahrenheit - 32) * 5 / 9)
+
+class Point(tuple):
+    def __new__(cls, x, y):
+        return super().__new__(cls, (x, y))
+
+class Own:
+    def __new__(cls, number):
+        made = super().__new__(cls)
+        made.number = number
+        return made
+    def __getnewargs__(self):
+        return (self.number,)
+
+class Single:
+    one = None
+    def __new__(cls):
+        cls.one = cls.one or super().__new__(cls)
+        return cls.one
+"""
+
+
+def test_classes_that_make_their_objects_themselves(notebook):
+    notebook.run(CLASSES)
+    notebook.run("square, rows, own, single = Square(1), Rows([1]), Own(3), Single()")
+    notebook.run("boiling, at = Celsius(212), Point(1, 2)")
+    square, rows, single = notebook["square"], notebook["rows"], notebook["single"]
+    notebook.job(
+        """
+        square.side, own.number, alone = 5, 4, Single() is single
+        rows.append(2)
+        found = Shape.made, float(boiling), at
+        more = [Square(2), Celsius(32), Point(3, 4)]
+        """
+    )
+    assert notebook["found"] == (2, 100, (1, 2))
+    assert notebook["Shape"].made == 3
+    assert notebook["alone"] is True
+    assert notebook["Single"]() is notebook["single"] is single
+    assert (notebook["square"], notebook["rows"]) == (square, rows)
+    assert (square.side, rows, notebook["own"].number) == (5, [1, 2], 4)
+    assert (notebook["more"][1], type(notebook["more"][2]).__name__) == (0, "Point")
+
+
+def test_what_a_weak_reference_leads_to_is_there(notebook):
+    notebook.run("import weakref\nclass Node:\n    up = None\n    name = 'n'")
+    notebook.run("root, kid = Node(), Node()\nkid.up = weakref.ref(root)")
+    notebook.job("found = kid.up().name\nkid.up().name = 'changed'")
+    assert notebook["found"] == "n"
+    assert notebook["root"].name == "changed"
+    assert notebook["kid"].up() is notebook["root"]
