@@ -1,5 +1,6 @@
 """Python files beside the notebook travel; installed ones and what lies elsewhere do not."""
 
+import math
 import subprocess
 import sys
 import sysconfig
@@ -262,7 +263,8 @@ def test_of_a_module_that_was_edited_what_no_cell_has_set_is_that_of_its_file(co
     assert config.result(bundle) == "5 0.2\n"
 
 
-def test_what_is_no_literal_stays_as_the_module_has_it(config):
+def test_what_is_no_literal_is_set_in_the_job_too(config, monkeypatch):
+    monkeypatch.setattr(math, "tau", math.tau)
     config.run("import math\nmy_config.HANDLER = lambda: 1\nmath.tau = 6")
-    bundle = config.bundle("print(my_config.HANDLER, math.tau > 6)", root=config.folder)
-    assert config.result(bundle) == "None True\n"
+    bundle = config.bundle("print(my_config.HANDLER(), math.tau > 6)", root=config.folder)
+    assert config.result(bundle) == "1 False\n"
