@@ -646,7 +646,7 @@ class _Zygote:
             for descriptor in (lock, *leases):
                 os.set_inheritable(descriptor, True)
             command = [
-                *asked["supervisor"], str(lock), "", "", ",".join(map(str, leases)),
+                *asked["supervisor"], str(lock), "", ",".join(map(str, leases)),
                 asked["ahead"], "--forked", str(pid), *told,
             ]  # fmt: skip
             os.execve(command[0], command, asked["environment"])  # noqa: S606 - no shell on purpose

@@ -63,8 +63,8 @@ def cluster(request, tmp_path, monkeypatch):
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "4")
     monkeypatch.setenv("SUBMARINE_GRACE", "120")  # a job that is asked to end is given time to
     modes = ("auto", "cold") if request.param == "yarn" else ("auto",)
-    variants, several = [{"mode": mode} for mode in modes], request.param != "local"
-    place = Place(request.param, home, folder, variants=variants, several=several)
+    variants = [{"mode": mode} for mode in modes]
+    place = Place(request.param, home, folder, variants=variants)
     yield place
     place.clean_up()
     left = end_processes_of(home, PATIENCE) if request.param == "local" else {}

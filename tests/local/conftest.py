@@ -57,6 +57,11 @@ class Local:
     def follow(self, job_id, *, limit=1 << 20, cluster=None):
         return follow(cluster or self.cluster, job_id, limit=limit)
 
+    def follow_several(self, job_id):
+        """Wait for the end of a job of several tasks; return what became of it."""
+        until(lambda: self.state(job_id).final)
+        return self.cluster.status(job_id)
+
     def run(self, script, **options):
         return self.follow(self.submit(script, **options))
 

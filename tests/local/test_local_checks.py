@@ -9,14 +9,11 @@ from submarine_engine.errors import (
     SubmissionError,
     UnsupportedError,
 )
-from submarine_engine.job import JobSpec, Role
+from submarine_engine.job import JobSpec
 
 UNSUPPORTED = [
     ({"docker_image": "tf:2"}, "docker"),
     ({"queue": "research"}, "research"),
-    ({"roles": (Role(count=2),)}, "2 worker"),
-    ({"roles": (Role(), Role(name="ps"))}, "1 worker and 1 ps"),
-    ({"roles": (Role(name="chief"),)}, "1 chief"),
     ({"input_path": "hdfs://nn/data"}, "hdfs://nn/data"),
     ({"checkpoint_path": "s3://bucket/x"}, "s3://bucket/x"),
     ({"env": {"CUDA_VISIBLE_DEVICES": "3"}}, "CUDA_VISIBLE_DEVICES"),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from submarine_engine.clusters.local import zygotes
-from submarine_engine.clusters.local.cluster import RUNTIME
+from submarine_engine.clusters.local.backend import RUNTIME
 from submarine_engine.job import JobState
 from submarine_runtime import zygote
 

@@ -25,8 +25,9 @@ from submarine_engine.clusters import base, locks
 from submarine_engine.clusters.base import ClusterKind, gpu_checks
 from submarine_engine.clusters.machine import spawn_detached
 from submarine_engine.errors import UnsupportedError
-from submarine_engine.history import is_job_id, make_private, read_json
+from submarine_engine.history import is_job_id, make_private, read_json, write_json
 from submarine_engine.lifecycle import HELLO_WITHIN
+from submarine_engine.secret_values import note_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -510,6 +511,39 @@ class Backend(ClusterKind):
             That refuses the job.
         """
         return {}
+
+    def stage(
+        self,
+        staged: JobPaths,
+        job: KeptJob,
+        secrets: Mapping[str, str],
+        tell: Callable[[str], object],
+    ) -> None:
+        """Write what the job's driver needs into its folder, before that is in its place.
+
+        Parameters
+        ----------
+        staged
+            The files as they are written, ``record.json`` and the bundle among them.
+        job
+            The job as it will be.
+        secrets
+            The values of its ``--secret``, by name.
+        tell
+            As `prepare` has it.
+
+        Raises
+        ------
+        OSError
+            The disk is full.
+        SubmissionError, ClusterError
+            That refuses the job.
+        """
+        for task in job.spec.tasks:
+            make_private(staged.task(task).root)
+        delivered = self.deliver(staged.bundle, tell)
+        write_json(staged.root / "launch.json", {**job.launch, **delivered})
+        note_values(staged.root, secrets)
 
     def deliver(
         self,

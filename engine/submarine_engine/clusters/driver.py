@@ -1,8 +1,8 @@
 """Jobs as folders: what is the same on every cluster that keeps its jobs on record.
 
 The front ends' calls are answered from a job's folder alone; the cluster itself is only told that
-somebody looked (`RecordedCluster.attend`), or that a job shall end (`RecordedCluster.ring`). A
-`KeptCluster` has jobs that a keeper sees through by a `Backend`.
+somebody looked (`RecordedCluster.attend`), or that a job shall end (`RecordedCluster.ring`). What
+is a cluster's own is its `Backend`; a `KeptCluster` has jobs that a keeper sees through by it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters import locks, store
+from submarine_engine.clusters.backend import KeptJob
 from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuShare, Saved
 from submarine_engine.clusters.environment import (
     refuse_rendezvous,
@@ -30,9 +31,9 @@ from submarine_engine.clusters.store import StatusCache, read_warnings
 from submarine_engine.config import load_config
 from submarine_engine.declared import check_options
 from submarine_engine.errors import JobError, JobNotFoundError, SubmissionError
-from submarine_engine.history import JobPaths, check_home, default_home, make_private, write_json
+from submarine_engine.history import JobPaths, check_home, default_home, read_json
 from submarine_engine.lifecycle import JobStatus
-from submarine_engine.secret_values import note_values, secret_variables
+from submarine_engine.secret_values import secret_variables
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
@@ -178,14 +179,11 @@ class RecordedCluster(Cluster):
             ) from error
 
 
-# Jobs that a keeper sees through, on a cluster that is a backend.
+# Jobs on a cluster that is a backend, whoever hosts what drives them.
 
 
-_BETWEEN_KEEPERS = 2.0
-
-
-class KeptCluster(RecordedCluster):
-    """A cluster whose jobs a keeper sees through.
+class DrivenCluster(RecordedCluster):
+    """A cluster whose jobs a `JobRun` drives by a backend.
 
     Parameters
     ----------
@@ -199,8 +197,23 @@ class KeptCluster(RecordedCluster):
         self.name = backend.name
         self.log_label = backend.log_label
         self.no_gpus = backend.no_gpus
-        self._folder = backend.folder()
-        self._tried_at = 0.0
+
+    @abstractmethod
+    def hand_on(self, paths: JobPaths, spec: JobSpec, lock: int) -> None:
+        """Give a job to whoever sees it through.
+
+        Parameters
+        ----------
+        paths, spec
+            The job, which is on record.
+        lock
+            The descriptor of its supervisor's lock, to be closed here.
+
+        Raises
+        ------
+        SubmissionError, ClusterError
+            That cannot be done; nothing of the job is left.
+        """
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what the cluster cannot do, and fill in what was left to it."""
@@ -214,7 +227,7 @@ class KeptCluster(RecordedCluster):
         return self.backend.check(spec)
 
     def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:
-        """Put the job on record and into the keeper's hands; return its id.
+        """Put the job on record and into the hands of who sees it through; return its id.
 
         Raises
         ------
@@ -229,44 +242,25 @@ class KeptCluster(RecordedCluster):
         resolve_paths(spec, workdir, self.backend.machine_path)
         launch = {
             **launch_notes(spec),
-            "keeper": self._folder.key,
+            "keeper": self.backend.key,
             "entry": bundle.manifest.entry,
             "home": bundle.manifest.home(),
             **self.backend.prepare(spec, bundle, self.tell),
         }
 
-        def finish(staged: JobPaths, _: JobPaths) -> None:
-            for task in spec.tasks:
-                make_private(staged.task(task).root)
-            delivered = self.backend.deliver(staged.bundle, self.tell)
-            write_json(staged.root / "launch.json", {**launch, **delivered})
-            note_values(staged.root, secrets)
+        def finish(staged: JobPaths, paths: JobPaths) -> None:
+            job = KeptJob(paths, spec, launch, read_json(staged.record) or {})
+            self.backend.stage(staged, job, secrets, self.tell)
 
         paths, lock = store.put_on_record(
             self.home, self.name, spec, bundle, workdir, finish, secrets=secrets
         )
-        try:
-            self._folder.hand(paths.job_id)
-            self._folder.ensure_keeper(self.backend.keeper_environment(os.environ))
-        except OSError as error:
-            self._folder.close(paths.job_id)
-            shutil.rmtree(paths.root, ignore_errors=True)
-            raise SubmissionError(
-                f"no keeper can be started for the job: {error.strerror or error}",
-                where=str(self._folder.root),
-                fix="make room there, or let SUBMARINE_HOME name a folder of yours with room",
-            ) from error
-        finally:
-            locks.drop(lock)
+        self.hand_on(paths, spec, lock)
         if spec.tensorboard:
             from submarine_engine.tensorboard.board import attach  # noqa: PLC0415 - rare
 
             attach(self.home, paths)
         return paths.job_id
-
-    def get_ready(self, notebook: str) -> None:
-        """Begin with what the first job of this process will wait for."""
-        self.backend.get_ready(self._folder, notebook)
 
     def save(self, job_id: str, path: str, *, patience: float | None = None) -> Saved:
         """Bring the model of a running job to the new folder `path`, while training goes on."""
@@ -281,7 +275,11 @@ class KeptCluster(RecordedCluster):
         ClusterError
             It does not answer.
         """
-        return self.backend.gpus(self._held_here())
+        return self.backend.gpus(self.held())
+
+    def held(self) -> dict[str, str]:
+        """Return the jobs of this home by the containers that they hold, as a backend needs it."""
+        return {}
 
     def gpu_shares(self) -> list[GpuShare]:
         """Return what each part of the cluster has of the GPUs; raises as `gpus` does."""
@@ -295,6 +293,51 @@ class KeptCluster(RecordedCluster):
         """Return the web pages of a job."""
         with self.on_record(job_id) as paths:
             return self.backend.links(paths, self.statuses.status(paths))
+
+
+# Jobs that a keeper sees through.
+
+
+_BETWEEN_KEEPERS = 2.0
+
+
+class KeptCluster(DrivenCluster):
+    """A cluster whose jobs a keeper sees through; see `DrivenCluster`."""
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend)
+        self._folder = backend.folder()
+        self._tried_at = 0.0
+
+    def hand_on(self, paths: JobPaths, spec: JobSpec, lock: int) -> None:  # noqa: ARG002 - on record
+        """Put the job into the keeper's hands, and start one where there is none."""
+        try:
+            self._folder.hand(paths.job_id)
+            self._folder.ensure_keeper(self.backend.keeper_environment(os.environ))
+        except OSError as error:
+            self._folder.close(paths.job_id)
+            shutil.rmtree(paths.root, ignore_errors=True)
+            raise SubmissionError(
+                f"no keeper can be started for the job: {error.strerror or error}",
+                where=str(self._folder.root),
+                fix="make room there, or let SUBMARINE_HOME name a folder of yours with room",
+            ) from error
+        finally:
+            locks.drop(lock)
+
+    def get_ready(self, notebook: str) -> None:
+        """Begin with what the first job of this process will wait for."""
+        self.backend.get_ready(self._folder, notebook)
+
+    def held(self) -> dict[str, str]:
+        """Return the jobs of this home by the containers that they hold."""
+        held = {}
+        for job_id in self._folder.open_jobs():
+            with suppress(OSError, JobNotFoundError):
+                for task in self.statuses.status(JobPaths(self.home, job_id)).tasks:
+                    if task.container and not task.released:
+                        held[task.container] = job_id
+        return held
 
     def attend(self, paths: JobPaths, status: JobStatus) -> bool:  # noqa: ARG002 - the keeper knows
         """See to it that a keeper lives while a job is not over; it is the keeper that tells."""
@@ -311,16 +354,6 @@ class KeptCluster(RecordedCluster):
         """Wake the keeper; start one where there is none."""
         self.attend(paths, JobStatus())
         self._folder.ring()
-
-    def _held_here(self) -> dict[str, str]:
-        """Return the jobs of this home by the containers that they hold."""
-        held = {}
-        for job_id in self._folder.open_jobs():
-            with suppress(OSError, JobNotFoundError):
-                for task in self.statuses.status(JobPaths(self.home, job_id)).tasks:
-                    if task.container and not task.released:
-                        held[task.container] = job_id
-        return held
 
 
 def launch_notes(spec: JobSpec) -> dict[str, Any]:

@@ -145,7 +145,8 @@ def _since(path: Path, offset: int, masker: Masker | None) -> str:
 
 _LONGEST_ERROR = 300
 _LITTLE_ROOM = 1 << 20
-_CANNOT_RUN = 127
+CANNOT_RUN = 127
+"""The exit status of a task whose program could not be run."""
 
 _SIGNALS = {
     signal.SIGSEGV: "it touched memory that is not its own (segmentation fault)",
@@ -268,7 +269,7 @@ def _raised(outcome: Mapping[str, Any]) -> str:
 
 def _in_words(code: int, kind: str, *, oom_killed: bool) -> str:
     if code >= 0:
-        if code == _CANNOT_RUN and not kind:
+        if code == CANNOT_RUN and not kind:
             return "the job's program could not be run; its log says why"
         how = "" if kind else ", without a last word from Python (os._exit?)"
         return f"exited with code {code}{how}"

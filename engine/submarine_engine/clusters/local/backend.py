@@ -10,12 +10,13 @@ import json
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters import locks, machine, store
 from submarine_engine.clusters.backend import (
@@ -27,10 +28,16 @@ from submarine_engine.clusters.backend import (
     Request,
 )
 from submarine_engine.clusters.base import Gpu
+from submarine_engine.clusters.environment import (
+    gpu_environment,
+    job_environment,
+    resolve_paths,
+)
 from submarine_engine.clusters.exchange import exchange_files
 from submarine_engine.clusters.job_run import JobRun
 from submarine_engine.clusters.local.checks import NO_GPUS, check_spec, local_checks, local_path
 from submarine_engine.clusters.local.gpus import Inventory, inventory
+from submarine_engine.clusters.local.launch import launch_file, open_logs
 from submarine_engine.clusters.local.scheduler import Queue
 from submarine_engine.clusters.machine import (
     Stat,
@@ -42,18 +49,25 @@ from submarine_engine.clusters.machine import (
     process_ids,
     process_stat,
 )
-from submarine_engine.clusters.tasks import TaskRun
+from submarine_engine.clusters.tasks import CANNOT_RUN, TaskRun
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import Event, Moment, Started
-from submarine_engine.history import JobPaths, read_json
-from submarine_engine.lifecycle import fold
+from submarine_engine.history import JobPaths, make_private, read_json, write_aside, write_json
+from submarine_engine.job import JobSpec
+from submarine_engine.lifecycle import JobStatus, TaskStatus, fold
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from submarine_engine.bundle import Bundle
+    from submarine_engine.clusters.base import Saved
     from submarine_engine.clusters.exchange import Messages
     from submarine_engine.clusters.log_mirror import LogSource
+    from submarine_engine.clusters.saving import Asked
     from submarine_engine.config import Config
     from submarine_engine.findings import Check
-    from submarine_engine.job import JobSpec
+
+    ForkTask = Callable[[list[str], Mapping[str, str], tuple[int, ...], list[int]], int]
 
 # How a supervisor sleeps: until a child ends, a signal comes, or somebody rings its bell.
 
@@ -290,25 +304,26 @@ class LocalRequest(Request):
         In a subreaper, the children of those killed come next. One in the kernel's hands still
         holds its GPU, so it is waited for.
         """
+        alone = all(one.exit_status is not None for one in self._processes)
         found = False
         for pid in child_ids(os.getpid()):
             owner = self._owner(pid)
             if owner in (process, None) and not is_driver(pid):
                 found = True
-                if owner is process:
+                if owner is process or alone:
                     end_process(pid)
         self.reap()
         return found
 
     def _owner(self, pid: int) -> Process | None:
         """Return whose a child is; None where several run, and it hides where it came from."""
-        if len(left := [one for one in self._processes if one.held]) == 1:
-            return left[0]
+        if len(self._processes) == 1:
+            return self._processes[0]
         seen = process_stat(pid)
         for one in self._processes:
             if pid == one.pid or (seen and seen.session == one.pid):
                 return one
-        return next((one for one in left if has_mark(pid, "SUBMARINE_TASK", one.task)), None)
+        return next((o for o in self._processes if has_mark(pid, "SUBMARINE_TASK", o.task)), None)
 
     @property
     def cause(self) -> str:  # type: ignore[override]  # looked at anew at each turn
@@ -360,6 +375,10 @@ class LocalRequest(Request):
 # This machine as a backend.
 
 
+# The runtime lies beside the engine, as the wheel puts it.
+RUNTIME = Path(__file__).resolve().parents[3] / "submarine_runtime" / "__main__.py"
+
+
 class LocalBackend(Backend):
     """The user's own machine.
 
@@ -369,16 +388,21 @@ class LocalBackend(Backend):
         Where jobs are kept.
     processes
         In the supervisor of a job: its tasks' processes.
+    grace
+        Seconds between SIGTERM and SIGKILL for jobs submitted here; None takes the configured.
     """
 
     name = "local"
     title = "this machine"
     no_gpus = NO_GPUS
 
-    def __init__(self, home: Path, processes: Sequence[Process] = ()) -> None:
+    def __init__(
+        self, home: Path, processes: Sequence[Process] = (), *, grace: float | None = None
+    ) -> None:
         super().__init__(home)
         self.queue = Queue(home)
         self._processes = processes
+        self._grace = grace
 
     @classmethod
     def checks(cls, config: Config) -> Iterator[Check]:
@@ -400,6 +424,94 @@ class LocalBackend(Backend):
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what this machine cannot do, and choose the number of GPUs where it is open."""
         return check_spec(spec, self.inventory)
+
+    def prepare(
+        self,
+        spec: JobSpec,
+        bundle: Bundle,  # noqa: ARG002 - it is on this machine
+        tell: Callable[[str], object],  # noqa: ARG002 - nothing takes long
+    ) -> dict[str, Any]:
+        """Return what a supervisor has to know, and of which GPUs the job may get its own."""
+        from submarine_engine.config import load_config  # noqa: PLC0415 - no supervisor needs it
+
+        config = load_config({"grace": self._grace})
+        devices = self.inventory.devices if spec.gpus else ()
+        return {
+            "grace": config.value("grace"),
+            "pool": [device.id for device in devices],
+            "ahead": config.value("imports_idle") if _is_shared(spec, config) else None,
+        }
+
+    def stage(
+        self,
+        staged: JobPaths,
+        job: KeptJob,
+        secrets: Mapping[str, str],
+        tell: Callable[[str], object],  # noqa: ARG002 - nothing takes long
+    ) -> None:
+        """Write ``launch.json``, with the user's environment, and the tasks' plans."""
+        spec, launch, workdir = job.spec, job.launch, job.record["workdir"]
+        for task in spec.tasks:
+            make_private(staged.task(task).logdir)
+            plan = store.task_plan(
+                spec,
+                task,
+                job_id=job.paths.job_id,
+                bundle=str(job.paths.bundle),
+                entry=launch["entry"],
+                workdir=workdir,
+                home=launch["home"],
+            )
+            ahead = {} if launch["ahead"] is None else {"ahead": {"idle": launch["ahead"]}}
+            write_json(staged.task(task).plan, {**plan, "moments": True, **ahead})
+        given, kept = resolve_paths(spec, Path(workdir), local_path)
+        own = {
+            task: job_environment(
+                os.environ,
+                {**spec.env, **secrets},
+                job_id=job.paths.job_id,
+                task=job.paths.task(task),
+                vcores=role.resources.vcores,
+                input_path=given,
+                checkpoint_path=kept or own_checkpoints(job.paths),
+            )
+            for role in spec.roles
+            for task in role.tasks
+        }
+        shared = dict(set.intersection(*({*one.items()} for one in own.values())))
+        told = {
+            "grace": launch["grace"],
+            "pool": launch["pool"],
+            "ahead": launch["ahead"] is not None,
+            "python": sys.executable,
+            "command": [sys.executable, "-u", str(RUNTIME)],
+            "environment": shared,
+            "tasks": {
+                task: {
+                    "gpus": role.resources.gpus or 0,
+                    "environment": {k: own[task][k] for k in own[task] if k not in shared},
+                }
+                for role in spec.roles
+                for task in role.tasks
+            },
+        }
+        # In ASCII: a variable need not be UTF-8, and comes as surrogates then.
+        write_aside(launch_file(staged), json.dumps(told).encode())
+
+    def save(self, asked: Asked, path: str) -> Saved:
+        """Bring the model of a running job to a folder of this machine, see `Cluster.save`."""
+        from submarine_engine.clusters import saving  # noqa: PLC0415 - no supervisor needs it
+
+        paths = asked.paths
+        record = read_json(paths.record) or {}
+        target = saving.FolderTarget(local_path(path, "save to").absolute())
+        kept = record.get("spec", {}).get("checkpoint_path")
+        place = own_checkpoints(paths)
+        if kept:
+            place = Path(record["workdir"]) / local_path(kept, "--checkpoint_path")
+        storage = saving.FolderStorage(place) if kept or place.is_dir() else None
+        hook = saving.MessageHook(asked, lambda task: paths.task(task).root)
+        return saving.save(asked, target, hook, storage)
 
     def gpus(self, held: Mapping[str, str]) -> list[Gpu]:  # noqa: ARG002 - the leases say it
         """Return this machine's GPUs and who holds each; `Gpu.memory` in mebibytes.
@@ -427,6 +539,21 @@ class LocalBackend(Backend):
         return LocalRequest(job, self._processes)
 
 
+def own_checkpoints(paths: JobPaths) -> Path:
+    """Return where the checkpoints of a job lie that names no ``--checkpoint_path``."""
+    return paths.root / "checkpoints"
+
+
+def _is_shared(spec: JobSpec, config: Config) -> bool:
+    """Return whether a job may be forked from a process that has imported its libraries."""
+    if len(spec.tasks) > 1 or spec.roles[0].command is not None:
+        return False
+    isolation = spec.options.get("isolation")
+    if isolation is None:
+        return spec.notebook is not None and bool(config.value("imports_ahead"))
+    return bool(isolation == "shared")
+
+
 # The second half of a supervisor: it hosts the job's `JobRun`, and sees to the next in the queue.
 
 
@@ -436,12 +563,13 @@ _LAST_WORD_TRIES = 60
 def supervise(  # noqa: PLR0913 - all that the first half knows
     home: str,
     job_id: str,
-    task: str,
     pid: int,
-    *,
     started: tuple[float, float],
+    *,
     leases: list[int],
     grace: float,
+    command: list[str],
+    fork_task: ForkTask,
     ahead: str = "",
 ) -> None:
     """See a job through, and then to the next in the queue.
@@ -449,25 +577,32 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
     Parameters
     ----------
     pid
-        The task's process: our child, and the leader of its session.
+        The process of the job's only task: our child, and the leader of its session. 0 for a job
+        of several tasks, which are started here.
     started
         When it was started: wall and monotonic clock.
     leases
-        Descriptors of the GPU leases.
+        Descriptors of the GPU leases, in the order of the tasks.
     grace
         Seconds between SIGTERM and SIGKILL.
+    command
+        What runs a task, up to the task's folder.
+    fork_task
+        `supervisor.fork_task`.
     ahead
         The folder of the zygote for jobs like this one, see `zygotes`; empty for none.
     """
     paths = JobPaths(Path(home), job_id)
     wake = Wake(paths)
+    spec = JobSpec.from_json((read_json(paths.record) or {})["spec"])
     status = fold(event for event, _ in store.read_events(paths.events)[0])
-    resources = (read_json(paths.record) or {})["spec"]["roles"][0]["resources"]
-    limit = resources["memory"] * _MIB if resources["memory"] else None
-    container = status.tasks[0].container
-    process = Process(task, container, limit, leases, pid, Moment(*started))
-    _sign(paths, pid)
-    run = JobRun(LocalBackend(Path(home), [process]), paths, lambda: 0, {"grace": grace})
+    processes = [_process_of(spec, task, leases) for task in status.tasks]
+    if pid:
+        processes[0].pid, processes[0].started = pid, Moment(*started)
+    elif not _start_all(paths, status, processes, command, fork_task):
+        return
+    _sign(paths, [process.pid for process in processes])
+    run = JobRun(LocalBackend(Path(home), processes), paths, lambda: 0, {"grace": grace})
     for _ in range(_LAST_WORD_TRIES):
         over = False
         with suppress(OSError):  # not even the last words have room: once more, then
@@ -485,16 +620,56 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
         from submarine_engine.clusters.local import zygotes  # noqa: PLC0415 - likewise
 
         with suppress(OSError, ValueError, KeyError, TypeError):
-            zygotes.prepare(Path(ahead), paths, task)
+            zygotes.prepare(Path(ahead), paths, processes[0].task)
 
 
-def _sign(paths: JobPaths, session: int) -> None:
+def _process_of(spec: JobSpec, task: TaskStatus, leases: list[int]) -> Process:
+    """Return a task's process, not started; its leases are the first of those that are left."""
+    memory = next(role for role in spec.roles if task.task in role.tasks).resources.memory
+    mine, leases[:] = leases[: len(task.gpus)], leases[len(task.gpus) :]
+    return Process(task.task, task.container, memory * _MIB if memory else None, mine)
+
+
+def _start_all(
+    paths: JobPaths,
+    status: JobStatus,
+    processes: Sequence[Process],
+    command: list[str],
+    fork_task: ForkTask,
+) -> bool:
+    """Start all tasks of a job; False where another supervisor has begun it."""
+    launch = read_json(launch_file(paths))
+    try:
+        launch_file(paths).unlink()  # as `supervisor._start` does, and why
+    except FileNotFoundError:
+        return False
+    if launch is None:
+        return False
+    for process, task in zip(processes, status.tasks, strict=True):
+        own = launch["tasks"][process.task]["environment"]
+        environment = {**os.environ, **own, **gpu_environment(task.gpus)}
+        process.started = Moment.now()
+        logs: tuple[int, ...] = ()
+        try:
+            logs = open_logs(paths.task(process.task))
+            task_command = [*command, str(paths.task(process.task).root)]
+            process.pid = fork_task(task_command, environment, logs, process.leases)
+        except OSError as error:  # the others are told, as where it had failed a moment later
+            process.exit_status = CANNOT_RUN
+            for descriptor in logs[1:]:
+                os.write(descriptor, f"cannot be started: {error.strerror}\n".encode())
+            for descriptor in logs:
+                os.close(descriptor)
+    return True
+
+
+def _sign(paths: JobPaths, sessions: Sequence[int]) -> None:
     """Say who runs the job, for whoever finds it without its supervisor."""
-    leader = process_stat(session)
-    signature = {
-        "pid": os.getpid(),
-        "session": session,
-        "session_start": leader.start if leader else None,
-    }
+    leaders = [process_stat(session) for session in sessions]
+    (first, began), *others = (
+        (session, leader.start if leader else None)
+        for session, leader in zip(sessions, leaders, strict=True)
+    )
+    signature = {"pid": os.getpid(), "session": first, "session_start": began, "others": others}
     with suppress(OSError):
         paths.lock.write_text(json.dumps(signature))

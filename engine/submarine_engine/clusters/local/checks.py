@@ -11,7 +11,6 @@ from submarine_engine.clusters import machine
 from submarine_engine.clusters.base import Gpu, gpu_checks
 from submarine_engine.clusters.environment import file_address, refuse_reserved
 from submarine_engine.clusters.local.gpus import DECLARATION, Inventory
-from submarine_engine.declared import check_options
 from submarine_engine.errors import ResourcesError, UnsupportedError
 from submarine_engine.extras import install_extra
 from submarine_engine.findings import OK, Check
@@ -41,16 +40,21 @@ def check_spec(spec: JobSpec, found: Inventory) -> JobSpec:
         )
     _check_kind(spec)
     refuse_reserved(spec.env)
-    refuse_reserved(dict.fromkeys(spec.secrets, ""), "--secret")
     for label, path in (("input", spec.input_path), ("checkpoint", spec.checkpoint_path)):
         if path is not None:
             local_path(path, f"--{label}_path")
-    role = spec.roles[0]
-    _check_resources(role.resources, found)
-    gpus = role.resources.gpus
-    if gpus is None:
-        gpus = min(1, len(found.devices))
-    return replace(spec, roles=(replace(role, resources=replace(role.resources, gpus=gpus)),))
+    there = len(found.devices)
+    roles = [
+        replace(role, resources=replace(role.resources, gpus=min(1, there)))
+        if role.resources.gpus is None
+        else role
+        for role in spec.roles
+    ]
+    spec = replace(spec, roles=tuple(roles))
+    _check_gpus(spec.gpus or 0, found)
+    for role in spec.roles:
+        _check_resources(role.resources)
+    return spec
 
 
 def _check_kind(spec: JobSpec) -> None:
@@ -66,32 +70,27 @@ def _check_kind(spec: JobSpec) -> None:
             where="--queue",
             fix="leave it out, or write --queue default",
         )
-    check_options(spec, "local")
     if spec.tensorboard:
         from submarine_engine.tensorboard.board import check_installed  # noqa: PLC0415 - rare
 
         check_installed()
-    if len(spec.tasks) != 1 or spec.roles[0].name != "worker":
-        asked = " and ".join(f"{role.count} {role.name}" for role in spec.roles)
-        raise UnsupportedError(
-            f"the local cluster of this release runs one worker; the job asks for {asked}",
-            where=_WHERE,
-            fix="leave out --num_workers, --num_ps and the other roles",
-        )
 
 
-def _check_resources(asked: Resources, found: Inventory) -> None:
+def _check_gpus(asked: int, found: Inventory) -> None:
     there = len(found.devices)
-    if asked.gpus is not None and asked.gpus > there:
+    if asked > there:
         has = f"this machine has {there}" if there else "this machine has none"
         less = f"ask for fewer: --gpus {there}" if there else "leave --gpus out to run on the CPU"
         raise ResourcesError(
-            f"the job asks for {_some(asked.gpus)}, {has}"
+            f"the job asks for {_some(asked)}, {has}"
             + (f" ({found.problem})" if found.problem else ""),
             where=_WHERE,
             fix=f"{less}; or declare GPUs that cannot be found: "
-            f"set {DECLARATION}={asked.gpus} before the notebook starts",
+            f"set {DECLARATION}={asked} before the notebook starts",
         )
+
+
+def _check_resources(asked: Resources) -> None:
     for name, amount, unit, total in (
         ("memory", asked.memory, " MiB", machine.memory()),
         ("vcores", asked.vcores, "", machine.vcores()),

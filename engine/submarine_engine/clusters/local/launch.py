@@ -8,7 +8,7 @@ as long as it is there, whoever finds the job without a supervisor may grant it 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from submarine_engine.clusters.environment import gpu_environment
 from submarine_engine.clusters.machine import spawn_detached
 from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.events import CancelRequested, Event, Finished, Granted, Released
-from submarine_engine.history import JobPaths, read_json
+from submarine_engine.history import JobPaths, TaskPaths, read_json
 from submarine_engine.job import JobState
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -77,45 +77,39 @@ def _start(
     if (wanted := store.cancel_request(paths)) is not None:
         end_unstarted(paths, wanted.reason)
         return
-    task = launch["task"]
-    files = paths.task(task)
+    tasks: dict[str, dict[str, Any]] = launch["tasks"]
     journal = Journal(paths, record)
     try:
-        attempt = 1 + sum(isinstance(event, Granted) for event, _ in read_events(paths.events)[0])
-        journal.append(
-            Granted(
-                task=task,
-                host=machine.host(),
-                container=f"{paths.job_id[-5:]}-{attempt}",
-                gpus=tuple(leases),
-                attempt=attempt,
-            )
-        )
+        journal.append(*_grants(paths, tasks, tuple(leases)))
     finally:
         journal.close()
-    logs = [
-        os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        for path in (files.stdout, files.stderr)
-    ]
+    # The first half of a supervisor starts a job's only task; of several, the second starts each.
+    alone = next(iter(tasks)) if len(tasks) == 1 else ""
+    logs = open_logs(paths.task(alone)) if alone else ()
     try:
         held = list(leases.values())
         program = [launch["python"], "-I", "-S", str(_SUPERVISOR)]
-        program += [str(paths.root.parents[1]), paths.job_id, task, str(launch["grace"])]
+        program += [str(paths.root.parents[1]), paths.job_id, alone, str(launch["grace"])]
         environment = {**launch["environment"], **gpu_environment(tuple(leases))}
+        command = list(launch["command"])
+        if alone:
+            environment |= tasks[alone]["environment"]
+            command.append(str(paths.task(alone).root))
         ahead = None
         if launch.get("ahead"):
             from submarine_engine.clusters.local import zygotes  # noqa: PLC0415 - others need none
 
             ahead = zygotes.place(paths, launch, record)
             keep = [lock, *logs, *held]
-            if zygotes.fork(ahead, paths, task, program, environment, keep):
+            if zygotes.fork(ahead, paths, alone, program, environment, keep):
                 return
         # The order of `supervisor.main`.
         arguments = [
-            *(str(descriptor) for descriptor in (lock, *logs)),
+            str(lock),
+            ",".join(map(str, logs)),
             ",".join(map(str, held)),
             str(ahead or ""),
-            *launch["command"],
+            *command,
         ]
         spawn_detached(
             [*program, *arguments],
@@ -126,6 +120,35 @@ def _start(
     finally:
         for descriptor in logs:
             os.close(descriptor)
+
+
+def open_logs(files: TaskPaths) -> tuple[int, int]:
+    """Open a task's stdout and stderr, to be appended to.
+
+    Raises
+    ------
+    OSError
+        The disk is full, or the folder is gone.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    return os.open(files.stdout, flags, 0o600), os.open(files.stderr, flags, 0o600)
+
+
+def _grants(
+    paths: JobPaths, tasks: Mapping[str, Mapping[str, Any]], gpus: Sequence[str]
+) -> Iterator[Granted]:
+    """Yield that each task has its GPUs, in the order of the tasks."""
+    told = [event for event, _ in read_events(paths.events)[0] if isinstance(event, Granted)]
+    for number, (task, asked) in enumerate(tasks.items()):
+        attempt = 1 + sum(event.task == task for event in told)
+        yield Granted(
+            task=task,
+            host=machine.host(),
+            container=f"{paths.job_id[-5:]}{f'-{number}' if number else ''}-{attempt}",
+            gpus=tuple(gpus[: asked["gpus"]]),
+            attempt=attempt,
+        )
+        gpus = gpus[asked["gpus"] :]
 
 
 def _give_up(paths: JobPaths, reason: str) -> None:
@@ -150,8 +173,9 @@ def _finish(paths: JobPaths, *events: Event) -> None:
     record = read_json(paths.record)
     if record is None:
         return
-    granted = [event for event, _ in read_events(paths.events)[0] if isinstance(event, Granted)]
-    released = [Released(task=event.task) for event in granted]
+    told = (event for event, _ in read_events(paths.events)[0])
+    granted = dict.fromkeys(event.task for event in told if isinstance(event, Granted))
+    released = [Released(task=task) for task in granted]
     journal = Journal(paths, record)
     try:
         journal.append_last(*released, *events)

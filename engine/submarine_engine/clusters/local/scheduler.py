@@ -496,7 +496,7 @@ def _settle(paths: JobPaths, queue: Queue, signature: Mapping[str, Any]) -> bool
     rebooted = record.get("boot") != machine.boot_id()
     if not rebooted and not _end_leftovers(paths, signature):
         return False
-    attempts = sum(isinstance(event, Granted) for event in events)
+    attempts = sum(isinstance(event, Granted) for event in events) // len(status.tasks)
     unbegun = launch_file(paths).exists()
     if unbegun and not rebooted and 0 < attempts < _MOST_ATTEMPTS:
         return None
@@ -529,9 +529,8 @@ def _grant_again(paths: JobPaths, queue: Queue) -> None:
     if launch is None or record is None:  # somebody else has seen to it
         return
     if pool := tuple(launch["pool"]):
-        spec = record["spec"]
-        gpus = spec["roles"][0]["resources"]["gpus"]
-        queue.add(Ticket(paths.job_id, spec["name"], gpus, pool))
+        gpus = sum(task["gpus"] for task in launch["tasks"].values())
+        queue.add(Ticket(paths.job_id, record["spec"]["name"], gpus, pool))
         queue.grant()
     else:
         start(paths, {})
@@ -560,9 +559,10 @@ def end_leftovers(paths: JobPaths) -> bool:
 
 
 def _end_leftovers(paths: JobPaths, signature: Mapping[str, Any]) -> bool:
-    session, began = signature.get("session"), signature.get("session_start")
+    session = signature.get("session"), signature.get("session_start")
+    sessions = [session, *signature.get("others", ())]
     limit = time.monotonic() + _PATIENCE
-    while machine.end_leftovers(paths.job_id, session, began):
+    while any(machine.end_leftovers(paths.job_id, *one) for one in sessions):
         if time.monotonic() > limit:
             return False
         time.sleep(0.01)

@@ -16,7 +16,7 @@ import time
 
 TYPE_CHECKING = False  # `typing` is not worth its time here
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
     from typing import NoReturn
 
 GUARD = "--guard"
@@ -37,8 +37,8 @@ def main(arguments: list[str]) -> None:
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     if arguments[0] == GUARD:
         guard(int(arguments[1]))
-    home, job_id, task, grace, lock, out, error, leases, ahead, *command = arguments
-    logs = tuple(int(descriptor) for descriptor in (out, error) if descriptor)
+    home, job_id, task, grace, lock, opened, leases, ahead, *command = arguments
+    logs = tuple(int(descriptor) for descriptor in opened.split(",") if descriptor)
     held = [int(descriptor) for descriptor in leases.split(",") if descriptor]
     for descriptor in (int(lock), *logs, *held):
         os.set_inheritable(descriptor, False)  # the task alone gets what is its own
@@ -46,12 +46,24 @@ def main(arguments: list[str]) -> None:
         pid, started = int(command[1]), (float(command[2]), float(command[3]))
     else:
         _leave_guard((int(lock), *logs))
-        pid, started = _start(f"{home}/jobs/{job_id}/launch.json", command, logs, held)
+        # Whatever loses its parent becomes this process's child, so that nothing outlives the job.
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        pid, started = 0, (0.0, 0.0)
+        if task:  # of several, the second half starts each
+            pid, started = _start(f"{home}/jobs/{job_id}/launch.json", command, logs, held)
     sys.path.insert(0, __file__.rsplit("/", 4)[0])
     from submarine_engine.clusters.local.backend import supervise  # noqa: PLC0415 - late, see above
 
     supervise(
-        home, job_id, task, pid, started=started, leases=held, grace=float(grace), ahead=ahead
+        home,
+        job_id,
+        pid,
+        started,
+        leases=held,
+        grace=float(grace),
+        command=command,
+        fork_task=fork_task,
+        ahead=ahead,
     )
 
 
@@ -90,9 +102,6 @@ def _leave_guard(closed: tuple[int, ...]) -> None:
 def _start(
     launch: str, command: list[str], logs: tuple[int, ...], held: list[int]
 ) -> tuple[int, tuple[float, float]]:
-    # Whatever loses its parent becomes this process's child, so that nothing outlives the job.
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     started = (time.time(), time.monotonic())
     try:
         # Whoever takes the job over sees by this whether its code may have begun. It may not begin
@@ -100,23 +109,33 @@ def _start(
         os.unlink(launch)  # noqa: PTH108 - pathlib takes long to import
     except FileNotFoundError:
         sys.exit(0)
+    return fork_task(command, os.environ, logs, held), started
+
+
+def fork_task(
+    command: list[str], environment: Mapping[str, str], logs: tuple[int, ...], held: list[int]
+) -> int:
+    """Start a task as this process's child, in a session of its own; return its process.
+
+    Parameters
+    ----------
+    logs
+        Descriptors of its stdout and stderr, which are closed here.
+    held
+        Descriptors of its GPU leases, which it inherits.
+
+    Raises
+    ------
+    OSError
+        The machine can start no more processes.
+    """
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
     supervisor = os.getpid()
     pid = os.fork()
-    if pid == 0:
-        _become_task(command, logs, held, prctl, supervisor)
-    for descriptor in logs:
-        os.close(descriptor)
-    return pid, started
-
-
-def _become_task(
-    command: list[str],
-    logs: tuple[int, ...],
-    held: list[int],
-    prctl: Callable[..., int],
-    supervisor: int,
-) -> None:
-    """Turn this forked process into the task, in a session of its own."""
+    if pid:
+        for descriptor in logs:
+            os.close(descriptor)
+        return pid
     try:
         os.setsid()
         prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
@@ -127,7 +146,7 @@ def _become_task(
         os.dup2(logs[1], 2)
         for descriptor in held:
             os.set_inheritable(descriptor, True)
-        environment = {key: value for key, value in os.environ.items() if key != "SUBMARINE_DRIVER"}
+        environment = {key: environment[key] for key in environment if key != "SUBMARINE_DRIVER"}
         os.execve(command[0], command, environment)  # noqa: S606 - no shell on purpose
     except OSError as error:
         os.write(2, f"cannot run {command[0]}: {error.strerror}\n".encode())

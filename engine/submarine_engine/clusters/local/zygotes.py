@@ -61,7 +61,7 @@ def place(paths: JobPaths, launch: Mapping[str, Any], record: Mapping[str, Any])
     """
     environment = {k: v for k, v in launch["environment"].items() if k not in LATE}
     alike = [
-        launch["command"][:-1],
+        launch["command"],
         record["workdir"],
         record["spec"].get("notebook"),
         sorted(environment.items()),
