@@ -448,7 +448,8 @@ class JobRun:
     # How soon it is looked at again.
 
     def _pause(self) -> float:
-        if self._request.is_woken:
+        meeting = len(self._containers) > 1 and not self._answered
+        if self._request.is_woken and not meeting:
             kill_at = self._course.kill_at
             if kill_at is None or self._course.killed_at is not None:
                 return _WOKEN

@@ -12,6 +12,7 @@ import pytest
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.events import Started
 from submarine_engine.job import JobState, Resources, Role, TaskState
+from submarine_engine.testing.jobs import until
 
 MEET = """
 import json, os, socket
@@ -186,3 +187,33 @@ def test_alone_a_task_is_the_first_of_one(cluster):
     job = cluster.submit("\n".join(line.strip() for line in script.splitlines()))
     assert job.result(180) == (0, 1, "worker", 0, 1, 1, True)
     assert sum(isinstance(event, Started) for event in cluster.follow(job).events) == 1
+
+
+def test_each_task_sees_its_own_gpus_alone(cluster):
+    if not cluster.several:
+        return
+    one, none = (Resources(gpus=gpus, memory=256, vcores=1) for gpus in (1, 0))
+    job = cluster.submit(
+        'import os; print(os.environ["CUDA_VISIBLE_DEVICES"])',
+        roles=(Role(count=2, resources=one), Role(name="ps", resources=none)),
+    )
+    seen = [printed(cluster, job, task).split(",") for task in ("worker-0", "worker-1", "ps-0")]
+    assert [len(gpus) for gpus in seen] == [1, 1, 1]
+    assert seen[0] != ["\n"] != seen[1]
+    assert seen[2] == ["\n"]
+    assert [len(task.gpus) for task in job.status().tasks] == [1, 1, 0]
+
+
+def test_several_tasks_get_all_of_their_gpus_or_none(cluster):
+    if not cluster.several:
+        return
+    holder, gate = cluster.hold(cluster.total() - 1)
+    cluster.until_running(holder)
+    resources = Resources(gpus=1, memory=256, vcores=1)
+    job = cluster.submit("1", roles=(Role(count=2, resources=resources),))
+    until(lambda: job.status().waiting_reason)
+    assert cluster.holders() == {holder.id: cluster.total() - 1}
+    gate.touch()
+    job.wait(180)
+    assert job.status().state is JobState.SUCCEEDED, job.status().reason
+    until(lambda: cluster.holders() == {})
