@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import signal
 
@@ -181,6 +183,31 @@ def test_each_task_has_the_memory_that_it_asked_for(local):
     status = local.follow_several(job_id)
     assert status.state is JobState.FAILED
     assert status.reason.endswith("of 200 MiB of memory asked for")
+
+
+def test_a_task_that_cannot_be_started_is_one_that_failed(local):
+    job_id = local.submit("1", roles=roles(worker=2))
+    local.follow_several(job_id)
+    paths, status = local.paths(job_id), local.cluster.status(job_id)
+    own = {task.task: {"environment": {}} for task in status.tasks}
+    (paths.root / "launch.json").write_text(json.dumps({"tasks": own}))
+    processes = [backend.Process(task.task, task.container, None, []) for task in status.tasks]
+
+    def fork_task(command, _environment, logs, _held):
+        if command[-1].endswith("worker-1"):
+            raise OSError(errno.EAGAIN, "no more processes")
+        for descriptor in logs:
+            os.close(descriptor)
+        return 7
+
+    assert backend._start_all(paths, status, processes, ["python"], fork_task)
+    assert [(one.pid, one.exit_status) for one in processes] == [(7, None), (0, 127)]
+    assert "no more processes" in paths.task("worker-1").stderr.read_text()
+    assert not (paths.root / "launch.json").exists()
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(backend, "process_stat", lambda _: None)
+        backend._sign(paths, [])  # nobody's session is taken for one of the job's
+    assert json.loads(paths.lock.read_text())["session"] is None
 
 
 def test_a_supervisor_that_is_second_begins_nothing(local, tmp_path):

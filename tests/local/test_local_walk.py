@@ -23,7 +23,9 @@ from tests.jobs import end_processes_of, follow, processes_of, until
 WALKED = Path(__file__).with_name("walked.py")
 LOG = "".join(f"line {number}\n" for number in range(500))
 CODE = """
-import os
+import os, sys
+if os.environ["SUBMARINE_TASK"] != "worker-0":
+    sys.exit()  # of a gang one writes
 descriptor = os.open({side!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 os.write(descriptor, b"ran\\n")
 for number in range(500):
@@ -35,6 +37,7 @@ import os, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 from submarine_engine.clusters.local import LocalCluster, launch
+from submarine_engine.job import Resources, Role
 from tests.jobs import bundle_of, spec_of
 if {walked!r}:
     launch._SUPERVISOR = Path({walked!r})
@@ -43,19 +46,24 @@ cluster = LocalCluster()
 if {submitter}:
     from tests.local.walked import Walk
     Walk(os.environ["WALK"], ("submitter",))
-print(cluster.submit(spec_of(gpus={gpus}), bundle_of({code!r}), workdir=Path({folder!r})))
+spec = spec_of(roles=(Role(count={tasks}, resources=Resources(gpus={gpus})),))
+print(cluster.submit(spec, bundle_of({code!r}), workdir=Path({folder!r})))
 """
 WALKS = (
-    ("submitter", 0), ("submitter", 2), ("supervisor", 0), ("supervisor", 2), ("guard", 2),
-    ("supervisor+guard", 2), ("supervisor+granter", 0), ("supervisor+granter", 2),
+    ("submitter", 1, 0), ("submitter", 1, 2), ("supervisor", 1, 0), ("supervisor", 1, 2),
+    ("guard", 1, 2), ("supervisor+guard", 1, 2), ("supervisor+granter", 1, 0),
+    ("supervisor+granter", 1, 2), ("submitter", 2, 1), ("supervisor", 2, 1),
+    ("supervisor+guard", 2, 1),
 )  # fmt: skip
+"""Who is killed, in the life of a job of how many tasks, each with how many GPUs."""
 
 
 class Point:
     """One run whose `role` is killed at its effect number `number`."""
 
-    def __init__(self, folder, role, number, gpus):
-        self.folder, self.role, self.number, self.gpus = folder, role, number, gpus
+    def __init__(self, folder, number, role, tasks, gpus):
+        self.folder, self.role, self.number = folder, role, number
+        self.tasks, self.gpus = tasks, gpus
         self.home, self.side, self.killed = folder / "home", folder / "side", folder / "killed"
         folder.mkdir()
 
@@ -73,6 +81,7 @@ class Point:
             path=[entry for entry in sys.path if entry] + [str(Path.cwd())],
             walked="" if submitter else str(WALKED),
             submitter=submitter,
+            tasks=self.tasks,
             gpus=self.gpus,
             code=CODE.format(side=str(self.side)),
             folder=str(self.folder),
@@ -111,23 +120,23 @@ class Point:
             assert (runs, story.out) == ("ran\n", LOG)
             return "succeeded"
         assert story.state is JobState.LOST
-        task = story.status.tasks[0]
         if self.role == "submitter":
             assert "submitted it was killed" in story.status.reason
         else:
             assert "supervisor vanished" in story.status.reason
-            assert task.released
+            assert all(task.released for task in story.status.tasks)
         return "lost, ran" if runs else "lost, never ran"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("role", "gpus"), WALKS)
-def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, monkeypatch, capsys, role, gpus):
+@pytest.mark.parametrize("walk", WALKS, ids=str)
+def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, monkeypatch, capsys, walk):
+    role, tasks, gpus = walk
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")
     table, number = [], 0
     while True:
         number += 1
-        point = Point(tmp_path / str(number), role, number, gpus)
+        point = Point(tmp_path / str(number), number, *walk)
         try:
             came = point.run()
         except AssertionError as error:
@@ -139,7 +148,8 @@ def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, monkeypatch, capsys,
             break
         table.append((number, point.killed.read_text(), came))
     with capsys.disabled():
-        sys.stdout.write(f"\n{role}, {gpus} GPUs: {dict(Counter(came for *_, came in table))}\n")
+        came = dict(Counter(came for *_, came in table))
+        sys.stdout.write(f"\n{role}, {tasks} of {gpus} GPUs each: {came}\n")
         for line in table:
             sys.stdout.write("  {:3} {:45} {}\n".format(*line))
     assert table

@@ -417,8 +417,8 @@ def test_a_library_that_no_fork_may_share_is_imported_by_each_job(ahead, library
     library(source)
     story = ahead.run(HEAVY + "import decimal, lately")
     assert story.state is JobState.SUCCEEDED
-    until(lambda: [f for f in ahead.folders if (f / "unfit").exists()])
-    assert words in (ahead.folders[0] / "unfit").read_text()
+    noted = until(lambda: [f / "unfit" for f in ahead.folders if (f / "unfit").exists()])[0]
+    assert words in until(noted.read_text)  # it is there before it is written
     until(lambda: not ahead.pids())
     assert not ahead.is_forked()
     # It is not tried again after each job.

@@ -321,7 +321,7 @@ class LocalRequest(Request):
             return self._processes[0]
         seen = process_stat(pid)
         for one in self._processes:
-            if pid == one.pid or (seen and seen.session == one.pid):
+            if one.pid and (pid == one.pid or (seen and seen.session == one.pid)):
                 return one
         return next((o for o in self._processes if has_mark(pid, "SUBMARINE_TASK", o.task)), None)
 
@@ -601,7 +601,7 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
         processes[0].pid, processes[0].started = pid, Moment(*started)
     elif not _start_all(paths, status, processes, command, fork_task):
         return
-    _sign(paths, [process.pid for process in processes])
+    _sign(paths, [process.pid for process in processes if process.pid])
     run = JobRun(LocalBackend(Path(home), processes), paths, lambda: 0, {"grace": grace})
     for _ in range(_LAST_WORD_TRIES):
         over = False
@@ -666,10 +666,11 @@ def _start_all(
 def _sign(paths: JobPaths, sessions: Sequence[int]) -> None:
     """Say who runs the job, for whoever finds it without its supervisor."""
     leaders = [process_stat(session) for session in sessions]
-    (first, began), *others = (
+    begun: list[tuple[int | None, int | None]] = [
         (session, leader.start if leader else None)
         for session, leader in zip(sessions, leaders, strict=True)
-    )
+    ]
+    (first, began), *others = begun or [(None, None)]
     signature = {"pid": os.getpid(), "session": first, "session_start": began, "others": others}
     with suppress(OSError):
         paths.lock.write_text(json.dumps(signature))
