@@ -29,7 +29,7 @@ from bench import (
 )
 from bench.table import Figure, markdown
 
-FIGURES: dict[str, Callable[[Path], Figure]] = {
+FIGURES: dict[str, Callable[[Path], Figure | list[Figure]]] = {
     "first-line": latency.first_lines,
     "zygote": zygote.first_lines,
     "zygote-torch": zygote.torch_first_lines,
@@ -37,6 +37,7 @@ FIGURES: dict[str, Callable[[Path], Figure]] = {
     "cell-overhead": home.overhead,
     "results-journey": home.journey,
     "unchanged": home.unchanged,
+    "hashing": home.hashing,
     "result": latency.results,
     "lease": latency.leases,
     "lease-loaded": latency.loaded_leases,
@@ -79,12 +80,13 @@ def main() -> int:
     if unknown := set(names) - set(FIGURES):
         print(f"no figure {', '.join(sorted(unknown))}; there are {', '.join(FIGURES)}")
         return 2
-    figures = []
+    figures: list[Figure] = []
     for name in names:
         print(f"measuring {name} … ", end="", file=sys.stderr, flush=True)
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
-            figures.append(FIGURES[name](Path(folder)))
+            found = FIGURES[name](Path(folder))
+            figures += found if isinstance(found, list) else [found]
         print(f"{time.monotonic() - start:.0f} s", file=sys.stderr)
     print(
         f"Python {platform.python_version()}, submitit {version('submitit')}, "
