@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.saving import can_save
 from submarine_engine.clusters.store import read_events
 from submarine_engine.history import JobPaths, job_ids
 from submarine_engine.job import JobState
@@ -140,3 +141,32 @@ def test_several_begin_together_whoever_answers_them(tmp_path, home, number, whe
     )
     assert max(count for kind, count in kinds.items() if not kind.startswith("Waiting")) == 1
     until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))
+
+
+TRAIN = """
+import os, time
+import submarine_runtime
+
+@submarine_runtime.on_save
+def save(folder):
+    descriptor = os.open({side!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(descriptor, b"saved\\n")
+    (folder / "weights").write_text("1.5")
+
+while not os.path.exists({gate!r}): time.sleep(0.02)
+"""
+
+
+def test_who_asks_for_the_model_is_answered_by_the_next_keeper(tmp_path, home):
+    """It is killed before it brings the question; the next one brings it."""
+    code = TRAIN.format(side=str(tmp_path / "side"), gate=str(tmp_path / "gate"))
+    where = r"os\.rename \.ask\.json"
+    job_id = submit(tmp_path, "hosts", "keeper", 1, where=where, code=code, gpus=1)
+    cluster = open_cluster("hosts")
+    until(lambda: can_save(JobPaths(home, job_id), cluster.status(job_id)))
+    assert cluster.save(job_id, str(tmp_path / "model")).files == 1
+    assert (tmp_path / "killed").exists()
+    assert (tmp_path / "side").read_text() == "saved\n"  # asked twice, heard once
+    assert not (JobPaths(home, job_id).task("worker-0").root / "ask.json").exists()
+    (tmp_path / "gate").touch()
+    until(lambda: cluster.status(job_id).state is JobState.SUCCEEDED)
