@@ -470,27 +470,6 @@ def _state_of_dataset(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of LightGB
 _SET_ON_DATASETS = ("label", "weight", "group", "init_score", "position")
 
 
-# pandas
-
-
-def _block(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
-    """Reduce a block whose memory others look at, too: each copies before it writes there.
-
-    Who of them has to, is not carried: shared on the other side, all would change with one.
-    """
-    refs = getattr(obj, "refs", None)
-    if refs is None or not refs.has_reference() or not _copies_on_write(sys.modules["pandas"]):
-        return NotImplemented
-    function, (values, *rest) = obj.__reduce__()
-    return function, (values.copy(), *rest)
-
-
-def _copies_on_write(pandas: Any) -> bool:  # noqa: ANN401 - the module
-    """Return whether this pandas does: from 3 on always, in 2 where it is set to."""
-    asked = getattr(pandas._config, "using_copy_on_write", None)  # noqa: SLF001 - as pandas asks
-    return bool(asked()) if asked else int(pandas.__version__.partition(".")[0]) > 2  # noqa: PLR2004
-
-
 # Exceptions
 
 
@@ -530,7 +509,6 @@ def take_exception(obj: Any, state: tuple[Any, ...]) -> None:  # noqa: ANN401 - 
 
 _REDUCERS: dict[str, Callable[[Any], Any]] = {
     "builtins.BaseException": _exception,
-    "pandas._libs.internals.Block": _block,
     "torch.Tensor": _tensor,
     "torch.storage.UntypedStorage": _storage,
     "torch.storage.TypedStorage": _typed_storage,

@@ -494,6 +494,8 @@ class Home:
                     continue
                 contents = closed_over(owner)
                 kept = {number: held for number, held in contents.items() if is_data("", held)}
+                if owner is not value:  # dataclasses close over what is one for the process
+                    kept = {n: held for n, held in kept.items() if _is_state(held)}
                 if kept:
                     yield path, "__closure__", False, kept
 
@@ -1369,6 +1371,13 @@ def _own_functions(path: str, function: Any, seen: set[int]) -> Iterator[tuple[s
     yield path, function
     for number, held in closed_over(function).items():
         yield from _own_functions(f"{path}.__closure__[{number}].cell_contents", held, seen)
+
+
+def _is_state(value: object) -> bool:
+    """Return whether a value is what a decorator may keep: a number, a text, a container."""
+    kind = type(value)
+    known = kind in _PLAIN or issubclass(kind, (list, dict, set))
+    return known or type_module(value) == "collections"
 
 
 def closed_over(function: Any) -> dict[int, Any]:  # noqa: ANN401 - a function

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 
@@ -661,34 +660,6 @@ def test_a_list_is_told_of_an_array_that_is_another_one(notebook):
     assert notebook["held"][0].tolist() == [[0], [1], [2]]
     assert notebook["held"][1] is notebook["inner"]
     assert notebook["inner"] == ["a", 1, 2]
-
-
-def test_what_a_frame_shares_until_it_is_written_to(notebook, request):
-    if int(pd.__version__.partition(".")[0]) < 3:  # there it has to be told to
-        pd.set_option("mode.copy_on_write", True)
-        request.addfinalizer(lambda: pd.reset_option("mode.copy_on_write"))
-    notebook.run(
-        """
-        import pandas as pd
-        df = pd.DataFrame({"a": [1, 2, 3], "b": [4, 5, 6]})
-        column, part, by = df["a"], df[["a"]], df.set_index("a")
-        whole = pd.DataFrame({"e": pd.Series([1, None], dtype="Int64")})
-        some = whole["e"]
-        """
-    )
-    notebook.job(
-        """
-        df.loc[0, "a"] = 10
-        whole.loc[0, "e"] = 10
-        late = df["b"]
-        found = list(column), list(part["a"]), list(by.index), some[0]
-        """
-    )
-    assert notebook["found"] == ([1, 2, 3], [1, 2, 3], [1, 2, 3], 1)
-    assert (notebook["df"].loc[0, "a"], notebook["whole"].loc[0, "e"]) == (10, 10)
-    assert (list(notebook["column"]), notebook["some"][0]) == ([1, 2, 3], 1)
-    notebook.run("df.loc[0, 'b'] = 77")
-    assert list(notebook["late"]) == [4, 5, 6]
 
 
 def test_a_masked_array_and_its_mask(notebook):

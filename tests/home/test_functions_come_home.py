@@ -259,3 +259,11 @@ def test_what_a_function_has_without_a_name_for_it(notebook):
     notebook.job("step.__doc__ = 'Step.'\nstep.__defaults__, step.__kwdefaults__ = (5,), {'y': 6}")
     step = notebook["step"]
     assert (step(), step.__doc__) == (11, "Step.")
+
+
+def test_a_dataclass_of_the_job_s_cell_makes_its_defaults(notebook):
+    notebook.job(
+        "from dataclasses import dataclass, field\n"
+        "@dataclass\nclass Run:\n    rows: list = field(default_factory=list)\nfirst = Run()"
+    )
+    assert notebook["first"].rows == notebook["Run"]().rows == []
