@@ -19,8 +19,8 @@ print("through", state["done"])
 """
 
 
-def stopped_in_its_step(local, every, **options):
-    job_id = local.submit(STEPS.replace("EVERY", str(every)), **options)
+def stopped_in_its_step(local, every, script=STEPS, **options):
+    job_id = local.submit(script.replace("EVERY", str(every)), **options)
     local.until_running(job_id, local.folder / "again")
     return job_id
 
@@ -42,9 +42,11 @@ def test_a_killed_job_goes_on_in_the_next(local):
 
 
 def test_a_cancelled_job_comes_to_the_end_of_its_step(local):
-    job_id = stopped_in_its_step(local, 3600)
+    script = STEPS.replace('os.path.exists("go on")', "checkpoints.notice.given")
+    job_id = stopped_in_its_step(
+        local, 3600, script=f"from submarine_runtime import checkpoints{script}"
+    )
     local.cluster.cancel(job_id, "enough")
-    (local.folder / "go on").touch()
     assert local.follow(job_id).state is JobState.CANCELLED
     assert checkpoints_of(local, job_id) == ["step-000000000004"]
 
