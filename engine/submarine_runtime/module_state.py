@@ -98,7 +98,7 @@ class ModuleStates:
 
     def rebound(self) -> Iterator[Change]:
         """Yield each name that was bound anew: module, class, key, whether it is gone, value."""
-        for (name, inner), before in self._before.items():
+        for (name, inner), before in list(self._before.items()):
             owner = _found(name, inner)
             now = {} if owner is None else _data(owner)
             for key in {**before, **now}:
@@ -116,7 +116,8 @@ class ModuleStates:
     def set_since(self) -> Iterator[tuple[str, str, str, Any]]:
         """Yield all that is another object now, or holds something else, by each of its names."""
         changed = {id(value) for value, _ in self.changed()}
-        for (name, inner), before in self._before.items():
+        # A list, as in the others: what a look at a value imports is noted meanwhile.
+        for (name, inner), before in list(self._before.items()):
             owner = _found(name, inner)
             for key, value in ({} if owner is None else _data(owner)).items():
                 old = before.get(key, _MISSING)
@@ -127,7 +128,7 @@ class ModuleStates:
 
     def all_held(self) -> Iterator[tuple[str, str, str, Any]]:
         """Yield all that can be changed in place, by each of its names."""
-        for name, inner in self._before:
+        for name, inner in list(self._before):
             owner = _found(name, inner)
             for key, value in ({} if owner is None else _data(owner)).items():
                 if type(value) not in _PLAIN and is_data(key, value):
