@@ -20,21 +20,15 @@ def module(monkeypatch):
     return make
 
 
-def test_what_a_look_at_a_value_imports_is_noted_meanwhile(module, tmp_path):
+@pytest.mark.parametrize("walk", ["set_since", "all_held", "rebound"])
+def test_what_is_imported_while_changes_are_written_is_noted_meanwhile(module, tmp_path, walk):
     states = ModuleStates((), lambda *_: None, lambda _: None, str(tmp_path))
-
-    class Importing:
-        def __init__(self):
-            self.looks = 0
-
-        def __reduce__(self):
-            self.looks += 1
-            states.note(module(f"other_{self.looks}", seen=[]))
-            return list, ()
-
-    states.note(module("first", value=[Importing()]))
-    states.note(module("second", seen=[1]))
-    sys.modules["second"].seen.append(2)
-    assert [(name, key) for name, _, key, _ in states.set_since()] == [("second", "seen")]
-    assert {name for name, *_ in states.all_held()} >= {"first", "second"}
-    assert list(states.rebound()) == []
+    for name in ("first", "second"):
+        states.note(module(name, seen=[1], epochs=1))
+        sys.modules[name].seen.append(2)
+        sys.modules[name].epochs = 2
+    found = set()
+    for name, *_ in getattr(states, walk)():
+        found.add(name)
+        states.note(module(f"imported_for_{name}_{len(found)}", seen=[]))
+    assert found >= {"first", "second"}
