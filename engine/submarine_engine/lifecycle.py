@@ -637,11 +637,14 @@ def _blame(course: Course, seen: Observations) -> Course:
     """
     if course.cause or course.cancelled is not None:
         return course
-    wrong = [task.end for task in seen.tasks if task.end and task.end.state is not _DONE]
+    wrong = [(task, task.end) for task in seen.tasks if task.end and task.end.state is not _DONE]
     if not wrong or all(task.end for task in seen.tasks):
         return course
-    first = min(wrong, key=_ended_at)
-    return replace(course, cause=first.reason or "a task failed")
+    task, end = min(wrong, key=lambda each: _ended_at(each[1]))
+    where = f"{task.task} on {task.host}" if task.host else task.task
+    return replace(
+        course, cause=f"{where} failed: {end.reason}" if end.reason else f"{where} failed"
+    )
 
 
 def _are_through(tasks: Sequence[TaskSeen]) -> bool:

@@ -253,10 +253,9 @@ def test_one_server_serves_all_jobs_of_a_home(job):
 class Elsewhere(LocalCluster):
     """Another cluster that keeps its jobs in the same home."""
 
-    name = "elsewhere"
-
     def __init__(self, home):
         super().__init__(home)
+        self.name = "elsewhere"
         self.asked = []
 
     def status(self, job_id):

@@ -71,7 +71,7 @@ def hostile(stage):
     status = stage.statuses["failed"]
     task = dataclasses.replace(status.tasks[0], host=HOSTILE, reason=HOSTILE, gpus=(HOSTILE,))
     record = stage.record(
-        title=HOSTILE, origin=HOSTILE, cluster=HOSTILE, bundle_hash=HOSTILE, script=HOSTILE,
+        origin=HOSTILE, cluster=HOSTILE, bundle_hash=HOSTILE, script=HOSTILE,
         script_name=HOSTILE, log_url=f"javascript:{HOSTILE}",
     )  # fmt: skip
     return view(record, dataclasses.replace(status, reason=HOSTILE, tasks=(task,)), stage.at(14))

@@ -191,7 +191,6 @@ def test_a_command_runs_a_file_as_it_is(folder, submarine):
         (("ok.py", "--gpus", "lots"), 64, "'lots' is not possible"),
         (("ok.py", "--docker_image", "tf:1"), 69, "the local cluster runs no containers"),
         (("ok.py", "--gpus", "99"), 69, "--gpus"),
-        (("ok.py", "--num_ps", "1"), 69, "one worker"),
         (("ok.py", "--input_path", "missing"), 69, "--input_path"),
         (("ok.py", "--cluster", "nowhere"), 78, "there is no cluster 'nowhere'"),
     ],

@@ -356,7 +356,7 @@ def test_the_first_of_several_that_fails_ends_the_others_and_speaks():
     first = TaskEnd(state=JobState.FAILED, reason="ValueError: no", at=at(3), returned=at(2.1))
     tasks = [("chief-0", noise), ("worker-0", None), ("worker-1", first), ("ps-0", None)]
     decision = decide(Course(), seen(*tasks), at(3), grace=GRACE)
-    assert decision.course.cause == "ValueError: no"
+    assert decision.course.cause == "worker-1 failed: ValueError: no"
     assert [one for one in decision.do if isinstance(one, Signal)] == [
         Signal("worker-0", "worker-0", kill=True), Signal("ps-0", "ps-0", kill=True),
     ]  # fmt: skip

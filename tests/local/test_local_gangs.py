@@ -109,16 +109,16 @@ def test_a_cancel_ends_all_tasks(local):
     until(lambda: held(local) == [])
 
 
-def test_a_task_that_was_killed_gives_its_gpu_back_while_the_others_go_on(local):
+def test_a_task_that_was_killed_ends_the_others_and_is_the_reason(local):
     job_id = local.submit(SLEEP, roles=roles(worker=2, ps=1))
     until_begun(local, job_id, *tasks_of)
     os.kill(pids(local, job_id)["worker-1"], signal.SIGKILL)
-    until(lambda: local.cluster.status(job_id).task("worker-1").released)
-    assert local.cluster.status(job_id).task("worker-0").exited is None
-    until(lambda: held(local) == ["0"])
-    local.cluster.kill(job_id)
     status = local.follow_several(job_id)
+    assert status.state is JobState.FAILED
     assert "SIGKILL" in status.task("worker-1").reason
+    assert status.reason.startswith("worker-1 on ")
+    assert "SIGKILL" in status.reason
+    assert {status.task(name).reason for name in ("worker-0", "ps-0")} == {status.reason}
     until(lambda: held(local) == [])
 
 
