@@ -86,6 +86,22 @@ def test_a_registry_is_filled_again_by_its_decorators(notebook):
     assert notebook.job("print(*sorted(MODELS), MODELS['large']())") == "large small l\n"
 
 
+def test_a_decorator_that_has_run_is_a_comment(notebook):
+    notebook.run("MODELS = {}\n\ndef register(f):\n    MODELS[f.__name__] = f\n    return f")
+    notebook.run("@register\ndef small():\n    return 's'")
+    bundle = notebook.bundle("print(*MODELS, MODELS['small']())")
+    assert "\n# @register  (not again: what it did is in the values)\ndef small():" in bundle.script
+    assert notebook.result(bundle) == "small s\n"
+
+
+def test_an_object_that_only_its_statement_can_make_is_said(notebook):
+    notebook.run("class Trainer: pass\n\ntrainer = Trainer()\ntrainer.steps = 0")
+    notebook.run("class Net:\n    owner = trainer\n\ntrainer.net = Net()")
+    bundle = notebook.bundle("print(trainer.net.owner is trainer)")
+    assert [one.name for one in bundle.manifest.again] == ["trainer"]
+    assert notebook.result(bundle) == "True\n"
+
+
 def test_lambdas_and_what_calls_made_of_functions_travel_as_source(notebook):
     notebook.run(
         "import functools\nfrom collections import namedtuple\nfrom enum import Enum\n\n"

@@ -48,6 +48,7 @@ from submarine_engine.bundle.needs import (
     Defined,
     Imported,
     Needs,
+    NeedsPlainError,
     NeedsSourceError,
     NeedsValueError,
     Origins,
@@ -355,7 +356,7 @@ def _build(  # noqa: PLR0913 - as `build`
     by_value: set[str] = set()
     again: list[MadeAgain] = []
     while True:
-        origins = Origins(executed, namespace, len(cells), as_source)
+        origins = Origins(executed, namespace, len(cells), as_source, by_value)
         try:
             notice = Notice(tell)
             with notice:
@@ -378,6 +379,9 @@ def _build(  # noqa: PLR0913 - as `build`
             again += [need.again] if need.again else []
         except NeedsValueError as need:
             by_value.add(need.name)
+        except NeedsPlainError as need:
+            for position, decorators in need.decorators.items():
+                executed.leave_out(position, decorators)
         except RecursionError:
             raise too_deep(main) from None
         else:

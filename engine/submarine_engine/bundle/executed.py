@@ -7,6 +7,7 @@ to parse 1,000 cells for each job would take too long.
 from __future__ import annotations
 
 import ast
+import copy
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -111,6 +112,9 @@ class Executed:
         self._holding: dict[str, list[int]] = {}
         self._stars: list[int] | None = None
         self._last: dict[tuple[str, Position | None], Position | None] = {}
+        self.left_out: dict[Position, tuple[ast.expr, ...]] = {}
+        """Decorators that do not run again."""
+        self._undecorated: dict[Position, Statement] = {}
 
     def parsed(self, index: int) -> Parsed:
         """Return the statements of a cell, whether they took effect or not."""
@@ -118,7 +122,20 @@ class Executed:
 
     def statement(self, position: Position) -> Statement:
         """Return the statement at `position`."""
+        if position in self._undecorated:
+            return self._undecorated[position]
         return self.parsed(position[0]).statements[position[1]]
+
+    def leave_out(self, position: Position, decorators: Sequence[ast.expr]) -> None:
+        """Have the function or class at `position` defined without some of its decorators."""
+        statement = self.statement(position)
+        node = copy.copy(statement.node)
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            node.decorator_list = [one for one in node.decorator_list if one not in decorators]
+        self.left_out[position] = (*self.left_out.get(position, ()), *decorators)
+        self._undecorated[position] = Statement(
+            node, statement.first, statement.last, statement.comment, statement.binds
+        )
 
     def cell(self, position: Position) -> Cell:
         """Return the cell of `position`."""

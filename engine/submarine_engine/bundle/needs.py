@@ -10,7 +10,7 @@ import builtins
 import sys
 import types
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from submarine_runtime.home import containers_of
@@ -113,6 +113,8 @@ class Origins:
     as_source
         Names whose value is to be made again by its statement, whatever it is, with the
         definitions that the value refers to.
+    by_value
+        Functions and classes that travel as they are, also where a statement defines them.
     """
 
     def __init__(
@@ -121,7 +123,9 @@ class Origins:
         namespace: Mapping[str, object],
         main: int,
         as_source: Mapping[str, frozenset[str]],
+        by_value: Collection[str] = (),
     ) -> None:
+        self.by_value = by_value
         self.executed = executed
         self._namespace = namespace
         self.end: Position = (main, 0)
@@ -175,7 +179,7 @@ class Origins:
     def _remembers(self, name: str, position: Position, node: ast.stmt) -> bool:
         if name in self.as_source or position != self.executed.last(name, self.end):
             return False
-        return remembers(self._namespace.get(name), node)
+        return name in self.by_value or remembers(self._namespace.get(name), node)
 
     def _assigned(self, name: str, position: Position) -> Origin | None:
         """Return how what `position` assigned to `name` travels."""
@@ -320,7 +324,7 @@ _FIRST: Position = (-1, -1)
 
 
 class NeedsValueError(Exception):
-    """The function or class `name` was made by no statement: begin again, and take it by value."""
+    """No statement can make the function or class `name`: begin again, and take it by value."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -341,6 +345,14 @@ class NeedsSourceError(Exception):
         self.name = name
         self.refers = refers
         self.again = again
+
+
+class NeedsPlainError(Exception):
+    """What decorators did to values is in these: begin again, and do not run them again."""
+
+    def __init__(self, decorators: Mapping[Position, Sequence[ast.expr]]) -> None:
+        super().__init__(decorators)
+        self.decorators = decorators
 
 
 @dataclass(frozen=True, slots=True)

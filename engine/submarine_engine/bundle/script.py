@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import ast
+import types
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import PurePath
 from typing import TypeVar
 
+from submarine_runtime.lean import type_name
+
 from submarine_engine.bundle import settings
 from submarine_engine.bundle.capture import Captured, Load, Loading, free_name
 from submarine_engine.bundle.executed import Executed, Import, Position, rendered
 from submarine_engine.bundle.maincell import MainCell
-from submarine_engine.bundle.model import Cell, LineSpan
+from submarine_engine.bundle.model import Cell, LineSpan, MadeAgain
 from submarine_engine.bundle.needs import (
     Defined,
     Imported,
     Kept,
     Needs,
+    NeedsPlainError,
     NeedsSourceError,
     NeedsValueError,
 )
@@ -84,6 +88,9 @@ def ordered(
 
 
 # The parts of a script above the main cell's statements, in an order that runs.
+
+
+_UNCHANGING = (str, bytes, int, float, complex, types.NoneType, types.FunctionType, type)
 
 
 USUAL = (("pickle", None, None), ("pathlib", "Path", None))
@@ -180,6 +187,20 @@ class _Graph:
                     found.update(self._providers(name))
         return found - {node}
 
+    def changes(self, node: PlanNode, decorator: ast.expr) -> bool:
+        """Return whether a decorator of `node` may change a value that travels."""
+        names = {one.id for one in ast.walk(decorator) if isinstance(one, ast.Name)}
+        start = {
+            provider
+            for name in names
+            for provider in self._providers(name, node if isinstance(node, tuple) else None)
+        }
+        reached = reachable(start, lambda one: self.now[one] | self.later[one])
+        return any(
+            isinstance(one, str) and not isinstance(self.needs.kept[one].value, _UNCHANGING)
+            for one in reached
+        )
+
     def wishes(self, node: PlanNode) -> set[PlanNode]:
         """Return what may run while `node` is defined or loaded, and what that needs."""
         return reachable(self.now[node], lambda n: self.now[n] | self.later[n]) - {node}
@@ -217,10 +238,13 @@ def plan(needs: Needs) -> Plan:
 
     Raises
     ------
+    NeedsPlainError
+        Decorators would do again to values what they have done.
     NeedsSourceError
-        A value and a definition need each other: a registry and what registers itself there.
+        A value and a class need each other.
     NeedsValueError
-        The source of a function or a class is in no cell that ran.
+        The source of a function or a class is in no cell that ran, or it and a value need each
+        other.
     CannotTravelError
         They do, and no statement makes the value.
     CaptureTooLargeError
@@ -228,6 +252,8 @@ def plan(needs: Needs) -> Plan:
     """
     imports = _imports(needs)
     graph = _Graph(needs)
+    if decorators := _effects(graph):
+        raise NeedsPlainError(decorators)
     for name in needs.kept:
         _refuse_circle(graph, name)
     wishes = {node: graph.wishes(node) for node in graph.nodes}
@@ -305,14 +331,72 @@ def _refuse_circle(graph: _Graph, name: str) -> None:
     if name in needs.refers[name]:
         raise NeedsValueError(name)
     before = reachable(graph.now[name], lambda node: graph.now[node])
-    if any(name in graph.wishes(node) for node in before):
-        if needs.kept[name].source:
-            raise NeedsSourceError(name, needs.refers[name])
+    if circle := [node for node in before if name in graph.wishes(node)]:
+        for function in _functions(needs, circle):
+            raise NeedsValueError(function)
+        kept = needs.kept[name]
+        if kept.source:
+            again = MadeAgain(name=name, cell=kept.cell, type=type_name(kept.value))
+            filled = isinstance(kept.value, (dict, list, set))  # by the definitions, once more
+            raise NeedsSourceError(name, needs.refers[name], None if filled else again)
         raise CannotTravelError(
             f"`{name}` and definitions that it holds need each other",
             where=needs.kept[name].cell,
             fix="assign it first in a statement of its own, and add the definitions below",
         )
+
+
+def _functions(needs: Needs, nodes: Iterable[PlanNode]) -> Iterator[str]:
+    """Yield the functions among definitions that can still be taken by value.
+
+    Made again by its statement, a value would have lost what it has learnt since.
+    """
+    for node in sorted(node for node in nodes if not isinstance(node, str)):
+        name = getattr(needs.origins.executed.statement(node).node, "name", "")
+        tried = name in needs.origins.by_value or name in needs.origins.as_source
+        if isinstance(needs.origins.value(name), types.FunctionType) and not tried:
+            yield name
+
+
+def _effects(graph: _Graph) -> dict[Position, list[ast.expr]]:
+    """Return the decorators that lead to a value, of what they have handed back as it was.
+
+    What they did to the value is in it: ``@app.on`` has put the function into ``app``.
+    """
+    needs = graph.needs
+    added = {place for places in needs.additions.values() for place in places}
+    found = {}
+    for node in graph.nodes:
+        if isinstance(node, str) or node in added or node >= needs.origins.end:
+            continue
+        statement = graph.executed.statement(node)
+        if statement.alone and _is_as_written(needs, node, statement):
+            decorators = getattr(statement.node, "decorator_list", ())
+            if leading := [one for one in decorators if graph.changes(node, one)]:
+                found[node] = leading
+    return found
+
+
+def _is_as_written(needs: Needs, position: Position, statement: Statement) -> bool:
+    """Return whether a function or class is what its statement without decorators makes."""
+    node = statement.node
+    if not isinstance(node, (*FUNCTIONS, ast.ClassDef)) or not node.decorator_list:
+        return False
+    origin = needs.origins.of(node.name, needs.origins.end)
+    if not isinstance(origin, Defined) or origin.position != position:
+        return False
+    value = needs.origins.value(node.name)
+    if isinstance(node, ast.ClassDef):
+        return isinstance(value, type) and value.__qualname__ == node.name
+    if not isinstance(value, types.FunctionType) or hasattr(value, "__wrapped__"):
+        return False
+    given = (*node.args.posonlyargs, *node.args.args)
+    code = value.__code__
+    return (
+        value.__closure__ is None
+        and value.__qualname__ == code.co_name == node.name
+        and code.co_varnames[: code.co_argcount] == tuple(one.arg for one in given)
+    )
 
 
 # A script under construction, which knows the cell and line that each of its lines is from.
@@ -391,6 +475,7 @@ def _span(entry: str, line: int, count: int, cell: Cell, number: int) -> LineSpa
 
 
 VALUES = "Values from the notebook"
+LEFT_OUT = "  (not again: what it did is in the values)"
 
 _HEADER = (
     "# Written by Submarine; each section says which cell of the notebook it comes from.",
@@ -493,7 +578,7 @@ class _Composer:
             lines = own + [line for line in lines if line[0] >= statement.first]
         if not self.script.section(title(cell)) and self.before:
             self.script.space(self.gap(self.before, position, lines))
-        self.script.take(cell, lines)
+        self.script.take(cell, _commented(lines, self.executed.left_out.get(position, ())))
         if position in self.plan.seeks:
             self.script.own([self.plan.seeks[position]])
         self.before = position
@@ -552,6 +637,18 @@ class _Composer:
         if not self.script.section(title(self.main.cell)):
             self.script.space(2)
         self.script.take(self.main.cell, lines)
+
+
+def _commented(lines: Lines, decorators: Sequence[ast.expr]) -> Lines:
+    """Return lines with the decorators that do not run again as comments."""
+    ends = {one.end_lineno for one in decorators}
+    within = {
+        number for one in decorators for number in range(one.lineno, (one.end_lineno or 0) + 1)
+    }
+    return [
+        (number, f"# {line}{LEFT_OUT if number in ends else ''}" if number in within else line)
+        for number, line in lines
+    ]
 
 
 def _asyncio(name: str) -> Import:
