@@ -25,7 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_runtime import settings
 from submarine_runtime.failure import Raised
-from submarine_runtime.frameworks import Made, cut_off
+from submarine_runtime.frameworks import (
+    Made,
+    cut_off,
+    give_own,
+    link_frames,
+    shared_arrays,
+    unshared,
+)
 from submarine_runtime.home import FILE, containers_of, mapped_blocks, resolved
 from submarine_runtime.lean import type_name
 from submarine_runtime.module_state import parts_of
@@ -210,6 +217,11 @@ class _Originals:
                 if new is not held and type(held) in (tuple, frozenset):
                     yield held, new
 
+    def objects(self) -> Iterator[object]:
+        """Yield the objects of this process that the job got copies of."""
+        for objects in self._objects.values():
+            yield from objects.values()
+
     def names(self) -> Iterator[tuple[str, object]]:
         """Yield the variables whose values had to be loaded from the bundle, or made anew."""
         yield from self._made.items()
@@ -314,6 +326,8 @@ class _Bringing:
         self._careful = False
         self._memo = 0
         self._unpickler: Any = None
+        self._shared: dict[int, Any] | None = None
+        self._owned: dict[int, tuple[object, object]] = {}
 
     def run(self, went: WentHome, results: Path, budget: int) -> Homecoming:
         self._home.gone = went.gone
@@ -327,6 +341,7 @@ class _Bringing:
         self._home.replaced += self._originals.renewed()
         for name, value in self._originals.names():
             self._home.names.setdefault(name, value)
+        link_frames([*self._namespace.values(), *self._home.names.values()])
         return self._home
 
     def _frames(self, file: Any, frames: tuple[Frame, ...], budget: int) -> None:  # noqa: ANN401
@@ -440,6 +455,12 @@ class _Bringing:
         original: object = None
         try:
             original = self._originals.find(named)
+            own = self._frames_own(original)
+            if own is not original:
+                self._originals.replace(named, original, own)
+                original = own
+            if self._owned:  # a block of the job's was loaded with the array as it was here
+                give_own(state, self._owned)
             new = take_in(original, kind, state)
         except Exception as error:  # noqa: BLE001 - a foreign __setstate__ raises what it likes
             called = f"changes of a {type_name(original)}"
@@ -451,6 +472,21 @@ class _Bringing:
             if named[0] == "held" and not any(named[4:]):
                 setattr(_owner(*named[1:3]), named[3], new)
             self._home.replaced.append((original, new))
+
+    def _frames_own(self, original: object) -> object:
+        """Return a copy of an array whose frame shares it, now the frame's own; else `original`.
+
+        What writes to a frame copies first where others look at the same memory, so that they stay
+        as they were: the job has done that, or had nobody else who looked.
+        """
+        if self._shared is None:
+            self._shared = dict(shared_arrays(self._originals.objects()))
+        holder = self._shared.get(id(original))
+        if holder is not None:
+            for old, own in unshared(holder):
+                self._owned[id(old)] = old, own
+                self._shared.pop(id(old), None)
+        return self._owned.get(id(original), (None, original))[1]
 
 
 _EMPTY: dict[str, Callable[[], Any]] = {"list": list, "dict": dict, "set": set}

@@ -16,7 +16,7 @@ import weakref
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
     from typing import Any
 
 _OF_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
@@ -468,6 +468,100 @@ def _state_of_dataset(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of LightGB
 
 
 _SET_ON_DATASETS = ("label", "weight", "group", "init_score", "position")
+
+
+# pandas
+
+
+def link_frames(objects: Iterable[object]) -> None:
+    """Have frames, series and indexes that share memory know it: who writes copies first.
+
+    pandas keeps that beside the memory, and does not pickle it. Without it what writes to a frame
+    would change the columns that were taken from it.
+
+    Parameters
+    ----------
+    objects
+        Some are frames, or the blocks of frames; the rest is passed over.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not _copies_on_write(pandas):
+        return
+    block_type = pandas.core.internals.blocks.Block
+    links: dict[int, Any] = {}
+    for obj in objects:
+        if issubclass(type(obj), (pandas.DataFrame, pandas.Series)):
+            holders = list(getattr(getattr(obj, "_mgr", None), "blocks", ()))
+        elif issubclass(type(obj), (block_type, pandas.Index)):
+            holders = [obj]
+        else:
+            continue
+        for holder in holders:
+            _link(holder, links, is_index=not issubclass(type(holder), block_type))
+
+
+def shared_arrays(objects: Iterable[object]) -> Iterator[tuple[int, Any]]:
+    """Yield the ids of arrays that frames share until one is written to, each with its block."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not _copies_on_write(pandas):
+        return
+    for obj in objects:
+        if issubclass(type(obj), pandas.core.internals.blocks.Block) and obj.refs.has_reference():  # type: ignore[attr-defined]
+            for array in _arrays_of(obj.values):  # type: ignore[attr-defined]
+                yield id(array), obj
+
+
+def unshared(block: Any) -> Iterator[tuple[object, object]]:  # noqa: ANN401 - of pandas
+    """Give a block memory of its own; yield its arrays as they were and as they are."""
+    before, block.values = block.values, block.values.copy()
+    block.refs = type(block.refs)(block)
+    yield from zip(_arrays_of(before), _arrays_of(block.values), strict=True)
+
+
+def give_own(block: Any, owned: Mapping[int, tuple[object, object]]) -> None:  # noqa: ANN401 - anything
+    """Let a block hold what `unshared` made, by the ids of what it made it of."""
+    internals = getattr(sys.modules.get("pandas.core.internals"), "blocks", None)
+    if internals is not None and issubclass(type(block), internals.Block):
+        block.values = owned.get(id(block.values), (None, block.values))[1]
+
+
+def _arrays_of(values: Any) -> list[Any]:  # noqa: ANN401 - arrays of numpy and pandas
+    """Return an array and those that it is made of."""
+    parts = [getattr(values, name, None) for name in ("_data", "_mask", "_ndarray")]
+    kind = sys.modules["numpy"].ndarray
+    return [values, *(part for part in parts if type(part) is kind)]
+
+
+def _copies_on_write(pandas: Any) -> bool:  # noqa: ANN401 - the module
+    """Return whether this pandas does: from 3 on always, in 2 where it is set to."""
+    asked = getattr(pandas._config, "using_copy_on_write", None)  # noqa: SLF001 - as pandas asks
+    return bool(asked()) if asked else int(pandas.__version__.partition(".")[0]) > 2  # noqa: PLR2004
+
+
+def _link(holder: Any, links: dict[int, Any], *, is_index: bool) -> None:  # noqa: ANN401 - a block, an index
+    memory = _memory_of_holder(holder._data if is_index else holder.values)  # noqa: SLF001
+    name = "_references" if is_index else "refs"
+    if memory is None or not hasattr(holder, name):  # pandas 1 copies, or shares without a word
+        return
+    refs = links.setdefault(id(memory), getattr(holder, name))
+    if refs is None:
+        del links[id(memory)]
+    elif refs is not getattr(holder, name):
+        setattr(holder, name, refs)
+        (refs.add_index_reference if is_index else refs.add_reference)(holder)
+
+
+def _memory_of_holder(values: Any) -> Any:  # noqa: ANN401 - arrays of numpy and pandas
+    """Return the array of numpy that has the memory; None where it is elsewhere."""
+    kind = getattr(sys.modules.get("numpy"), "ndarray", None)
+    for name in ("_data", "_ndarray"):
+        if type(values) is not kind:
+            values = getattr(values, name, values)
+    if kind is None or type(values) is not kind:
+        return None
+    while type(values.base) is kind:
+        values = values.base
+    return values
 
 
 # Exceptions

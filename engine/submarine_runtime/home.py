@@ -235,6 +235,10 @@ class Home:
             self._known.update({id(obj): ("file", path, number) for number, obj in objects.items()})
             for obj in objects.values() if "numpy" in sys.modules else ():
                 self._note_memory(obj)
+            if "pandas" in sys.modules:
+                from submarine_runtime.frameworks import link_frames  # noqa: PLC0415 - likewise
+
+                link_frames(objects.values())
         finally:
             if collects:
                 gc.enable()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 
@@ -660,6 +661,61 @@ def test_a_list_is_told_of_an_array_that_is_another_one(notebook):
     assert notebook["held"][0].tolist() == [[0], [1], [2]]
     assert notebook["held"][1] is notebook["inner"]
     assert notebook["inner"] == ["a", 1, 2]
+
+
+@pytest.fixture
+def copy_on_write():
+    """Have pandas do so where it has to be told to."""
+    if int(pd.__version__.partition(".")[0]) >= 3:
+        yield
+        return
+    pd.set_option("mode.copy_on_write", True)
+    yield
+    pd.reset_option("mode.copy_on_write")
+
+
+@pytest.mark.usefixtures("copy_on_write")
+def test_what_a_frame_shares_until_it_is_written_to(notebook):
+    notebook.run(
+        """
+        import pandas as pd
+        df = pd.DataFrame({"a": [1, 2, 3], "b": [4, 5, 6]})
+        column, part, by = df["a"], df[["a"]], df.set_index("a")
+        whole = pd.DataFrame({"e": pd.Series([1, None], dtype="Int64")})
+        some = whole["e"]
+        """
+    )
+    notebook.job(
+        """
+        df.loc[0, "a"] = 10
+        whole.loc[0, "e"] = 10
+        late = df["b"]
+        found = list(column), list(part["a"]), list(by.index), some[0]
+        """
+    )
+    assert notebook["found"] == ([1, 2, 3], [1, 2, 3], [1, 2, 3], 1)
+    assert (notebook["df"].loc[0, "a"], notebook["whole"].loc[0, "e"]) == (10, 10)
+    assert (list(notebook["column"]), notebook["some"][0]) == ([1, 2, 3], 1)
+    notebook.run("df.loc[0, 'b'] = 77")
+    assert list(notebook["late"]) == [4, 5, 6]
+
+
+@pytest.mark.usefixtures("copy_on_write")
+def test_a_column_that_the_job_does_not_see_stays_as_it_was(notebook):
+    notebook.run(
+        """
+        import pandas as pd
+        df = pd.DataFrame({"a": [1, 2, 3], "b": [4, 5, 6]})
+        column, twin = df["a"], df
+        held = {"frame": pd.DataFrame({"e": pd.Series([1, None], dtype="Int64")})}
+        some = held["frame"]["e"]
+        """
+    )
+    notebook.job("df.loc[0, 'a'] = held['frame'].loc[0, 'e'] = 10")
+    assert list(notebook["df"]["a"]) == [10, 2, 3]
+    assert (notebook["held"]["frame"].loc[0, "e"], notebook["some"][0]) == (10, 1)
+    assert notebook["twin"] is notebook["df"]
+    assert list(notebook["column"]) == [1, 2, 3]
 
 
 def test_a_masked_array_and_its_mask(notebook):
