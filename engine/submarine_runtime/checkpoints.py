@@ -84,6 +84,8 @@ class Loop:
         ------
         TypeError
             `state` cannot be changed in place, or cannot be pickled.
+        PermissionError
+            Another user's checkpoints lie there.
         """
         if not _is_filled_in_place(state):
             raise TypeError(
@@ -263,8 +265,40 @@ def _complete(folder: str) -> Iterator[tuple[int, str]]:
         number = name[len(_NAME) :]
         if name.startswith(_NAME) and number.isascii() and number.isdigit():
             path = f"{folder}/{name}"
+            with suppress(FileNotFoundError):
+                _expect_own(os.stat(path).st_uid, path)  # noqa: PTH116 - as above
             if _note_of(path) is not None:
                 yield int(number), path
+
+
+def _expect_own(owner: int, path: str) -> None:
+    """Refuse a checkpoint with what another user has put there: whoever loads a pickle runs it.
+
+    Raises
+    ------
+    PermissionError
+        It is another user's.
+    """
+    if owner not in (0, os.geteuid()) and owner != _owner_in(os.path.dirname(path)):  # noqa: PTH120 - as above
+        raise PermissionError(
+            f"{path} belongs to user {owner}, and to load a checkpoint is to run what is in it: "
+            "give another --checkpoint_path, or a copy of it where you trust it"
+        )
+
+
+def _owner_in(folder: str) -> int:
+    """Return whose the files are that this process makes there.
+
+    A file system may have another name for a user, as NFS has for root.
+    """
+    probe = f"{folder}/.{_NAME}{os.urandom(6).hex()}"
+    try:
+        os.mkdir(probe, 0o700)  # noqa: PTH102 - as above
+        owner = os.stat(probe).st_uid  # noqa: PTH116 - likewise
+        os.rmdir(probe)  # noqa: PTH106 - likewise
+    except OSError:
+        return -1
+    return owner
 
 
 def _note_of(path: str) -> dict[str, Any] | None:
@@ -280,35 +314,70 @@ def _note_of(path: str) -> dict[str, Any] | None:
 def _write_aside(folder: str, target: str, step: int, state: object) -> None:
     shutil = standard("shutil", "")
     os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103 - as above
-    aside = f"{folder}/.{os.path.basename(target)}.{os.getpid()}{_ASIDE}"  # noqa: PTH119 - as above
-    shutil.rmtree(aside, ignore_errors=True)
+    # Another job may write the same step there, from another machine.
+    aside = f"{folder}/.{os.path.basename(target)}.{os.urandom(6).hex()}{_ASIDE}"  # noqa: PTH119 - as above
+    lease = -1
     try:
         os.mkdir(aside, 0o700)  # noqa: PTH102 - as above
         with _File(f"{aside}/{_STATE}") as file:
+            lease = file.lease()
             _write(file, state)
         told = {"version": _VERSION, "step": step, "size": file.size, "sum": file.sum}
         with _File(f"{aside}/{_NOTE}") as note:
             note.write(lean.dumps(told).encode())
         # One that says otherwise of itself lies there: this one is of the same step.
         shutil.rmtree(target, ignore_errors=True)
-        os.rename(aside, target)  # noqa: PTH104 - as above
+        with suppress(OSError):
+            os.unlink(target)  # noqa: PTH108 - as above
+        try:
+            os.rename(aside, target)  # noqa: PTH104 - as above
+        except OSError:
+            if _note_of(target) is None:
+                raise
+            shutil.rmtree(aside, ignore_errors=True)  # another job has been faster
         _sync(folder)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
+    finally:
+        if lease >= 0:
+            os.close(lease)
 
 
 def _forget_all_but(folder: str, count: int) -> None:
     for _, path in list(_complete(folder))[count:]:
-        standard("shutil", "").rmtree(path, ignore_errors=True)
+        # Renamed first: of one that a kill leaves half removed, nobody would see what is left.
+        aside = f"{folder}/.{os.path.basename(path)}.{os.urandom(6).hex()}{_ASIDE}"  # noqa: PTH119 - as above
+        with suppress(OSError):
+            os.rename(path, aside)  # noqa: PTH104 - as above
+            standard("shutil", "").rmtree(aside, ignore_errors=True)
 
 
 def _forget_cut(folder: str) -> None:
     """Remove what a former attempt was killed at."""
     with suppress(FileNotFoundError):
         for name in os.listdir(folder):  # noqa: PTH208 - as above
-            if name.startswith(f".{_NAME}") and name.endswith(_ASIDE):
-                standard("shutil", "").rmtree(f"{folder}/{name}", ignore_errors=True)
+            path = f"{folder}/{name}"
+            if name.startswith(f".{_NAME}") and name.endswith(_ASIDE) and not _is_leased(path):
+                standard("shutil", "").rmtree(path, ignore_errors=True)
+
+
+def _is_leased(aside: str) -> bool:
+    """Tell whether somebody writes a checkpoint now: another job of the same path."""
+    try:
+        descriptor = os.open(f"{aside}/{_STATE}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # just made, and empty: no matter if nobody goes on
+        return True
+    fcntl = standard("fcntl", "")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _sync(path: str) -> None:
@@ -345,6 +414,14 @@ class _File:
         finally:
             self._file.close()
 
+    def lease(self) -> int:
+        """Return a descriptor that says, as long as it is open, that somebody writes here."""
+        fcntl = standard("fcntl", "")
+        held = os.dup(self._file.fileno())
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return held
+
     def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
         self.sum = self._crc32(data, self.sum)
         count = self._file.write(data)
@@ -358,12 +435,15 @@ def _read(path: str) -> dict[str, Any] | None:
     crc32, found = standard("zlib", "").crc32, 0
     try:
         with open(f"{path}/{_STATE}", "rb") as file:  # noqa: PTH123 - as above
+            _expect_own(os.fstat(file.fileno()).st_uid, path)
             while piece := file.read(_PIECE):
                 found = crc32(piece, found)
             if told is not None and found == told["sum"]:
                 file.seek(0)
                 kept: dict[str, Any] = standard("pickle", "").load(file)
                 return kept
+    except PermissionError:
+        raise
     except OSError as error:
         sys.stderr.write(f"submarine: the checkpoint {path} cannot be read: {error.strerror}\n")
         return None

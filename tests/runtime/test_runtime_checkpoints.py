@@ -1,6 +1,7 @@
 """``job.steps()``: what is kept, how the next attempt goes on, what each kind of end leaves."""
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -310,6 +311,85 @@ def test_a_full_disk_leaves_the_last_checkpoint_as_it_is(attempts):
     assert "No space left on device" in task.stderr
     assert step_folders(attempts.place) == ["step-000000000002", "step-000000000003"]
     assert not list(attempts.place.glob(".*"))
+
+
+@pytest.mark.parametrize("part", ["", "state.pickle"])
+def test_a_checkpoint_of_another_user_is_not_loaded(attempts, monkeypatch, part):
+    assert attempts(TRAIN).wait() == 0
+    newest = attempts.place / step_folders(attempts.place)[-1]
+    if os.geteuid() == 0:
+        os.chown(newest / part, 65534, 65534)
+    else:  # the other way round: these are the files of a stranger
+        monkeypatch.setattr(os, "geteuid", lambda: 65534)
+        monkeypatch.setattr(checkpoints, "_owner_in", lambda _: 65534)
+    with pytest.raises(PermissionError, match="give another --checkpoint_path"):
+        checkpoints.Loop(str(attempts.place)).restore({})
+
+
+def test_files_of_a_file_system_that_knows_a_user_by_another_name_are_its_own(
+    attempts, monkeypatch
+):
+    assert (
+        attempts("from submarine_runtime import job\nfor _ in job.steps(2, {}, every=0): 0").wait()
+        == 0
+    )
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert checkpoints.Loop(str(attempts.place)).restore({}) == 2
+    assert not list(attempts.place.glob(".*"))
+
+
+def test_two_jobs_of_one_path_do_not_end_each_other(attempts):
+    writing = """
+    import os, time
+    from submarine_runtime import checkpoints, job
+    real = checkpoints._write
+    def write(file, state):
+        real(file, state)
+        if isinstance(file, checkpoints._File):
+            print("writing", flush=True)
+            while not os.path.exists(os.environ["GATE"]): time.sleep(0.02)
+    checkpoints._write = write
+    for step in job.steps(1, {"a": 1}, every=0): pass
+    """
+    gate = attempts.place.with_name("gate")
+    slow = attempts(writing, env={"GATE": str(gate)})
+    wait_for(lambda: "writing" in slow.stdout)
+    fast = attempts("from submarine_runtime import job\nfor _ in job.steps(1, {}, every=0): 0")
+    assert fast.wait() == 0, fast.stderr
+    gate.touch()
+    assert slow.wait() == 0, slow.stderr
+    assert [path.name for path in attempts.place.iterdir()] == ["step-000000000001"]
+
+
+@pytest.mark.parametrize("make", ["write_text", "symlink_to"])
+def test_what_is_no_checkpoint_is_not_in_the_way_of_one(attempts, make):
+    attempts.place.mkdir()
+    getattr(attempts.place / "step-000000000001", make)("/no/such")
+    task = attempts("from submarine_runtime import job\nfor _ in job.steps(1, {}, every=0): 0")
+    assert task.wait() == 0, task.stderr
+    assert checkpoints.latest(str(attempts.place)).endswith("step-000000000001")
+
+
+def test_a_kill_while_an_old_one_goes_leaves_nothing_of_it(attempts):
+    killed = """
+    import os, shutil, signal
+    from submarine_runtime import job
+    real = shutil.rmtree
+    def rmtree(path, **more):
+        if os.path.exists(f"{path}/checkpoint.json"):
+            os.unlink(f"{path}/checkpoint.json")
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(path, **more)
+    shutil.rmtree = rmtree
+    for _ in job.steps(9, {}, every=0): pass
+    """
+    assert attempts(killed).wait() == -signal.SIGKILL
+    task = attempts("from submarine_runtime import job\nfor _ in job.steps(4, {}, every=0): 0")
+    assert task.wait() == 0, task.stderr
+    assert sorted(path.name for path in attempts.place.iterdir()) == [
+        "step-000000000003",
+        "step-000000000004",
+    ]
 
 
 @pytest.mark.parametrize(
