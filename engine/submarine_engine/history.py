@@ -8,9 +8,11 @@ are only ever appended to.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -26,6 +28,8 @@ _JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[a-z2-7]{5}")
 _SECOND = len("20260101-000000")
 _TASK_ID = re.compile(r"[a-z]{1,16}-[0-9]{1,6}")
 _LONGEST_SUMMARY = 1 << 16
+LARGEST_OUTCOME = 16 * 1024 * 1024
+"""Bytes of an ``outcome.json`` that are read."""
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
@@ -186,6 +190,28 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     return data
+
+
+def read_foreign(path: Path, most: int) -> bytes:
+    """Read the first bytes of a file that a job's code can put in its place, or something else.
+
+    No link is followed, and no pipe waited for.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is nothing.
+    OSError
+        It cannot be read, or is no file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no file", str(path))
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)
 
 
 def make_private(path: Path) -> Path:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from submarine_engine.history import LARGEST_OUTCOME, read_foreign
 from submarine_engine.masking import masker_of
 
 OUTCOME_VERSION = 1
 
-_LARGEST = 16 * 1024 * 1024
 _LONGEST = 20_000
 _MOST_FRAMES = 200
 _MOST_LINKS = 10
@@ -166,15 +166,14 @@ def read_outcome(folder: Path) -> Outcome | None:
         It cannot be read.
     """
     try:
-        with (folder / "outcome.json").open("rb") as file:
-            content = file.read(_LARGEST)
+        content = read_foreign(folder / "outcome.json", LARGEST_OUTCOME)
     except FileNotFoundError:
         return None
     masker = masker_of(folder.parent.parent)
     try:
         told = json.loads(content)
         return _outcome(masker.outcome(told) if masker else told)
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ArithmeticError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"no outcome: {error}") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -67,7 +68,7 @@ def test_a_week_of_progress_is_some_thousand_events(tmp_path, monkeypatch):
     monkeypatch.setattr(tasks.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(tasks.Progress, "_changed", lambda *_: True)
     said = {"fraction": 0.5, "message": ""}
-    monkeypatch.setattr(tasks, "read_json", lambda _: said)
+    monkeypatch.setattr(tasks, "read_foreign", lambda *_: json.dumps(said))
     watched, told = tasks.Progress(task), 0
     while clock[0] < 7 * 86400:
         clock[0] += max(0.5, clock[0] / 2000)

@@ -178,7 +178,7 @@ class Container(TaskRun):
             return
         outcome = json.loads(data)
         marks = outcome.pop("marks", {})
-        with suppress(KeyError, TypeError, ValueError, IndexError):
+        with suppress(LookupError, OverflowError, TypeError, ValueError):
             # The node's monotonic clock means nothing here; its wall clock does.
             outcome["returned_at"][1] = here(float(outcome["returned_at"][0])).mono
         make_private(self.files.results)

@@ -8,7 +8,6 @@ stranger until it is read here.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from submarine_runtime.exchange import ANSWER, HELLO, PORTS, VERSION
 
 from submarine_engine.errors import ClusterError
-from submarine_engine.history import write_aside
+from submarine_engine.history import read_foreign, write_aside
 from submarine_engine.lifecycle import WORKERS
 
 if TYPE_CHECKING:
@@ -159,23 +158,16 @@ def exchange_files(folder: Path, messages: Messages) -> dict[str, bytes]:
 
 
 def _read(path: Path) -> bytes:
-    """Read what a task wrote: never through a link, and no more than `LARGEST` bytes and one.
+    """Read what a task wrote: no more than `LARGEST` bytes and one; what is no file reads as empty.
 
-    What is no file reads as empty, so it is no message.
+    So it is no message.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags)
+        return read_foreign(path, LARGEST + 1)
     except FileNotFoundError:
         raise
     except OSError:
         return b""
-    try:
-        return os.read(descriptor, LARGEST + 1)
-    except OSError:  # a folder
-        return b""
-    finally:
-        os.close(descriptor)
 
 
 __all__ = ["ANSWER", "HELLO", "Hello", "Messages", "WrongHelloError", "answer", "read_hello"]

@@ -20,6 +20,7 @@ from submarine_engine.clusters.backend import AllocatedByTask, KeptJob
 from submarine_engine.clusters.exchange import (
     ANSWER,
     HELLO,
+    LARGEST,
     Hello,
     WrongHelloError,
     answer,
@@ -45,7 +46,7 @@ from submarine_engine.events import (
     Released,
     Waiting,
 )
-from submarine_engine.history import JobPaths, read_json, write_aside
+from submarine_engine.history import JobPaths, read_foreign, read_json, write_aside
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.lifecycle import (
     Course,
@@ -298,8 +299,9 @@ class JobRun:
         for one in self._containers:
             if one.started is None or one.released:
                 continue
-            with suppress(FileNotFoundError, ClusterError):  # it does not answer now: once more
-                asked = (one.files.root / ASK).read_bytes()
+            # It does not answer now: once more. What the job's code has put there is no question.
+            with suppress(OSError, ClusterError):
+                asked = read_foreign(one.files.root / ASK, LARGEST)
                 if asked != self._relayed.get(one.task):
                     self._request.exchange({one.task: {ASK: asked}})
                     self._relayed[one.task] = asked

@@ -25,7 +25,7 @@ from submarine_engine.clusters.base import Saved
 from submarine_engine.config import load_config
 from submarine_engine.errors import SaveError, SubmissionError, UnsupportedError
 from submarine_engine.failures import Source
-from submarine_engine.history import JobPaths, read_json, write_json
+from submarine_engine.history import JobPaths, read_foreign, read_json, write_json
 from submarine_engine.job import JobState
 from submarine_engine.masking import masker_of
 from submarine_engine.outcome import RemoteError, read_error
@@ -42,6 +42,7 @@ NOTE = "save.json"
 
 _STATES = ("ready", "saving", "done", "failed")
 _MOST_PIECES = 10_000
+LARGEST_NOTE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,8 +466,8 @@ class MessageHook:
     def note(self, task: str) -> Note | None:
         """Return what a task says of its function."""
         try:
-            return read_note((self._folder(task) / NOTE).read_bytes())
-        except FileNotFoundError:
+            return read_note(read_foreign(self._folder(task) / NOTE, LARGEST_NOTE))
+        except OSError:  # it is not there, or is none
             return None
 
 

@@ -310,7 +310,7 @@ def cancel_request(paths: JobPaths) -> CancelRequest | None:
     """Return what somebody wants, None where nobody wants the job to end."""
     try:
         data = read_json(paths.cancel)
-    except (OSError, ValueError):
+    except (OSError, RecursionError, ValueError):
         return CancelRequest("", kill=False)
     if data is None:
         return None

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import signal
+import stat
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from submarine_engine.events import Event, Granted, Moment, Progressed, Returned
-from submarine_engine.history import JobPaths, TaskPaths, read_json
+from submarine_engine.history import LARGEST_OUTCOME, JobPaths, TaskPaths, read_foreign
 from submarine_engine.job import JobState
 from submarine_engine.masking import Masker, masker_of
 
@@ -34,6 +35,8 @@ _OVERLAP = 512
 _SHORTEST = 0.5
 _SHARE = 1000
 _LONGEST_MESSAGE = 200
+_NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading raises that is no JSON, or other JSON than a runtime writes."""
 
 
 class Progress:
@@ -71,9 +74,9 @@ class Progress:
         if not self._changed(self._task.progress):
             return None
         try:
-            data = read_json(self._task.progress) or {}
+            data = json.loads(read_foreign(self._task.progress, _MOST))
             fraction, message = float(data["fraction"]), str(data.get("message") or "")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, *_NONSENSE):
             return None
         if not 0 <= fraction <= 1:  # NaN too
             return None
@@ -103,8 +106,10 @@ class Progress:
 
     def _changed(self, path: Path) -> bool:
         try:
-            status = path.stat()
+            status = path.lstat()
         except OSError:
+            return False
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
             return False
         version = (status.st_mtime_ns, status.st_size)
         if self._seen.get(path) == version:
@@ -118,7 +123,7 @@ def _bars(frames: str) -> Iterator[str]:
     from submarine_runtime.bars import NESTED  # noqa: PLC0415 - few jobs come here, see `look`
 
     for line in frames.splitlines():
-        with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        with suppress(*_NONSENSE):
             frame = json.loads(line)
             nested = "\x1b[A" if (frame["metadata"] or {}).get(NESTED) else ""
             yield str(frame["data"]["text/plain"]) + nested
@@ -208,7 +213,7 @@ class Ending(NamedTuple):
             return None
         try:
             wall, mono = map(float, self.outcome["returned_at"])
-        except (KeyError, TypeError, ValueError):
+        except _NONSENSE:
             return ended
         if not (math.isfinite(wall) and math.isfinite(mono)):
             return ended
@@ -229,15 +234,13 @@ def returned_event(task: str, ending: Ending, at: Moment) -> Returned:
 
 def read_outcome(task: TaskPaths) -> Mapping[str, Any]:
     """Return ``outcome.json``, secrets masked; empty where there is none that can be read."""
-    try:
-        outcome = read_json(task.outcome)
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(outcome, dict):
-        return {}
     masker = masker_of(task.root.parent.parent)
-    masked: dict[str, Any] = masker.outcome(outcome) if masker else outcome
-    return masked
+    try:
+        outcome = json.loads(read_foreign(task.outcome, LARGEST_OUTCOME))
+        masked = masker.outcome(outcome) if masker else outcome
+    except (OSError, *_NONSENSE):
+        return {}
+    return masked if isinstance(masked, dict) else {}
 
 
 def final_task_state(ending: Ending, folder: Path, *, oom_killed: bool) -> tuple[JobState, str]:

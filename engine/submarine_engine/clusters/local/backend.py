@@ -605,8 +605,14 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
     run = JobRun(LocalBackend(Path(home), processes), paths, lambda: 0, {"grace": grace})
     for _ in range(_LAST_WORD_TRIES):
         over = False
-        with suppress(OSError):  # not even the last words have room: once more, then
+        try:
             over = run.run(wake)
+        except OSError:  # not even the last words have room: once more, then
+            pass
+        except Exception:  # noqa: BLE001 - a job is not lost for one bad turn: as the keeper has it
+            import traceback  # noqa: PLC0415 - seldom
+
+            traceback.print_exc()
         with suppress(OSError, ClusterError):  # else the scheduler sees to them
             Queue(Path(home)).grant()
         if over or not paths.root.exists():
@@ -619,7 +625,7 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
     if ahead:
         from submarine_engine.clusters.local import zygotes  # noqa: PLC0415 - likewise
 
-        with suppress(OSError, ValueError, KeyError, TypeError):
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             zygotes.prepare(Path(ahead), paths, processes[0].task)
 
 

@@ -28,7 +28,7 @@ from submarine_runtime.zygote import LATE, LOCK, OPTION, ROOM, SOCKET, UNFIT, WA
 
 from submarine_engine.clusters import locks, machine
 from submarine_engine.clusters.machine import DRIVER_MARK, spawn_detached
-from submarine_engine.history import JobPaths, make_private, read_json, write_json
+from submarine_engine.history import JobPaths, make_private, read_foreign, read_json, write_json
 
 _RUNTIME = Path(__file__).resolve().parents[3] / "submarine_runtime" / "__main__.py"
 _PATIENCE = 2.0
@@ -36,6 +36,7 @@ _LONG_PATIENCE = 30.0
 _MOST_ALIVE = 2
 _MOST_KEPT = 20
 _MOST_NAMES = 20_000
+_LARGEST = 1 << 22
 _FEW = 10
 _UNFIT_FOR = 3600.0
 _LEASES = 200
@@ -145,10 +146,13 @@ def prepare(folder: Path, paths: JobPaths, task: str) -> None:
     OSError, ValueError, KeyError, TypeError
         The folder cannot be written, or the job's own files are not what they should be.
     """
-    left = read_json(paths.task(task).root / FILE)
+    try:
+        left = json.loads(read_foreign(paths.task(task).root / FILE, _LARGEST))
+    except FileNotFoundError:  # nothing heavy
+        return
     plan = read_json(paths.task(task).plan)
     record = read_json(paths.record)
-    if left is None or plan is None or record is None:  # nothing heavy
+    if plan is None or record is None:
         return
     names = [name for name in left["names"] if isinstance(name, str)]
     known = _wanted(folder)

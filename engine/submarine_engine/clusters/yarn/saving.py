@@ -243,7 +243,6 @@ class HdfsStorage:
 
 
 _LOOK = 0.1
-_LARGEST_NOTE = 1 << 22
 _ARRIVAL = 120.0
 
 
@@ -400,7 +399,7 @@ class _Packed:
         if size is None:
             return None
         try:  # it may be replaced meanwhile, by a longer or a shorter one
-            return saving.read_note(source.read(saving.NOTE, 0, min(size, _LARGEST_NOTE)))
+            return saving.read_note(source.read(saving.NOTE, 0, min(size, saving.LARGEST_NOTE)))
         except ClusterError:
             self._expect_alive()
             return None

@@ -1,0 +1,122 @@
+"""What a job's code puts where its driver reads, whatever it is, holds nobody up."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from submarine_engine.clusters import tasks
+from submarine_engine.clusters.exchange import exchange_files
+from submarine_engine.clusters.local import backend
+from submarine_engine.clusters.saving import NOTE
+from submarine_engine.errors import SaveError
+from submarine_engine.future import Job
+from submarine_engine.job import JobState
+from submarine_engine.outcome import read_outcome
+from submarine_runtime.exchange import HELLO
+
+NUMBER = "1" + "0" * 400
+CONTENTS = {
+    "a number that no float is": f'{{"fraction": {NUMBER}, "message": 1}}',
+    "nested without end": "[" * 100_000,
+    "a list": "[1]",
+    "bytes that are no text": "\udcff\udcfe",
+}
+KINDS = {
+    "a pipe": os.mkfifo,
+    "a folder": os.mkdir,
+    "a file without end": lambda path: path.symlink_to("/dev/zero"),
+    "a link to itself": lambda path: path.symlink_to(path),
+}
+WAIT = """
+import os, time
+folder = os.environ["SUBMARINE_TASK_DIR"]
+{make}
+open("made", "w").close()
+while not os.path.exists("go on"): time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def task(local):
+    """Give the files of a task of a job that is over."""
+    done = local.submit("1")
+    assert local.follow(done).state is JobState.SUCCEEDED
+    return local.paths(done).task("worker-0")
+
+
+def is_refused(task):
+    """Return whether a notebook is told that the outcome cannot be read."""
+    try:
+        read_outcome(task.root)
+    except (OSError, ValueError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+def test_content(task, content):
+    outcome = f'{{"returned_at": [{NUMBER}, 1]}}' if content.startswith("{") else content
+    for path, text in ((task.progress, content), (task.outcome, outcome)):
+        path.write_text(text, errors="surrogateescape")
+    assert tasks.Progress(task).look(last=True) is None
+    ending = tasks.Ending(0, tasks.read_outcome(task))
+    assert ending.kind == ""
+    now = tasks.Moment.now()
+    assert tasks.Ending(0, {**ending.outcome, "kind": "raised"}).returned_at(now, now) == now
+    assert is_refused(task)
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_kinds_of_files(task, make):
+    for path in (task.progress, task.outcome, task.displays, task.root / HELLO):
+        path.unlink(missing_ok=True)
+        make(path)
+    assert tasks.Progress(task).look(last=True) is None
+    assert tasks.read_outcome(task) == {}
+    assert is_refused(task)
+    assert exchange_files(task.root, {}) == {HELLO: b""}
+
+
+@pytest.mark.parametrize("name", ["progress.json", "ask.json", NOTE])
+@pytest.mark.parametrize("make", ["os.mkfifo(path)", "os.mkdir(path)", "os.symlink(path, path)"])
+def test_a_running_job_is_followed_all_the_same(local, name, make):
+    job_id = local.submit(WAIT.format(make=f'path = f"{{folder}}/{name}"; {make}'))
+    local.until_running(job_id, local.folder / "made")
+    with pytest.raises(SaveError):
+        Job(local.cluster, job_id).save(local.folder / "model", patience=0.1)
+    (local.folder / "go on").touch()
+    assert local.follow(job_id).state is JobState.SUCCEEDED
+    assert local.paths(job_id).supervisor_log.read_text() == ""
+
+
+def test_a_supervisor_outlives_a_turn_that_fails(local, task, monkeypatch, capsys):
+    turns = []
+
+    class Run:
+        def __init__(self, *_):
+            pass
+
+        def run(self, _):
+            turns.append(1)
+            if len(turns) == 1:
+                raise RuntimeError("one bad turn")
+            return True
+
+    job_id = task.root.parent.parent.name
+    for name, fake in (("Wake", lambda _: None), ("JobRun", Run), ("_sign", lambda *_: None)):
+        monkeypatch.setattr(backend, name, fake)
+    monkeypatch.setattr(backend, "_start_all", lambda *_: True)
+    monkeypatch.setattr(backend.time, "sleep", lambda _: None)
+    backend.supervise(
+        str(local.home), job_id, 0, (0, 0), leases=[], grace=1, command=[], fork_task=None
+    )
+    assert len(turns) == 2
+    assert "one bad turn" in capsys.readouterr().err
+
+
+def test_a_cancel_that_nobody_can_read_is_one(local):
+    job_id = local.submit(WAIT.format(make=""))
+    local.until_running(job_id, local.folder / "made")
+    local.paths(job_id).cancel.write_text("[" * 100_000)
+    assert local.follow(job_id).state is JobState.CANCELLED
