@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
 import signal
 import sys
@@ -24,6 +25,7 @@ from submarine_engine.traceback import Frame, Trace
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
     from submarine_engine.lifecycle import JobStatus
+    from submarine_engine.masking import Masker
 
 
 # A failed job's error as an instance of the type that the job raised, too.
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 # ``except ValueError`` works around a job as around the code itself. Only types that this process
 # has loaded already are considered: nothing is imported on a job's word.
 
+
+_DEEPEST = 24  # eight exceptions, and what the last of them holds
 
 # A generator would end by the first two; IPython and Python show the third their own way.
 _NEVER = (StopIteration, StopAsyncIteration, SyntaxError, SubmarineError)
@@ -115,8 +119,15 @@ def made_again(raised: Raised) -> BaseException | None:
     return None
 
 
-def as_raised(error: JobFailedError, raised: Raised) -> JobFailedError:
+def as_raised(
+    error: JobFailedError, raised: Raised, masker: Masker | None = None
+) -> JobFailedError:
     """Return the error of a job with what the job's exception held.
+
+    Parameters
+    ----------
+    masker
+        Masks the job's secrets: whatever prints an exception shows its arguments and notes.
 
     Returns
     -------
@@ -125,6 +136,8 @@ def as_raised(error: JobFailedError, raised: Raised) -> JobFailedError:
         be of that one's type, that one is its cause: IPython shows groups in its own way, for one,
         with our frames.
     """
+    if masker is not None:
+        raised = _masked(raised, masker)
     original = made_again(raised)
     if original is None:
         return error
@@ -143,6 +156,28 @@ def as_raised(error: JobFailedError, raised: Raised) -> JobFailedError:
     _fill(error, raised)
     error.__dict__.update(state)  # ours go first: a message is made of them
     return error
+
+
+def _masked(value: Any, masker: Masker, depth: int = 0) -> Any:  # noqa: ANN401 - what an exception holds
+    """Return a value with the secrets in its texts masked; the same where there are none."""
+    kind = type(value)
+    made = value
+    if kind is str:
+        return masker.text(value)
+    if kind is bytes:
+        return masker.data(value)
+    if depth == _DEEPEST:  # it may hold itself
+        return value
+    if kind is Raised:
+        made = Raised.__new__(Raised)
+        made.__dict__.update(_masked(vars(value), masker, depth + 1))
+    elif kind is dict:
+        made = {key: _masked(one, masker, depth + 1) for key, one in value.items()}
+        return made if any(made[key] is not value[key] for key in made) else value
+    elif kind in (list, tuple):
+        made = kind(_masked(one, masker, depth + 1) for one in value)
+        return made if any(map(operator.is_not, made, value)) else value
+    return made
 
 
 def _argument(value: Any) -> Any:  # noqa: ANN401 - of an exception

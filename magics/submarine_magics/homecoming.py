@@ -19,6 +19,7 @@ from submarine_engine.failures import as_raised
 from submarine_engine.future import Job
 from submarine_engine.home import THE_VALUE, Homecoming
 from submarine_engine.job import JobState
+from submarine_engine.masking import masker_of
 from submarine_engine.results import come_home
 
 from submarine_magics.card.model import visible
@@ -91,7 +92,10 @@ def _results(
         definer.note(error)
         error.fix = _not_sent(error, bench, main) + error.fix
         raised = home.raised if home else None
-        failed = as_raised(error, raised) if raised else error
+        failed = error
+        if raised is not None:
+            masker = masker_of(job.cluster.results(job.id).parent.parent)
+            failed = as_raised(error, raised, masker)
     except JobCancelledError as error:
         definer.note(error)
         error.what = f"cancelled; {_left_behind(home)}"  # the card says why

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import traceback
+from functools import partial
 
 import pytest
 from submarine_engine import JobFailedError
@@ -131,3 +133,24 @@ def test_a_note_is_shown_once(notebook, capsys):
     raised(notebook, "e = ValueError('v')\ne.add_note('a note')\nraise e")
     shown = capsys.readouterr()
     assert (shown.out + shown.err).count("a note") == 2  # in the code, and where it is read
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "raise ValueError(f'not {secret}', [secret])",
+        "error = ValueError('no'); error.__notes__ = [secret]; raise error",
+        "raise StopIteration(secret)",
+        "try:\n    {}[secret]\nexcept KeyError as error:\n    raise SystemExit(secret) from error",
+        "secret.encode('utf-16').decode('ascii', secret)",
+        "error = ValueError(); error.itself = [error, {1: secret}]; raise error",
+    ],
+)
+def test_no_traceback_shows_a_secret_whoever_prints_it(notebook, monkeypatch, cell):
+    monkeypatch.setenv("SECRET_WORD", "violet-zebra-99")
+    monkeypatch.setattr(notebook, "job", partial(notebook.job, options="--secret SECRET_WORD"))
+    notebook.run("import os; secret = os.environ['SECRET_WORD']")
+    error = raised(notebook, cell)
+    shown = "".join(traceback.format_exception(error)) + repr(error) + str(vars(error))
+    assert "violet-zebra-99" not in shown
+    assert "<secret" in shown
