@@ -41,6 +41,7 @@ _NOTE = "checkpoint.json"
 _ASIDE = ".part"
 _VERSION = 1
 _PIECE = 1 << 20
+_SERVING = ("ps", "evaluator", "tensorboard")
 _FUNCTIONS = (type, type(lambda: None), type(len), type(sys))
 
 _begun = 0  # loops of this process so far
@@ -719,5 +720,10 @@ def _set_random_states(kept: dict[str, Any]) -> None:
 
 
 def _writes() -> bool:
-    """Tell whether this process writes: of several ranks the first, which all have one state."""
+    """Tell whether this process writes: of several ranks the first, which all have one state.
+
+    What serves the ranks runs the same script, as TensorFlow has it, and has a state of its own.
+    """
+    if os.environ.get("SUBMARINE_TASK", "").rpartition("-")[0] in _SERVING:
+        return False
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK"))

@@ -457,9 +457,12 @@ def test_files_are_their_owners_and_the_last_two_stay(attempts):
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
 
-def test_of_several_ranks_the_first_writes(attempts):
+@pytest.mark.parametrize(
+    "env", [{"RANK": "1"}, {"SUBMARINE_TASK": "ps-0"}, {"SUBMARINE_TASK": "evaluator-0"}]
+)
+def test_of_several_ranks_the_first_writes(attempts, env):
     script = "from submarine_runtime import job\nfor step in job.steps(3, {}, every=0): pass"
-    assert attempts(script, env={"RANK": "1"}).wait() == 0
+    assert attempts(script, env=env).wait() == 0
     assert not attempts.place.exists()
 
 
