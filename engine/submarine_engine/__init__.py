@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle, Cell, Manifest
     from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, Saved
     from submarine_engine.errors import (
+        ArgumentsError,
         BundleError,
         CannotTravelError,
         CaptureTooLargeError,
@@ -49,10 +50,10 @@ _MEMBERS = {
     "bundle": "Bundle Cell Manifest",
     "clusters.base": "Batch Cluster Cursor Gpu Saved",
     "errors": (
-        "BundleError CannotTravelError CaptureTooLargeError CellSyntaxError ClusterError "
-        "CommandError ConfigError JobCancelledError JobError JobFailedError JobLostError "
-        "JobNotFoundError ResourcesError ResultError SaveError SubmarineError SubmissionError "
-        "UndefinedNameError UnsupportedError"
+        "ArgumentsError BundleError CannotTravelError CaptureTooLargeError CellSyntaxError "
+        "ClusterError CommandError ConfigError JobCancelledError JobError JobFailedError "
+        "JobLostError JobNotFoundError ResourcesError ResultError SaveError SubmarineError "
+        "SubmissionError UndefinedNameError UnsupportedError"
     ),
     "events": "Display Event LogChunk Moment",
     "future": "Job",
@@ -63,6 +64,7 @@ _MEMBERS = {
 _HOMES = {name: module for module, names in _MEMBERS.items() for name in names.split()}
 
 __all__ = [
+    "ArgumentsError",
     "Batch",
     "Bundle",
     "BundleError",

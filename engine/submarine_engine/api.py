@@ -6,13 +6,15 @@ is written to its own streams.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import re
 import sys
 import tokenize
+import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +25,7 @@ from submarine_engine.bundle.own_modules import set_in
 from submarine_engine.clusters import open_cluster
 from submarine_engine.config import DEFAULT, Config, load_config
 from submarine_engine.declared import Declared, declared, job_options
-from submarine_engine.errors import BundleError, CommandError
+from submarine_engine.errors import ArgumentsError, BundleError, CommandError
 from submarine_engine.future import Job
 from submarine_engine.interrupts import Interrupts, noted
 from submarine_engine.job import RESOURCES_GROUP, JobSpec, OptionInfo, Resources, Role, options_of
@@ -190,6 +192,8 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     ------
     CommandError
         An option is not possible, or the function has a parameter of that name.
+    ArgumentsError
+        The function does not take these arguments.
     BundleError
         The function or what it needs cannot travel.
     """
@@ -201,6 +205,7 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     options = {name: keywords[name] for name in known if keywords.get(name) is not None}
     _refuse_ambiguous(function, options)
     kwargs = {name: value for name, value in keywords.items() if name not in known}
+    _refuse_arguments(function, args, kwargs, known)
     of_cluster = {
         name: _value(said, options[name])
         for name, said in known.items()
@@ -226,6 +231,33 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     )
     spec = replace(spec, asks=answered)
     return PreparedCall(spec=spec, bundle=bundle, cluster=options.get("cluster"))
+
+
+def _refuse_arguments(
+    function: Callable[..., Any],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    known: Collection[str],
+) -> None:
+    """Refuse before a GPU is asked for what the call would refuse."""
+    if not isinstance(function, (types.FunctionType, types.MethodType)):
+        return  # what else can be called tells its parameters wrongly now and then
+    if hasattr(function, "__signature__"):
+        return
+    # What wraps a function may take other arguments than that one.
+    signature = inspect.signature(function, follow_wrapped=False)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        called = function.__name__
+        names = {*known, *signature.parameters}
+        unknown = [name for name in kwargs if name not in signature.parameters]
+        near = difflib.get_close_matches(unknown[0], names, n=1) if unknown else []
+        meant = f"did you mean {near[0]}? " if near else ""
+        taken = ", ".join(f"{one}" for one in signature.parameters.values())
+        raise ArgumentsError(
+            f"{called}() {error}", fix=f"{meant}it takes {called}({taken})"
+        ) from None
 
 
 def _refuse_ambiguous(function: Callable[..., Any], options: Mapping[str, object]) -> None:

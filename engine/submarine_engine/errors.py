@@ -97,6 +97,10 @@ class CommandError(SubmarineError, ValueError):
     """A command line, an option or its value does not parse."""
 
 
+class ArgumentsError(SubmarineError, TypeError):
+    """A function cannot be called with the arguments that it was given for its job."""
+
+
 class ConfigError(SubmarineError, ValueError):
     """A configuration file or environment variable holds a value that cannot be used."""
 

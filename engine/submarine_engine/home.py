@@ -332,7 +332,9 @@ class _Bringing:
     def run(self, went: WentHome, results: Path, budget: int) -> Homecoming:
         self._home.gone = went.gone
         for one in went.stayed:
-            self._home.stayed[one.name] = f"{one.type}: {one.why}" if one.why else one.type
+            self._home.stayed[one.name or THE_VALUE] = (
+                f"{one.type}: {one.why}" if one.why else one.type
+            )
         if went.asked:
             budget = sys.maxsize
         if went.frames:

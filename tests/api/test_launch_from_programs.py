@@ -135,6 +135,14 @@ REFUSED = {
     "an environment that is none": ("submit(train, Config(1), env='A=1')", "is no mapping"),
     "a bad name": ("submit(train, Config(1), name='a b')", "'a b' cannot name a job"),
     "a name that is none": ("submit(train, Config(1), name=3)", "name=3 is no text"),
+    "an argument too few": (
+        "submit(named)",
+        "named() missing a required argument: 'name'\n→ it takes named(name",
+    ),
+    "an option in other words": (
+        "submit(named, 'x', gpu=1)",
+        "unexpected keyword argument 'gpu'\n→ did you mean gpus? ",
+    ),
     "no function": ("submit(3)", "3 is no function"),
     "an unknown cluster": ("submit(train, 1, cluster='moon')", "there is no cluster 'moon'"),
     "an image here": ("submit(train, 1, docker_image='x')", "docker_image"),

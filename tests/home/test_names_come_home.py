@@ -79,6 +79,12 @@ def test_what_cannot_come_stays_and_the_name_keeps_what_it_had(notebook, capsys)
     assert "stayed in the job: `loader` (generator" in capsys.readouterr().err
 
 
+def test_a_value_that_cannot_come_is_called_so(notebook, capsys):
+    notebook.job("import os\nwith open(os.devnull) as file:\n    pass\nfile")
+    assert notebook["file"].closed
+    assert "stayed in the job: the cell's value (_io.TextIOWrapper" in capsys.readouterr().err
+
+
 def test_over_the_budget_the_smallest_come_first(notebook, monkeypatch, capsys):
     monkeypatch.setenv("SUBMARINE_RETURN_LIMIT", "100K")
     notebook.job("big = bytes(200_000)\nsmall = b'x' * 1000\nother = {'small': small}")

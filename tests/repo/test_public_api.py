@@ -14,6 +14,7 @@ import pytest
 import submarine_engine
 
 PUBLIC = """
+ArgumentsError
 Batch Bundle BundleError CannotTravelError CaptureTooLargeError Cell CellSyntaxError Cluster
 ClusterError CommandError ConfigError Cursor Display Event Gpu Job JobCancelledError JobError
 JobFailedError
