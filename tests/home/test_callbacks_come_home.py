@@ -43,6 +43,63 @@ def test_a_decorator_does_not_count_twice(notebook):
     assert (notebook["names"], notebook["calls"]) == (["one"], {"n": 1})
 
 
+def test_a_decorator_that_counts_in_a_variable_does_not_count_twice(notebook):
+    notebook.run(
+        """
+        calls = 0
+        def count(function):
+            global calls
+            calls += 1
+            return function
+        @count
+        def one(): return calls
+        """
+    )
+    notebook.job("@count\ndef two(): return calls\nfound = one()")
+    assert (notebook["found"], notebook["calls"]) == (2, 2)
+
+
+REGISTRY = """
+import functools
+
+class Registry(dict):
+    def register(self, function):
+        self[function.__name__] = function
+        return function
+
+registry = Registry(hits=0)
+
+@registry.register
+def half(x): return x / 2
+"""
+
+
+def test_a_registry_of_cached_functions(notebook):
+    notebook.run(REGISTRY)
+    notebook.run("@registry.register\n@functools.lru_cache\ndef twice(x): return 2 * x")
+    notebook.run("registry['hits'] = 1\nclass Layer:\n    act = registry['half']")
+    notebook.job("registry['hits'] += 1\nsame = registry['twice'] is twice, Layer.act is half")
+    assert notebook["same"] == (True, True)
+    assert notebook["registry"]["hits"] == 2
+    assert notebook["registry"]["twice"] is notebook["twice"]
+
+
+def test_a_registry_that_only_its_statements_can_fill(notebook):
+    notebook.run(REGISTRY)
+    notebook.run(
+        """
+        class Task:
+            def __init__(self, function):
+                self.function = function
+                registry[function.__name__] = self
+        @Task
+        def twice(x): return 2 * x
+        """
+    )
+    notebook.job("found = registry['half'](4), registry['twice'].function(4)")
+    assert notebook["found"] == (2, 8)
+
+
 def test_classes_that_an_object_knows_keep_what_other_decorators_made_of_them(notebook):
     notebook.run(
         """

@@ -376,6 +376,7 @@ def _build(  # noqa: PLR0913 - as `build`
             written = _written(found, namespace)
         except NeedsSourceError as need:
             as_source[need.name] = need.refers
+            executed.decorate()  # they fill what its statement makes
             again += [need.again] if need.again else []
         except NeedsValueError as need:
             by_value.add(need.name)

@@ -137,6 +137,11 @@ class Executed:
             node, statement.first, statement.last, statement.comment, statement.binds
         )
 
+    def decorate(self) -> None:
+        """Have all decorators run again."""
+        self.left_out.clear()
+        self._undecorated.clear()
+
     def cell(self, position: Position) -> Cell:
         """Return the cell of `position`."""
         return self.cells[position[0]]

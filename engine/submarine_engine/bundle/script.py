@@ -28,6 +28,7 @@ from submarine_engine.bundle.needs import (
 )
 from submarine_engine.bundle.source import FUNCTIONS, Lines
 from submarine_engine.bundle.statements import Statement
+from submarine_engine.bundle.values import function_like
 from submarine_engine.errors import CannotTravelError
 
 # An order in which everything stands below what it needs.
@@ -197,7 +198,8 @@ class _Graph:
         }
         reached = reachable(start, lambda one: self.now[one] | self.later[one])
         return any(
-            isinstance(one, str) and not isinstance(self.needs.kept[one].value, _UNCHANGING)
+            isinstance(one, str)
+            and (one in self.needs.sets or not isinstance(self.needs.kept[one].value, _UNCHANGING))
             for one in reached
         )
 
@@ -337,8 +339,7 @@ def _refuse_circle(graph: _Graph, name: str) -> None:
         kept = needs.kept[name]
         if kept.source:
             again = MadeAgain(name=name, cell=kept.cell, type=type_name(kept.value))
-            filled = isinstance(kept.value, (dict, list, set))  # by the definitions, once more
-            raise NeedsSourceError(name, needs.refers[name], None if filled else again)
+            raise NeedsSourceError(name, needs.refers[name], again)
         raise CannotTravelError(
             f"`{name}` and definitions that it holds need each other",
             where=needs.kept[name].cell,
@@ -370,17 +371,17 @@ def _effects(graph: _Graph) -> dict[Position, list[ast.expr]]:
         if isinstance(node, str) or node in added or node >= needs.origins.end:
             continue
         statement = graph.executed.statement(node)
-        if statement.alone and _is_as_written(needs, node, statement):
-            decorators = getattr(statement.node, "decorator_list", ())
-            if leading := [one for one in decorators if graph.changes(node, one)]:
-                found[node] = leading
+        decorators = getattr(statement.node, "decorator_list", ())
+        leading = [one for one in decorators if graph.changes(node, one)]
+        if leading and statement.alone and _is_as_written(needs, node, leading):
+            found[node] = leading
     return found
 
 
-def _is_as_written(needs: Needs, position: Position, statement: Statement) -> bool:
-    """Return whether a function or class is what its statement without decorators makes."""
-    node = statement.node
-    if not isinstance(node, (*FUNCTIONS, ast.ClassDef)) or not node.decorator_list:
+def _is_as_written(needs: Needs, position: Position, without: Sequence[ast.expr]) -> bool:
+    """Return whether a function or class is what its statement makes without those decorators."""
+    node = needs.origins.executed.statement(position).node
+    if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         return False
     origin = needs.origins.of(node.name, needs.origins.end)
     if not isinstance(origin, Defined) or origin.position != position:
@@ -388,13 +389,22 @@ def _is_as_written(needs: Needs, position: Position, statement: Statement) -> bo
     value = needs.origins.value(node.name)
     if isinstance(node, ast.ClassDef):
         return isinstance(value, type) and value.__qualname__ == node.name
-    if not isinstance(value, types.FunctionType) or hasattr(value, "__wrapped__"):
-        return False
+    if isinstance(value, types.FunctionType):
+        return not hasattr(value, "__wrapped__") and _has_code_of(value, node)
+    # What another decorator made of it in C: `functools.cache`, `jax.jit`.
+    inner = getattr(value, "__wrapped__", None)
+    made = len(node.decorator_list) > len(without) and function_like(value)
+    return made and isinstance(inner, types.FunctionType) and _has_code_of(inner, node)
+
+
+def _has_code_of(
+    function: types.FunctionType, node: ast.FunctionDef | ast.AsyncFunctionDef
+) -> bool:
     given = (*node.args.posonlyargs, *node.args.args)
-    code = value.__code__
+    code = function.__code__
     return (
-        value.__closure__ is None
-        and value.__qualname__ == code.co_name == node.name
+        function.__closure__ is None
+        and function.__qualname__ == code.co_name == node.name
         and code.co_varnames[: code.co_argcount] == tuple(one.arg for one in given)
     )
 
