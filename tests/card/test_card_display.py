@@ -53,7 +53,7 @@ WATCH = """
 
 
 CELLS = {
-    "succeeds": "watch(submit('1 + 1'), title='my title', origin='In [3]')",
+    "succeeds": "watch(submit('1 + 1'), origin='In [3]')",
     "fails": "watch(submit('raise ValueError(\"<b>no</b>\")'))",
     "over": "job = submit('1'); _ = job.wait(180); JobCard(job).display()",
     "busy": """
@@ -175,8 +175,8 @@ def ran(tmp_path_factory):
 def test_a_saved_notebook_holds_the_last_state_without_the_widget(ran):
     card = ran["succeeds"].card
     assert set(card) == {JOB, "text/html", "text/plain"}
-    assert (card[JOB]["state"], card[JOB]["name"]) == ("succeeded", "my title")
-    assert card["text/plain"].startswith("✓ my title: succeeded, ")
+    assert (card[JOB]["state"], card[JOB]["name"]) == ("succeeded", "shown")
+    assert card["text/plain"].startswith("✓ shown: succeeded, ")
     assert "In [3]" in card["text/html"]
     assert "submarine job logs" in card["text/html"]
     (first,) = ran["succeeds"].sent("display_data")

@@ -7,6 +7,8 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from submarine_engine.clusters.local import zygotes
@@ -39,6 +41,14 @@ print(seen, held)
 """
 
 
+def let_others_in(folder):
+    """Let all users into a test's folder: the modes of our own are to hold, not pytest's."""
+    top = Path(tempfile.gettempdir())
+    for each in (folder, *folder.parents):
+        if each.is_relative_to(top) and each != top:
+            each.chmod(0o755)
+
+
 def seen_by_another(home):
     """Return what holds the secret of all that another user of the machine can read."""
     if os.getuid():
@@ -67,8 +77,7 @@ def answers_of(folder, home, job_id):
 
 @pytest.mark.service
 def test_a_secret_of_the_notebook_stays_one(driven, tmp_path):
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)  # the modes of our own folders are to hold, not pytest's
+    let_others_in(tmp_path)
     gate = tmp_path / "gate"
     kernel = driven(env={"HF_TOKEN": MARK})
     messages = kernel.run("import os, time; token = os.environ['HF_TOKEN']").messages
@@ -79,6 +88,10 @@ def test_a_secret_of_the_notebook_stays_one(driven, tmp_path):
         f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)\n"
         "lengths = [len(token), len(config['to'][0]), known()]\n",
     )
+    (tmp_path / "open").write_text(MARK)
+    (tmp_path / "open").chmod(0o644)
+    assert seen_by_another(tmp_path) == f"['{tmp_path / 'open'}']"  # it does look
+    (tmp_path / "open").unlink()
     assert seen_by_another(tmp_path) == "[]"
     gate.touch()
     messages += [*come, *kernel.collect(sent).messages]
@@ -106,8 +119,7 @@ def test_a_secret_of_the_notebook_stays_one(driven, tmp_path):
 @pytest.mark.service
 @pytest.mark.parametrize("isolation", ["fresh", pytest.param("shared", marks=pytest.mark.long)])
 def test_a_secret_that_a_job_is_given_stays_one(driven, tmp_path, isolation):
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    let_others_in(tmp_path)
     gate = tmp_path / "gate"
     kernel = driven(env={"MARKED": MARK, "SUBMARINE_IMPORTS_AHEAD": "true"})
     if isolation == "shared":  # the next is forked from a process that has the same environment
@@ -143,8 +155,9 @@ def test_a_secret_that_a_job_is_given_stays_one(driven, tmp_path, isolation):
         for path in tmp_path.rglob("*")
         if path.is_file() and MARK.encode() in path.read_bytes()
     ]
-    # The code's own words: its log, and the error that it raised.
-    assert {path.name for path in holding} <= {"stdout", "stderr", "outcome.json"}, holding
+    # The code's own words: its log, and the error that it raised, in words and as an object.
+    said = {"stdout", "stderr", "outcome.json", "home.pkl"}
+    assert {path.name for path in holding} <= said, holding
     assert {stat.S_IMODE(path.stat().st_mode) for path in holding} == {0o600}
     assert seen_by_another(tmp_path) == "[]"
     answers = answers_of(tmp_path / "server", tmp_path, job_id)

@@ -6,6 +6,7 @@ import json
 import re
 
 from submarine_engine.clusters.local import LocalCluster
+from submarine_engine.clusters.local.backend import LocalBackend
 from submarine_engine.records import open_job
 from submarine_jupyter.cards import card as served_card
 from submarine_jupyter.page import page
@@ -37,7 +38,7 @@ def test_the_cluster_s_pages_are_the_same_in_all_cards_of_a_job(submit, monkeypa
     until(lambda: submit.cluster.status(job_id).state.final)
     monkeypatch.setattr(LocalCluster, "links", lambda *_: dict(LINKS))
     monkeypatch.setattr(LocalCluster, "log_url", lambda *_: LINKS["log"])
-    monkeypatch.setattr(LocalCluster, "log_label", "THEIR LOG")
+    monkeypatch.setattr(LocalBackend, "log_label", "THEIR LOG")
     card = served_card(job_id)
     assert card["links"] == [["application_1", LINKS["application_1"]]]
     assert card["tasks"][0]["log_url"] == LINKS["worker-0"]

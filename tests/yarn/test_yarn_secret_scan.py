@@ -27,7 +27,7 @@ from submarine_engine.job import JobSpec, JobState
 
 from tests.hadoop import yarn_cluster
 from tests.jobs import follow, until
-from tests.kernel.test_secret_scan import LOOK, NOBODY
+from tests.kernel.test_secret_scan import LOOK, NOBODY, let_others_in
 from tests.yarn.test_yarn_secrets import MARK, PATIENCE, command_lines, holds
 
 GIVEN = MARK[:3] + "G1v3nS3cr3t" * 3
@@ -122,9 +122,9 @@ def test_another_user_reads_no_secret(shared_home, on_yarn, tmp_path, monkeypatc
     until(paths.task("worker-0").stdout.exists, PATIENCE)
 
     layout = on_yarn.cluster.layout
-    for folder in (tmp_path, shared_home, *layout.root.parents):
-        if str(folder).startswith(str(tmp_path.parents[1])):
-            folder.chmod(0o755)  # the modes of our own folders are to hold, not pytest's
+    let_others_in(tmp_path)
+    let_others_in(shared_home)
+    let_others_in(layout.root.parent)
     noted = read_json(paths.root / "yarn.json")
     container, node, _ = noted["containers"]["worker-0"]
     starts = [

@@ -28,7 +28,7 @@ def test_what_is_told_needs_neither_nodes_nor_hdfs(tmp_path, monkeypatch, logs, 
     monkeypatch.setenv("SUBMARINE_YARN_LOGS", logs)
     cluster = open_cluster("yarn")
     role = Role(count=2, resources=Resources(gpus=0, memory=256, vcores=1))
-    spec = JobSpec(name="several", roles=(role,), notebook="several.ipynb", mode=mode)
+    spec = JobSpec(name="several", roles=(role,), notebook="several.ipynb", options={"mode": mode})
     job_id = cluster.submit(spec, bundle_of(CODE), workdir=tmp_path)
     until(lambda: cluster.status(job_id).state.final, 300)
     status = cluster.status(job_id)
