@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # has loaded already are considered: nothing is imported on a job's word.
 
 
-_DEEPEST = 24  # eight exceptions, and what the last of them holds
+_DEEPEST = 8
 
 # A generator would end by the first two; IPython and Python show the third their own way.
 _NEVER = (StopIteration, StopAsyncIteration, SyntaxError, SubmarineError)
@@ -99,22 +99,31 @@ def _mix(kind: type[BaseException]) -> type[JobFailedError]:
     return mixed  # type: ignore[no-any-return]
 
 
-def made_again(raised: Raised) -> BaseException | None:
+_Made = dict[int, BaseException | None]
+"""What was made of each `Raised`, by `id`: one that is a cause and the context is one here, too."""
+
+
+def made_again(raised: Raised, made: _Made | None = None) -> BaseException | None:
     """Return an exception like one of a job's; None where this process has no type for it.
 
     Its class is not called, since nobody knows by what arguments: it gets what the job's held.
     """
+    made = {} if made is None else made
+    if id(raised) in made:
+        return made[id(raised)]
+    made[id(raised)] = None  # where it is among its own arguments
     for kind in map(_find, raised.kinds):
         if kind is None:
             continue
         base = next(one for one in kind.__mro__ if one.__module__ == "builtins")
         try:
-            args = tuple(map(_argument, raised.args))
+            args = _arguments(raised, made)
             error = base.__new__(kind, *args)
             base.__init__(error, *args)  # type: ignore[misc] # the class's own may want others
         except Exception:  # noqa: BLE001, S112 - a foreign class allows what it likes
             continue
-        _fill(error, raised)
+        made[id(raised)] = error
+        _fill(error, raised, made)
         return error
     return None
 
@@ -137,7 +146,7 @@ def as_raised(
         with our frames.
     """
     if masker is not None:
-        raised = _masked(raised, masker)
+        raised = _masked(raised, masker, {})
     original = made_again(raised)
     if original is None:
         return error
@@ -150,50 +159,64 @@ def as_raised(
         error.__cause__ = original
         return error
     state = error.__dict__.copy()
+    made: _Made = {id(raised): error}
     base = next(one for one in type(original).__mro__ if one.__module__ == "builtins")
     with suppress(Exception):  # it sets what C alone keeps: an OSError's errno
-        base.__init__(error, *map(_argument, raised.args))  # type: ignore[misc]
-    _fill(error, raised)
+        base.__init__(error, *_arguments(raised, made))  # type: ignore[misc]
+    _fill(error, raised, made)
     error.__dict__.update(state)  # ours go first: a message is made of them
     return error
 
 
-def _masked(value: Any, masker: Masker, depth: int = 0) -> Any:  # noqa: ANN401 - what an exception holds
-    """Return a value with the secrets in its texts masked; the same where there are none."""
+def _masked(raised: Raised, masker: Masker, made: dict[int, Raised]) -> Raised:
+    """Return what an exception is made of with the secrets in its texts masked.
+
+    Parameters
+    ----------
+    made
+        What was made of each so far, by `id`.
+    """
+    if id(raised) not in made:
+        masked = made[id(raised)] = Raised.__new__(Raised)
+        held = {key: _masked_in(one, masker, made, 0) for key, one in vars(raised).items()}
+        masked.__dict__.update(held)
+    return made[id(raised)]
+
+
+def _masked_in(value: Any, masker: Masker, made: dict[int, Raised], depth: int) -> Any:  # noqa: ANN401 - what an exception holds
+    """Return the same where there are no secrets in it: it may be the notebook's own object."""
     kind = type(value)
-    made = value
-    if kind is str:
-        return masker.text(value)
-    if kind is bytes:
-        return masker.data(value)
-    if depth == _DEEPEST:  # it may hold itself
-        return value
+    if kind in (str, bytes):
+        return masker.text(value) if kind is str else masker.data(value)
     if kind is Raised:
-        made = Raised.__new__(Raised)
-        made.__dict__.update(_masked(vars(value), masker, depth + 1))
-    elif kind is dict:
-        made = {key: _masked(one, masker, depth + 1) for key, one in value.items()}
-        return made if any(made[key] is not value[key] for key in made) else value
-    elif kind in (list, tuple):
-        made = kind(_masked(one, masker, depth + 1) for one in value)
-        return made if any(map(operator.is_not, made, value)) else value
-    return made
+        return _masked(value, masker, made)
+    if kind not in (dict, list, tuple) or depth == _DEEPEST:  # it may hold itself
+        return value
+    old = list(value.values() if kind is dict else value)
+    new = [_masked_in(one, masker, made, depth + 1) for one in old]
+    if not any(map(operator.is_not, new, old)):
+        return value
+    return dict(zip(value, new, strict=True)) if kind is dict else kind(new)
 
 
-def _argument(value: Any) -> Any:  # noqa: ANN401 - of an exception
+def _arguments(raised: Raised, made: _Made) -> tuple[Any, ...]:
+    return tuple(_argument(one, made) for one in raised.args)
+
+
+def _argument(value: Any, made: _Made) -> Any:  # noqa: ANN401 - of an exception
     if isinstance(value, Raised):
-        return made_again(value)
+        return made_again(value, made)
     if type(value) is list and any(isinstance(one, Raised) for one in value):  # of a group
-        return [_argument(one) if isinstance(one, Raised) else one for one in value]
+        return [_argument(one, made) for one in value]
     return value
 
 
-def _fill(error: BaseException, raised: Raised) -> None:
+def _fill(error: BaseException, raised: Raised, made: _Made) -> None:
     for name, value in raised.state.items():
         with suppress(Exception):  # a property, or what this release has otherwise
             setattr(error, name, value)
-    error.__cause__ = made_again(raised.cause) if raised.cause else None
-    error.__context__ = made_again(raised.context) if raised.context else None
+    error.__cause__ = made_again(raised.cause, made) if raised.cause else None
+    error.__context__ = made_again(raised.context, made) if raised.context else None
     error.__suppress_context__ = raised.suppresses
 
 

@@ -92,25 +92,44 @@ class Raised:
         How many exceptions of its chain to keep at most.
     state
         Whether to keep its attributes: they may be of any kind.
+    made
+        What has been made of the chain so far, by `id`, with what it is of: a cause is most often
+        the context, too, and of a chain of such there would be twice as many with each link.
     """
 
     def __init__(
-        self, error: BaseException, links: int = _MOST_LINKS, *, state: bool = True
+        self,
+        error: BaseException,
+        links: int = _MOST_LINKS,
+        *,
+        state: bool = True,
+        made: dict[int, tuple[Raised, BaseException]] | None = None,
     ) -> None:
+        made = {} if made is None else made
+        made[id(error)] = self, error
         kinds = type(error).__mro__
         self.kinds = [(str(kind.__module__), str(kind.__qualname__)) for kind in kinds]
         args, held = _made_of(error)
-        self.args = tuple(self._kept(one, links, state=state) for one in args)
+        self.args = tuple(self._kept(one, links, made, state=state) for one in args)
         self.state = held if state else {}
         self.suppresses = error.__suppress_context__
-        self.cause = self._kept(error.__cause__, links, state=state)
-        self.context = self._kept(error.__context__, links, state=state)
+        self.cause = self._kept(error.__cause__, links, made, state=state)
+        self.context = self._kept(error.__context__, links, made, state=state)
 
-    def _kept(self, value: Any, links: int, *, state: bool) -> Any:  # noqa: ANN401 - an argument
+    def _kept(
+        self,
+        value: Any,  # noqa: ANN401 - an argument
+        links: int,
+        made: dict[int, tuple[Raised, BaseException]],
+        *,
+        state: bool,
+    ) -> Any:  # noqa: ANN401 - likewise
         if isinstance(value, BaseException):
-            return Raised(value, links - 1, state=state) if links > 1 else None
+            if id(value) in made:
+                return made[id(value)][0]
+            return Raised(value, links - 1, state=state, made=made) if links > 1 else None
         if type(value) is list and any(isinstance(one, BaseException) for one in value):
-            return [self._kept(one, links, state=state) for one in value]
+            return [self._kept(one, links, made, state=state) for one in value]
         return value
 
 
@@ -118,7 +137,7 @@ def _made_of(error: BaseException) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments and attributes: those of its own pickle hold what C alone keeps, too."""
     try:
         kind, args, *rest = tuple(error.__reduce__())
-    except Exception:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
+    except BaseException:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
         kind, args, rest = None, error.args, [vars(error)]
     if kind is not type(error):
         args, rest = error.args, [vars(error)]

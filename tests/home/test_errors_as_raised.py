@@ -154,3 +154,31 @@ def test_no_traceback_shows_a_secret_whoever_prints_it(notebook, monkeypatch, ce
     shown = "".join(traceback.format_exception(error)) + repr(error) + str(vars(error))
     assert "violet-zebra-99" not in shown
     assert "<secret" in shown
+
+
+def test_an_exception_among_its_own_arguments_is_made_once(notebook):
+    # Of each link there would be six times as many as of the one before it.
+    error = raised(notebook, "e = ValueError(); e.args = (e, [e], 1) + (e,) * 4; raise e")
+    assert isinstance(error, ValueError)
+    assert error.args[0] is error
+    assert error.args[1] == [error]
+    assert error.args[2] == 1
+
+
+def test_a_cause_that_is_the_context_is_so_afterwards(notebook):
+    cell = "try:\n    {}[1]\nexcept KeyError as e:\n    raise ValueError(e) from e"
+    error = raised(notebook, cell)
+    assert error.args[0] is error.__cause__
+    assert error.__cause__ is error.__context__
+
+
+@pytest.mark.parametrize("word", ["SystemExit(3)", "KeyboardInterrupt"])
+def test_a_pickle_that_ends_the_process_does_not_hide_what_was_raised(notebook, word):
+    cell = f"""
+    class SelfishError(Exception):
+        def __reduce__(self):
+            raise {word}
+    raise SelfishError(7)
+    """
+    error = raised(notebook, cell)
+    assert (error.remote_type, error.args) == ("SelfishError", (7,))
