@@ -4,6 +4,7 @@
 
     SubmarineError                  all of ours; says what, where, and what to do next
     ├── CommandError (ValueError)   a command line or option that does not parse
+    ├── ArgumentsError (TypeError)  arguments that the function of a job does not take
     ├── ConfigError (ValueError)    a configuration value that cannot be used
     ├── BundleError                 the cells cannot become a script (nothing was asked for yet)
     │   ├── CellSyntaxError         a cell does not parse
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 import re
 import sys
+import types
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -73,11 +75,34 @@ class SubmarineError(Exception):
 
         The hook is IPython's (``InteractiveShell.showtraceback``); the error stays a real one.
         """
+        _end_at_the_user(self)
         return [f"\x1b[31m{type(self).__name__}\x1b[0m: {in_a_notebook(str(self))}"]
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exception's own __reduce__ would drop the keyword-only arguments.
         return _rebuild, (type(self), self.what, self.__dict__)
+
+
+_OURS = re.compile(r"(submarine_(engine|magics)|IPython)\b")
+"""Modules that stand between the user's line and the raise."""
+
+
+def _end_at_the_user(error: BaseException) -> None:
+    """Have ``%debug`` begin at the user's own line: the frames below it are ours and IPython's."""
+    if getattr(sys, "last_value", None) is not error:
+        return
+    steps: list[types.TracebackType] = []
+    step = error.__traceback__
+    while step is not None:
+        steps.append(step)
+        step = step.tb_next
+    while steps and _OURS.match(steps[-1].tb_frame.f_globals.get("__name__") or ""):
+        steps.pop()
+    if steps:
+        ended: types.TracebackType | None = None
+        for step in reversed(steps):
+            ended = types.TracebackType(ended, step.tb_frame, step.tb_lasti, step.tb_lineno)
+        error.__traceback__ = sys.last_traceback = ended
 
 
 def in_a_notebook(text: str) -> str:
@@ -231,6 +256,7 @@ class JobFailedError(JobError):
 
         if self.trace is None:
             return super()._render_traceback_()
+        _end_at_the_user(self)
         return notebook_lines(self.trace, self.what, in_a_notebook(self.fix))
 
 

@@ -7,7 +7,7 @@ import traceback
 from functools import partial
 
 import pytest
-from submarine_engine import JobFailedError
+from submarine_engine import JobFailedError, JobNotFoundError, SubmarineError
 
 CLASSES = """
 class TwoArgumentsError(Exception):
@@ -182,3 +182,21 @@ def test_a_pickle_that_ends_the_process_does_not_hide_what_was_raised(notebook, 
     """
     error = raised(notebook, cell)
     assert (error.remote_type, error.args) == ("SelfishError", (7,))
+
+
+@pytest.mark.parametrize("cell", ["%%submarine\n1 / 0", "%%submarine\nno_such_name"])
+def test_the_debugger_begins_at_the_cell(notebook, cell):
+    with pytest.raises(SubmarineError):
+        notebook.run(cell)
+    *_, last = traceback.walk_tb(sys.last_traceback)
+    assert last[0].f_globals is notebook.names
+    assert last[0].f_code.co_name == "<module>"
+
+
+def test_the_debugger_begins_at_the_line_that_asks(notebook):
+    notebook.run("from submarine_engine import open_job")
+    notebook.run("def look(name):\n    return open_job(name)")
+    with pytest.raises(JobNotFoundError):
+        notebook.run("look('no-such')")
+    *_, last = traceback.walk_tb(sys.last_traceback)
+    assert last[0].f_locals == {"name": "no-such"}
