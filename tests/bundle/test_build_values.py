@@ -102,6 +102,17 @@ def test_an_object_that_only_its_statement_can_make_is_said(notebook):
     assert notebook.result(bundle) == "True\n"
 
 
+def test_handlers_of_a_logger_that_do_not_travel_are_said(notebook):
+    notebook.run("import logging\nlog = logging.getLogger('of_a_notebook')")
+    told = []
+    notebook.bundle("log.info('one')", tell=told.append)
+    assert not told
+    notebook.run("log.addHandler(logging.StreamHandler())")
+    notebook.bundle("log.info('one')", tell=told.append)
+    assert len(told) == 1
+    assert "`log.handlers` (logging.StreamHandler)" in told[0]
+
+
 def test_lambdas_and_what_calls_made_of_functions_travel_as_source(notebook):
     notebook.run(
         "import functools\nfrom collections import namedtuple\nfrom enum import Enum\n\n"

@@ -785,6 +785,7 @@ class Needs:
         self.kept[name] = kept
         self.refers[name] = refers
         self.called[name] = self.capture.reads(name)
+        self._unset |= _handlers(name, kept.value)
         self._want_referred(name, refers)
         for read in sorted(self.called[name]):
             self._want(read, _NOTHING, Place(value=name), hard=False, at=self.origins.end)
@@ -793,6 +794,16 @@ class Needs:
         """Follow what a value refers to: what the names mean now, before the main cell."""
         for name in sorted(refers):
             self._want(name, _NOTHING, Place(value=value), hard=True, at=self.origins.end)
+
+
+def _handlers(name: str, value: object) -> dict[str, str]:
+    """Return the handlers of a logger of the notebook's, which travels by its name alone."""
+    logging = sys.modules.get("logging")
+    if logging is None or not isinstance(value, logging.Logger):
+        return {}
+    kinds = {type_name(one): None for one in value.handlers}
+    # Those of the root are a setting, which travels.
+    return {f"{name}.handlers": ", ".join(kinds)} if kinds and value.parent else {}
 
 
 def _is_object(here: object, value: object) -> bool:
