@@ -203,7 +203,8 @@ def steps(
             yield step
             loop.keep(state)
             say((step + 1) / total)
-    if total > first and (loop.wrote or loop.is_due):
+    # Also of a short rest of a loop: a third attempt is not to go on from what the first has left.
+    if total > first and (first or loop.wrote or loop.is_due):
         loop.write(state)  # what comes after the loop may fail, and is tried again without it
 
 

@@ -188,10 +188,15 @@ def test_whoever_is_asked_to_end_finishes_the_step_and_keeps_it(attempts, whole)
     assert of_steps(first) == list(range(13))
     assert step_folders(attempts.place) == ["step-000000000013"]
     assert "Traceback" not in first.stderr
-    second = attempts(TRAIN)
+    rest = TRAIN.replace("every=0", "every=3600")
+    second = attempts(rest)
     assert second.wait() == 0, second.stderr
     assert of_steps(second) == list(range(13, 40))
     assert second.value == whole
+    third = attempts(rest)
+    assert third.wait() == 0, third.stderr
+    assert of_steps(third) == []
+    assert third.value == whole
 
 
 def test_whoever_asks_twice_is_not_kept_waiting(attempts):
