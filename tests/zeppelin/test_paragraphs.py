@@ -127,6 +127,20 @@ def test_words_of_the_former_interpreter_and_of_its_pages(note, new_jobs):
     assert "ended" in text(note.write("%submarine\nTENSORBOARD STOP"))
 
 
+def test_roles_run_together_on_the_local_cluster(note, new_jobs):
+    """A parameter server, which never ends by itself, and two workers that know each other."""
+    say = "echo $SUBMARINE_TASK is $RANK of $WORLD_SIZE"
+    found = note.write(
+        f'%submarine\njob run --name roles --num_workers 2 --worker_launch_cmd "{say}" '
+        "--num_ps 1 --ps_resources memory=1G,vcores=1 --ps_launch_cmd 'sleep 600'"
+    )
+    assert found["status"] == "FINISHED", text(found)
+    for number in (0, 1):
+        assert f"worker-{number} is {number} of 2\n" in text(found)
+    (job,) = new_jobs().values()
+    assert (job["name"], job["state"]) == ("roles", "succeeded")
+
+
 def test_a_form_of_a_jobs_options(client, note, new_jobs):
     number = note.add("%submarine.run --gpus ${gpus=1} --name formed\nprint('ran')")
     found = note.run(number)
