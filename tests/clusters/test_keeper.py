@@ -148,6 +148,8 @@ def test_a_job_that_is_over_is_not_lost_afterwards(cluster, tmp_path):
     job_id = cluster.submit(spec_of(), bundle_of("7"), workdir=tmp_path)
     assert follow(cluster, job_id).state is JobState.SUCCEEDED
     paths = JobPaths(default_home(), job_id)
+    # The summary comes after the events.
+    until(lambda: read_json(paths.status)["state"] == "succeeded")
     events = paths.events.read_bytes()
     keeper.end_unwatched(paths, "its keeper cannot begin")
     assert paths.events.read_bytes() == events
