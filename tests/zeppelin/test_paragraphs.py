@@ -137,8 +137,7 @@ def test_roles_run_together_on_the_local_cluster(note, new_jobs):
     assert found["status"] == "FINISHED", text(found)
     for number in (0, 1):
         assert f"worker-{number} is {number} of 2\n" in text(found)
-    (job,) = new_jobs().values()
-    assert (job["name"], job["state"]) == ("roles", "succeeded")
+    until(lambda: [job["state"] for job in new_jobs().values()] == ["succeeded"])
 
 
 def test_a_form_of_a_jobs_options(client, note, new_jobs):
