@@ -159,7 +159,9 @@ class Walk:
         assert story.state is JobState.FAILED, story.status
         said = story.status.reason
         # Of a container's processes one goes first, and YARN may ask the others to end.
-        assert "YARN says" in said or (victim == "container" and "SIGKILL" in said), said
+        words = "YARN says", "the application ended before it ran: failed: "
+        told = any(each in said for each in words)
+        assert told or (victim == "container" and "SIGKILL" in said), said
         return f"failed, {'ran' if runs else 'never ran'}"
 
     def applications(self, job_id):
