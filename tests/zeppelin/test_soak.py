@@ -67,12 +67,14 @@ class Person:
         doings: list[Callable[[], str]] = [
             self.prints, self.prints_in_a_job, self.trains, self.cancels, self.commands, self.shell,
         ]  # fmt: skip
+        restarts = self._soak.restarts
         while not self._soak.over.is_set():
             doing = self._random.choice(doings)
             self._mark = f"{self.number}-{self.done.total()}"
             # The first run of what a restart has aborted while it did not run is aborted as well,
-            # by Zeppelin, which keeps that in mind: what was begun meanwhile does not count.
-            before = self._soak.restarts, self._soak.restarting
+            # by Zeppelin, which keeps that in mind: what was begun meanwhile does not count, nor
+            # what is the first since.
+            before, restarts = (restarts, self._soak.restarting), self._soak.restarts
             try:
                 told = doing()
             except Exception as error:  # noqa: BLE001 - it is what is looked for
