@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.bundle import Bundle, Cell, build_call
+from submarine_engine.bundle import BuildOptions, Bundle, Cell, build_call
 from submarine_engine.bundle.own_modules import set_in
 from submarine_engine.clusters import open_cluster
 from submarine_engine.config import DEFAULT, Config, load_config
@@ -32,7 +32,6 @@ from submarine_engine.job import RESOURCES_GROUP, JobSpec, OptionInfo, Resources
 from submarine_engine.logs import PlainDisplays, Renderer, follow
 
 if TYPE_CHECKING:
-    from submarine_engine.bundle.modules import ModuleValue
     from submarine_engine.clusters.base import Cluster
     from submarine_engine.events import Display
     from submarine_engine.lifecycle import JobStatus
@@ -169,13 +168,8 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     *,
     cells: Sequence[Cell],
     namespace: Mapping[str, object],
-    root: Path | None,
-    limit: int,
+    build: BuildOptions,
     cluster: str | None = None,
-    tell: Callable[[str], object] | None = None,
-    answered: bool = False,
-    changes: Sequence[ModuleValue] = (),
-    held: Sequence[ModuleValue] = (),
 ) -> PreparedCall:
     """Make spec and bundle of ``function(*args, **keywords)``; nothing is asked of a cluster.
 
@@ -185,8 +179,8 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
         The function's, and the job's (`job_keywords`), as they were given.
     cluster
         The name of the cluster that the call is for, unless a keyword says.
-    cells, namespace, root, limit, tell, answered, changes, held
-        As for `submarine_engine.bundle.build`.
+    cells, namespace, build
+        As for `submarine_engine.bundle.build`. The secrets are those of the job's option.
 
     Raises
     ------
@@ -215,21 +209,9 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
         if said := known[name]:
             said.check(value)
     spec = replace(_spec(function, options), options=of_cluster)
-    bundle = build_call(
-        function,
-        args,
-        kwargs,
-        cells,
-        namespace,
-        limit=limit,
-        root=root,
-        tell=tell,
-        answered=answered,
-        changes=changes,
-        held=held,
-        secrets=spec.secrets,
-    )
-    spec = replace(spec, asks=answered)
+    build = replace(build, secrets=spec.secrets)
+    bundle = build_call(function, args, kwargs, cells, namespace, options=build)
+    spec = replace(spec, asks=build.answered)
     return PreparedCall(spec=spec, bundle=bundle, cluster=options.get("cluster"))
 
 
@@ -512,11 +494,8 @@ def _submit(
         keywords,
         cells=cells,
         namespace=vars(sys.modules["__main__"]),
-        root=root,
-        limit=_limit(config),
+        build=BuildOptions(limit=_limit(config), root=root, tell=tell, changes=set_in(root)),
         cluster=config.value("cluster"),
-        tell=tell,
-        changes=set_in(root),
     )
     cluster = call.cluster or config.value("cluster")
     where = open_cluster(cluster) if isinstance(cluster, str) else cluster

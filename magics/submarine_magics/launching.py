@@ -6,7 +6,6 @@ Outside IPython they are those of ``submarine_engine``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython import get_ipython
@@ -20,6 +19,7 @@ from submarine_magics.show import say
 from submarine_magics.workbench import Workbench, bench_of
 
 if TYPE_CHECKING:
+    from submarine_engine.bundle import BuildOptions
     from submarine_engine.future import Job
 
 
@@ -91,23 +91,18 @@ def _prepare(
 ) -> PreparedCall:
     answered = waits and not keywords.get("cluster") and bench.answers()
 
-    def prepare(limit: int) -> PreparedCall:
+    def prepare(build: BuildOptions) -> PreparedCall:
         return prepare_call(
             function,
             args,
             keywords,
             cells=bench.cells.cells_so_far(),
             namespace=bench.namespace,
-            root=Path.cwd(),
-            limit=limit,
+            build=build,
             cluster=bench.cluster_name(),
-            tell=say,
-            answered=answered,
-            changes=bench.modules.changes(),
-            held=bench.modules.held(),
         )
 
-    call = bench.within_limit(prepare)
+    call = bench.within_limit(prepare, answered=answered)
     bench.bundle = call.bundle
     return call
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.displayhook import DisplayHook
 from IPython.display import Code
-from submarine_engine.bundle import Bundle, build, build_parts
+from submarine_engine.bundle import BuildOptions, Bundle, build, build_parts
 from submarine_engine.bundle.model import Cell
 from submarine_engine.command import Command, parse_cell
 from submarine_engine.errors import BundleError, CommandError
@@ -23,7 +23,7 @@ from submarine_magics.cell_view import Interrupt, follow_job
 from submarine_magics.frontend import cell_order
 from submarine_magics.homecoming import bring_home
 from submarine_magics.magic_lines import VALUELESS
-from submarine_magics.show import say, show_help
+from submarine_magics.show import show_help
 from submarine_magics.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -62,24 +62,11 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
     secrets = command.spec.secrets
     answered = "detach" not in command.values and bench.answers(command)
 
-    def make(limit: int) -> Bundle:
-        cells, root = bench.cells.cells(), Path.cwd()
-        changes = bench.modules.changes()
-        return build(
-            main,
-            cells,
-            bench.namespace,
-            outputs=outputs,
-            limit=limit,
-            root=root,
-            tell=say,
-            answered=answered,
-            changes=changes,
-            held=bench.modules.held(),
-            secrets=secrets,
-        )
+    def make(options: BuildOptions) -> Bundle:
+        options = replace(options, secrets=secrets)
+        return build(main, bench.cells.cells(), bench.namespace, options=options, outputs=outputs)
 
-    bundle = bench.within_limit(make, command)
+    bundle = bench.within_limit(make, command, answered=answered)
     return run_bundle(bench, command, bundle, main=main, shown=gives_value(main.source, body))
 
 

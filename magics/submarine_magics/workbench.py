@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from IPython.core.interactiveshell import InteractiveShell
-from submarine_engine.bundle import Bundle, Cell, PartBook
+from submarine_engine.bundle import BuildOptions, Bundle, Cell, PartBook
 from submarine_engine.bundle.model import Sent
 from submarine_engine.bundle.own_modules import OwnModules
 from submarine_engine.clusters import open_cluster
@@ -94,7 +94,13 @@ class Workbench:
             return limit, True  # it is told where the cluster is asked for the job
         return (limit, True) if room is None else (room, False)
 
-    def within_limit(self, make: Callable[[int], _T], command: Command | None = None) -> _T:
+    def within_limit(
+        self,
+        make: Callable[[BuildOptions], _T],
+        command: Command | None = None,
+        *,
+        answered: bool,
+    ) -> _T:
         """Return what `make` gives for the limit of captured values, asking where it is too low.
 
         Who has agreed to so much is not asked for as much again.
@@ -105,8 +111,16 @@ class Workbench:
             The values are larger, and the answer is no, or nobody can answer.
         """
         limit, chosen = self._capture_limit(command)
+        options = BuildOptions(
+            limit=max(limit, self._agreed) if chosen else limit,
+            root=Path.cwd(),
+            tell=say,
+            answered=answered,
+            changes=self.modules.changes(),
+            held=self.modules.held(),
+        )
         try:
-            return make(max(limit, self._agreed) if chosen else limit)
+            return make(options)
         except CaptureTooLargeError as error:
             if not chosen:  # more has no room
                 raise
@@ -115,7 +129,7 @@ class Workbench:
                 raise
             # What was not counted to its end may be twice that.
             self._agreed = 2 * sum(value.size for value in error.values)
-        return make(sys.maxsize)
+        return make(replace(options, limit=sys.maxsize))
 
     def answers(self, command: Command | None = None) -> bool:
         """Return whether a job that the running cell waits for can ask the person there."""

@@ -7,10 +7,11 @@ import codeop
 import subprocess
 import sys
 import types
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from submarine_engine.bundle import Bundle, Cell, build, build_call
+from submarine_engine.bundle import BuildOptions, Bundle, Cell, build, build_call
 
 RUFF = [sys.executable, "-m", "ruff"]
 
@@ -40,13 +41,15 @@ class Notebook:
         exec(self.compile("\n".join(lines), name, "exec"), self.namespace)  # noqa: S102 - a kernel
         return self
 
-    def bundle(self, main: str, **options: object) -> Bundle:
+    def bundle(self, main: str, outputs: Sequence[str] = (), **options: object) -> Bundle:
         """Bundle a main cell that has the next number."""
         cell = Cell(number=len(self.cells) + 1, source=main.strip("\n"), id="id-main")
-        return build(cell, self.cells, self.namespace, **options)
+        given = BuildOptions(**options)
+        return build(cell, self.cells, self.namespace, options=given, outputs=outputs)
 
     def call(self, function, *args, **kwargs) -> Bundle:
-        return build_call(function, args, kwargs, self.cells, self.namespace, root=self.folder)
+        here = BuildOptions(root=self.folder)
+        return build_call(function, args, kwargs, self.cells, self.namespace, options=here)
 
     def result(self, bundle: Bundle, python: str = sys.executable) -> str:
         """Write a bundle, run its script as a program, and return what it printed."""

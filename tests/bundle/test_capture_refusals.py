@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from submarine_engine.bundle import build_call
+from submarine_engine.bundle import BuildOptions, build_call
 from submarine_engine.bundle import capture as capture_module
 from submarine_engine.bundle.capture import Capture
 from submarine_engine.errors import CannotTravelError
@@ -204,7 +204,8 @@ def test_what_hangs_is_named_and_can_be_interrupted(notebook, monkeypatch, way):
 
     def call(_, tell):
         known = notebook.namespace
-        build_call(known["train"], (known["data"],), {}, notebook.cells, known, tell=tell)
+        options = BuildOptions(tell=tell)
+        build_call(known["train"], (known["data"],), {}, notebook.cells, known, options=options)
 
     with pytest.raises(KeyboardInterrupt):
         (notebook.bundle if way == "cell" else call)("print(data)", tell=tell)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from submarine_engine.bundle import build_call
+from submarine_engine.bundle import BuildOptions, build_call
 from submarine_engine.bundle.secrets import has_secret_name, is_secret, shown
 from submarine_engine.errors import CannotTravelError
 
@@ -171,7 +171,6 @@ def test_what_is_declared_to_be_one_is_one_whatever_it_looks_like(notebook, monk
     assert notebook.result(bundle).split()[:2] == [str(len(value)), str(len(value) + 1)]
 
     known = notebook.namespace
-    called = build_call(
-        known["train"], (value,), {}, notebook.cells, known, root=None, secrets=("PLAIN",)
-    )
+    secret = BuildOptions(secrets=("PLAIN",))
+    called = build_call(known["train"], (value,), {}, notebook.cells, known, options=secret)
     assert value not in called.script + str(called.manifest.to_json())

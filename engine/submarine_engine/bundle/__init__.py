@@ -1,6 +1,6 @@
 """Cells to one training script: what was executed becomes what a person would have written."""
 
-from submarine_engine.bundle.build import build, build_call
+from submarine_engine.bundle.build import BuildOptions, build, build_call
 from submarine_engine.bundle.model import (
     Bundle,
     CapturedValue,
@@ -12,6 +12,7 @@ from submarine_engine.bundle.model import (
 from submarine_engine.bundle.parts import Part, PartBook, build_parts
 
 __all__ = [
+    "BuildOptions",
     "Bundle",
     "CapturedValue",
     "Cell",

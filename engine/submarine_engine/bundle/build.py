@@ -19,7 +19,7 @@ import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -257,32 +257,12 @@ _MOST_HINTS = 3
 _WRITTEN = (list, dict, set, tuple)
 
 
-def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
-    main: Cell,
-    cells: Sequence[Cell],
-    namespace: Mapping[str, object],
-    *,
-    outputs: Sequence[str] = (),
-    limit: int = LIMIT,
-    root: Path | None = None,
-    tell: Callable[[str], object] | None = None,
-    answered: bool = False,
-    changes: Sequence[ModuleValue] = (),
-    held: Sequence[ModuleValue] = (),
-    secrets: Collection[str] = (),
-) -> Bundle:
-    """Make one training script of the cell `main` and what it needs from the others.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """What a bundle depends on besides the code and its variables.
 
     Parameters
     ----------
-    main
-        The cell that becomes the job. It has not run here.
-    cells
-        The cells that were executed, in that order, without `main`.
-    namespace
-        The notebook's variables as they are now.
-    outputs
-        Names of the script that are wanted back besides its result: they have to be defined.
     limit
         Bytes that all captured values together may take.
     root
@@ -299,6 +279,40 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
         Likewise, all that they hold: what a value of the notebook shares stays one object.
     secrets
         Variables of the environment that are secrets: what they hold never becomes text of it.
+    """
+
+    limit: int = LIMIT
+    root: Path | None = None
+    tell: Callable[[str], object] | None = None
+    answered: bool = False
+    changes: Sequence[ModuleValue] = ()
+    held: Sequence[ModuleValue] = ()
+    secrets: Collection[str] = ()
+
+
+_PLAIN = BuildOptions()
+
+
+def build(
+    main: Cell,
+    cells: Sequence[Cell],
+    namespace: Mapping[str, object],
+    *,
+    options: BuildOptions = _PLAIN,
+    outputs: Sequence[str] = (),
+) -> Bundle:
+    """Make one training script of the cell `main` and what it needs from the others.
+
+    Parameters
+    ----------
+    main
+        The cell that becomes the job. It has not run here.
+    cells
+        The cells that were executed, in that order, without `main`.
+    namespace
+        The notebook's variables as they are now.
+    outputs
+        Names of the script that are wanted back besides its result: they have to be defined.
 
     Returns
     -------
@@ -314,37 +328,20 @@ def build(  # noqa: PLR0913 - what a bundle is made from, each by its name
     CannotTravelError
         A value that is needed cannot leave this process.
     CaptureTooLargeError
-        The values exceed `limit`.
+        The values exceed the limit.
     BundleError
         The cell is empty, or a Python file beside the notebook cannot travel.
     """
-    with declared(secrets):
-        return _build(
-            main,
-            cells,
-            namespace,
-            outputs=outputs,
-            limit=limit,
-            root=root,
-            tell=tell,
-            answered=answered,
-            changes=changes,
-            held=held,
-        )
+    with declared(options.secrets):
+        return _build(main, cells, namespace, options, outputs)
 
 
-def _build(  # noqa: PLR0913 - as `build`
+def _build(
     main: Cell,
     cells: Sequence[Cell],
     namespace: Mapping[str, object],
-    *,
+    options: BuildOptions,
     outputs: Sequence[str],
-    limit: int,
-    root: Path | None,
-    tell: Callable[[str], object] | None,
-    answered: bool,
-    changes: Sequence[ModuleValue],
-    held: Sequence[ModuleValue],
 ) -> Bundle:
     part = take_apart(main)
     cells = [*_of_translation([*cells, main]), *cells]
@@ -358,20 +355,10 @@ def _build(  # noqa: PLR0913 - as `build`
     while True:
         origins = Origins(executed, namespace, len(cells), as_source, by_value)
         try:
-            notice = Notice(tell)
+            notice = Notice(options.tell)
             with notice:
-                capture = Capture(limit, by_value, notice)
-                found = _plan(
-                    part,
-                    executed,
-                    origins,
-                    capture,
-                    outputs=outputs,
-                    root=root,
-                    answered=answered,
-                    changes=changes,
-                    held=held,
-                )
+                capture = Capture(options.limit, by_value, notice)
+                found = _plan(part, executed, origins, capture, options=options, outputs=outputs)
             found = replace(found, seeks=_seeks(again, origins))
             written = _written(found, namespace)
         except NeedsSourceError as need:
@@ -386,10 +373,10 @@ def _build(  # noqa: PLR0913 - as `build`
         except RecursionError:
             raise too_deep(main) from None
         else:
-            if tell:
+            if options.tell:
                 for line in found.left:
-                    tell(line)
-            bundle = _bundle(found, executed, part, root, written=written, again=again)
+                    options.tell(line)
+            bundle = _bundle(found, executed, part, options.root, written=written, again=again)
             made = {one.name: namespace[one.name] for one in again}
             bound, _ = scope_names([one.node for one in part.parsed.statements])
             returns = bundle.manifest.returns
@@ -434,18 +421,16 @@ def _plan(  # noqa: PLR0913 - what a plan is made of
     origins: Origins,
     capture: Capture,
     *,
+    options: BuildOptions,
     outputs: Sequence[str],
-    root: Path | None,
-    answered: bool,
-    changes: Sequence[ModuleValue],
-    held: Sequence[ModuleValue],
 ) -> Plan:
+    root = options.root
     lazy = "annotations" in executed.futures() or sys.version_info >= (3, 14)
     needs = Needs(origins, capture, part.reads(lazy=lazy), part.cell, lazy=lazy)
     index = len(executed.cells) - 1
     needs.follow([(index, number) for number in range(part.leading)], outputs)
     _refuse_missing(needs, executed)
-    refuse_questions(needs, part.rest, answered=answered)
+    refuse_questions(needs, part.rest, answered=options.answered)
     if needs.refused:
         raise refuse_together(needs.refused)
     needs.follow_settings()
@@ -457,13 +442,13 @@ def _plan(  # noqa: PLR0913 - what a plan is made of
     if states:
         needs.keep(name, states)
     paths = settings.added_paths(said, root)
-    found = [*changes, *needs.shared(held)]
+    found = [*options.changes, *needs.shared(options.held)]
     while found and root is not None:
         travel = _modules_of([("imports", needs.import_lines())], root, paths)
         names = set(map(module_name, travel))
         found = [one for one in found if one[0] in names]
         needs.follow_modules(found)
-        found = needs.shared(held) if found else []
+        found = needs.shared(options.held) if found else []
     head = settings.head_lines(paths, settings.changed_environment(said))
     return replace(
         plan(needs),
@@ -657,13 +642,7 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
     cells: Sequence[Cell],
     namespace: Mapping[str, object],
     *,
-    limit: int = LIMIT,
-    root: Path | None = None,
-    tell: Callable[[str], object] | None = None,
-    answered: bool = False,
-    changes: Sequence[ModuleValue] = (),
-    held: Sequence[ModuleValue] = (),
-    secrets: Collection[str] = (),
+    options: BuildOptions = _PLAIN,
 ) -> Bundle:
     """Make one training script that ends in ``function(*args, **kwargs)``.
 
@@ -674,7 +653,7 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
         callable value, a lambda. One that a function has made travels by value.
     args, kwargs
         Small ones are written out, what has a name goes by that name, others travel as values.
-    cells, namespace, limit, root, tell, answered, changes, held, secrets
+    cells, namespace, options
         As for `build`.
 
     Raises
@@ -685,23 +664,12 @@ def build_call(  # noqa: PLR0913 - what a call is made from, each by its name
         As for `build`.
     """
     call = _Call(cells, namespace)
-    with declared(secrets):
+    with declared(options.secrets):
         source = call.source(function, args, kwargs)
     main = Cell(number=None, source=source, file=THE_CALL)
     try:
         known = {**namespace, **call.values}
-        return build(
-            main,
-            cells,
-            known,
-            limit=limit,
-            root=root,
-            tell=tell,
-            answered=answered,
-            changes=changes,
-            held=held,
-            secrets=secrets,
-        )
+        return build(main, cells, known, options=options)
     except CannotTravelError as error:
         error.where = error.where or THE_CALL
         raise
