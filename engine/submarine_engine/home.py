@@ -24,7 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_runtime import settings
+from submarine_runtime.definitions import resolved
 from submarine_runtime.failure import Raised
+from submarine_runtime.frames import FILE
 from submarine_runtime.frameworks import (
     Made,
     cut_off,
@@ -33,8 +35,9 @@ from submarine_runtime.frameworks import (
     shared_arrays,
     unshared,
 )
-from submarine_runtime.home import FILE, containers_of, mapped_blocks, resolved
+from submarine_runtime.home import containers_of
 from submarine_runtime.lean import type_name
+from submarine_runtime.memory import mapped_blocks
 from submarine_runtime.module_state import parts_of
 
 from submarine_engine.bundle.model import Manifest, Sent

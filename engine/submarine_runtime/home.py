@@ -17,19 +17,50 @@ import time
 from _weakref import getweakrefcount
 
 from submarine_runtime import display_hooks
-from submarine_runtime.lean import (
-    is_data,
-    mode_in,
-    standard,
-    suppress,
-    type_module,
-    type_name,
+from submarine_runtime.definitions import (
+    CELL,
+    FUNCTION,
+    MISSING,
+    closed_over,
+    content_of,
+    held_by,
+    inner_classes,
+    is_definition,
+    is_own,
+    made_by_source,
+    methods_of,
+    nameless,
+    place_of_attribute,
+    resolved,
+    space_of,
+)
+from submarine_runtime.frames import (
+    Again,
+    ClosedFile,
+    Comparer,
+    Content,
+    Frames,
+    comparing,
+    is_small,
+    said,
+    value_name,
+)
+from submarine_runtime.lean import is_data, standard, suppress, type_module
+from submarine_runtime.memory import (
+    address_of,
+    bytes_of,
+    is_pristine,
+    mapped_blocks,
+    memory_of,
+    root_of,
+    say_the_same,
+    view_on,
 )
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
     from submarine_runtime.module_state import ModuleStates
@@ -74,14 +105,10 @@ class Ending:
 NAME = "__submarine_home__"
 """What the `Home` is called in the script's namespace until the cell begins."""
 
-FILE = "home.pkl"
-BLOCK = 1 << 20
-"""Bytes from which on a block lies beside its pickle: copying less takes no time to speak of."""
 
 NOTHING = "none"
 """The one output that stands for no output at all."""
 
-_PIECE = 1 << 20
 _COPIED = 16 << 20
 """Bytes of a file of values that is loaded once more, to see whether anything has changed."""
 
@@ -90,7 +117,6 @@ _LARGEST = 4 << 30
 
 _DEEPEST = 4
 _SAMPLE = 64
-_MISSING = object()
 
 
 class Home:
@@ -108,7 +134,7 @@ class Home:
 
     def __init__(self, bundle: str, told: dict[str, Any], outputs: list[str]) -> None:
         self.loader: str = told["loader"]
-        self._bundle = bundle
+        self.bundle = bundle
         self._literals: list[str] = told["literals"]
         self._defines = set(told["defines"])
         self._binds = set(told["binds"])
@@ -119,7 +145,7 @@ class Home:
         )
         self._outputs = [] if outputs == [NOTHING] else outputs
         self._nothing = outputs == [NOTHING]
-        self._namespace: dict[str, Any] = {}
+        self.namespace: dict[str, Any] = {}
         self._before: dict[str, Any] | None = None
         self._roots: dict[str, Any] = {}
         self._objects: dict[str, dict[int, Any]] = {}
@@ -142,7 +168,7 @@ class Home:
 
     def trace(self) -> None:
         """Take the place of the script's function that loads values; called right below it."""
-        self._namespace[self.loader] = self._load
+        self.namespace[self.loader] = self._load
 
     def hush(self) -> None:
         """Show no warnings until the cell begins: those of what is run again were shown before.
@@ -164,7 +190,7 @@ class Home:
 
     def begin(self) -> None:
         """Remember what is there before the cell's own statements; called right above them."""
-        namespace = self._namespace
+        namespace = self.namespace
         namespace.pop(NAME, None)
         if self._warns is not None:
             module, shows = self._warns
@@ -172,7 +198,7 @@ class Home:
         self._before = dict(namespace)
         # What the cell binds, and then deletes, is gone from the notebook too.
         self._shadows = [name for name in self._shadows if name not in namespace]
-        namespace.update(dict.fromkeys(self._shadows, _MISSING))
+        namespace.update(dict.fromkeys(self._shadows, MISSING))
         self._around = _surroundings()
         from submarine_runtime.settings import Settings  # noqa: PLC0415 - only for a notebook
 
@@ -190,35 +216,35 @@ class Home:
             self._known[id(value)] = ("again", name)
         self._note_definitions()
         for dotted in self._on_libraries:
-            self._on_libraries[dotted] = _held_by(*_place_of_attribute(dotted))
+            self._on_libraries[dotted] = held_by(*place_of_attribute(dotted))
         if self._modules:
             from submarine_runtime.module_state import ModuleStates  # noqa: PLC0415 - seldom
 
             self._states_of_modules = ModuleStates(
-                self._modules, display_hooks.after_import, self.known, self._bundle
+                self._modules, display_hooks.after_import, self.known, self.bundle
             )
 
     def _note_definitions(self) -> None:
         for name, value in (self._before or {}).items():
-            if _is_definition(value) and _own(value) and value.__qualname__ == name:
+            if is_definition(value) and is_own(value) and value.__qualname__ == name:
                 for path, owner in (name, value), *inner_classes(name, value):
-                    self._attributes[path] = owner, _space_of(owner)
+                    self._attributes[path] = owner, space_of(owner)
         for name, value in (self._before or {}).items():
-            if name in self._binds or not _made_by_source(value):
+            if name in self._binds or not made_by_source(value):
                 continue
             # In a file of values it stands by its name, which gives it a number on this side alone.
             if id(value) not in self._known or getattr(value, "__qualname__", "") == name:
                 self._known[id(value)] = ("name", name)
-                if type(value) is _FUNCTION:
-                    self._attributes[name] = value, _space_of(value)
+                if type(value) is FUNCTION:
+                    self._attributes[name] = value, space_of(value)
         for name, (value, _) in list(self._attributes.items()):
             for path, method in methods_of(name, value):
-                self._attributes[path] = method, _space_of(method)
+                self._attributes[path] = method, space_of(method)
                 self._closures[path] = method, closed_over(method)
 
     def enter(self, namespace: dict[str, Any]) -> None:
         """Take the script's namespace, before anything of it runs."""
-        self._namespace = namespace
+        self.namespace = namespace
         namespace[NAME] = self
 
     def _load(self, path: str) -> Any:  # noqa: ANN401 - the user's own values
@@ -230,7 +256,7 @@ class Home:
             memo = unpickler.memo.copy()
             del unpickler
             self._roots[path] = value
-            self._objects[path] = objects = _kept(memo, self._namespace)
+            self._objects[path] = objects = _kept(memo, self.namespace)
             self._kinds[path] = dict(zip(objects, map(type, objects.values())))  # noqa: B905 - of one length
             self._known.update({id(obj): ("file", path, number) for number, obj in objects.items()})
             for obj in objects.values() if "numpy" in sys.modules else ():
@@ -260,22 +286,22 @@ class Home:
         return view_on(obj, self._memory[id(root)][1])
 
     def _unpickled(self, path: str) -> tuple[Any, Any]:
-        with open(f"{self._bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
+        with open(f"{self.bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
             blocks = list(self._blocks(path) or ())
             self._came.setdefault(path, blocks)
-            unpickler = standard("pickle", self._bundle).Unpickler(file, buffers=blocks)
+            unpickler = standard("pickle", self.bundle).Unpickler(file, buffers=blocks)
             # A name on the unpickler itself is what pickle asks; a class would cost a class.
             unpickler.persistent_load = self._space
             return unpickler, unpickler.load()
 
     def _blocks(self, path: str) -> Iterator[memoryview] | None:
         """Return the large blocks of a file of values, as the script's own function maps them."""
-        blocks = f"{self._bundle}/{path[:-4]}.bin"
+        blocks = f"{self.bundle}/{path[:-4]}.bin"
         return mapped_blocks(blocks) if os.path.exists(blocks) else None  # noqa: PTH110 - as above
 
     def _space(self, space: tuple[str, ...]) -> dict[str, Any]:
         """Return the variables that nameless functions read: the script's, or a module's."""
-        return vars(_imported(space[1])) if space[1:] else self._namespace
+        return vars(_imported(space[1])) if space[1:] else self.namespace
 
     # When it has ended
 
@@ -293,27 +319,27 @@ class Home:
         """
         gc.disable()  # the process ends soon; a million objects would set it off for nothing
         for name in list(self._shadows):
-            if self._namespace.get(name) is _MISSING:
-                del self._namespace[name]
+            if self.namespace.get(name) is MISSING:
+                del self.namespace[name]
                 self._shadows.remove(name)
                 self._binds.discard(name)
         for name in self._defines:
-            value = self._namespace.get(name)
-            if _made_by_source(value) and type(value) is not _FUNCTION:
+            value = self.namespace.get(name)
+            if made_by_source(value) and type(value) is not FUNCTION:
                 self._known[id(value)] = ("name", name)
-            elif type(value) is _FUNCTION and _own(value) and not self.at_home(value):
+            elif type(value) is FUNCTION and is_own(value) and not self.at_home(value):
                 self._known.setdefault(id(value), ("name", name))  # a decorator has made it
         names = self._names(ending)
         for value in names.values():
             self._note_memory(value)
-        frames = _Frames(self, results)
+        frames = Frames(self, results)
         try:
             self._write_changes(frames)
             sizes = {name: self._about(value) for name, value in names.items()}
             for name in sorted(names, key=sizes.__getitem__):
                 self._write_name(frames, name, names[name], sizes[name])
             value = self._value(ending, names)
-            if value is not _MISSING:
+            if value is not MISSING:
                 frames.add("value", "", value)
             _write_error(frames, ending)
         except BaseException:
@@ -321,7 +347,7 @@ class Home:
             raise
         return {
             **frames.finish(),
-            "defined": sorted(name for name in self._defines if name in self._namespace),
+            "defined": sorted(name for name in self._defines if name in self.namespace),
             "gone": sorted(self._gone()),
             "asked": bool(self._outputs),
             "seconds": max(0.0, time.monotonic() - ending.at[1]),
@@ -329,7 +355,7 @@ class Home:
 
     def _names(self, ending: Ending) -> dict[str, Any]:
         """Return the variables that go home."""
-        namespace = self._namespace
+        namespace = self.namespace
         wanted = dict.fromkeys((*self._outputs, *ending.names))
         if self._outputs:
             return {name: namespace[name] for name in wanted if name in namespace}
@@ -343,7 +369,7 @@ class Home:
 
     def _bound(self, name: str, value: object) -> bool:
         before = self._before or {}
-        return before.get(name, _MISSING) is not value or name in self._binds
+        return before.get(name, MISSING) is not value or name in self._binds
 
     def _skipped(self, name: str, value: object) -> bool:
         """Return whether the notebook gets it another way, or has no use for it."""
@@ -355,14 +381,14 @@ class Home:
 
     def at_home(self, value: object) -> bool:
         """Return whether the notebook has this function or class under its own name."""
-        if not (_is_definition(value) and _own(value)):
+        if not (is_definition(value) and is_own(value)):
             return False
         first, *rest = str(value.__qualname__).split(".")  # type: ignore[attr-defined]
         if first not in self._defines and (
             first in self._binds or first not in (self._before or ())
         ):
             return False
-        found = self._namespace.get(first)
+        found = self.namespace.get(first)
         for part in rest:
             found = getattr(found, part, None)
         return found is value
@@ -372,25 +398,25 @@ class Home:
         if self._before is None or self._nothing or self._outputs:
             return
         for name in (*self._before, *self._shadows):
-            if name not in self._namespace and not name.startswith("__"):
+            if name not in self.namespace and not name.startswith("__"):
                 yield name
 
     def _value(self, ending: Ending, names: dict[str, Any]) -> Any:  # noqa: ANN401 - the user's
         if ending.kind != "returned" or self._nothing:
-            return _MISSING
+            return MISSING
         if ending.names and all(name in names for name in ending.names):
-            return _MISSING  # it is what these names hold
-        return _MISSING if ending.value is None else ending.value
+            return MISSING  # it is what these names hold
+        return MISSING if ending.value is None else ending.value
 
-    def _write_name(self, frames: _Frames, name: str, value: object, size: int) -> None:
+    def _write_name(self, frames: Frames, name: str, value: object, size: int) -> None:
         if _root(value) == "_io" and getattr(value, "closed", None) is True:
-            value = _ClosedFile(value)
+            value = ClosedFile(value)
         if size > _LARGEST and name not in self._outputs:
             frames.stay(name, value, "it is larger than what is written without being asked for")
             return
         frames.add("name", name, value)
 
-    def _write_changes(self, frames: _Frames) -> None:
+    def _write_changes(self, frames: Frames) -> None:
         if self._before is None or self._nothing:
             return
         made: list[tuple[str, list[Any]]] = []
@@ -418,14 +444,14 @@ class Home:
         self._write_modules(frames)
         self._write_surroundings(frames)
 
-    def _write_modules(self, frames: _Frames) -> None:
+    def _write_modules(self, frames: Frames) -> None:
         """Write what the cell has set on modules: on the notebook's, and by name on libraries."""
         for dotted, before in self._on_libraries.items():
-            place = _place_of_attribute(dotted)
-            now = _held_by(*place)
+            place = place_of_attribute(dotted)
+            now = held_by(*place)
             if now is not before and not (type(now) in _PLAIN and now == before):
-                gone = now is _MISSING
-                if _is_definition(now) and f"{now.__module__}.{now.__qualname__}" == dotted:
+                gone = now is MISSING
+                if is_definition(now) and f"{now.__module__}.{now.__qualname__}" == dotted:
                     # By that name the notebook has what it has put there.
                     frames.stay(dotted, now, "the notebook has replaced it")
                     continue
@@ -444,7 +470,7 @@ class Home:
         for change in modules.rebound():
             frames.add("module", ".".join(filter(None, change[:3])), change)
 
-    def _write_surroundings(self, frames: _Frames) -> None:
+    def _write_surroundings(self, frames: Frames) -> None:
         for library, changes in self._settings.changed() if self._settings else ():
             if not frames.add("settings", library, {"options": {library: changes}}):
                 frames.stay(f"options of {library}", changes, "they cannot be pickled")
@@ -452,7 +478,7 @@ class Home:
         if around:
             frames.add("settings", "", around)
 
-    def _moved(self, frames: _Frames) -> Iterator[tuple[Any, ...]]:
+    def _moved(self, frames: Frames) -> Iterator[tuple[Any, ...]]:
         """Yield where what was made again stands now: the notebook's own is to stand there."""
         for name, (value, before) in self._again.items():
             place = place_of(value)
@@ -465,18 +491,18 @@ class Home:
 
     def _changed_attributes(self) -> Iterator[tuple[str, str, bool, Any]]:
         for name, (owner, before) in self._attributes.items():
-            now = _space_of(owner)
+            now = space_of(owner)
             for key in {**before, **now}:
                 if key in ("__dict__", "__weakref__", "__annotations_cache__"):
                     continue
-                old, new = before.get(key, _MISSING), now.get(key, _MISSING)
+                old, new = before.get(key, MISSING), now.get(key, MISSING)
                 if old is not new:
-                    yield name, key, new is _MISSING, None if new is _MISSING else new
+                    yield name, key, new is MISSING, None if new is MISSING else new
         for name, (method, first) in self._closures.items():
             cells = {
                 number: held
                 for number, held in closed_over(method).items()
-                if held is not first.get(number, _MISSING) and is_data("", held)
+                if held is not first.get(number, MISSING) and is_data("", held)
             }
             if cells:
                 yield name, "__closure__", False, cells
@@ -484,9 +510,9 @@ class Home:
     def _own_attributes(self) -> Iterator[tuple[str, str, bool, Any]]:
         """Yield what the cell's own functions and classes hold: at home they are made anew."""
         for name in self._defines:
-            value = self._namespace.get(name)
+            value = self.namespace.get(name)
             named = self._known.get(id(value)) == ("name", name)
-            if not (_is_definition(value) and (named or self.at_home(value))):
+            if not (is_definition(value) and (named or self.at_home(value))):
                 continue
             inner = list(inner_classes(name, value))
             methods = [one for pair in ((name, value), *inner) for one in methods_of(*pair)]
@@ -494,7 +520,7 @@ class Home:
                 for key, held in list(vars(owner).items()):
                     if key != "__wrapped__" and is_data(key, held):
                         yield path, key, False, held
-                if type(owner) is not _FUNCTION:
+                if type(owner) is not FUNCTION:
                     continue
                 contents = closed_over(owner)
                 kept = {number: held for number, held in contents.items() if is_data("", held)}
@@ -529,12 +555,12 @@ class Home:
             found["random"] = states
         return found
 
-    def _states(self, path: str, frames: _Frames) -> tuple[list[Any], list[Any]]:
+    def _states(self, path: str, frames: Frames) -> tuple[list[Any], list[Any]]:
         """Return what of a file of values has to be made anew, and the states of all else."""
         anew: list[Any] = []
         states: list[Any] = []
         objects = self._objects[path]
-        owned = {id(owner) for obj in objects.values() for owner in _memory_of(obj)}
+        owned = {id(owner) for obj in objects.values() for owner in memory_of(obj)}
         owned |= self._untouched(path)
         spaces = {id(space) for obj in objects.values() if type(space := _space(obj)) is dict}
         for number, obj in objects.items():
@@ -549,7 +575,7 @@ class Home:
                 if (
                     type(obj).__flags__ & _OF_PYTHON and _root(obj) != "_thread"
                 ):  # code, locks and the like travels with what has it
-                    frames.stay(f"changes of {_called(path)}", obj, said(error))
+                    frames.stay(f"changes of {value_name(path)}", obj, said(error))
             if kind == "state":
                 spaces.discard(id(content[0]))
             if kind and type(obj) is not self._kinds[path][number]:
@@ -567,15 +593,15 @@ class Home:
         came = self._came.get(path)
         if not came or numpy is None:
             return set()
-        numbers = {_address(numpy.frombuffer(block, "u1")): at for at, block in enumerate(came)}
+        numbers = {address_of(numpy.frombuffer(block, "u1")): at for at, block in enumerate(came)}
         first = list(self._blocks(path) or ())
         found = set()
         for obj in self._objects[path].values():
-            held = _bytes_of(obj, numpy)
-            number = None if held is None else numbers.get(_address(held))
+            held = bytes_of(obj, numpy)
+            number = None if held is None else numbers.get(address_of(held))
             if held is None or number is None or len(first[number]) != held.nbytes:
                 continue
-            if is_pristine(came[number]) or _say_the_same(first[number], memoryview(held)):
+            if is_pristine(came[number]) or say_the_same(first[number], memoryview(held)):
                 found.add(id(obj))
         return found
 
@@ -586,9 +612,9 @@ class Home:
 
     def _same(self, path: str, root: object) -> bool:
         """Return whether the values of a file, pickled again, say what they said as they came."""
-        pickle = standard("pickle", self._bundle)
-        with open(f"{self._bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
-            if self._says(file, path, root, _comparing(pickle)):
+        pickle = standard("pickle", self.bundle)
+        with open(f"{self.bundle}/{path}", "rb") as file:  # noqa: PTH123 - pathlib is slow
+            if self._says(file, path, root, comparing(pickle)):
                 return True
             if os.fstat(file.fileno()).st_size > _COPIED:
                 return False
@@ -604,7 +630,7 @@ class Home:
         from submarine_runtime.frameworks import reduced  # noqa: PLC0415 - likewise
 
         class Pickler(ByValue, pickle.Pickler):  # type: ignore[misc, name-defined]
-            namespace = self._namespace
+            namespace = self.namespace
 
             def persistent_id(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
                 if type(obj) is str:
@@ -612,12 +638,12 @@ class Home:
                 return self.globals_of(obj) if type(obj) is dict else None
 
             def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
-                found = NotImplemented if _is_definition(obj) else reduced(obj)
+                found = NotImplemented if is_definition(obj) else reduced(obj)
                 return self.by_value(obj) if found is NotImplemented else found
 
-        file = standard("io", self._bundle).BytesIO()
+        file = standard("io", self.bundle).BytesIO()
         try:
-            Pickler(file, 5, buffer_callback=_is_small).dump(again)
+            Pickler(file, 5, buffer_callback=is_small).dump(again)
         except Exception:  # noqa: BLE001 - a foreign __reduce__
             return False
         file.seek(0)
@@ -675,7 +701,7 @@ class Home:
         return True if surely else None
 
     def _says(self, file: Any, path: str, root: object, pickler: Any) -> bool:  # noqa: ANN401
-        comparer = _Comparer(file, self._blocks(path), self._came.get(path, []))
+        comparer = Comparer(file, self._blocks(path), self._came.get(path, []))
         try:
             pickler(comparer, 5, buffer_callback=comparer.block).dump(root)
         except Exception:  # noqa: BLE001 - a difference, or a foreign __reduce__
@@ -691,19 +717,9 @@ class Home:
             return self._states_of_modules.held[id(obj)][1]
         if type(obj) is type(sys):
             return ("module", obj.__name__)
-        if obj is self._namespace:
+        if obj is self.namespace:
             return ("globals",)
         return None
-
-    @property
-    def namespace(self) -> dict[str, Any]:
-        """The script's variables."""
-        return self._namespace
-
-    @property
-    def bundle(self) -> str:
-        """The bundle's folder."""
-        return self._bundle
 
     def _about(self, value: object) -> int:
         with suppress(Exception):  # a foreign __class__, __len__ or __iter__ raises what it likes
@@ -724,7 +740,7 @@ class Home:
             inner = value
         elif isinstance(value, dict):
             inner = value.values()
-        elif isinstance(getattr(value, "__dict__", None), dict) and not _is_definition(value):
+        elif isinstance(getattr(value, "__dict__", None), dict) and not is_definition(value):
             inner = vars(value).values()
         total = 64
         if depth < _DEEPEST and inner:
@@ -737,7 +753,7 @@ class Home:
         return total
 
 
-def _write_error(frames: _Frames, ending: Ending) -> None:
+def _write_error(frames: Frames, ending: Ending) -> None:
     if ending.error is None or ending.exit_code == 0:
         return
     from submarine_runtime.failure import Raised  # noqa: PLC0415 - only on a failure
@@ -745,270 +761,6 @@ def _write_error(frames: _Frames, ending: Ending) -> None:
     for state in (True, False):
         if frames.add("error", "", Raised(ending.error, state=state)):
             return
-
-
-class _Frames:
-    """The file of frames; each can be read where those before it could be."""
-
-    def __init__(self, home: Home, results: str) -> None:
-        self._home = home
-        self._results = results
-        self._path = f"{results}/{FILE}"
-        self._file: Any = None
-        self._pickler: Any = None
-        self._memo: dict[int, Any] = {}  # the pickler's, as of the last frame that was written
-        self._frames: list[dict[str, Any]] = []
-        self._stayed: list[dict[str, Any]] = []
-
-    def add(self, kind: str, name: str, value: object) -> bool:
-        """Write a frame; note that it stayed where it cannot be pickled."""
-        error = self._dump(value)
-        if error is None:
-            self._frames.append(
-                {"kind": kind, "name": name, "type": type_name(value), "end": self._file.tell(),
-                 "memo": len(self._memo)}
-            )  # fmt: skip
-            return True
-        if kind in ("name", "value", "module"):
-            self.stay(name, value[-1] if kind == "module" else value, error)  # type: ignore[index]
-        return False
-
-    def add_all(self, kind: str, name: str, items: list[Any]) -> None:
-        """Write a frame of many items; those that cannot be pickled stay."""
-        if not items or self.add(kind, name, items):
-            return
-        good = []
-        called = _called(name)
-        for item in items:
-            error = self._try(item)
-            if error is None:
-                good.append(item)
-            else:
-                good += self._parts(item, called, error)
-        self.add(kind, name, good)
-
-    def _parts(self, item: Any, name: str, why: str) -> list[Any]:  # noqa: ANN401 - as `_states` has
-        """Return an object's state without the attributes that cannot be pickled."""
-        content = item[2] if len(item) == 3 else None  # noqa: PLR2004 - (what, kind, state)
-        state = content[0] if isinstance(content, tuple) and item[1] == "state" else None
-        if not isinstance(state, dict):
-            self.stay(name, content, why)
-            return []
-        kept = {}
-        for key, value in state.items():
-            error = self._try(value)
-            if error is None:
-                kept[key] = value
-            else:
-                self.stay(f"{name}.{key}" if isinstance(key, str) else name, value, error)
-        return [(item[0], "some", (kept, *content[1:]))]  # type: ignore[index]
-
-    def stay(self, name: str, value: object, why: str) -> None:
-        """Note that a value stays in the job."""
-        self._stayed.append({"name": name, "type": type_name(value), "why": why})
-
-    def finish(self) -> dict[str, Any]:
-        """Put the file into its place, and return what is in it."""
-        size = 0
-        if self._file is not None:
-            size = self._file.tell()
-            self._file.close()
-            os.replace(f"{self._path}.new", self._path)  # noqa: PTH105 - pathlib is slow
-        return {"frames": self._frames, "stayed": self._stayed, "size": size}
-
-    def discard(self) -> None:
-        """Remove what was written."""
-        with suppress(OSError):
-            if self._file is not None:
-                self._file.close()
-                os.unlink(f"{self._path}.new")  # noqa: PTH108 - pathlib is slow
-
-    def _open(self) -> None:
-        os.makedirs(self._results, mode=0o700, exist_ok=True)  # noqa: PTH103 - as above
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        descriptor = os.open(f"{self._path}.new", flags, mode_in(self._results))
-        self._file = _File(open(descriptor, "wb"))  # noqa: PTH123, SIM115 - closed by `finish`
-        self._pickler = _pickler(self._home, self._file)
-
-    def _dump(self, value: object) -> str | None:
-        """Write a pickle; return why it cannot be written, with nothing of it left."""
-        if self._file is None:
-            self._open()
-        at = self._file.tell()
-        error = self._attempt(self._pickler, value)
-        if error is None:
-            self._memo = self._pickler.memo.copy()
-        else:
-            self._file.back_to(at)
-            self._pickler = _pickler(self._home, self._file)
-            self._pickler.memo = self._memo
-        return error
-
-    def _attempt(self, pickler: Any, value: object) -> str | None:  # noqa: ANN401 - a pickler
-        try:
-            pickler.dump(value)
-        except BaseException as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
-            if self._file.error is not None:
-                raise self._file.error from None
-            return said(error)
-        return None
-
-    def _try(self, value: object) -> str | None:
-        """Return why a value cannot be pickled; None where it can."""
-        nothing = _File(open(os.devnull, "wb"))  # noqa: PTH123, SIM115 - closed below
-        try:
-            return self._attempt(_pickler(self._home, nothing), value)
-        finally:
-            nothing.close()
-
-
-class _File:
-    """A file that keeps its own error apart from those of what is pickled."""
-
-    def __init__(self, file: Any) -> None:  # noqa: ANN401 - a file
-        self._file = file
-        self.error: OSError | None = None
-        self.tell = file.tell
-        self.close = file.close
-
-    def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
-        try:
-            return self._file.write(data)  # type: ignore[no-any-return]
-        except OSError as error:
-            self.error = error
-            raise
-
-    def back_to(self, position: int) -> None:
-        """Forget all that was written from `position` on."""
-        self._file.flush()
-        self._file.seek(position)
-        self._file.truncate()
-
-
-def _is_small(buffer: Any) -> bool:  # noqa: ANN401 - a PickleBuffer
-    return bool(buffer.raw().nbytes < BLOCK)
-
-
-class _Comparer:
-    """A file that is not written: it raises where what comes is not what the other file says."""
-
-    def __init__(
-        self,
-        file: Any,  # noqa: ANN401
-        blocks: Iterator[memoryview] | None,
-        came: list[memoryview],
-    ) -> None:
-        self._file = file
-        self._blocks = blocks
-        self._came = iter(came)
-
-    def block(self, buffer: Any) -> bool:  # noqa: ANN401 - a PickleBuffer
-        """Compare a large block with the one that came; a small one is in the stream."""
-        view = buffer.raw()
-        if self._blocks is None or view.nbytes < BLOCK:
-            return True
-        block, came = next(self._blocks), next(self._came)
-        if not (_is_the_same(came, view) and is_pristine(came)) and not _say_the_same(block, view):
-            raise ValueError("different")
-        return False
-
-    def is_at_end(self) -> bool:
-        """Return whether nothing came that has not been compared."""
-        return self._blocks is None or next(self._blocks, None) is None
-
-    def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
-        view = memoryview(data).cast("B")
-        for at in range(0, len(view), _PIECE):
-            piece = view[at : at + _PIECE]
-            if self._file.read(len(piece)) != piece.tobytes():
-                raise ValueError("different")
-        return len(view)
-
-
-def _comparing(pickle: Any) -> Any:  # noqa: ANN401 - modules and classes of pickle
-    """Return the class of picklers that write values as they came from the notebook."""
-    from submarine_runtime.frameworks import ROOTS, reduced  # noqa: PLC0415 - where values came
-
-    if not any(root in sys.modules for root in ROOTS):
-        return pickle.Pickler
-
-    class Comparing(pickle.Pickler):  # type: ignore[misc]
-        def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
-            return NotImplemented if _is_definition(obj) else reduced(obj)
-
-    return Comparing
-
-
-def _pickler(home: Home, file: _File) -> Any:  # noqa: ANN401 - a pickler
-    """Return a pickler that refers to what the notebook has; what has no name goes by value."""
-    pickle = standard("pickle", home.bundle)
-    from submarine_runtime.byvalue import ByValue  # noqa: PLC0415 - only where something goes home
-    from submarine_runtime.frameworks import reduced  # noqa: PLC0415 - likewise
-
-    class HomePickler(ByValue, pickle.Pickler):  # type: ignore[misc, name-defined]
-        namespace = home.namespace
-
-        def persistent_id(self, obj: object) -> tuple[Any, ...] | None:
-            return home.known(obj) or (self.globals_of(obj) if type(obj) is dict else None)
-
-        def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
-            if not _is_definition(obj):
-                found = home.view(obj) or reduced(obj)
-                if found is not NotImplemented:
-                    return found
-            return self.by_value(obj)
-
-        def by_name(self, obj: Any) -> bool:  # noqa: ANN401 - a function or a class
-            return home.at_home(obj) if _own(obj) else super().by_name(obj)
-
-    return HomePickler(file, 5)
-
-
-class _ClosedFile:
-    """Stands for a closed file, as ``with open(…) as file`` leaves it behind."""
-
-    def __init__(self, file: Any) -> None:  # noqa: ANN401 - any of io's
-        self._told = getattr(file, "name", ""), getattr(file, "mode", "r")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        name, mode = self._told
-        name = name if isinstance(name, (str, bytes, int)) else ""
-        return closed_file, (name, mode if isinstance(mode, str) else "r")
-
-
-def closed_file(name: str | bytes | int, mode: str) -> Any:  # noqa: ANN401 - any of io's
-    """Return a file that is closed, as if it had been opened by `name` once."""
-    import io  # noqa: PLC0415 - where it is loaded
-
-    reads = "r" in mode
-    raw = io.FileIO(os.devnull, "r" if reads else "w")
-    raw.name = name
-    file: Any = io.BufferedReader(raw) if reads else io.BufferedWriter(raw)
-    if "b" not in mode:
-        file = io.TextIOWrapper(file)
-        file.mode = mode
-    file.close()
-    return file
-
-
-class _Content:
-    """Stands for what an array holds: not for itself, which the notebook has."""
-
-    def __init__(self, array: Any) -> None:  # noqa: ANN401 - an array of numpy
-        self._array = array
-
-    def __reduce_ex__(self, protocol: Any) -> Any:  # noqa: ANN401 - as pickle has it
-        return self._array.__reduce_ex__(protocol)
-
-
-class _Again:
-    """Stands for what a call gives where it is loaded."""
-
-    def __init__(self, function: Callable[..., object], args: tuple[object, ...]) -> None:
-        self._call = function, args
-
-    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
-        return self._call
 
 
 def _space(obj: object) -> object:
@@ -1023,18 +775,18 @@ def _space(obj: object) -> object:
 def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of object has its own
     """Return what an object holds now, and how the original takes it in."""
     kind = type(obj)
-    if kind is _FUNCTION:
+    if kind is FUNCTION:
         return ("some", (vars(obj), None, None, None)) if vars(obj) else ("", None)
-    if kind is _CELL:
-        content = _content(obj)
-        return ("", None) if content is _MISSING else ("cell", content)
+    if kind is CELL:
+        content = content_of(obj)
+        return ("", None) if content is MISSING else ("cell", content)
     if kind in (list, dict, set):
         return kind.__name__, _plain(obj)
     if kind is bytearray:
         return "list", bytes(obj)
     root = _root(obj)
     if root == "numpy" and isinstance(obj, sys.modules["numpy"].ndarray):
-        return "array", _Content(obj)
+        return "array", Content(obj)
     from submarine_runtime import frameworks  # noqa: PLC0415 - as above
 
     found = frameworks.state_of(obj)
@@ -1056,7 +808,7 @@ def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of
         frameworks.make_object,
     )
     if not plain and state is None and items is None and pairs is None:
-        return "whole", _Again(function, args)
+        return "whole", Again(function, args)
     return "state", (
         state,
         None if items is None else list(items),
@@ -1085,125 +837,6 @@ def place_of(obj: Any) -> tuple[Any, ...]:  # noqa: ANN401 - the user's own
         except (OSError, ValueError):
             return ("somewhere",)
     return "taken", getattr(obj, "line_num", None), getattr(obj, "_num_yielded", None)
-
-
-def _say_the_same(left: memoryview, right: memoryview) -> bool:
-    return len(left) == right.nbytes and all(
-        left[at : at + _PIECE].tobytes() == right[at : at + _PIECE].tobytes()
-        for at in range(0, len(left), _PIECE)
-    )
-
-
-def is_pristine(block: memoryview) -> bool:
-    """Return whether nothing was written to a block since it was mapped, as the kernel knows.
-
-    False where the kernel does not tell (proc_pid_pagemap(5)): then the memory has to be read.
-    """
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is None or not len(block):
-        return False
-    import mmap  # noqa: PLC0415 - it is loaded: it has mapped the block
-
-    own = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    own[0] = 1
-    block[0]  # so its page is there
-    with suppress(OSError, ValueError):
-        [mine] = _pages(_address(numpy.frombuffer(own, "u1")), 1)
-        theirs = _pages(_address(numpy.frombuffer(block, "u1")), len(block))
-        # What is written to gets a page that is no file's. An answer of zeros is none.
-        told = mine in _WRITTEN and theirs[:1] in _OF_A_FILE
-        return told and not theirs.translate(None, _UNWRITTEN)
-    return False
-
-
-_WRITTEN = (0x80, 0x81)
-_OF_A_FILE = (b"\xa0", b"\xa1")
-_UNWRITTEN = b"\x00\xa0\xa1"
-
-
-def _pages(address: int, size: int) -> bytes:
-    """Return the highest byte of what the kernel says of each page: there, swapped, of a file."""
-    from mmap import PAGESIZE  # noqa: PLC0415 - as above
-
-    first, last = address // PAGESIZE, (address + size - 1) // PAGESIZE
-    descriptor = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        length = (last - first + 1) * 8
-        told = os.pread(descriptor, length, first * 8)
-    finally:
-        os.close(descriptor)
-    if len(told) != length:
-        raise ValueError("the kernel told of fewer pages")
-    return told[7::8]
-
-
-def _is_the_same(left: memoryview, right: memoryview) -> bool:
-    """Return whether two views look at the very same memory."""
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is None or left.nbytes != right.nbytes:
-        return False
-    return _address(numpy.frombuffer(left, "u1")) == _address(numpy.frombuffer(right, "u1"))
-
-
-def _bytes_of(obj: Any, numpy: Any) -> Any:  # noqa: ANN401 - an array of numpy, or what has one
-    """Return the memory of an array or of a tensor's storage as bytes; None for all else."""
-    if type(obj) is numpy.ndarray:
-        plain = obj.flags.forc and not obj.dtype.hasobject
-        return obj.reshape(-1, order="A").view("u1") if plain else None
-    if type(obj).__name__ == "UntypedStorage" and obj.device.type == "cpu":
-        from submarine_runtime.frameworks import bytes_in  # noqa: PLC0415 - only where torch is
-
-        return bytes_in(obj)
-    return None
-
-
-def _address(array: Any) -> int:  # noqa: ANN401 - an array of numpy
-    return int(array.__array_interface__["data"][0])
-
-
-def _memory_of(obj: object) -> Iterator[object]:
-    """Yield what owns an array's memory."""
-    array = getattr(sys.modules.get("numpy"), "ndarray", ())
-    while isinstance(obj, (array, memoryview)):
-        obj = obj.obj if isinstance(obj, memoryview) else obj.base
-        if obj is not None:
-            yield obj
-
-
-def root_of(obj: Any) -> Any:  # noqa: ANN401 - an array of numpy
-    """Return the array whose memory `obj` looks at; None for what is no plain array."""
-    kind = getattr(sys.modules.get("numpy"), "ndarray", None)
-    if kind is None or type(obj) is not kind:
-        return None
-    while type(obj.base) is kind:
-        obj = obj.base
-    return obj
-
-
-def view_on(obj: Any, whole: Any) -> Any:  # noqa: ANN401 - arrays of numpy
-    """Return how to make `obj` from `whole`, whose memory it shares; None where that cannot be."""
-    if obj is whole or whole.dtype.hasobject or not whole.flags.forc:
-        return None
-    offset = obj.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
-    if not 0 <= offset <= whole.nbytes:
-        return None
-    return type(obj), (obj.shape, obj.dtype, whole, offset, obj.strides)
-
-
-def mapped_blocks(path: str) -> Iterator[memoryview]:
-    """Yield the blocks of a file, mapped into memory: what is written to them stays here.
-
-    The file begins with a line of their sizes; each block begins at a multiple of 64 bytes.
-    """
-    from mmap import ACCESS_COPY, mmap  # noqa: PLC0415 - only where there are such blocks
-
-    with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow
-        sizes = [int(size) for size in file.readline().split()]
-        at, data = file.tell(), memoryview(mmap(file.fileno(), 0, access=ACCESS_COPY))
-    for size in sizes:
-        at += -at % 64
-        yield data[at : at + size]
-        at += size
 
 
 def _imported(name: str) -> Any:  # noqa: ANN401 - a module
@@ -1244,18 +877,6 @@ def _alike(left: list[Any], right: list[Any]) -> bool:
     )
 
 
-def _called(path: str) -> str:
-    """Return of what a file of values is the value."""
-    return path.rpartition("/")[2].removesuffix(".pkl")
-
-
-def said(error: BaseException) -> str:
-    """Return an error in one line."""
-    from submarine_runtime.failure import message  # noqa: PLC0415 - only where something failed
-
-    return f"{type(error).__name__}: {message(error)}"[:300]
-
-
 def _kept(memo: dict[int, Any], namespace: dict[str, Any]) -> dict[int, Any]:
     """Return the objects of a memo that can change, without those that loading itself made.
 
@@ -1290,104 +911,11 @@ def _references(memo: dict[int, Any], number: int) -> tuple[Any, int]:
     return obj, sys.getrefcount(obj)
 
 
-def _place_of_attribute(dotted: str) -> tuple[str, str, str]:
-    """Return of which module an attribute is, what leads from that to its owner, and its name."""
-    steps = dotted.split(".")
-    for count in range(len(steps) - 1, 0, -1):
-        module = ".".join(steps[:count])
-        if module in sys.modules:
-            return module, ".".join(steps[count:-1]), steps[-1]
-    return steps[0], ".".join(steps[1:-1]), steps[-1]
-
-
-def _held_by(module: str, inner: str, key: str) -> Any:  # noqa: ANN401 - whatever it is
-    """Return what a module, or a class in it, has by a name; `_MISSING` where it has none."""
-    with suppress(Exception):  # a foreign property raises what it likes
-        owner: Any = sys.modules.get(module)
-        for step in inner.split(".") if inner else ():
-            owner = getattr(owner, step)
-        if issubclass(type(owner), type):
-            return vars(owner).get(key, _MISSING)  # not as it binds a method
-        if issubclass(type(owner), type(sys)):
-            return getattr(owner, key, _MISSING)  # torch has modules with properties
-    return _MISSING
-
-
-def resolved(namespace: Any, dotted: str) -> Any:  # noqa: ANN401 - the user's own
-    """Return what a name, or an attribute of a name (``Net.registry``), stands for; else None.
-
-    Also what a method has closed over: ``Net.forward.__closure__[0].cell_contents``.
-    """
-    first, *rest = dotted.split(".")
-    value: Any = namespace.get(first)
-    with suppress(Exception):  # a foreign property raises what it likes
-        for step in rest:
-            name, bracket, number = step.partition("[")
-            value = getattr(value, name, None)
-            if bracket:
-                value = value[int(number[:-1])]
-        return value
-    return None
-
-
-def _space_of(owner: Any) -> dict[str, Any]:  # noqa: ANN401 - a function or a class
-    """Return the attributes of a definition, those too that a function has without a place."""
-    if type(owner) is not _FUNCTION:
-        return {key: held for key, held in vars(owner).items() if key != "__doc__"}
-    own = {key: getattr(owner, key) for key in ("__doc__", "__defaults__", "__kwdefaults__")}
-    return {**vars(owner), **own}
-
-
-def inner_classes(name: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - a definition
-    """Yield the classes that are defined in a class, each with what names it."""
-    if type(value) is _FUNCTION or not _is_definition(value):
-        return
-    for key, held in list(vars(value).items()):
-        own = issubclass(type(held), type) and _own(held)
-        if own and held.__qualname__ == f"{value.__qualname__}.{key}":
-            yield f"{name}.{key}", held
-            yield from inner_classes(f"{name}.{key}", held)
-
-
-def methods_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - a definition
-    """Yield the methods of a class that the notebook's own decorators may have made.
-
-    Each with what names it, and with those that it has closed over.
-    """
-    if type(value) is _FUNCTION or not _is_definition(value):
-        return
-    for key, held in list(vars(value).items()):
-        if type(held) is property:
-            yield from _own_functions(f"{name}.{key}.fget", held.fget, set())
-        elif type(held) is classmethod:
-            yield from _own_functions(f"{name}.{key}.__func__", held.__func__, set())
-        else:
-            held = held.__func__ if type(held) is staticmethod else held  # noqa: PLW2901 - what it is of
-            yield from _own_functions(f"{name}.{key}", held, set())
-
-
-def _own_functions(path: str, function: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
-    if type(function) is not _FUNCTION or id(function) in seen:
-        return
-    if function.__globals__.get("__name__") != "__main__":
-        return  # a library's
-    seen.add(id(function))
-    yield path, function
-    for number, held in closed_over(function).items():
-        yield from _own_functions(f"{path}.__closure__[{number}].cell_contents", held, seen)
-
-
 def _is_state(value: object) -> bool:
     """Return whether a value is what a decorator may keep: a number, a text, a container."""
     kind = type(value)
     known = kind in _PLAIN or issubclass(kind, (list, dict, set))
     return known or type_module(value) == "collections"
-
-
-def closed_over(function: Any) -> dict[int, Any]:  # noqa: ANN401 - a function
-    """Return what a function has closed over, by the numbers of its cells."""
-    contents = {number: _content(cell) for number, cell in enumerate(function.__closure__ or ())}
-    return {number: held for number, held in contents.items() if held is not _MISSING}
 
 
 def _surroundings() -> tuple[dict[str, str], str, list[str]]:
@@ -1397,30 +925,17 @@ def _surroundings() -> tuple[dict[str, str], str, list[str]]:
     return dict(os.environ), folder, [path for path in sys.path if isinstance(path, str)]
 
 
-def _content(cell: Any) -> Any:  # noqa: ANN401 - a closure's cell
-    try:
-        return cell.cell_contents
-    except ValueError:  # it is empty
-        return _MISSING
-
-
 def _nothing(_message: object) -> None:
     pass
 
 
 def _is_plain(value: object) -> bool:
     """Return whether a value is no definition, nor what a decorator made of one."""
-    return not (_is_definition(value) or callable(value))
+    return not (is_definition(value) or callable(value))
 
 
-def _closed_over(value: object) -> Callable[[], object]:
-    return lambda: value
-
-
-_CELL: type = type(_closed_over(0).__closure__[0])  # type: ignore[index]  # types.CellType
-_FUNCTION = type(lambda: 0)
 _CHANGELESS = (
-    str, bytes, int, float, complex, tuple, frozenset, type, _FUNCTION, type(len), type(sys),
+    str, bytes, int, float, complex, tuple, frozenset, type, FUNCTION, type(len), type(sys),
 )  # fmt: skip
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 _PLAIN_KINDS = frozenset(_PLAIN)
@@ -1428,54 +943,6 @@ _CONTAINERS = frozenset((list, dict, set, bytearray))
 _OF_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _ANEW = ("array", "storage", "tensor", "variable", "class", "whole")
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "pandas", "tensorflow")
-
-
-def nameless(value: object, namespace: dict[str, Any] | None = None) -> bool:
-    """Return whether a value is a function that no name leads to: it travels by value.
-
-    Parameters
-    ----------
-    namespace
-        The variables of the notebook or the script: there the name of a function that a decorator
-        has wrapped leads to another one.
-    """
-    if type(value) is not _FUNCTION or "<" in value.__qualname__:
-        return type(value) is _FUNCTION
-    if namespace is None or value.__module__ != "__main__":
-        return False
-    first, *rest = value.__qualname__.split(".")
-    found = namespace.get(first)
-    for part in rest:
-        found = getattr(found, part, None)
-    return found is not value
-
-
-def _made_by_source(value: object) -> bool:
-    """Return whether a value is what a call, or a decorator, made of a function of the notebook."""
-    if type(value) is _FUNCTION:
-        return nameless(value) and _own(value)
-    if issubclass(type(value), type) or type(value) is type(sys) or not callable(value):
-        return False
-    try:
-        wrapped = getattr(value, "__wrapped__", None)
-    except Exception:  # noqa: BLE001 - a foreign __getattr__ raises what it likes
-        return False
-    return type(wrapped) is _FUNCTION and _own(wrapped)
-
-
-def _is_definition(value: object) -> bool:
-    # Not isinstance: that asks a foreign object for its __class__, which may lie, or raise.
-    return issubclass(type(value), (type, _FUNCTION))
-
-
-def _own(value: object) -> bool:
-    """Return whether a function or class is the script's, and tells what it is called and holds."""
-    try:
-        vars(value)
-        named: Any = value
-        return bool(named.__qualname__ and named.__module__ == "__main__")
-    except Exception:  # noqa: BLE001 - a metaclass may answer with anything, or raise
-        return False
 
 
 def _root(value: object) -> str:

@@ -7,7 +7,8 @@ import os
 import sys
 
 from submarine_runtime import lean
-from submarine_runtime.home import FILE, Ending
+from submarine_runtime.frames import FILE
+from submarine_runtime.home import Ending
 from submarine_runtime.lean import mode_in, standard, suppress, type_name
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -62,7 +63,7 @@ class Outcome:
             told = self._tell(ending)
         except BaseException as error:  # noqa: BLE001 - what is written raises what it likes
             from submarine_runtime.failure import describe  # noqa: PLC0415 - only on a full disk
-            from submarine_runtime.home import said  # noqa: PLC0415 - likewise
+            from submarine_runtime.frames import said  # noqa: PLC0415 - likewise
 
             full = isinstance(error, OSError)
             why = (error.strerror if full else said(error)) or error  # type: ignore[attr-defined]  # of an OSError

@@ -21,9 +21,10 @@ from functools import partial
 from typing import Any, ClassVar, NewType, NoReturn, TypeVar
 
 from submarine_runtime.byvalue import ByValue
+from submarine_runtime.definitions import nameless
 from submarine_runtime.frameworks import reduced
-from submarine_runtime.home import BLOCK, nameless, root_of, view_on
 from submarine_runtime.lean import type_name
+from submarine_runtime.memory import BLOCK, root_of, view_on
 
 from submarine_engine.bundle.secrets import is_secret
 from submarine_engine.bundle.source import in_order

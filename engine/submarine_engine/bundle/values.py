@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 
-from submarine_runtime.home import closed_over, methods_of
+from submarine_runtime.definitions import closed_over, methods_of
 from submarine_runtime.lean import is_data
 
 from submarine_engine.bundle.source import FUNCTIONS
