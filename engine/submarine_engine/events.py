@@ -144,10 +144,17 @@ class CancelRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished(Event):
-    """The job is over; `state` is final, `reason` says why in words."""
+    """The job is over; `state` is final, `reason` says why in words.
+
+    Parameters
+    ----------
+    failed_task
+        The task whose failure that was; empty where it was none's.
+    """
 
     state: JobState
     reason: str = ""
+    failed_task: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

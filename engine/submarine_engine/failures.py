@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_runtime.failure import Raised
 
+from submarine_engine.amounts import duration
 from submarine_engine.bundle.maincell import COROUTINE
 from submarine_engine.bundle.model import Manifest
 from submarine_engine.errors import JobFailedError, SubmarineError
+from submarine_engine.job import TaskState
+from submarine_engine.lifecycle import is_echo
 from submarine_engine.outcome import Outcome, RemoteError, RemoteFrame, clean
 from submarine_engine.traceback import Frame, Trace
 
@@ -224,6 +227,7 @@ def _fill(error: BaseException, raised: Raised, made: _Made) -> None:
 
 
 _AROUND = 2
+_MOST_NAMED = 4
 _TAIL = 64 * 1024
 _SHELL_SIGNAL = 128
 _CRASHES = (
@@ -236,10 +240,11 @@ _CRASH = re.compile(
 _CRASH_FRAME = re.compile(r'  File "([^"\n]{1,1000})", line ([0-9]{1,9}) in ([^\n]{1,200})')
 
 
-def log_hint(cluster: Cluster, job_id: str) -> str:
-    """Return in words where the job's log is."""
+def log_hint(cluster: Cluster, job_id: str, task: str = "") -> str:
+    """Return in words where the job's log is, or that of one of its tasks."""
     url = cluster.log_url(job_id)
-    return f"its log: submarine job logs {job_id}{f', {url}' if url else ''}"
+    which = f" --task {task}" if task else ""
+    return f"its log: submarine job logs {job_id}{which}{f', {url}' if url else ''}"
 
 
 def failure(
@@ -250,10 +255,11 @@ def failure(
     Parameters
     ----------
     folder
-        The first task's folder.
+        That of the task that failed; of a job that ended otherwise, of the one of rank 0.
     hint
         Where the log is, in words.
     """
+    hint = f"{_who(status, outcome)}{hint}"
     source = Source.of(folder)
     error = outcome.error if outcome else None
     if outcome and outcome.kind == "raised" and error:
@@ -266,9 +272,37 @@ def failure(
     return JobFailedError(what, job_id=job_id, trace=stack, fix=fix)
 
 
+def _who(status: JobStatus, outcome: Outcome | None) -> str:
+    """Return which of several tasks failed first, and who was through before it, where that tells.
+
+    Who has come to its end by itself has failed in nothing; the others may have needed it.
+    """
+    failed = status.task(status.failed_task)
+    if failed is None or len(status.tasks) == 1:
+        return ""
+    error, at = outcome.error if outcome else None, failed.returned or failed.exited
+    words = f"the first to fail was {clean(failed.place)}; "
+    if error is None or at is None or not is_echo((error.type, error.builtin), error.message):
+        return words
+    early = [
+        f"{clean(one.place)} ({duration(one.exited.until(at))})"
+        for one in status.tasks
+        if one.state is TaskState.SUCCEEDED and one.exited and one.exited.mono < at.mono
+    ]
+    if not early:
+        return words
+    had = ", ".join(early[:_MOST_NAMED]) + (" …" if len(early) > _MOST_NAMED else "")
+    return (
+        f"{words}before it {had} had come to the end without an error: if the others still needed "
+        "what had ended, let all of them end together, by a barrier; "
+    )
+
+
 def _ended(status: JobStatus, outcome: Outcome | None) -> tuple[str, str]:
     """Return how a job ended that raised nothing, and what to do about it."""
-    task = next((one for one in status.tasks if one.exit_code), None)
+    task = status.task(status.failed_task) or next(
+        (one for one in status.tasks if one.exit_code), None
+    )
     reason = clean((task and task.reason) or status.reason)
     if outcome and outcome.kind == "exited":
         return _exited(outcome)

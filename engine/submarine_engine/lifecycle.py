@@ -15,6 +15,7 @@ streams are read again from old cursors, and clusters repeat themselves.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
@@ -76,6 +77,11 @@ class TaskStatus:
         return self.task.rpartition("-")[0]
 
     @property
+    def place(self) -> str:
+        """The task's name and where it is, for people: ``worker-2 on gpu-3``."""
+        return f"{self.task} on {self.host}" if self.host else self.task
+
+    @property
     def named_gpus(self) -> tuple[str, ...]:
         """Those of `gpus` whose ids are known: some clusters tell only a running task."""
         return tuple(gpu for gpu in self.gpus if "/" not in gpu)
@@ -89,7 +95,13 @@ class TaskStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """A job as it stands after the events so far."""
+    """A job as it stands after the events so far.
+
+    Parameters
+    ----------
+    failed_task
+        The task whose failure the job's is: the first that failed by itself; empty where none did.
+    """
 
     state: JobState = JobState.QUEUED
     reason: str = ""
@@ -100,7 +112,13 @@ class JobStatus:
     started: Moment | None = None
     finished: Moment | None = None
     cancelling: bool = False
+    failed_task: str = ""
     tasks: tuple[TaskStatus, ...] = ()
+
+    @property
+    def ranked(self) -> tuple[TaskStatus, ...]:
+        """The tasks in the order of their ranks, then those that have none: they serve these."""
+        return tuple(sorted(self.tasks, key=lambda task: _place_of(task.role)))
 
     def task(self, task_id: str) -> TaskStatus | None:
         """Return the task of that id, None where the job has none such.
@@ -306,6 +324,7 @@ def _(event: Finished, status: JobStatus) -> JobStatus:
         status,
         state=event.state,
         reason=event.reason,
+        failed_task=event.failed_task,
         finished=event.at,
         ahead=None,
         waiting_reason="",
@@ -328,6 +347,10 @@ class TaskEnd:
     to_its_end
         Its script ran to its end. It may have been asked to end meanwhile and have handled that,
         as a notebook's cell handles an interrupt (``except KeyboardInterrupt``).
+    echo
+        What it failed by tells of another task that it lost: a connection that was reset.
+    task
+        Whose end it is; empty where nobody asks.
     """
 
     state: JobState
@@ -335,10 +358,16 @@ class TaskEnd:
     at: Moment | None = None
     returned: Moment | None = None
     to_its_end: bool = False
+    echo: bool = False
+    task: str = ""
 
 
 def final_state(
-    ends: Sequence[TaskEnd], *, cancelled: CancelRequested | None = None, cause: str = ""
+    ends: Sequence[TaskEnd],
+    *,
+    cancelled: CancelRequested | None = None,
+    cause: str = "",
+    blamed: str = "",
 ) -> tuple[JobState, str]:
     """Return a job's final state and why, once all its tasks are over.
 
@@ -355,6 +384,8 @@ def final_state(
         The first request to end the job.
     cause
         Why the driver itself ended the job: a limit, a folder that was deleted.
+    blamed
+        As `first_to_fail`.
     """
     returned = [end.returned for end in ends if end.returned]
     kept = any(cancelled and at.mono < cancelled.at.mono for at in returned)
@@ -362,11 +393,60 @@ def final_state(
         return JobState.CANCELLED, cancelled.reason
     if cause and not returned:
         return JobState.FAILED, cause
-    wrong = [end for end in ends if end.state is not JobState.SUCCEEDED]
-    if not wrong:
+    first = first_to_fail(ends, blamed)
+    if first is None:
         return JobState.SUCCEEDED, next((end.reason for end in ends if end.reason), "")
-    first = min(wrong, key=_ended_at)
     return first.state, first.reason
+
+
+def first_to_fail(ends: Iterable[TaskEnd], blamed: str = "") -> TaskEnd | None:
+    """Return the end of the task that failed first, and by itself; None where none failed.
+
+    A task that loses another one may be through before that one has said why it failed: its words
+    are worth less than those of any other, however early they come.
+
+    Parameters
+    ----------
+    ends
+        Of tasks that are over.
+    blamed
+        The task for whose failure the others were ended.
+    """
+    wrong = [end for end in ends if end.state is not JobState.SUCCEEDED]
+    return min(wrong, key=lambda end: _order_of_blame(end, blamed), default=None)
+
+
+def _order_of_blame(end: TaskEnd, blamed: str) -> tuple[bool, bool, float]:
+    ended_by_us = bool(blamed) and end.task != blamed and end.returned is None
+    return ended_by_us, end.echo, _ended_at(end)
+
+
+_LOST_PEER = (
+    r"connection (?:was |is |has been )?(?:reset|closed|refused|aborted|lost|broken)"
+    r"|(?:closed|reset) by peer|broken ?pipe|socket closed|lost connection|failed to connect"
+    r"|\bunavailable|remote process|ncclremote|nccl.{0,40}aborted|collective ops is aborted"
+    r"|heartbeat|recvvalue failed|sendbytes failed"
+)
+_LOST_TYPES = frozenset(
+    "BrokenPipeError ConnectionAbortedError ConnectionError ConnectionRefusedError "  # noqa: SIM905 - as a list it is five lines
+    "ConnectionResetError EOFError IncompleteReadError".split()
+)
+
+
+_LONGEST_ERROR = 10_000
+
+
+def is_echo(types: Iterable[str], message: str) -> bool:
+    """Return whether an exception tells of another task that was lost, as frameworks word that.
+
+    Parameters
+    ----------
+    types
+        Names of its type, and of the built-in one that it is.
+    """
+    if not _LOST_TYPES.isdisjoint(types):
+        return True
+    return re.search(_LOST_PEER, message[:_LONGEST_ERROR], re.IGNORECASE) is not None
 
 
 def _ended_at(end: TaskEnd) -> float:
@@ -393,6 +473,12 @@ HELLO_WITHIN = 300.0
 """Seconds that a task of several has to say hello, once all of them have their containers.
 
 A node may have to fetch the job's environment first, some gigabytes of it.
+"""
+
+_ECHO_WAITS = 0.3
+"""Seconds that a task's failure waits which tells of another's: that one is about to say why.
+
+What it holds is closed as its error passes through it, before it can write down how it ended.
 """
 
 _KILL_EVERY = 1.0  # seconds: a node that was away hears the next one
@@ -484,6 +570,10 @@ class Course:
         Since when the cluster has not counted a task's container.
     gathered
         Since when all tasks of a job of several have their containers.
+    blamed
+        The task for whose failure the driver ends the others.
+    echoed
+        Since when tasks have failed that tell of another's failure alone.
     """
 
     cancelled: CancelRequested | None = None
@@ -493,6 +583,8 @@ class Course:
     killed_at: float | None = None
     missing: Mapping[str, float] = field(default_factory=dict)
     gathered: float | None = None
+    blamed: str = ""
+    echoed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -531,10 +623,11 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Say that the job is over."""
+    """Say that the job is over, and which task's failure that was."""
 
     state: JobState
     reason: str
+    failed_task: str = ""
 
 
 Instruction = Signal | Withdraw | OpenGate | EndBeside | Settle | Finish
@@ -582,13 +675,9 @@ def decide(
     hello_within
         As `HELLO_WITHIN`.
     """
-    ends = [task.end for task in seen.tasks if task.end is not None]
+    ends = [replace(one.end, task=one.task) for one in seen.tasks if one.end is not None]
     if len(ends) == len(seen.tasks):
-        cause = course.cause
-        if _are_through(seen.tasks):  # however that ended which served them: it was ended by us
-            ends, cause = [t.end for t in seen.tasks if t.end and is_worker(t.task)], ""
-        state, reason = final_state(ends, cancelled=course.cancelled, cause=cause)
-        return Decision(course, do=(Finish(state, reason),))
+        return Decision(course, do=(_finish(course, seen.tasks, ends),))
     waits = not ends and not any(task.container for task in seen.tasks)
     events: tuple[Event, ...] = ()
     wanted = seen.abandoned or None if waits and seen.wanted is None else seen.wanted
@@ -600,10 +689,23 @@ def decide(
     if waits:
         return Decision(course, events, _leave_queue(course))
     course, gate = _gather(course, seen, now, hello_within)
-    course = _blame(course, seen)
+    course = _blame(course, seen, now)
     course, signals = _end_running(course, seen, now, grace)
     course, settled = _settle(course, seen, now)
     return Decision(course, events, (*signals, *gate, *settled))
+
+
+def _finish(course: Course, tasks: Sequence[TaskSeen], ends: Sequence[TaskEnd]) -> Finish:
+    """Return how a job ended whose tasks are all over."""
+    cause, blamed = course.cause, course.blamed
+    if _are_through(tasks):  # however that ended which served them: it was ended by us
+        ends, cause = [end for end in ends if is_worker(end.task)], ""
+    state, reason = final_state(ends, cancelled=course.cancelled, cause=cause, blamed=blamed)
+    if state is not JobState.FAILED:
+        return Finish(state, reason)
+    first = first_to_fail(ends, blamed)
+    by_itself = first is not None and (not cause or any(end.returned for end in ends))
+    return Finish(state, reason, first.task if first and by_itself else blamed)
 
 
 def _gather(
@@ -630,7 +732,7 @@ def _gather(
     return course, []
 
 
-def _blame(course: Course, seen: Observations) -> Course:
+def _blame(course: Course, seen: Observations, now: Moment) -> Course:
     """End a job of several with the first of its tasks that fails.
 
     The others wait for it, or will fail of that: what they say then is noise.
@@ -640,7 +742,13 @@ def _blame(course: Course, seen: Observations) -> Course:
     wrong = [(task, task.end) for task in seen.tasks if task.end and task.end.state is not _DONE]
     if not wrong or all(task.end for task in seen.tasks):
         return course
-    task, end = min(wrong, key=lambda each: _ended_at(each[1]))
+    task, end = min(wrong, key=lambda each: _order_of_blame(each[1], ""))
+    if end.echo:
+        echoed = now.mono if course.echoed is None else course.echoed
+        course = replace(course, echoed=echoed)
+        if now.mono - echoed < _ECHO_WAITS:
+            return course
+    course = replace(course, blamed=task.task)
     where = f"{task.task} on {task.host}" if task.host else task.task
     return replace(
         course, cause=f"{where} failed: {end.reason}" if end.reason else f"{where} failed"
@@ -706,6 +814,10 @@ def _settle(course: Course, seen: Observations, now: Moment) -> tuple[Course, li
     do: list[Instruction] = [EndBeside()] if gone and len(gone) == len(left) else []
     do += [Settle(task.task) for task in gone]
     return replace(course, missing=missing), do
+
+
+def _place_of(role: str) -> int:
+    return WORKERS.index(role) if role in WORKERS else len(WORKERS)
 
 
 def is_worker(task: str) -> bool:

@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from submarine_engine.outcome import Outcome, StoredValue, WentHome, clean, read
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
-    from submarine_engine.lifecycle import JobStatus
+    from submarine_engine.lifecycle import JobStatus, TaskStatus
 
 _LONGEST_TEXT = 1 << 20
 
@@ -48,11 +48,16 @@ class Results:
         Variables brought back, by name.
     warnings
         What was lost on the way, in words for the user.
+    by_task
+        What each task's own function, or closing expression, gave, in the order of their ranks:
+        ``by_task["worker-1"]``. Each is loaded when it is asked for; what cannot be loaded is a
+        `ResultError` then.
     """
 
     value: Any = None
     outputs: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    by_task: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 def load_results(cluster: Cluster, job_id: str, status: JobStatus) -> Results:
@@ -73,7 +78,9 @@ def load_results(cluster: Cluster, job_id: str, status: JobStatus) -> Results:
     ResultError
         The job succeeded, but what it gave back cannot be loaded here.
     """
-    hint = log_hint(cluster, job_id)
+    several = len(status.tasks) > 1
+    failed = status.failed_task if several else ""
+    hint = log_hint(cluster, job_id, failed)
     if not status.state.final:
         raise JobError(
             "the job is not over", job_id=job_id, fix=f"wait for it: submarine job wait {job_id}"
@@ -84,7 +91,7 @@ def load_results(cluster: Cluster, job_id: str, status: JobStatus) -> Results:
     if status.state is JobState.LOST:
         why = clean(status.reason) or "its supervisor is gone, so how it ended is unknown"
         raise JobLostError(why, job_id=job_id, fix=f"submit it again; {hint}")
-    folder = cluster.results(job_id)
+    folder = cluster.results(job_id, failed or None)
     with _readable(job_id, hint):
         outcome = read_outcome(folder)
         if status.state is JobState.FAILED:
@@ -93,24 +100,85 @@ def load_results(cluster: Cluster, job_id: str, status: JobStatus) -> Results:
             raise FileNotFoundError(f"there is no {folder / 'outcome.json'}")
         results = _Loader(job_id, folder / "results", outcome).load()
         results.warnings.extend(cluster.warnings(job_id))
-        return results
+        by_task = ByTask(cluster, job_id, status, results.value)
+        return replace(results, by_task=by_task)
 
 
 @contextmanager
-def _readable(job_id: str, hint: str) -> Iterator[None]:
+def _readable(job_id: str, hint: str, whose: str = "the job", where: str = "") -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
         if isinstance(error, JobError):
             raise
-        raise ResultError(
-            f"the job's outcome cannot be read: {error}", job_id=job_id, fix=hint
-        ) from error
+        what = f"{whose}'s outcome cannot be read: {error}"
+        raise ResultError(what, job_id=job_id, where=where, fix=hint) from error
+
+
+class ByTask(Mapping[str, Any]):
+    """The value of each task of a job, in the order of their ranks; loaded when it is asked for.
+
+    Parameters
+    ----------
+    status
+        The job as it ended.
+    first
+        The value of rank 0.
+    """
+
+    def __init__(self, cluster: Cluster, job_id: str, status: JobStatus, first: object) -> None:
+        self._cluster = cluster
+        self._job_id = job_id
+        self._tasks = {task.task: task for task in status.ranked}
+        self._values: dict[str, Any] = {status.ranked[0].task: first} if status.tasks else {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __repr__(self) -> str:
+        return f"<values of {', '.join(self._tasks)}: each is loaded when it is asked for>"
+
+    def __getitem__(self, task: str) -> Any:  # noqa: ANN401 - the user's own type
+        """Return the value of a task.
+
+        Raises
+        ------
+        KeyError
+            The job has no such task.
+        ResultError
+            The task gave no value, or it cannot be loaded here.
+        """
+        if task not in self._tasks:
+            raise KeyError(f"{task}: the job has {', '.join(self._tasks)}")
+        if task not in self._values:
+            self._values[task] = self._load(self._tasks[task])
+        return self._values[task]
+
+    def _load(self, task: TaskStatus) -> Any:  # noqa: ANN401 - as above
+        hint = log_hint(self._cluster, self._job_id, task.task)
+        where = f"{task.place}, job {self._job_id}"
+        folder = self._cluster.results(self._job_id, task.task)
+        with _readable(self._job_id, hint, task.task, where):
+            outcome = read_outcome(folder)
+        if outcome is None or outcome.kind != "returned":
+            how = clean(task.reason) or f"it {task.state.value}"
+            what = f"{task.task} gave no value: {how}"
+            raise ResultError(what, job_id=self._job_id, where=where, fix=hint)
+        stored = outcome.result
+        if stored.format == "none" and stored.warning:
+            raise ResultError(stored.warning, job_id=self._job_id, where=where, fix=hint)
+        loader = _Loader(self._job_id, folder / "results", outcome, where)
+        with _readable(self._job_id, hint, task.task, where):
+            return loader.load().value
 
 
 def come_home(  # noqa: PLR0913 - what it takes, each by its name
     cluster: Cluster,
     job_id: str,
+    task: str | None = None,
     *,
     define: Callable[[Manifest, Collection[str]], None],
     sent: Sent | None = None,
@@ -121,6 +189,8 @@ def come_home(  # noqa: PLR0913 - what it takes, each by its name
 
     Parameters
     ----------
+    task
+        Which task's; None for rank 0's. The others leave behind their value and error alone.
     define
         Executes the definitions of a manifest that the job came to, by their names.
     sent, namespace, budget
@@ -136,8 +206,8 @@ def come_home(  # noqa: PLR0913 - what it takes, each by its name
     ResultError
         What it left cannot be read.
     """
-    with _readable(job_id, log_hint(cluster, job_id)):
-        folder = cluster.results(job_id)
+    with _readable(job_id, log_hint(cluster, job_id, task or "")):
+        folder = cluster.results(job_id, task)
         outcome = read_outcome(folder)
         if outcome is None or outcome.home is None:
             return None
@@ -171,7 +241,8 @@ def value_of(names: Sequence[str], values: Mapping[str, Any]) -> Any:  # noqa: A
 class _Loader:
     """Loads the values of one outcome, each file once."""
 
-    def __init__(self, job_id: str, folder: Path, outcome: Outcome) -> None:
+    def __init__(self, job_id: str, folder: Path, outcome: Outcome, where: str = "") -> None:
+        self._where = where
         self._job_id = job_id
         self._folder = folder
         self._outcome = outcome
@@ -214,6 +285,7 @@ class _Loader:
             raise ResultError(
                 f"the result ({result.type}) cannot be loaded here: {home.stayed[THE_VALUE]}",
                 job_id=self._job_id,
+                where=self._where,
                 fix="run the cells that define what it is made of, then load it again",
             )
         return Results(value, home.names, [])
@@ -240,7 +312,9 @@ class _Loader:
                 # Whatever a foreign __setstate__ raises: the file itself was opened above.
                 what = f"{called} ({stored.type}) cannot be loaded here"
                 why, fix = unpickler.explain(error, self._outcome.python, self._job_id)
-                raise ResultError(f"{what}: {why}", job_id=self._job_id, fix=fix) from error
+                raise ResultError(
+                    f"{what}: {why}", job_id=self._job_id, where=self._where, fix=fix
+                ) from error
 
 
 class _Unpickler(pickle.Unpickler):

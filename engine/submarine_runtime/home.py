@@ -163,6 +163,8 @@ class Home:
         self._unchanged: set[int] = set()
         self._warns: tuple[Any, Any] | None = None
         self._around: tuple[dict[str, str], str, list[str]] = {}, "", []
+        self.first = True
+        """Whether it is rank 0's: the others' variables have no place in the notebook."""
 
     # While the script runs
 
@@ -352,6 +354,28 @@ class Home:
             "asked": bool(self._outputs),
             "seconds": max(0.0, time.monotonic() - ending.at[1]),
         }
+
+    def write_error(self, ending: Ending, results: str) -> dict[str, Any]:
+        """Write what the code raised, and nothing else; as `write` does.
+
+        Raises
+        ------
+        OSError
+            The disk is full.
+        """
+        frames = _Frames(self, results)
+        try:
+            _write_error(frames, ending)
+        except BaseException:
+            frames.discard()
+            raise
+        defined = sorted(name for name in self._defines if name in self._namespace)
+        return {**frames.finish(), "defined": defined, "gone": [], "asked": False, "seconds": 0.0}
+
+    @property
+    def gives_value(self) -> bool:
+        """Whether the value of the closing expression is wanted, too."""
+        return not self._nothing
 
     def _names(self, ending: Ending) -> dict[str, Any]:
         """Return the variables that go home."""

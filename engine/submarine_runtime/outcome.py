@@ -96,6 +96,8 @@ class Outcome:
         return self._with_error({**_head(ending), "result": result, "outputs": outputs}, ending)
 
     def _tell_home(self, ending: Ending, home: Home) -> dict[str, Any]:
+        if not home.first:
+            return self._tell_value(ending, home)
         written = home.write(ending, self._results)
         frames = {frame["name"]: frame for frame in written["frames"] if frame["kind"] == "name"}
         outputs = {
@@ -112,6 +114,14 @@ class Outcome:
         else:
             result = _entry(None)
         told = {**_head(ending), "result": result, "outputs": outputs, "home": written}
+        return self._with_error(told, ending)
+
+    def _tell_value(self, ending: Ending, home: Home) -> dict[str, Any]:
+        """Tell of a task that is not of rank 0: its value, and what it raised, are all of it."""
+        written = home.write_error(ending, self._results)
+        gives = ending.kind == "returned" and home.gives_value
+        result = self._store(ending.value, "return", "the result") if gives else _entry(None)
+        told = {**_head(ending), "result": result, "outputs": {}, "home": written}
         return self._with_error(told, ending)
 
     def _with_error(self, told: dict[str, Any], ending: Ending) -> dict[str, Any]:

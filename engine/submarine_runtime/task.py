@@ -271,6 +271,10 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
     os.register_at_fork(before=_hold, after_in_child=_forget, after_in_parent=_let_go)
     told = plan.get("home")
     home = Home(plan["bundle"], told, plan["outputs"]) if told else None
+    if home is not None and plan.get("peers", 1) > 1:
+        from submarine_runtime.exchange import place  # noqa: PLC0415 - of jobs of several tasks
+
+        home.first = place(folder).is_chief
     display_hooks.begin(folder, asks=bool(plan.get("asks")))
     if plan.get("moments"):
         moments.begin(folder)

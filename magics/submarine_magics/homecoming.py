@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from submarine_engine.bundle import Cell
@@ -55,10 +56,10 @@ def bring_home(bench: Workbench, job: Job) -> object:
     status = job.wait()
     sent, main = bench.sent.pop(job.id, (None, None))
     definer = _Definer(bench, job, main)
-    if status.state is JobState.LOST:
-        home = None
-    else:
-        home = come_home(
+    home = None
+    if status.state is not JobState.LOST:
+        bring = partial(
+            come_home,
             job.cluster,
             job.id,
             define=definer.define,
@@ -66,6 +67,10 @@ def bring_home(bench: Workbench, job: Job) -> object:
             namespace=bench.namespace,
             budget=int(load_config().value("return_limit")),
         )
+        home = bring()
+        if status.failed_task not in ("", status.ranked[0].task):
+            error = bring(status.failed_task)  # what the task of rank 0 says is noise
+            home = replace(home, raised=error.raised if error else None) if home else error
     if home is not None:
         _bind(bench, home, job)
     if home is None or status.state is not JobState.SUCCEEDED:

@@ -1,5 +1,6 @@
 """A job that failed, as its user sees it: own frames at cell and line, the type that it raised."""
 
+import dataclasses
 import pickle
 import re
 import signal
@@ -8,6 +9,9 @@ import types
 
 import pytest
 from submarine_engine.errors import JobError, JobFailedError, ResultError, in_a_notebook
+from submarine_engine.events import Moment
+from submarine_engine.job import TaskState
+from submarine_engine.results import load_results
 
 TRAIN = "def train(rate):\n    # a remark\n    step = rate\n    return 1 / step"
 
@@ -295,3 +299,34 @@ def test_a_frame_of_compiled_code_has_no_line_to_show(ran):
         )
     )
     assert "File lib/fast.pyx:1\n\nZeroDivisionError" in text
+
+
+def of_two(ran, cell):
+    """Return the error of two tasks: the second fails by the cell, 2 s after the first's end."""
+    ran.run(cell)
+    status = ran.status("it failed")
+    done, failed_ = (
+        dataclasses.replace(
+            status.tasks[0], task=f"worker-{n}", host=f"gpu-{n}", exited=Moment(0, 10 + 2 * n)
+        )
+        for n in (0, 1)
+    )
+    done = dataclasses.replace(done, state=TaskState.SUCCEEDED, exit_code=0)
+    status = dataclasses.replace(status, tasks=(done, failed_), failed_task="worker-1")
+    with pytest.raises(JobFailedError) as caught:
+        load_results(ran.cluster, "20250101-000000-abcde", status)
+    return caught.value
+
+
+def test_of_several_tasks_it_says_which_failed_first(ran):
+    error = of_two(ran, "1 / 0")
+    assert error.fix == (
+        "the first to fail was worker-1 on gpu-1; "
+        "its log: submarine job logs 20250101-000000-abcde --task worker-1"
+    )
+
+
+def test_where_it_lost_another_it_says_who_had_come_to_the_end(ran):
+    error = of_two(ran, "raise ConnectionResetError('by peer')")
+    assert "before it worker-0 on gpu-0 (2.0 s) had come to the end without an error" in error.fix
+    assert "by a barrier" in error.fix

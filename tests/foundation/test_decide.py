@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from submarine_engine.events import CancelRequested, Moment
@@ -22,6 +23,7 @@ from submarine_engine.lifecycle import (
     TaskSeen,
     Withdraw,
     decide,
+    is_echo,
 )
 
 GRACE = 5.0
@@ -363,9 +365,73 @@ def test_the_first_of_several_that_fails_ends_the_others_and_speaks():
     killed = TaskEnd(state=JobState.FAILED, reason="killed", at=at(3.5))
     tasks = [(task, end or killed) for task, end in tasks]
     decision = decide(decision.course, seen(*tasks), at(4), grace=GRACE)
-    assert decision.do == (Finish(JobState.FAILED, "ValueError: no"),)
+    assert decision.do == (Finish(JobState.FAILED, "ValueError: no", "worker-1"),)
     anew = decide(Course(), seen(*tasks), at(4), grace=GRACE)  # another driver
     assert anew.do == decision.do
+
+
+def test_a_task_that_lost_another_waits_a_moment_for_that_ones_own_words():
+    reset = TaskEnd(state=JobState.FAILED, reason="reset", at=at(3), returned=at(2), echo=True)
+    value = TaskEnd(state=JobState.FAILED, reason="ValueError: no", at=at(3.2), returned=at(2.9))
+    tasks = [("worker-0", reset), ("worker-1", None), ("worker-2", None)]
+    decision = decide(Course(), seen(*tasks), at(3), grace=GRACE)
+    assert (decision.course.cause, decision.do) == ("", (OpenGate(),))
+    tasks[2] = ("worker-2", value)
+    decision = decide(decision.course, seen(*tasks), at(3.2), grace=GRACE)
+    assert decision.course.blamed == "worker-2"
+    assert [one.task for one in decision.do if isinstance(one, Signal)] == ["worker-1"]
+    killed = TaskEnd(state=JobState.FAILED, reason="killed", at=at(3.5))
+    tasks = [(task, end or killed) for task, end in tasks]
+    decision = decide(decision.course, seen(*tasks), at(4), grace=GRACE)
+    assert decision.do == (Finish(JobState.FAILED, "ValueError: no", "worker-2"),)
+
+
+def test_a_task_that_lost_another_speaks_where_nobody_else_does():
+    reset = TaskEnd(state=JobState.FAILED, reason="reset", at=at(3), returned=at(2), echo=True)
+    tasks = [("worker-0", reset), ("worker-1", None)]
+    course = decide(Course(), seen(*tasks), at(3), grace=GRACE).course
+    decision = decide(course, seen(*tasks), at(3.5), grace=GRACE)
+    assert decision.course.blamed == "worker-0"
+    assert [one.task for one in decision.do if isinstance(one, Signal)] == ["worker-1"]
+    killed = TaskEnd(state=JobState.FAILED, reason="killed", at=at(3.6))
+    tasks[1] = ("worker-1", killed)
+    decision = decide(decision.course, seen(*tasks), at(4), grace=GRACE)
+    assert decision.do == (Finish(JobState.FAILED, "reset", "worker-0"),)
+
+
+def test_the_task_that_died_without_a_word_is_named():
+    died = TaskEnd(state=JobState.FAILED, reason="exited with code 9", at=at(3))
+    tasks = [("worker-0", None), ("worker-1", died)]
+    decision = decide(Course(), seen(*tasks), at(3), grace=GRACE)
+    killed = TaskEnd(state=JobState.FAILED, reason="killed", at=at(2.5))
+    tasks[0] = ("worker-0", killed)
+    decision = decide(decision.course, seen(*tasks), at(4), grace=GRACE)
+    reason = "worker-1 failed: exited with code 9"
+    assert decision.do == (Finish(JobState.FAILED, reason, "worker-1"),)
+
+
+def test_what_a_job_is_ended_for_is_no_tasks_failure():
+    killed = TaskEnd(state=JobState.FAILED, reason="killed", at=at(3))
+    course = Course(cause="its folder was deleted")
+    decision = decide(course, seen(("worker-0", killed)), at(4), grace=GRACE)
+    assert decision.do == (Finish(JobState.FAILED, "its folder was deleted"),)
+
+
+@pytest.mark.parametrize(
+    ("types", "message", "echo"),
+    [
+        (("ConnectionResetError", "ConnectionResetError"), "[Errno 104]", True),
+        (("MyError", "BrokenPipeError"), "", True),
+        (("RuntimeError",), "[pair.cc:534] Connection closed by peer [10.0.0.1]:4711", True),
+        (("UnavailableError",), "Collective ops is aborted by: worker 2", True),
+        (("XlaRuntimeError",), "UNAVAILABLE: Gloo all-reduce failed", True),
+        (("ValueError",), "shapes (64,) and (10,)", False),
+        (("RuntimeError",), "CUDA out of memory", False),
+        (("RuntimeError",), "a" * 20_000 + "connection reset", False),
+    ],
+)
+def test_what_tells_of_another_task_that_was_lost(types, message, echo):
+    assert is_echo(types, message) is echo
 
 
 def test_who_is_asked_to_end_is_given_its_grace_though_another_failed_of_that():

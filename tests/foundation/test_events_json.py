@@ -16,6 +16,7 @@ TIMES = st.floats(0, 1e12)
 VALUES = {
     "at": st.builds(Moment, TIMES, TIMES),
     "task": st.sampled_from(["worker-0", "ps-11"]),
+    "failed_task": st.sampled_from(["", "worker-0"]),
     "tasks": st.lists(st.sampled_from(["worker-0", "ps-0"])).map(tuple),
     "gpus": st.lists(st.text()).map(tuple),
     "host": st.text(),

@@ -64,7 +64,7 @@ class RecordedCluster(Cluster):
     def kill(self, job_id):
         raise NotImplementedError
 
-    def results(self, job_id):
+    def results(self, job_id, task=None):
         raise NotImplementedError
 
     def gpus(self):

@@ -507,13 +507,15 @@ class Cluster(ClusterKind):
         return None
 
     @abstractmethod
-    def results(self, job_id: str) -> Path:
-        """Return a local folder with the first task's ``outcome.json`` and ``results/``.
+    def results(self, job_id: str, task: str | None = None) -> Path:
+        """Return a local folder with a task's ``outcome.json`` and ``results/``.
 
         Parameters
         ----------
         job_id
             The job's id.
+        task
+            Which one's; None for that of rank 0, whose results are the job's.
         """
 
     def warnings(self, job_id: str) -> list[str]:  # noqa: ARG002 - of clusters that have any

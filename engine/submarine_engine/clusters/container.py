@@ -40,6 +40,9 @@ _PROGRESS = "progress.json"
 _PIECE = 1 << 20
 _PEEKS = 3
 _LARGEST = 1 << 26
+_MOST_OF_OTHERS = 1 << 30
+"""Bytes of a result that come home from a task that is not of rank 0: nobody may ask for them."""
+
 _HOME = "home.pkl"
 _RESULT = re.compile(r"(return|home|var-\w{1,200})\.(pkl|txt)")
 
@@ -188,6 +191,9 @@ class Container(TaskRun):
         for entry in entries:
             name = entry.get("file") if isinstance(entry, dict) else None
             if isinstance(name, str) and _RESULT.fullmatch(name) and name in sizes:
+                if self.follows and sizes[name] > _MOST_OF_OTHERS:
+                    entry.update(_left_there(self.task, sizes[name]))
+                    continue
                 pieces = self._pieces(name, sizes[name])
                 if key is not None:
                     pieces = _genuine(name, pieces, key, str(marks.get(name)))
@@ -270,6 +276,15 @@ class Container(TaskRun):
                 raise ClusterError(f"{name} has {size:,} bytes, and only {offset:,} come")
             offset += len(piece)
             yield piece
+
+
+def _left_there(task: str, size: int) -> dict[str, Any]:
+    """Return what an outcome says of a result that is too large to be brought home."""
+    warning = (
+        f"the result of {task} has {size:,} bytes: more than {_MOST_OF_OTHERS:,} come home from"
+        " rank 0 alone. Write it to the checkpoint path there, or give less"
+    )
+    return {"format": "none", "file": None, "warning": warning}
 
 
 def _genuine(name: str, pieces: Iterator[bytes], key: bytes, wanted: str) -> Iterator[bytes]:

@@ -125,10 +125,11 @@ class RecordedCluster(Cluster):
         """End the job's processes at once (SIGKILL)."""
         self._ask_to_end(job_id, "killed", kill=True)
 
-    def results(self, job_id: str) -> Path:
-        """Return the folder of the job's first task."""
+    def results(self, job_id: str, task: str | None = None) -> Path:
+        """Return the folder of a task; of the one of rank 0 unless one is named."""
         with self.on_record(job_id) as paths:
-            return paths.task(self.statuses.status(paths).tasks[0].task).root
+            first = self.statuses.status(paths).ranked[0].task
+            return paths.task(task or first).root
 
     def warnings(self, job_id: str) -> list[str]:
         """Return what went wrong beside the job itself, as far as it is known now."""

@@ -34,6 +34,7 @@ from submarine_engine.clusters.tasks import (
     final_task_state,
     read_outcome,
     returned_event,
+    tells_of_another,
 )
 from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.events import (
@@ -155,6 +156,9 @@ class JobRun:
         ]
         for container in self._containers:
             container.gathered = self._request.ends_with_job
+            container.follows = bool(self._status.tasks) and (
+                container.task != self._status.ranked[0].task
+            )
         self._unwritten: list[Event] = []
         self._spec = spec
         self._hellos: dict[str, Hello] = {}
@@ -415,6 +419,7 @@ class JobRun:
             at=known.exited,
             returned=known.returned,
             to_its_end=to_its_end,
+            echo=tells_of_another(ending),
         )
 
     def _judge(self, container: TaskRun, ending: Ending) -> tuple[JobState, str]:
@@ -425,11 +430,12 @@ class JobRun:
         return state, reason
 
     def _finish(self, finish: Finish) -> None:
-        last = Finished(state=finish.state, reason=finish.reason)
+        last = Finished(state=finish.state, reason=finish.reason, failed_task=finish.failed_task)
         self._journal.append_last(*self._unwritten, last)
         self._status = apply(self._status, last)
         if self._ends:
-            self._request.keep(self._containers[0].files)
+            first = self._status.ranked[0].task
+            self._request.keep(next(one.files for one in self._containers if one.task == first))
 
     def _write(self, *events: Event) -> None:
         """Write those events that change something: what a former driver told is told."""
@@ -451,7 +457,8 @@ class JobRun:
 
     def _pause(self) -> float:
         meeting = len(self._containers) > 1 and not self._answered
-        if self._request.is_woken and not meeting:
+        listens = self._course.echoed is not None and not self._course.cause
+        if self._request.is_woken and not meeting and not listens:
             kill_at = self._course.kill_at
             if kill_at is None or self._course.killed_at is not None:
                 return _WOKEN

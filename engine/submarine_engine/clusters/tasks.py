@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from submarine_engine.events import Event, Granted, Moment, Progressed, Returned
 from submarine_engine.history import LARGEST_OUTCOME, JobPaths, TaskPaths, read_foreign
 from submarine_engine.job import JobState
+from submarine_engine.lifecycle import is_echo
 from submarine_engine.masking import Masker, masker_of
 
 if TYPE_CHECKING:
@@ -243,6 +244,21 @@ def read_outcome(task: TaskPaths) -> Mapping[str, Any]:
     return masked if isinstance(masked, dict) else {}
 
 
+def tells_of_another(ending: Ending) -> bool:
+    """Return whether what a task failed by tells of another one that it lost.
+
+    By its error; or it gave up in native code (``abort()``), as frameworks do that cannot raise
+    there.
+    """
+    if not ending.kind:
+        return ending.status == -signal.SIGABRT
+    error = ending.outcome.get("error")
+    if ending.kind != "raised" or not isinstance(error, dict):
+        return False
+    types = (str(error.get("type")), str(error.get("builtin")))
+    return is_echo(types, str(error.get("message") or ""))
+
+
 def final_task_state(ending: Ending, folder: Path, *, oom_killed: bool) -> tuple[JobState, str]:
     """Return the job's final state and why, for a task that nobody ended on purpose.
 
@@ -323,6 +339,7 @@ class TaskRun(ABC):
         self.said = ""  # what the cluster says of its end
         self.late: list[Event] = []  # of a task that was over before it was looked at
         self.gathered = False  # its application ends with it, and the node gives up its files
+        self.follows = False  # it is not of rank 0
         self.begins = False  # its first line may come at any moment
         self.progress = Progress(self.files)
 

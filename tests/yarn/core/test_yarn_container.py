@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from submarine_engine.clusters import container as container_module
 from submarine_engine.clusters.container import Container
 from submarine_engine.clusters.tasks import Ending, final_task_state, read_outcome
 from submarine_engine.errors import ClusterError
@@ -185,3 +186,20 @@ def test_what_somebody_else_has_written_is_refused_in_words(tmp_path, change):
     words = f"as node7:8042 shows it, was not written by worker-0 in {Brought.container}"
     assert words in reason
     assert words in read_checked(container.files.root).error.message
+
+
+def test_a_result_too_large_from_one_rank_is_left_there_in_words(tmp_path, monkeypatch):
+    monkeypatch.setattr(container_module, "_MOST_OF_OTHERS", 3)
+    source = marked(tmp_path)
+    paths = JobPaths(tmp_path, "20260101-000000-aaaaa")
+    paths.root.mkdir(parents=True)
+    paths.results_key.write_bytes(KEY)
+    container = Container(paths, "worker-0", 0)
+    container.id, container.node, container.follows = Brought.container, "node7:8042", True
+    container.see(source)
+    container.drain()
+    assert list(container.files.results.iterdir()) == []
+    told = read_checked(container.files.root).result
+    assert told.format == "none"
+    assert "the result of worker-0 has" in told.warning
+    assert "come home from rank 0 alone" in told.warning

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,13 @@ from submarine_engine.clusters.local import launch
 from submarine_engine.clusters.local.launch import launch_file, start
 from submarine_engine.clusters.machine import reap, spawn_detached
 from submarine_engine.clusters.store import Journal, read_events
-from submarine_engine.clusters.tasks import Ending, final_task_state, read_outcome, returned_event
+from submarine_engine.clusters.tasks import (
+    Ending,
+    final_task_state,
+    read_outcome,
+    returned_event,
+    tells_of_another,
+)
 from submarine_engine.errors import ClusterError, JobNotFoundError
 from submarine_engine.events import (
     CancelRequested,
@@ -36,7 +43,14 @@ from submarine_engine.events import (
 )
 from submarine_engine.history import JobPaths, make_private, read_json, write_aside
 from submarine_engine.job import JobState
-from submarine_engine.lifecycle import JobStatus, TaskEnd, TaskStatus, final_state, fold
+from submarine_engine.lifecycle import (
+    JobStatus,
+    TaskEnd,
+    TaskStatus,
+    final_state,
+    first_to_fail,
+    fold,
+)
 
 # GPU leases: one locked file a GPU.
 #
@@ -585,11 +599,13 @@ def _last_events(
                 why = f"{'returned' if returned else 'ended'}, but {reason}"
             to_its_end = ending.came_to_its_end
             end = TaskEnd(state=state, reason=why, at=now, returned=returned, to_its_end=to_its_end)
-        ends.append(end)
+        ends.append(replace(end, task=task.task, echo=tells_of_another(ending)))
         if task.held is not None:
             events += _last_of_task(task, ending, end)
     state, why = final_state(ends, cancelled=asked)
-    return [*events, Finished(state=state, reason=why)]
+    first = first_to_fail(ends) if state is JobState.FAILED else None
+    failed = first.task if first else ""
+    return [*events, Finished(state=state, reason=why, failed_task=failed)]
 
 
 def _last_of_task(task: TaskStatus, ending: Ending, end: TaskEnd) -> list[Event]:

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from submarine_engine.errors import UnsupportedError
+from submarine_engine.errors import ResultError, UnsupportedError
 from submarine_engine.events import Started
 from submarine_engine.job import JobState, Resources, Role, TaskState
 from submarine_engine.testing.jobs import until
@@ -147,6 +147,107 @@ def test_the_first_to_fail_speaks_and_ends_the_others(cluster):
     assert status.reason == "ValueError: rank 1 says why"
     assert all(task.released for task in status.tasks)
     assert cluster.holders() == {}
+
+
+LOSES = """
+import os, socket, time
+from submarine_runtime import job
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if job.rank == 0:
+    with socket.create_server(("", address[1])) as server:
+        for connection in [server.accept()[0] for _ in range(2)]:
+            while data := connection.recv(10):
+                pass
+            raise ConnectionResetError("rank 0 has lost another")
+while True:
+    try:
+        connection = socket.create_connection(address)
+        break
+    except ConnectionRefusedError:  # it does not listen yet
+        pass
+if job.rank == 2:
+    try:
+        raise ValueError("rank 2 says why")
+    finally:
+        connection.close()
+        time.sleep(0.1)  # the others know sooner that it is gone
+time.sleep(3600)
+"""
+
+
+def test_who_failed_by_itself_speaks_though_others_lost_it_sooner(cluster):
+    job = begin(cluster, LOSES, worker=3)
+    if job is None:
+        return
+    job.wait(180)
+    status = job.status()
+    assert (status.failed_task, status.reason) == ("worker-2", "ValueError: rank 2 says why")
+    with pytest.raises(ValueError, match="rank 2 says why") as caught:
+        job.result()
+    host = status.task("worker-2").host
+    assert f"the first to fail was worker-2 on {host}" in str(caught.value)
+    assert "--task worker-2" in str(caught.value)
+
+
+VALUES = """
+import sys, types
+from submarine_runtime import job
+value = {"rank": job.rank}
+if job.rank == 1:
+    gone = sys.modules["gone"] = types.ModuleType("gone")
+    exec("class Of: pass", vars(gone))
+    value = gone.Of()
+while job.role == "ps":
+    pass
+value
+"""
+
+
+def test_the_value_of_each_task_comes_home_when_it_is_asked_for(cluster):
+    job = begin(cluster, VALUES, ps=1, worker=3)
+    if job is None:
+        return
+    results = job.results(180)
+    assert results.value == {"rank": 0}  # whatever role was named first
+    by_task = results.by_task
+    assert list(by_task) == ["worker-0", "worker-1", "worker-2", "ps-0"]
+    assert (by_task["worker-0"], by_task["worker-2"]) == ({"rank": 0}, {"rank": 2})
+    for task, why in (("worker-1", "no module `gone`"), ("ps-0", "gave no value")):
+        with pytest.raises(ResultError, match=why) as caught:
+            by_task[task]
+        assert caught.value.where.startswith(f"{task} on {job.status().task(task).host}, job ")
+    with pytest.raises(KeyError, match="the job has worker-0"):
+        by_task["worker-3"]
+
+
+LEAVES = """
+import os, socket
+from submarine_runtime import job
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if job.rank == 0:
+    with socket.create_server(("", address[1])) as server, server.accept()[0] as connection:
+        connection.recv(10)
+        raise ConnectionResetError("rank 0 has lost another")
+while True:
+    try:
+        socket.create_connection(address)
+        break
+    except ConnectionRefusedError:  # it does not listen yet
+        pass
+"""
+
+
+def test_who_comes_to_the_end_early_is_named_where_others_needed_it(cluster):
+    job = begin(cluster, LEAVES, worker=2)
+    if job is None:
+        return
+    with pytest.raises(ConnectionResetError, match="rank 0 has lost another") as caught:
+        job.result(180)
+    status = job.status()
+    assert status.failed_task == "worker-0"
+    states = {task.task: task.state for task in status.tasks}
+    assert states == {"worker-0": TaskState.FAILED, "worker-1": TaskState.SUCCEEDED}
+    assert "the first to fail was worker-0 on " in str(caught.value)
 
 
 SERVES = """
