@@ -363,7 +363,7 @@ class Home:
         OSError
             The disk is full.
         """
-        frames = _Frames(self, results)
+        frames = Frames(self, results)
         try:
             _write_error(frames, ending)
         except BaseException:
