@@ -369,7 +369,7 @@ class Home:
         except BaseException:
             frames.discard()
             raise
-        defined = sorted(name for name in self._defines if name in self._namespace)
+        defined = sorted(name for name in self._defines if name in self.namespace)
         return {**frames.finish(), "defined": defined, "gone": [], "asked": False, "seconds": 0.0}
 
     @property
