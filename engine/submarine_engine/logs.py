@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import codecs
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from submarine_engine.asking import Shown
 from submarine_engine.clusters.base import Cursor
-from submarine_engine.errors import SubmarineError
+from submarine_engine.errors import CommandError, SubmarineError
 from submarine_engine.events import Display, Event, LogChunk, Question
 from submarine_engine.lifecycle import JobStatus, apply
 
@@ -68,6 +68,81 @@ def last_state(line: str) -> str:
     r"""Return what is left on screen of a line that rewrites itself by ``\r``."""
     states = line.split("\r")
     return next((state for state in reversed(states) if state), "")
+
+
+FIRST = "first"
+"""Stands for the task of rank 0, where one says whose log is to be shown."""
+
+ALL = "all"
+"""Stands for all tasks, likewise."""
+
+_MOST_NAMED = 8
+_COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
+_PLAIN = "\x1b[0m"
+
+
+def marks(tasks: Sequence[str], *, colour: bool = False) -> dict[str, str]:
+    """Return what stands before the lines of each of several tasks: ``worker-1 | ``.
+
+    All are of one width, and a task keeps its colour for as long as the job lives.
+
+    Parameters
+    ----------
+    colour
+        Whether what they are shown on has colours.
+    """
+    width = max(map(len, tasks), default=0)
+    plain = {task: f"{task:<{width}} | " for task in tasks}
+    if not colour:
+        return plain
+    return {
+        task: f"\x1b[{_COLOURS[place % len(_COLOURS)]}m{mark}{_PLAIN}"
+        for place, (task, mark) in enumerate(plain.items())
+    }
+
+
+def is_shown(task: str, which: str, status: JobStatus) -> bool:
+    """Return whether the log of a task is asked for.
+
+    Parameters
+    ----------
+    which
+        `FIRST`, `ALL`, or a task's name.
+    status
+        Of the task's job.
+    """
+    if which == ALL or len(status.tasks) <= 1:
+        return True
+    return task == (status.ranked[0].task if which == FIRST else which)
+
+
+def check_task(
+    which: str | None,
+    tasks: Sequence[str],
+    where: str = "--logs",
+    words: Sequence[str] = (FIRST, ALL),
+) -> None:
+    """Refuse a task that the job does not have.
+
+    Parameters
+    ----------
+    which
+        As `is_shown`; None where nobody asked.
+    where
+        Where it was asked.
+    words
+        What may stand there besides.
+
+    Raises
+    ------
+    CommandError
+        There is no such task.
+    """
+    if which is None or which in words or which in tasks:
+        return
+    there = [*words, *tasks[:_MOST_NAMED], *(["…"] if len(tasks) > _MOST_NAMED else [])]
+    what = f"the job has no task {which!r}"
+    raise CommandError(what, where=where, fix=f"say one of {', '.join(there)}")
 
 
 class Renderer:
@@ -148,14 +223,16 @@ def follow(  # noqa: PLR0913 - how to follow, each by its name
     offset: int = 0,
     interval: float = 0.1,
     wait: bool = True,
+    which: str = ALL,
+    colour: bool = False,
 ) -> JobStatus:
     r"""Show a job until it is over.
 
     Text is gathered and given to `renderer` at most every `interval` seconds a log (earlier only
     where a job floods its log, so that memory stays flat), with progress bars folded. The last
-    text and the final status always arrive. Of a job of several tasks whole lines are given, each
-    after its task: ``worker-1 │ epoch 3``. What a task shows is given in order with its text; of
-    states that follow one another faster only the last.
+    text and the final status always arrive. Where several tasks are shown, whole lines are given,
+    each after its task: ``worker-1 | epoch 3``. What a task shows is given in order with its text;
+    of states that follow one another faster only the last.
 
     Parameters
     ----------
@@ -170,6 +247,10 @@ def follow(  # noqa: PLR0913 - how to follow, each by its name
     wait
         Whether to go on until the job is over; False shows what is there now, and calls
         `Renderer.end` only where the job is over already.
+    which
+        Whose log to show of several tasks: `FIRST`, `ALL`, or a task's name.
+    colour
+        Whether the tasks before lines are to have colours.
 
     Returns
     -------
@@ -183,7 +264,7 @@ def follow(  # noqa: PLR0913 - how to follow, each by its name
     KeyboardInterrupt
         Passes through; the job goes on.
     """
-    show = _Show(renderer, interval)
+    show = _Show(renderer, interval, which, colour=colour)
     start = Cursor(0, cursor.logs if cursor else {})
     try:
         items = shown(job, show.ask, start, offset=offset, idle=interval / 4, wait=wait)
@@ -215,20 +296,23 @@ class _Log:
         data, self._gathered = b"".join(self._gathered), []
         return self._folder.feed(self._decoder.feed(data, final))
 
-    def lines(self, task: str, *, final: bool = False) -> str:
-        """Return whole lines, each with its task before it: lines of many tasks stand mixed."""
+    def lines(self, mark: str, *, final: bool = False) -> str:
+        """Return whole lines, each after `mark`, its task: lines of many tasks stand mixed."""
         *lines, self._begun = (self._begun + self.text(final=final)).split("\n")
         # A bar rewrites its line for hours: what it has overwritten is not kept.
         self._begun = self._begun[self._begun.rfind("\r", 0, -1) + 1 :]
         if final and self._begun:
             lines.append(self._begun)
-        return "".join(f"{task} │ {last_state(line)}\n" for line in lines)
+        return "".join(f"{mark}{last_state(line)}\n" for line in lines)
 
 
 class _Show:
     """Gathers what comes and hands it on when it is due."""
 
-    def __init__(self, renderer: Renderer, interval: float) -> None:
+    def __init__(self, renderer: Renderer, interval: float, which: str, *, colour: bool) -> None:
+        self._which = which
+        self._colour = colour
+        self._marks: dict[str, str] = {}
         self.status = JobStatus()
         self._shown = self.status
         self._renderer = renderer
@@ -244,13 +328,17 @@ class _Show:
         return self._renderer.question(item)
 
     def take(self, item: Event | LogChunk | Display | None, status: JobStatus) -> None:
+        mine = isinstance(item, (LogChunk, Display))
+        if mine and not is_shown(item.task, self._which, status):  # type: ignore[union-attr]
+            item = None
         if isinstance(item, LogChunk):
             if self._displays:
                 self.deliver()
             self._gather((item.task, item.stream), item.data)
         elif isinstance(item, Display):
             # A job of one task clears what it shows itself; several share one place.
-            if len(status.tasks) <= 1 or item.kind != "clear":
+            alone = len(status.tasks) <= 1 or self._which != ALL
+            if alone or item.kind != "clear":
                 _queue(self._displays, item)
         elif item is not None:
             self.status = status
@@ -288,8 +376,13 @@ class _Show:
             self._renderer.status(self.status)
 
     def _give(self, key: tuple[str, str], *, final: bool = False) -> None:
-        log, alone = self._logs[key], len(self.status.tasks) <= 1
-        if text := log.text(final=final) if alone else log.lines(key[0], final=final):
+        log, tasks = self._logs[key], self.status.tasks
+        if self._which != ALL or len(tasks) <= 1:
+            text = log.text(final=final)
+        else:
+            self._marks = self._marks or marks([one.task for one in tasks], colour=self._colour)
+            text = log.lines(self._marks[key[0]], final=final)
+        if text:
             self._renderer.text(*key, text)
 
 

@@ -17,7 +17,7 @@ from submarine_engine.future import Job
 from submarine_engine.interrupts import Interrupts
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
-from submarine_engine.logs import Renderer, follow
+from submarine_engine.logs import ALL, FIRST, Renderer, check_task, follow
 from submarine_engine.outcome import read_outcome
 
 from submarine_magics import frontend
@@ -25,7 +25,7 @@ from submarine_magics.card import JobCard
 from submarine_magics.card.pages import log_page
 from submarine_magics.reading import read
 from submarine_magics.show import say
-from submarine_magics.stream import CellOutput, HeldTraceback, in_notebook
+from submarine_magics.stream import CellOutput, HeldTraceback, has_colour, in_notebook
 
 # What an interrupt means while a cell follows its job: the first cancels, the second leaves.
 
@@ -204,25 +204,22 @@ class LogView(Renderer):
 
     Parameters
     ----------
-    task
-        Only this one; None for all.
     streams
         Only these.
     """
 
-    def __init__(self, job: Job, task: str | None, streams: Collection[str]) -> None:
+    def __init__(self, job: Job, streams: Collection[str]) -> None:
         self._output = cell_output(job)
-        self._task = task
         self._streams = streams
 
     def text(self, task: str, stream: str, text: str) -> None:
         """Write text that was asked for."""
-        if self._task in (None, task) and stream in self._streams:
+        if stream in self._streams:
             self._output.text(task, stream, text)
 
     def display(self, item: Display) -> None:
         """Show what the job showed; where one asked for a stream, this stream's text alone."""
-        if self._task in (None, item.task) and len(self._streams) > 1:
+        if len(self._streams) > 1:
             self._output.display(item)
 
     def tick(self) -> None:
@@ -237,18 +234,31 @@ class LogView(Renderer):
 def show_log(
     job: Job, *, task: str | None, streams: Collection[str], offset: int, wait: bool
 ) -> None:
-    """Show a job's text from byte `offset` on: what is there now, or with `wait` to its end."""
-    view = LogView(job, task, streams)
+    """Show a job's text from byte `offset` on: what is there now, or with `wait` to its end.
+
+    Raises
+    ------
+    CommandError
+        The job has no such task.
+    """
+    check_task(task, [one.task for one in job.status().tasks], "job logs", words=())
+    view = LogView(job, streams)
     try:
-        follow(job, view, offset=offset, wait=wait)
+        which, colour = task or ALL, has_colour()
+        follow(job, view, offset=offset, wait=wait, which=which, colour=colour)
     except KeyboardInterrupt:
         say(f"no longer following; job {job.id} goes on")
     finally:
         view.leave()
 
 
-def follow_job(job: Job, interrupt: Interrupt, origin: str = "") -> None:
+def follow_job(job: Job, interrupt: Interrupt, origin: str = "", which: str = FIRST) -> None:
     """Follow `job` in this cell until it is over; the cell's first interrupt cancels it.
+
+    Parameters
+    ----------
+    which
+        Whose log is shown, of several tasks: as `submarine_engine.logs.follow` has it.
 
     Raises
     ------
@@ -259,7 +269,7 @@ def follow_job(job: Job, interrupt: Interrupt, origin: str = "") -> None:
     """
     view = CellView(job, interrupt, origin)
     try:
-        left = _leaves(job, view, interrupt)
+        left = _leaves(job, view, interrupt, which)
     except KernelEnds:
         view.leave()
         raise SubmarineError(
@@ -278,10 +288,10 @@ def follow_job(job: Job, interrupt: Interrupt, origin: str = "") -> None:
         )
 
 
-def _leaves(job: Job, view: CellView, interrupt: Interrupt) -> bool:
+def _leaves(job: Job, view: CellView, interrupt: Interrupt, which: str) -> bool:
     """Follow `job`; return whether a second interrupt came before its end."""
     try:
-        follow(job, view)
+        follow(job, view, which=which, colour=has_colour())
     except KernelEnds:
         raise
     except KeyboardInterrupt:
@@ -292,8 +302,13 @@ def _leaves(job: Job, view: CellView, interrupt: Interrupt) -> bool:
     return False
 
 
-def attach(job: Job, offset: int = 0) -> bool:
+def attach(job: Job, offset: int = 0, which: str = FIRST) -> bool:
     """Follow `job` in this cell from byte `offset`; an interrupt leaves, and the job goes on.
+
+    Parameters
+    ----------
+    which
+        As for `follow_job`.
 
     Returns
     -------
@@ -302,7 +317,7 @@ def attach(job: Job, offset: int = 0) -> bool:
     """
     view = CellView(job)
     try:
-        follow(job, view, offset=offset)
+        follow(job, view, offset=offset, which=which, colour=has_colour())
     except KeyboardInterrupt:
         view.leave()
         say(f"no longer following; job {job.id} goes on")

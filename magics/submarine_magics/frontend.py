@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 class Leave(Protocol):
     """Takes a job from its cell."""
 
-    def __call__(self, job: Job, *, shown: bool, origin: str) -> None:
-        """Follow `job`; `shown` says whether its value is shown, `origin` where it is from."""
+    def __call__(self, job: Job, *, shown: bool, origin: str, which: str) -> None:
+        """Follow `job`; `shown` says whether its value is shown, `origin` where it is from.
+
+        `which` says whose log is shown, as `submarine_engine.logs.follow` has it.
+        """
 
 
 @dataclass(slots=True)
@@ -42,6 +45,8 @@ class FrontEnd:
         Whether it has tables of its own for data frames, made of `submarine_engine.tables.TYPE`.
     white
         Whether its page is white, whatever the system's colours are.
+    colours
+        Whether it shows the colours of terminals in text.
     notebook
         Which notebook it is, where no file tells: no other one has this name.
     title
@@ -65,6 +70,7 @@ class FrontEnd:
     log_type: str = ""
     tables: bool = False
     white: bool = False
+    colours: bool = True
     notebook: str = ""
     title: str = ""
     order: tuple[str, ...] = ()

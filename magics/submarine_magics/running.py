@@ -17,6 +17,7 @@ from submarine_engine.command import Command, parse_cell
 from submarine_engine.errors import BundleError, CommandError
 from submarine_engine.interrupts import noted
 from submarine_engine.job import NO_OUTPUTS
+from submarine_engine.logs import FIRST, check_task
 
 from submarine_magics import frontend
 from submarine_magics.cell_view import Interrupt, follow_job
@@ -127,14 +128,16 @@ def run_bundle(
         job = bench.submit(cluster, spec, bundle)
         bench.sent[job.id] = bundle.sent, main
         return job
+    which = command.values.get("logs")
+    check_task(which, spec.tasks)
     spec = replace(spec, asks=bench.answers(command))
     with noted(Interrupt()) as interrupt:
         job = bench.submit(cluster, spec, bundle, interrupt)
         bench.sent[job.id] = bundle.sent, main
         if frontend.current.leave:
-            frontend.current.leave(job, shown=shown, origin=bench.origin())
+            frontend.current.leave(job, shown=shown, origin=bench.origin(), which=which or FIRST)
             return None
-        follow_job(job, interrupt, origin=bench.origin())
+        follow_job(job, interrupt, origin=bench.origin(), which=which or FIRST)
     value = bring_home(bench, job)
     return value if shown else None
 

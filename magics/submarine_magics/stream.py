@@ -6,6 +6,7 @@ The traceback at the end of a failed job's log is held back: the cell shows it o
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -29,7 +30,8 @@ from submarine_magics.card.display import JOB_TYPE, WIDGET_TYPE
 
 # Not those within a group, which stand behind bars, nor those of one of several tasks.
 _HEAD = re.compile(
-    r"(?:  \+ Exception Group |(?<!│ )(?<!\| )(?<!Group ))Traceback \(most recent call last\):\n"
+    r"(?:  \+ Exception Group |(?<!\| )(?<!\| \x1b\[0m)(?<!Group ))"
+    r"Traceback \(most recent call last\):\n"
 )
 _GROUP = "  + "
 _CHAINED = (
@@ -289,6 +291,13 @@ def _publish(item: Display) -> None:
 def in_notebook() -> bool:
     """Return whether output goes to a front end by a kernel, and not to a terminal."""
     return getattr(get_ipython(), "kernel", None) is not None
+
+
+def has_colour() -> bool:
+    """Return whether escape codes of colours are shown as such where the cell's text goes."""
+    if in_notebook():
+        return frontend.current.colours
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def _raw(show: Any, bundle: dict[str, str], display_id: str) -> None:  # noqa: ANN401 - IPython's

@@ -29,6 +29,7 @@ from submarine_engine.events import Moment
 from submarine_engine.findings import Check
 from submarine_engine.future import Job
 from submarine_engine.history import default_home
+from submarine_engine.logs import FIRST, check_task
 from submarine_engine.records import JobSummary, job_name, job_words, list_jobs, open_job
 from submarine_engine.tensorboard import Board, list_boards, wait_for_board
 from submarine_engine.tensorboard.board import open_selected, stop_selected
@@ -237,7 +238,9 @@ def _logs(_: Workbench, command: Command) -> None:
 
 def _attach(bench: Workbench, command: Command) -> object:
     job = _job(command)
-    if attach(job, command.values.get("offset", 0)):
+    which = command.values.get("logs")
+    check_task(which, [task.task for task in job.status().tasks])
+    if attach(job, command.values.get("offset", 0), which or FIRST):
         return bring_home(bench, job)
     return None
 

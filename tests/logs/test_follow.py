@@ -2,11 +2,12 @@
 
 # ruff: noqa: ARG002 - a double takes all that the seam gives
 
+import re
 import tracemalloc
 
 import pytest
 from submarine_engine.clusters.base import Batch, Cluster, Cursor
-from submarine_engine.errors import JobNotFoundError
+from submarine_engine.errors import CommandError, JobNotFoundError
 from submarine_engine.events import (
     Display,
     Exited,
@@ -20,7 +21,7 @@ from submarine_engine.events import (
 from submarine_engine.future import Job
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import fold
-from submarine_engine.logs import PlainDisplays, Renderer, follow
+from submarine_engine.logs import PlainDisplays, Renderer, check_task, follow, marks
 
 BEGIN = [
     Submitted(gpus=1, tasks=("worker-0",)),
@@ -144,12 +145,58 @@ def test_lines_of_several_tasks_are_whole_and_say_whose_they_are():
     recorder, _ = run(batches, interval=0)
     lines = "".join(recorder.of("stdout")).splitlines()
     assert [line for line in lines if line.startswith("worker-0")] == [
-        "worker-0 │ epoch 1", "worker-0 │ 100 %",
+        "worker-0 | epoch 1", "worker-0 | 100 %",
     ]  # fmt: skip
     assert [line for line in lines if line.startswith("worker-1")] == [
-        "worker-1 │ one", "worker-1 │ two", "worker-1 │ last",
+        "worker-1 | one", "worker-1 | two", "worker-1 | last",
     ]  # fmt: skip
     assert len(lines) == 5
+
+
+TEAM = [Submitted(gpus=0, tasks=("ps-0", "worker-0", "worker-1"))]
+
+
+def of_each(*tasks):
+    """Return a text of each task."""
+    return [
+        LogChunk(task=task, stream="stdout", offset=0, data=f"{task}\n".encode()) for task in tasks
+    ]
+
+
+@pytest.mark.parametrize(
+    ("which", "text"),
+    [
+        ("first", "worker-0\n"),
+        ("worker-1", "worker-1\n"),
+        ("all", "ps-0     | ps-0\nworker-0 | worker-0\nworker-1 | worker-1\n"),
+    ],
+)
+def test_whose_log_is_shown_of_several_tasks(which, text):
+    end = Finished(state=JobState.SUCCEEDED)
+    batches = [[*TEAM, *of_each("ps-0", "worker-0", "worker-1"), end]]
+    recorder, _ = run(batches, which=which)
+    assert "".join(recorder.of("stdout")) == text
+
+
+def test_each_task_has_a_colour_of_its_own_and_keeps_it():
+    tasks = [f"worker-{number}" for number in range(32)]
+    coloured, plain = marks(tasks, colour=True), marks(tasks)
+    assert len({coloured[task][:5] for task in tasks[:8]}) == 8
+    assert coloured["worker-3"] == marks(tasks, colour=True)["worker-3"]
+    assert {task: re.sub(r"\x1b\[\d+m", "", mark) for task, mark in coloured.items()} == plain
+    assert len({len(mark) for mark in plain.values()}) == 1
+
+
+def test_a_task_that_the_job_does_not_have_is_refused_with_those_it_has():
+    tasks = [f"worker-{number}" for number in range(32)]
+    for which in (None, "first", "all", "worker-31"):
+        check_task(which, tasks)
+    with pytest.raises(CommandError, match="no task 'worker-32'") as caught:
+        check_task("worker-32", tasks)
+    assert caught.value.where == "--logs"
+    assert caught.value.fix.startswith("say one of first, all, worker-0, ")
+    with pytest.raises(CommandError):
+        check_task("all", tasks, "job logs", words=())
 
 
 def test_half_a_character_at_the_end_is_shown_as_replaced():

@@ -65,7 +65,12 @@ def held(written):
         (GROUP, MANY, ""),
         (ONE + DURING + GROUP + "from a hook\n", MANY, "from a hook\n"),
         (GROUP + ONE, "KeyError: 1", GROUP),
-        ("worker-0 │ " + ONE, "KeyError: 1", "worker-0 │ " + ONE),
+        ("worker-0 | " + ONE, "KeyError: 1", "worker-0 | " + ONE),
+        (
+            "\x1b[36mworker-0 | \x1b[0m" + ONE,
+            "KeyError: 1",
+            "\x1b[36mworker-0 | \x1b[0m" + ONE,
+        ),
     ],
 )
 def test_only_the_traceback_of_the_end_is_left_out(held, written, errors, summary, shown):

@@ -247,9 +247,10 @@ def test_a_job_that_waits_says_why_and_the_gpus_who_holds_them(kernel, gate):
 
 
 def test_lines_of_several_tasks_say_whose_they_are(kernel):
-    ran = kernel.run("%%submarine --gpus 1 --num_workers 2 --name team\nprint('here')")
-    lines = ran.stream("stdout").splitlines()
-    assert sorted(lines) == ["worker-0 │ here", "worker-1 │ here"], ran
+    options = "--gpus 1 --num_workers 2 --name team --logs all"
+    ran = kernel.run(f"%%submarine {options}\nprint('here')")
+    lines = re.sub(r"\x1b\[\d+m", "", ran.stream("stdout")).splitlines()
+    assert sorted(lines) == ["worker-0 | here", "worker-1 | here"], ran
     assert "worker-1 on " in last_card(ran)["text/plain"]
 
 

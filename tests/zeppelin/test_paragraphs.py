@@ -131,12 +131,12 @@ def test_roles_run_together_on_the_local_cluster(note, new_jobs):
     """A parameter server, which never ends by itself, and two workers that know each other."""
     say = "echo $SUBMARINE_TASK is $RANK of $WORLD_SIZE"
     found = note.write(
-        f'%submarine\njob run --name roles --num_workers 2 --worker_launch_cmd "{say}" '
+        f'%submarine\njob run --logs all --name roles --num_workers 2 --worker_launch_cmd "{say}" '
         "--num_ps 1 --ps_resources memory=1G,vcores=1 --ps_launch_cmd 'sleep 600'"
     )
     assert found["status"] == "FINISHED", text(found)
     for number in (0, 1):
-        assert f"worker-{number} is {number} of 2\n" in text(found)
+        assert f"worker-{number} | worker-{number} is {number} of 2\n" in text(found)
     until(lambda: [job["state"] for job in new_jobs().values()] == ["succeeded"])
 
 

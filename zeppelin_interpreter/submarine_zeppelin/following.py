@@ -16,7 +16,7 @@ from submarine_engine.events import Display, Moment
 from submarine_engine.future import Job
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
-from submarine_engine.logs import Renderer, follow
+from submarine_engine.logs import FIRST, Renderer, follow
 from submarine_magics import frontend
 from submarine_magics.card.display import static_bundle
 from submarine_magics.card.model import read_record, view
@@ -56,9 +56,20 @@ class Follower(Renderer):
         Called all the while; what it raises ends the following.
     origin
         Where the job was submitted, in words.
+    which
+        Whose log is shown, of several tasks, as `submarine_engine.logs.follow` has it; rank 0's
+        unless given.
     """
 
-    def __init__(self, job: Job, take: Take, look: Callable[[], None], origin: str = "") -> None:
+    def __init__(
+        self,
+        job: Job,
+        take: Take,
+        look: Callable[[], None],
+        origin: str = "",
+        which: str = "",
+    ) -> None:
+        self._which = which or FIRST
         self._job = job
         self._take = take
         self._look = look
@@ -86,7 +97,7 @@ class Follower(Renderer):
         where = log_page(self._job) or f"%submarine job logs {self._job.id}"
         self._take("display_data", {"data": {LOG_TYPE: {"job_id": self._job.id, "full": where}}})
         try:
-            return follow(self._job, self)
+            return follow(self._job, self, which=self._which)
         finally:
             self._held.release()
 

@@ -303,6 +303,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     frontend.current.log_type = LOG_TYPE
     frontend.current.tables = True
     frontend.current.white = True
+    frontend.current.colours = False
     lead_elsewhere()
     assert shell.extension_manager is not None  # noqa: S101 - for the type checker
     shell.extension_manager.load_extension("submarine_magics")
@@ -316,9 +317,10 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     register_tables(shell)
 
 
-def _leave(job: Job, *, shown: bool, origin: str) -> None:
+def _leave(job: Job, *, shown: bool, origin: str, which: str) -> None:
     """Give a job to the paragraph, which follows it without the kernel."""
-    display({LEFT_TYPE: {"job_id": job.id, "shown": shown, "origin": origin}}, raw=True)
+    told = {"job_id": job.id, "shown": shown, "origin": origin, "logs": which}
+    display({LEFT_TYPE: told}, raw=True)
 
 
 def _line(text: object) -> str:

@@ -345,7 +345,8 @@ class Run:
                     job.cancel("the paragraph was cancelled")
 
         origin = str(self._left.get("origin") or "")
-        follower = Follower(job, self._take, look, origin)
+        which = str(self._left.get("logs") or "")
+        follower = Follower(job, self._take, look, origin, which)
         try:
             follower.run()
         except LeftError:

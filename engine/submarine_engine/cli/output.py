@@ -119,6 +119,10 @@ class Output:
             self.err.write(f"{self.style('submarine:', 'red', self.err)} {visible(str(error))}\n")
         self.err.flush()
 
+    def has_colour(self, stream: str) -> bool:
+        """Return whether ``stdout`` or ``stderr`` shows colours."""
+        return self._colours[id(self.err if stream == "stderr" else self.out)]
+
     def style(self, text: str, colour: str, stream: TextIO | None = None) -> str:
         """Return `text` in a colour where the stream shows any (stdout unless given)."""
         if not self._colours[id(stream or self.out)]:

@@ -22,7 +22,7 @@ from submarine_engine.bundle.model import Bundle, LineSpan, Manifest
 from submarine_engine.bundle.modules import TOTAL_LIMIT, travelling_modules
 from submarine_engine.bundle.parts import missing_names
 from submarine_engine.cli.output import INTERRUPTED, OK, Output, code_of_job
-from submarine_engine.cli.terminal_view import follow, view_of
+from submarine_engine.cli.terminal_view import View, follow, view_of
 from submarine_engine.clusters import open_cluster
 from submarine_engine.command.parser import Command, job_name, to_command
 from submarine_engine.config import load_config
@@ -35,6 +35,7 @@ from submarine_engine.errors import (
 from submarine_engine.future import Job
 from submarine_engine.interrupts import Interrupts, noted
 from submarine_engine.job import JobSpec, JobState
+from submarine_engine.logs import check_task
 
 _MOST_FILES = 2000
 _NO_SCRIPT = b"# The launch command runs in place of a script.\n"
@@ -52,13 +53,15 @@ def run(command: Command, output: Output) -> int:
     cluster.tell = output.note
     asks = cluster.asks and not values.get("detach") and not output.json and sys.stdin.isatty()
     spec = replace(command.named(program.name), asks=asks)
+    which = values.get("logs")
+    check_task(which, spec.tasks)
     if values.get("dry_run"):
         return _show_plan(cluster.check(spec), program.bundle, values.get("script"), output)
     with noted(Interrupts()) as interrupts:  # from here on there is a job to cancel
         job = Job(cluster, cluster.submit(spec, program.bundle, workdir=Path.cwd()))
         if not values.get("detach"):
             output.note(f"job {job.id} ({spec.name})")
-            return _watch(job, spec.name, output, interrupts)
+            return _watch(job, view_of(job, spec.name, output, which), output, interrupts)
     if output.json:
         output.data({"job": job.id, "name": spec.name, "cluster": cluster.name})
     else:
@@ -66,8 +69,7 @@ def run(command: Command, output: Output) -> int:
     return OK
 
 
-def _watch(job: Job, name: str, output: Output, interrupts: Interrupts) -> int:
-    view = view_of(job, name, output)
+def _watch(job: Job, view: View, output: Output, interrupts: Interrupts) -> int:
     interrupted = False
 
     def cancel() -> bool:

@@ -21,13 +21,21 @@ from submarine_engine.cli.output import (
     visible,
 )
 from submarine_engine.command.parser import Command
-from submarine_engine.errors import CommandError
 from submarine_engine.events import Display, Event, LogChunk, Moment, Question
 from submarine_engine.future import Job
 from submarine_engine.interrupts import Interrupts, noted
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
-from submarine_engine.logs import PlainDisplays, TextDecoder, shown
+from submarine_engine.logs import (
+    ALL,
+    FIRST,
+    PlainDisplays,
+    TextDecoder,
+    check_task,
+    is_shown,
+    marks,
+    shown,
+)
 from submarine_engine.records import job_name, open_job, record_of
 
 _TICK = 0.1
@@ -35,9 +43,20 @@ _ERASE = "\r\x1b[2K"
 
 
 class View:
-    """Shows a job; this one to people."""
+    """Shows a job; this one to people.
 
-    def __init__(self, output: Output, name: str) -> None:
+    Parameters
+    ----------
+    name
+        What the job is called.
+    which
+        Whose log, of several tasks: as `submarine_engine.logs.follow` has it.
+    """
+
+    def __init__(self, output: Output, name: str, which: str = ALL) -> None:
+        self._which = which
+        self._status = JobStatus()
+        self._marks: dict[str, dict[str, str]] = {}
         self._output = output
         self._name = name
         self._shown = False
@@ -49,6 +68,8 @@ class View:
 
     def log(self, chunk: LogChunk) -> None:
         """Write bytes of the job's log; where several tasks are followed, lines with their task."""
+        if not is_shown(chunk.task, self._which, self._status):
+            return
         data = self._lines(chunk) if self._team else chunk.data
         if data:
             self.erase()
@@ -62,7 +83,8 @@ class View:
 
     def event(self, event: Event, status: JobStatus) -> None:  # noqa: ARG002 - for programs
         """Take what happened to the job."""
-        self._team = len(status.tasks) > 1
+        self._status = status
+        self._team = len(status.tasks) > 1 and self._which == ALL
 
     def tick(self, status: JobStatus) -> None:
         """Draw the line again where it is due."""
@@ -101,8 +123,15 @@ class View:
         *lines, begun = (self._begun.get(key, b"") + chunk.data).split(b"\n")
         # A bar rewrites its line for hours: what it has overwritten is not kept.
         self._begun[key] = begun[begun.rfind(b"\r", 0, -1) + 1 :]
-        whose = f"{chunk.task} | ".encode()
+        whose = self._mark(chunk).encode()
         return b"".join(whose + line + b"\n" for line in lines)
+
+    def _mark(self, chunk: LogChunk) -> str:
+        if chunk.stream not in self._marks:
+            tasks = [task.task for task in self._status.tasks]
+            colour = self._output.has_colour(chunk.stream)
+            self._marks[chunk.stream] = marks(tasks, colour=colour)
+        return self._marks[chunk.stream][chunk.task]
 
     def _write(self, text: str) -> None:
         self._output.err.write(text)
@@ -112,13 +141,15 @@ class View:
 class JsonView(View):
     """Shows a job to a program: one object a line."""
 
-    def __init__(self, output: Output, name: str) -> None:
-        super().__init__(output, name)
+    def __init__(self, output: Output, name: str, which: str = ALL) -> None:
+        super().__init__(output, name, which)
         self._decoders: dict[tuple[str, str], TextDecoder] = {}
         self._ends: dict[tuple[str, str], int] = {}
 
     def log(self, chunk: LogChunk) -> None:
         """Write a piece of a log as an object."""
+        if not is_shown(chunk.task, self._which, self._status):
+            return
         key = (chunk.task, chunk.stream)
         self._ends[key] = chunk.offset + len(chunk.data)
         decoder = self._decoders.setdefault(key, TextDecoder())
@@ -133,8 +164,9 @@ class JsonView(View):
         """Write what the job showed as an object, with all of its data."""
         self._output.data(item.to_json())
 
-    def event(self, event: Event, status: JobStatus) -> None:  # noqa: ARG002 - as its base
+    def event(self, event: Event, status: JobStatus) -> None:
         """Write an event as an object."""
+        super().event(event, status)
         self._output.data(event.to_json())
 
     def tick(self, status: JobStatus) -> None:
@@ -151,12 +183,18 @@ class JsonView(View):
         self._output.data(ending_json(job_id, status))
 
 
-def view_of(job: Job, name: str, output: Output) -> View:
-    """Return what shows `job`; to a program, it says at once which job that is."""
+def view_of(job: Job, name: str, output: Output, which: str | None = None) -> View:
+    """Return what shows `job`; to a program, it says at once which job that is.
+
+    Parameters
+    ----------
+    which
+        Whose log, of several tasks; to people that of rank 0 unless given, to a program all.
+    """
     if not output.json:
-        return View(output, name)
+        return View(output, name, which or FIRST)
     output.data({"event": "Job", "job": job.id, "name": name, "cluster": job.cluster.name})
-    return JsonView(output, name)
+    return JsonView(output, name, which or ALL)
 
 
 def follow(  # noqa: PLR0913 - how to follow, each by its name
@@ -263,8 +301,10 @@ def ending_json(job_id: str, status: JobStatus) -> dict[str, Any]:
 def attach(command: Command, output: Output) -> int:
     """Follow a job from its first byte; Ctrl-C leaves, the job goes on."""
     job = open_job(command.values["job"])
-    offset = command.values.get("offset", 0)
-    view = view_of(job, str(record_of(job.id).get("spec", {}).get("name", job.id)), output)
+    offset, which = command.values.get("offset", 0), command.values.get("logs")
+    check_task(which, [task.task for task in job.status().tasks])
+    name = str(record_of(job.id).get("spec", {}).get("name", job.id))
+    view = view_of(job, name, output, which)
 
     def leave() -> bool:
         view.say(f"left; the job goes on: submarine job attach {job.id}")
@@ -281,10 +321,7 @@ def logs(command: Command, output: Output) -> int:
     job = open_job(values["job"])
     tasks = [task.task for task in job.status().tasks]
     wanted = values.get("task")
-    if wanted is not None and wanted not in tasks:
-        raise CommandError(
-            f"the job has no task {wanted!r}", where="job logs", fix=f"it has {', '.join(tasks)}"
-        )
+    check_task(wanted, tasks, "job logs", words=())
     streams = [stream for stream in ("stdout", "stderr") if values.get(stream)]
     view = JsonView(output, job.id) if output.json else View(output, job.id)
     offset = values.get("offset", 0)

@@ -149,7 +149,7 @@ SECONDS = Kind("SECONDS", values.read_seconds)
 RESOURCES = Kind("LIST", values.read_resources, _resources)
 CLUSTER_NAME = Kind("CLUSTER", candidates=_clusters)
 JOB = Kind("JOB", candidates=lambda front, text: starting(front.jobs(), text))
-TASK = Kind("TASK")
+TASK = Kind("TASK", candidates=lambda _, text: starting(("all", "first", "worker-"), text))
 SWITCH = Kind("")
 """A flag that may also be written ``--flag true``, ``--flag false`` and ``--no-flag``."""
 
@@ -336,6 +336,13 @@ VERBOSE = Option(
 )
 COMMON = (HELP, JSON, VERBOSE)
 
+LOGS = Option(
+    "logs",
+    TASK,
+    "Whose log is shown, of several tasks: first (rank 0, unless given), all, or worker-2.",
+    group=HOW_GROUP,
+)
+
 CLUSTER = Option(
     "cluster",
     CLUSTER_NAME,
@@ -379,6 +386,7 @@ RUN = (
     Option("wait_job_finish", None,
         "Wait for the job to end. It is what happens without --detach anyway.", group=HOW_GROUP,
         against="detach"),
+    LOGS,
     Option("dry-run", None, "Show the script and what would be asked for; ask for nothing.",
         group=HOW_GROUP),
     Option("capture-limit", SIZE,

@@ -100,7 +100,7 @@ VERBS = (
         examples=("job logs mnist --follow", "job logs mnist --stderr --offset 1000"),
         run=".terminal_view:logs"),
     Verb("job attach", "Follow a job from its first byte, as the command that started it does.",
-        _JOB, _OFFSET,
+        _JOB, _OFFSET, options.LOGS,
         details="Ctrl-C leaves; the job goes on.",
         examples=("job attach mnist",), run=".terminal_view:attach"),
     Verb("job wait", "Wait for the end of a job, in silence.", _JOB, _TIMEOUT,
