@@ -16,6 +16,7 @@ streams are read again from old cursors, and clusters repeat themselves.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
@@ -285,9 +286,12 @@ def _(event: Exited, status: JobStatus) -> JobStatus:
     task = status.task(event.task)
     if task is None or task.state.final:
         return status
+    states = [one.state for one in status.tasks]
     work = [one.state for one in status.tasks if is_worker(one.task)]
     served = not is_worker(task.task) and work and set(work) == {TaskState.SUCCEEDED}
-    if (status.cancelling or served) and event.exit_code != 0:
+    # One that was killed after another had failed was killed for that.
+    broken = event.exit_code == -signal.SIGKILL and TaskState.FAILED in states
+    if (status.cancelling or served or broken) and event.exit_code != 0:
         state = TaskState.KILLED
     else:
         state = TaskState.SUCCEEDED if event.exit_code == 0 else TaskState.FAILED

@@ -104,7 +104,7 @@ class CardPoller:
     def _logs(self, status: JobStatus) -> list[dict[str, Any]]:
         return [
             {"task": task.task, "stream": stream, "size": self._size(task.task, stream)}
-            for task in status.tasks[:_TASKS]
+            for task in status.ranked[:_TASKS]
             for stream in _STREAMS
         ]
 
@@ -116,7 +116,7 @@ class CardPoller:
                 "shown": self._size(task.task, "displays"),
                 "began": task.busy.wall if task.busy else None,
             }
-            for task in status.tasks[:_TASKS]
+            for task in status.ranked[:_TASKS]
         ]
 
     def _size(self, task: str, stream: str) -> int:
@@ -139,7 +139,7 @@ def _failure(job: Job, status: JobStatus) -> dict[str, Any] | None:
     from submarine_magics.card.model import visible, visible_lines  # noqa: PLC0415 - as above
 
     try:
-        folder = job.cluster.results(job.id)
+        folder = job.cluster.results(job.id, status.failed_task or None)
         error: JobFailedError = failure(job.id, status, read_outcome(folder), folder, "")
     except (SubmarineError, OSError, ValueError, LookupError):
         return None

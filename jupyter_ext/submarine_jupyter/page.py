@@ -109,7 +109,7 @@ def page(job_id: str, times: str = "", wrap: str = "1") -> str:
     status = job.status()
     record = with_links(read_record(job, machine=False), job)
     card = view(record, status, Moment.now())
-    tasks = status.tasks[:_TASKS]
+    tasks = status.ranked[:_TASKS]
     paths = jobs.paths_of(job_id)
     outputs = [
         _output(paths, task.task, times, task.busy.wall if task.busy else None) for task in tasks

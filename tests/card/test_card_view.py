@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import re
+import signal
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from submarine_engine import amounts
 from submarine_engine.amounts import ordinal
-from submarine_engine.events import Granted, Returned
+from submarine_engine.events import Exited, Finished, Granted, Progressed, Returned
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 from submarine_engine.lifecycle import JobStatus, fold
 from submarine_magics.card import view
@@ -24,6 +25,7 @@ from submarine_magics.card.model import (
     visible_lines,
     web_address,
 )
+from submarine_magics.card.tree import to_html, to_text
 
 
 @pytest.fixture
@@ -186,6 +188,55 @@ def test_of_many_tasks_the_first_are_shown(stage):
     card = view(stage.record(), many, stage.at(14))
     assert len(card.tasks) + card.tasks_left_out == 300
     assert len(card.tasks) == 64
+
+
+def failing(stage, number, *, why="ValueError: rank 2 says <b>why</b>"):
+    """Return tasks of which worker-2 fails by itself; worker-0 loses it, the rest are killed."""
+    events = stage.until(stage.story(tasks=number), Progressed)
+    ends = {"worker-2": (1, why), "worker-0": (1, "ConnectionResetError: gone")}
+    order = ["worker-2", "worker-0", *(f"worker-{n}" for n in range(number) if n not in (0, 2))]
+    killed = (-signal.SIGKILL, f"worker-2 on gpu-host-1 failed: {why}")
+    for task in order:
+        code, reason = ends.get(task, killed)
+        events.append(Exited(at=stage.at(16), task=task, exit_code=code, reason=reason))
+    end = Finished(at=stage.at(17), state=JobState.FAILED, reason=why, failed_task="worker-2")
+    return view(stage.record(), fold([*events, end]), stage.at(20))
+
+
+def test_of_several_tasks_the_card_says_who_failed_and_how_each_ended(stage):
+    card = failing(stage, 4)
+    assert card.sentence == "worker-2 on gpu-host-1: ValueError: rank 2 says <b>why</b>"
+    assert [(task.task, task.state, task.detail) for task in card.tasks] == [
+        ("worker-0", "failed", "ConnectionResetError: gone"),
+        ("worker-1", "killed", "signal 9"),
+        ("worker-2", "failed", "ValueError: rank 2 says <b>why</b>"),
+        ("worker-3", "killed", "signal 9"),
+    ]
+    html = to_html(card)
+    assert "<b>" not in html
+    assert "--task worker-3" in html
+    assert "worker-2 on gpu-host-1: failed (ValueError: rank 2 says" in to_text(card)
+
+
+def test_of_many_tasks_the_card_counts_the_states_and_names_those_that_failed(stage):
+    card = failing(stage, 32)
+    words = "2 failed (worker-2 on gpu-host-1, worker-0 on gpu-host-1), 30 killed"
+    assert [task.task for task in card.tasks[:3]] == ["worker-2", "worker-0", "worker-1"]
+    html, text = to_html(card), to_text(card)
+    assert words in html
+    assert '<details class="smc-tasks">' in html  # folded in
+    assert f"  32 tasks: {words}\n" in text
+    assert sum("worker-" in line for line in text.splitlines()) <= 5
+
+
+def test_what_serves_comes_after_the_ranks(stage):
+    status = stage.statuses["team"]
+    tasks = tuple(
+        dataclasses.replace(task, task=name)
+        for task, name in zip(status.tasks, ("ps-0", "worker-0", "chief-0"), strict=True)
+    )
+    card = view(stage.record(), dataclasses.replace(status, tasks=tasks), stage.at(14))
+    assert [task.task for task in card.tasks] == ["chief-0", "worker-0", "ps-0"]
 
 
 def test_a_job_of_which_nothing_is_known_can_be_shown(stage):

@@ -228,5 +228,7 @@ def code_of_job(status: JobStatus) -> int:
         return CANCELLED
     if status.state is JobState.LOST:
         return LOST
-    code = next((task.exit_code for task in status.tasks if task.exit_code), FAILED)
+    failed = status.task(status.failed_task)
+    first = next((task.exit_code for task in status.tasks if task.exit_code), FAILED)
+    code = (failed and failed.exit_code) or first
     return 128 - code if code < 0 else code & 0xFF or FAILED

@@ -6,6 +6,7 @@ The verbs that do nothing else are here too: attach, logs and wait.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -265,6 +266,9 @@ def progress_text(status: JobStatus) -> str:
         words.append(f"{status.ahead} ahead")
     if status.waiting_reason:
         words.append(status.waiting_reason)
+    if len(status.tasks) > 1 and not status.state.final:
+        states = Counter(task.state.value for task in status.tasks)
+        words.append("tasks: " + ", ".join(f"{n} {state}" for state, n in states.items()))
     if status.progress is not None:
         words.append(f"{status.progress:.0%}")
     words += [task.message for task in status.tasks if task.message][:1]
@@ -281,7 +285,9 @@ def ending_text(output: Output, job_id: str, name: str, status: JobStatus) -> st
     if status.submitted and status.finished:
         words[0] += f" in {duration(status.submitted.until(status.finished))}"
     if status.reason:
-        words.append(visible(status.reason, line=True))
+        failed = status.task(status.failed_task) if len(status.tasks) > 1 else None
+        where = f"{failed.place}: " if failed and not status.reason.startswith(failed.place) else ""
+        words.append(visible(f"{where}{status.reason}", line=True))
     if status.ledger.gpus and (released := status.ledger.released_after) is not None:
         words.append(f"{status.ledger.gpus} GPU released {duration(released)} after return")
     return " · ".join([*words, job_id])

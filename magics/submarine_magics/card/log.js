@@ -74,18 +74,33 @@ function write(text) {
   if ($("follow").checked) box.scrollTop = box.scrollHeight;
 }
 
+function choose(log) {
+  select(log);
+  if (!running) follow();
+}
+
+// Which task is chosen from a list, where there are several, and which of its logs by buttons.
 function tabs(logs) {
-  if ($("logs").childNodes.length !== logs.length) {
-    $("logs").replaceChildren(...logs.map(() => document.createElement("button")));
+  const names = [...new Set(logs.map((log) => log.task))];
+  const list = $("tasks");
+  list.hidden = names.length < 2;
+  if (list.options.length !== names.length) list.replaceChildren(...names.map((name) => new Option(name)));
+  const [task, stream] = (chosen ?? "").split("/");
+  if (document.activeElement !== list) list.value = task;
+  list.onchange = () => {
+    const its = logs.filter((log) => log.task === list.value);
+    choose(its.find((log) => log.stream === stream) ?? its[0]);
+    tabs(logs);
+  };
+  const mine = logs.filter((log) => log.task === task);
+  if ($("logs").childNodes.length !== mine.length) {
+    $("logs").replaceChildren(...mine.map(() => document.createElement("button")));
   }
-  logs.forEach((log, at) => {
+  mine.forEach((log, at) => {
     const button = $("logs").childNodes[at];
-    button.textContent = `${log.task} ${log.stream} · ${size(log.size)}`;
-    button.ariaPressed = String(chosen === `${log.task}/${log.stream}`);
-    button.onclick = () => {
-      select(log);
-      if (!running) follow();
-    };
+    button.textContent = `${log.stream} · ${size(log.size)}`;
+    button.ariaPressed = String(stream === log.stream);
+    button.onclick = () => choose(log);
   });
 }
 

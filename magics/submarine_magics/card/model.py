@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import time
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -374,6 +375,11 @@ _GLYPHS = {
     JobState.LOST: "?",
 }
 _TASKS_SHOWN = 64
+_LONGEST_REASON = 60
+FEW_TASKS = 4
+"""How many tasks a card shows as they are; of more, it shows first what there is of each state."""
+
+_FIRST = {TaskState.FAILED: 0}
 KILLED = "killed"
 """The reason of a job that was ended at once: every cluster gives it."""
 
@@ -427,6 +433,8 @@ class CardView:
         What it waits for or why it ended; empty where there is nothing to say.
     error
         Whether `sentence` tells of a failure.
+    task_states
+        How many of all tasks are in which state, those that failed first.
     progress, message
         From 0 to 1, None where unknown; what the task says about it.
     log_url, log_label
@@ -455,6 +463,7 @@ class CardView:
     message: str
     tasks: tuple[TaskView, ...]
     tasks_left_out: int
+    task_states: tuple[tuple[str, int], ...]
     ledger: LedgerView
     log_url: str | None
     log_label: str
@@ -489,9 +498,10 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         message=_message(status),
         tasks=tuple(
             _task(status, task, record.task_links.get(task.task))
-            for task in status.tasks[:_TASKS_SHOWN]
+            for task in _in_order(status)[:_TASKS_SHOWN]
         ),
         tasks_left_out=max(0, len(status.tasks) - _TASKS_SHOWN),
+        task_states=_states(status),
         ledger=view_ledger(record, status, now),
         log_url=web_address(record.log_url),
         log_label=visible(record.log_label, 40),
@@ -562,7 +572,11 @@ def _sentence(status: JobStatus) -> str:
     if status.state in (JobState.SUCCEEDED, JobState.STARTING, JobState.RUNNING):
         return ""
     reasons = [status.reason, *(task.reason for task in status.tasks if task.exit_code)]
-    return visible(next(filter(None, reasons), ""), 600)
+    reason = next(filter(None, reasons), "")
+    failed = status.task(status.failed_task) if len(status.tasks) > 1 else None
+    if failed and not reason.startswith(failed.place):
+        reason = f"{failed.place}: {reason}" if reason else f"{failed.place} failed"
+    return visible(reason, 600)
 
 
 def _message(status: JobStatus) -> str:
@@ -570,9 +584,24 @@ def _message(status: JobStatus) -> str:
     return visible(running[0], 80) if running and not status.state.final else ""
 
 
+def _states(status: JobStatus) -> tuple[tuple[str, int], ...]:
+    words = Counter(_task_word(status, task) for task in _in_order(status))
+    return tuple(sorted(words.items(), key=lambda item: item[0] != TaskState.FAILED.value))
+
+
+def _in_order(status: JobStatus) -> list[TaskStatus]:
+    """Return the tasks in the order of their ranks; of many, those that failed come first."""
+    tasks = list(status.ranked)
+    if len(tasks) > FEW_TASKS:
+        tasks.sort(key=lambda task: (task.task != status.failed_task, _FIRST.get(task.state, 9)))
+    return tasks
+
+
 def _task(status: JobStatus, task: TaskStatus, log_url: str | None) -> TaskView:
     detail = [f"attempt {task.attempt}"] if task.attempt > 1 else []
-    if task.exit_code:
+    if task.reason and task.state is TaskState.FAILED and len(status.tasks) > 1:
+        detail.append(visible(task.reason, _LONGEST_REASON))
+    elif task.exit_code:
         word = "signal" if task.exit_code < 0 else "exit code"
         detail.append(f"{word} {abs(task.exit_code)}")
     return TaskView(

@@ -266,7 +266,7 @@ class LogPages(ThreadingHTTPServer):
         """
         paths = JobPaths(self._home, job_id)
         status = self._cluster.status(job_id)
-        logs = [(task.task, stream) for task in status.tasks for stream in _STREAMS]
+        logs = [(task.task, stream) for task in status.ranked for stream in _STREAMS]
         return {
             "job_id": job_id,
             "name": stored_spec(paths).name,

@@ -12,7 +12,14 @@ from typing import Any
 from submarine_engine.amounts import UNKNOWN, percent
 
 from submarine_magics import frontend
-from submarine_magics.card.model import CardView, ScriptView, Stage, TaskView, web_address
+from submarine_magics.card.model import (
+    FEW_TASKS,
+    CardView,
+    ScriptView,
+    Stage,
+    TaskView,
+    web_address,
+)
 
 # The card as plain text: for terminals, for what a program reads, for a saved notebook's diff.
 
@@ -29,8 +36,11 @@ def to_text(card: CardView) -> str:
     if card.progress is not None and not card.final:
         lines.append(f"  {bar(card.progress)} {percent(card.progress)} {card.message}".rstrip())
     lines.append(f"  GPU ledger: {ledger_words(card)}")
-    lines += [f"  {task_words(task)}" for task in card.tasks]
-    lines += [f"  … {card.tasks_left_out} tasks more"] if card.tasks_left_out else []
+    shown = card.tasks
+    if len(shown) > FEW_TASKS:
+        lines.append(f"  {len(card.tasks) + card.tasks_left_out} tasks: {tasks_words(card)}")
+        shown = tuple(task for task in shown if task.state == "failed")[:FEW_TASKS]
+    lines += [f"  {task_words(task)}" for task in shown]
     lines += [f"  {label}: {url}" for label, url in (*card.links, *card.quicklinks)]
     if card.script:
         lines.append(f"  script: {card.script.name}, {card.script.lines}, {card.script.hash[:12]}")
@@ -62,7 +72,7 @@ def bar(fraction: float, width: int = 20) -> str:
 # ``tree.js`` builds it from text nodes.
 
 
-_FEW_TASKS = 4
+_NAMED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +143,12 @@ def script_tree(script: ScriptView, where: str, **attributes: str) -> Node:
 def footer_tree(card: CardView) -> Node:
     """Return where the log is when its page is gone."""
     path = node("span", "path", f" · {card.log_path}") if card.log_path else None
-    return node("div", "foot", "log: ", node("code", "", card.log_command), path)
+    other = None
+    if len(card.tasks) > 1:  # the cell shows that of rank 0 unless told otherwise
+        other = node(
+            "span", "", ", of one task: ", node("code", "", f"--task {card.tasks[-1].task}")
+        )
+    return node("div", "foot", "log: ", node("code", "", card.log_command), other, path)
 
 
 def _head(card: CardView, *, live: bool) -> Node:
@@ -229,22 +244,28 @@ def _tasks(card: CardView) -> Node | None:
     if not card.tasks:
         return None
     summary = node("summary", "", node("strong", "label", "Tasks"), " ",
-                   node("span", "quiet", _tasks_words(card)))  # fmt: skip
+                   node("span", "quiet", tasks_words(card)))  # fmt: skip
     columns = [title for title in _COLUMNS if title != "GPUs" or len(card.tasks) > 1]
     head = node("tr", "", *(node("th", "", title, scope="col") for title in columns))
     rows = [_row(task, with_gpus="GPUs" in columns) for task in card.tasks]
     table = node("table", "table", node("thead", "", head), node("tbody", "", *rows))
     more = node("div", "quiet", f"… {card.tasks_left_out:,} more") if card.tasks_left_out else None
-    opened = {"open": ""} if len(card.tasks) <= _FEW_TASKS else {}
+    opened = {"open": ""} if len(card.tasks) <= FEW_TASKS else {}
     return node("details", "tasks", summary, node("div", "scroll", table), more, **opened)
 
 
 _COLUMNS = ("Role", "Id", "Host", "GPUs", "State", "Start", "Finish", "Progress")
 
 
-def _tasks_words(card: CardView) -> str:
-    states = [task.state for task in card.tasks]
-    return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+def tasks_words(card: CardView) -> str:
+    """Return how many tasks are in which state, and where those are that failed."""
+    failed = [f"{task.task} on {task.host}" for task in card.tasks if task.state == "failed"]
+    many = len(card.tasks) > FEW_TASKS and failed
+    where = f" ({', '.join(failed[:_NAMED])}{', …' if len(failed) > _NAMED else ''})"
+    return ", ".join(
+        f"{number} {state}{where if many and state == 'failed' else ''}"
+        for state, number in card.task_states
+    )
 
 
 def _row(task: TaskView, *, with_gpus: bool) -> Node:

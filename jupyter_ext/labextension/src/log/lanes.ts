@@ -1,15 +1,13 @@
-/** Which log is shown: each task has two, and both together. Few of them are tabs, many a list. */
+/** Which log is shown: a task from a list, where there are several, and of its logs one by tabs. */
 
 import { size } from '../words';
 import type { LogView } from '../types';
 
-const MOST_TABS = 6;
-
 export class Lanes {
   constructor(private readonly _chosen: (log: LogView) => void) {
     this.node.className = 'smc-lanes';
-    this._list.setAttribute('aria-label', 'Log');
-    this._list.addEventListener('change', () => this._choose(this._list.selectedIndex));
+    this._list.setAttribute('aria-label', 'Task');
+    this._list.addEventListener('change', () => this._chooseTask(this._list.value));
   }
 
   readonly node = document.createElement('div');
@@ -29,28 +27,40 @@ export class Lanes {
     }
   }
 
-  private _choose(at: number): void {
+  private _choose(log: LogView): void {
     this._picked = true;
-    this.current = this._logs[at];
+    this.current = log;
     this._draw();
-    this._chosen(this.current);
+    this._chosen(log);
+  }
+
+  /** Show the same stream of another task. */
+  private _chooseTask(task: string): void {
+    const its = this._of(task);
+    this._choose(its.find(log => log.stream === this.current?.stream) ?? its[0]);
+  }
+
+  private _of(task: string | undefined): LogView[] {
+    return this._logs.filter(log => log.task === task);
   }
 
   private _draw(): void {
-    const many = this._logs.length > MOST_TABS;
-    const wanted = many ? 1 : this._logs.length;
-    if (this.node.childNodes.length !== wanted || many !== this._list.isConnected) {
-      const tabs = this._logs.map((_, at) => this._tab(at));
-      this.node.replaceChildren(...(many ? [this._list] : tabs));
+    const tasks = [...new Set(this._logs.map(log => log.task))];
+    const mine = this._of(this.current?.task);
+    const several = tasks.length > 1;
+    const wanted = mine.length + (several ? 1 : 0);
+    if (this.node.childNodes.length !== wanted || several !== this._list.isConnected) {
+      const tabs = mine.map((_, at) => this._tab(at));
+      this.node.replaceChildren(...(several ? [this._list] : []), ...tabs);
     }
-    if (many) {
-      this._fillList();
-      return;
+    if (tasks.join() !== [...this._list.options].map(each => each.value).join()) {
+      this._list.replaceChildren(...tasks.map(task => new Option(task, task)));
     }
-    this._logs.forEach((log, at) => {
-      const tab = this.node.children[at] as HTMLButtonElement;
-      tab.setAttribute('aria-pressed', String(key(log) === key(this.current)));
-      tab.textContent = title(log, this._logs);
+    this._list.value = this.current?.task ?? '';
+    const tabs = this.node.querySelectorAll('button');
+    mine.forEach((log, at) => {
+      tabs[at].setAttribute('aria-pressed', String(key(log) === key(this.current)));
+      tabs[at].textContent = title(log);
     });
   }
 
@@ -58,20 +68,8 @@ export class Lanes {
     const tab = document.createElement('button');
     tab.type = 'button';
     tab.className = 'smc-lane';
-    tab.addEventListener('click', () => this._choose(at));
+    tab.addEventListener('click', () => this._choose(this._of(this.current?.task)[at]));
     return tab;
-  }
-
-  private _fillList(): void {
-    while (this._list.options.length > this._logs.length) {
-      this._list.remove(this._logs.length);
-    }
-    this._logs.forEach((log, at) => {
-      const option =
-        this._list.options[at] ?? this._list.appendChild(document.createElement('option'));
-      option.textContent = title(log, this._logs);
-      option.selected = key(log) === key(this.current);
-    });
   }
 
   private readonly _list = document.createElement('select');
@@ -83,8 +81,6 @@ function key(log: LogView | null): string {
   return log ? `${log.task}/${log.stream}` : '';
 }
 
-function title(log: LogView, all: LogView[]): string {
-  const several = new Set(all.map(each => each.task)).size > 1;
-  const task = several ? `${log.task} ` : '';
-  return log.stream === 'all' ? `${task}All` : `${task}${log.stream} · ${size(log.size)}`;
+function title(log: LogView): string {
+  return log.stream === 'all' ? 'All' : `${log.stream} · ${size(log.size)}`;
 }
