@@ -49,3 +49,23 @@ def test_it_is_not_said_to_be_dead_once_it_is_live_again(page, job, tmp_path):
     (tmp_path / "go").touch()
     page.wait_for_selector("#lines:has-text('after')")
     page.wait_for_selector("#note", state="hidden")
+
+
+def test_of_several_tasks_one_is_chosen_whose_log_is_shown(page, tmp_path):
+    cluster = LocalCluster(tmp_path / "home")
+    script = b"from submarine_runtime import job\nprint('rank', job.rank)\n"
+    bundle = Bundle(files={"script.py": script}, manifest=Manifest(entry="script.py", python="3"))
+    spec = JobSpec(name="team", roles=(Role(count=3, resources=Resources(gpus=0)),))
+    job = Job(cluster, cluster.submit(spec, bundle, workdir=tmp_path))
+    job.wait(180)
+    page.goto(log_page(job))
+    page.wait_for_selector("#lines:has-text('rank 0')")
+    assert page.locator("#logs button").all_text_contents() == [
+        "stdout · 7 bytes",
+        "stderr · 0 bytes",
+    ]
+    page.select_option("#tasks", "worker-2")
+    page.wait_for_selector("#lines:has-text('rank 2')")
+    page.click("#logs button:has-text('stderr')")
+    page.wait_for_selector("#note:has-text('Nothing written')")
+    assert page.input_value("#tasks") == "worker-2"
