@@ -69,7 +69,7 @@ def latest_checkpoint() -> str | None:
     return checkpoints.latest(checkpoint_path())
 
 
-def steps(total: int, state: object, *, every: float = 60.0) -> Iterator[int]:
+def steps(total: int, state: object, *, own: object = None, every: float = 60.0) -> Iterator[int]:
     """Yield the numbers of the steps that are left, and keep checkpoints of `state` meanwhile.
 
     A job that is tried again goes on where the last checkpoint was written, with the same weights
@@ -88,7 +88,10 @@ def steps(total: int, state: object, *, every: float = 60.0) -> Iterator[int]:
     state
         All that the steps change, usually a dict. It is changed in place: what has a
         ``state_dict``, models of Keras, arrays, dicts, lists and objects stay the same objects.
-        The random states of `random`, numpy and torch are kept besides.
+        The random states of `random`, numpy and torch are kept besides. Of several ranks the first
+        writes it; the generators of random numbers in it are kept for each.
+    own
+        What each rank has for itself, such as its shard of a model: like `state`, written by each.
     every
         Seconds between two checkpoints; more where writing one takes more than a twentieth of it.
         0 for one after each step.
@@ -96,16 +99,20 @@ def steps(total: int, state: object, *, every: float = 60.0) -> Iterator[int]:
     Raises
     ------
     TypeError
-        `state` cannot be changed in place, or cannot be pickled.
+        `state` cannot be changed in place, or cannot be pickled; or the checkpoint is of another
+        state.
     ValueError
-        `total` is no number of steps, or the checkpoints are to lie in no folder.
+        `total` is no number of steps, or the checkpoints are to lie where none can be written.
+    OSError
+        The folder of the checkpoints cannot be read or written, before the first step. Later the
+        training goes on, and the log says so.
     """
     from submarine_runtime import checkpoints  # noqa: PLC0415 - as above
 
-    return checkpoints.steps(total, state, checkpoint_path(), every, _say_unless_told)
+    return checkpoints.steps(total, state, own, checkpoint_path(), every, _say_unless_told)
 
 
-def restore(state: object) -> int:
+def restore(state: object, *, own: object = None) -> int:
     """Put the newest checkpoint of `checkpoint` into `state`; return after how many calls it was.
 
     For loops that `steps` is not made for. 0 the first time, and outside a job.
@@ -116,41 +123,49 @@ def restore(state: object) -> int:
 
     Parameters
     ----------
-    state
-        As `steps` has it.
+    state, own
+        As `steps` has them.
 
     Raises
     ------
-    TypeError, ValueError
+    TypeError, ValueError, OSError
         As `steps` does.
     """
     from submarine_runtime import checkpoints  # noqa: PLC0415 - as above
 
-    return checkpoints.own_loop(checkpoint_path(), begins=True).restore(state)
+    return checkpoints.own_loop(checkpoint_path(), begins=True).restore(state, own)
 
 
-def checkpoint(state: object, *, every: float = 60.0) -> bool:
+def checkpoint(
+    state: object, *, own: object = None, every: float = 60.0, must: bool = False
+) -> bool:
     """Say between two steps that one is done; keep `state` if it is time, and tell whether it was.
 
     Parameters
     ----------
-    state
-        As `steps` has it.
+    state, own
+        As `steps` has them.
     every
         Seconds between two checkpoints.
+    must
+        Write one now, in all ranks, and raise where that fails. Otherwise the training goes on
+        without it, and the log says so.
 
     Raises
     ------
     RuntimeError
         `restore` was not called before.
-    TypeError, OSError
-        As `steps` does; the checkpoint cannot be written.
+    TypeError
+        As `steps` does.
+    OSError
+        The checkpoint must be written, and cannot be.
     KeyboardInterrupt
         The job was asked to end; the checkpoint is written.
     """
     from submarine_runtime import checkpoints  # noqa: PLC0415 - as above
 
-    return checkpoints.own_loop(checkpoint_path(), begins=False, every=every).keep(state)
+    loop = checkpoints.own_loop(checkpoint_path(), begins=False, every=every)
+    return loop.keep(state, own, must=must)
 
 
 def __getattr__(name: str) -> object:

@@ -4,7 +4,9 @@ import os
 import signal
 
 from submarine_engine import Job
-from submarine_engine.job import JobState
+from submarine_engine.job import JobState, Role
+
+from tests.jobs import until
 
 STEPS = """
 import os, time
@@ -58,3 +60,35 @@ def test_a_model_is_saved_of_the_jobs_own_checkpoints(local, tmp_path):
     (local.folder / "go on").touch()
     assert local.follow(job_id).state is JobState.SUCCEEDED
     assert (local.paths(job_id).root / "checkpoints").stat().st_mode & 0o077 == 0
+
+
+RANKS = """
+import os, random, signal, time
+from submarine_runtime import job
+random.seed(job.rank)
+mine, kill = [], os.environ.get("KILL")
+for step in job.steps(12, {}, own=mine, every=0):
+    mine.append(random.random())
+    if step == 7 and job.rank == 1 and kill:
+        while not str(job.latest_checkpoint()).endswith("07"): time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+print("through", mine)
+"""
+
+
+def test_ranks_of_a_gang_go_on_with_what_is_their_own(local):
+    def run(**options):
+        role = Role(name="worker", count=2)
+        job_id = local.submit(RANKS, roles=(role,), **options)
+        until(lambda: local.state(job_id).final)
+        logs = [local.paths(job_id).task(f"worker-{rank}").stdout for rank in range(2)]
+        return local.state(job_id), [log.read_text() for log in logs]
+
+    state, whole = run()
+    assert state is JobState.SUCCEEDED
+    assert whole[0] != whole[1]
+    state, _ = run(checkpoint_path="kept", env={"KILL": "1"})
+    assert state is JobState.FAILED
+    newest = max((local.folder / "kept").glob("step-*"))
+    assert newest.name == "step-000000000007"
+    assert run(checkpoint_path="kept") == (JobState.SUCCEEDED, whole)

@@ -9,7 +9,7 @@ import sys
 from functools import partial
 
 import pytest
-from submarine_runtime import checkpoints, job
+from submarine_runtime import checkpoint_files, checkpoints, job
 
 from tests.runtime.conftest import Task, wait_for
 
@@ -112,15 +112,15 @@ def test_outside_a_job_it_counts_and_keeps_nothing(tmp_path, monkeypatch):
 # Each place where a checkpoint is a little further on the disk than before.
 POINTS = {
     "before the folder": "os.mkdir",
-    "before its content": "checkpoints._File.__enter__",
+    "before its content": "checkpoint_files.NewFile.__enter__",
     "content unsynced": "os.fsync",
     "before the rename": "os.rename",
-    "before the old one goes": "checkpoints._forget_all_but",
+    "before the old one goes": "checkpoint_files.forget_all_but",
 }
 
 KILLED_AT = """
 import os, signal
-from submarine_runtime import checkpoints
+from submarine_runtime import checkpoint_files
 left = [int(os.environ["AT"])]
 def kill(real):
     def called(*args, **more):
@@ -140,7 +140,7 @@ setattr(owner, name, kill(getattr(owner, name)))
 def test_a_kill_at_each_point_of_a_checkpoint_changes_nothing(attempts, whole, point, at):
     first = attempts(KILLED_AT + TRAIN, env={"POINT": POINTS[point], "AT": str(at)})
     assert first.wait() == -signal.SIGKILL, first.stderr
-    done = of_steps(first)
+    done = of_steps(first) or [0]
     latest = checkpoints.latest(str(attempts.place))
     second = attempts(TRAIN)
     assert second.wait() == 0, second.stderr
@@ -300,22 +300,94 @@ def test_what_says_nothing_of_itself_is_no_checkpoint(tmp_path, note):
     assert checkpoints.latest(str(tmp_path)) is None
 
 
-def test_a_full_disk_leaves_the_last_checkpoint_as_it_is(attempts):
-    full = """
-    import os
-    from submarine_runtime import checkpoints, job
-    real = os.fsync
-    def fsync(descriptor):
-        if step == 3: raise OSError(28, "No space left on device")
-        real(descriptor)
-    os.fsync = fsync
-    for step in job.steps(9, {"a": 1}, every=0): pass
-    """
-    task = attempts(full)
-    assert task.wait() == 1
-    assert "No space left on device" in task.stderr
-    assert step_folders(attempts.place) == ["step-000000000002", "step-000000000003"]
+FULL = """
+import os
+from submarine_runtime import checkpoint_files, job
+real, step = os.fsync, -1
+def fsync(descriptor):
+    if 2 < step < 6: raise OSError(28, "No space left on device")
+    real(descriptor)
+os.fsync = fsync
+"""
+
+
+def test_on_a_full_disk_the_training_goes_on(attempts):
+    task = attempts(f"{FULL}for step in job.steps(9, {{'a': 1}}, every=0): print('step', step)")
+    assert task.wait() == 0
+    assert of_steps(task) == list(range(9))
+    words = f"no checkpoint after step 4: {attempts.place}: No space left on device (free: "
+    assert words in task.stderr
+    assert "the training goes on, and the last checkpoint stays as it is" in task.stderr
+    # Not tried again at each step.
+    assert task.stderr.count("No space left") == 1
+    assert step_folders(attempts.place)[0] == "step-000000000003"
     assert not list(attempts.place.glob(".*"))
+
+
+def test_a_checkpoint_that_must_be_written_raises(attempts):
+    task = attempts(
+        f"""{FULL}
+state = {{"a": 1}}
+job.restore(state)
+assert job.checkpoint(state, every=3600, must=True)
+step = 4
+job.checkpoint(state, every=3600)
+job.checkpoint(state, must=True)
+"""
+    )
+    assert task.wait() == 1
+    assert "OSError: [Errno 28] no checkpoint after step 3" in task.stderr
+    assert step_folders(attempts.place) == ["step-000000000001"]
+    assert not list(attempts.place.glob(".*"))
+
+
+def test_a_path_that_is_a_file_or_is_closed_is_refused_before_the_first_step(attempts):
+    script = "from submarine_runtime import job\nfor step in job.steps(3, {}): print('step', step)"
+    attempts.place.touch()
+    task = attempts(script)
+    assert task.wait() == 1
+    words = "is no folder: give --checkpoint_path a folder that this job may write"
+    assert f"NotADirectoryError: {attempts.place} {words}" in task.stderr
+    attempts.place.unlink()
+    refusing = "import os\nreal = os.mkdir\ndef mkdir(path, *more, **others):\n"
+    refusing += "    if 'probe' in path: raise PermissionError(13, 'Permission denied')\n"
+    refusing += "    real(path, *more, **others)\nos.mkdir = mkdir\n"
+    task = attempts(refusing + script)
+    assert task.wait() == 1
+    assert f"no checkpoints can be written to {attempts.place}: Permission denied" in task.stderr
+    assert of_steps(task) == []
+
+
+def test_checkpoints_of_a_later_release_are_left_alone(attempts):
+    folder = attempts.place / "step-000000000009"
+    folder.mkdir(parents=True)
+    (folder / "checkpoint.json").write_text('{"version": 9}')
+    task = attempts("from submarine_runtime import job\nfor _ in job.steps(3, {}, every=0): 0")
+    assert task.wait() == 1
+    assert "was written by a later release (format 9, this one knows 1)" in task.stderr
+    assert step_folders(attempts.place) == [folder.name]
+
+
+def test_the_checkpoint_of_another_training_is_refused(attempts):
+    script = "from submarine_runtime import job\nfor _ in job.steps(3, STATE, every=0): 0"
+    assert attempts(script.replace("STATE", "{'a': 1, 'b': 2}")).wait() == 0
+    task = attempts(script.replace("STATE", "{'a': 1, 'model': [0.0]}"))
+    assert task.wait() == 1
+    assert "holds no 'model': make the same state as the run before, or give" in task.stderr
+    assert attempts(script.replace("STATE", "{'a': 1}")).wait() == 0
+
+
+def test_the_log_says_whose_checkpoint_it_is(attempts):
+    script = "from submarine_runtime import job\nfor _ in job.steps(3, {}, every=0): 0"
+    assert attempts(script, env={"SUBMARINE_JOB_ID": "first"}).wait() == 0
+    again = attempts(script, env={"SUBMARINE_JOB_ID": "first"})
+    assert again.wait() == 0
+    assert not again.stderr
+    task = attempts(script, env={"SUBMARINE_JOB_ID": "second"})
+    assert task.wait() == 0
+    assert (
+        task.stderr == f"submarine: goes on after step 3 of job first, kept in {attempts.place}\n"
+    )
 
 
 @pytest.mark.parametrize("part", ["", "state.pickle"])
@@ -326,7 +398,7 @@ def test_a_checkpoint_of_another_user_is_not_loaded(attempts, monkeypatch, part)
         os.chown(newest / part, 65534, 65534)
     else:  # the other way round: these are the files of a stranger
         monkeypatch.setattr(os, "geteuid", lambda: 65534)
-        monkeypatch.setattr(checkpoints, "_owner_in", lambda _: 65534)
+        monkeypatch.setattr(checkpoint_files.Folder, "_own_name", lambda _: 65534)
     with pytest.raises(PermissionError, match="give another --checkpoint_path"):
         checkpoints.Loop(str(attempts.place)).restore({})
 
@@ -346,14 +418,14 @@ def test_files_of_a_file_system_that_knows_a_user_by_another_name_are_its_own(
 def test_two_jobs_of_one_path_do_not_end_each_other(attempts):
     writing = """
     import os, time
-    from submarine_runtime import checkpoints, job
-    real = checkpoints._write
+    from submarine_runtime import checkpoint_files, checkpoint_state, job
+    real = checkpoint_state.write
     def write(file, state):
         real(file, state)
-        if isinstance(file, checkpoints._File):
+        if isinstance(file, checkpoint_files.NewFile):
             print("writing", flush=True)
             while not os.path.exists(os.environ["GATE"]): time.sleep(0.02)
-    checkpoints._write = write
+    checkpoint_state.write = write
     for step in job.steps(1, {"a": 1}, every=0): pass
     """
     gate = attempts.place.with_name("gate")

@@ -1,0 +1,378 @@
+"""How a checkpoint lies in a folder: written aside, summed, renamed; checked when it is read.
+
+A checkpoint is a folder ``step-000000001200`` with ``state.pickle``, of several ranks
+``rank-2.pickle`` for each other one, and ``checkpoint.json``, which says how many bytes each has
+and their sum. It is complete or not there; one that reads otherwise is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from submarine_runtime import lean
+from submarine_runtime.lean import standard, suppress
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, BinaryIO
+
+STATE = "state.pickle"
+NOTE = "checkpoint.json"
+VERSION = 1
+
+_NAME = "step-"
+_ASIDE = ".part"
+_PIECE = 1 << 20
+_LONG = 24 * 3600.0
+
+
+def name_of(step: int) -> str:
+    """Return the name of the checkpoint after so many steps."""
+    return f"{_NAME}{step:012}"
+
+
+def part_of(rank: int) -> str:
+    """Return the name of the file that another rank than the first adds."""
+    return f"rank-{rank}.pickle"
+
+
+def aside_of(step: int, key: str = "") -> str:
+    """Return a name for the checkpoint while it is written.
+
+    Another job may write the same step there, from another machine.
+
+    Parameters
+    ----------
+    key
+        What all ranks of a job have in common; unless given, nobody else has the name.
+    """
+    return f".{name_of(step)}.{key or os.urandom(6).hex()}{_ASIDE}"
+
+
+def complete(storage: Folder) -> Iterator[tuple[int, str]]:
+    """Yield the steps and names of the complete checkpoints, the newest first."""
+    for name in sorted(storage.names(), reverse=True):
+        number = name[len(_NAME) :]
+        if name.startswith(_NAME) and number.isascii() and number.isdigit():
+            with suppress(FileNotFoundError):
+                storage.expect_own(name)
+            if note_of(storage, name) is not None:
+                yield int(number), name
+
+
+def note_of(storage: Folder, name: str) -> dict[str, Any] | None:
+    """Return what a checkpoint says of itself; None where it is not complete."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        told = _told(storage, name)
+        if told["version"] == VERSION:
+            files, there = told["files"], storage.names(name)
+            whole = all(there.get(one) == size for one, (size, _) in files.items())
+            return told if whole and STATE in files else None
+    return None
+
+
+def _told(storage: Folder, name: str) -> dict[str, Any]:
+    told: dict[str, Any] = lean.loads((storage.read(f"{name}/{NOTE}") or b"").decode("ascii"))
+    return told
+
+
+def expect_known(storage: Folder) -> None:
+    """Refuse a folder with checkpoints that a later release has written.
+
+    Raises
+    ------
+    ValueError
+        It has; this one would begin from before them, and then remove them.
+    """
+    for name in storage.names():
+        version = 0
+        if name.startswith(_NAME):
+            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                version = _told(storage, name)["version"]
+        if isinstance(version, int) and version > VERSION:
+            raise ValueError(
+                f"{storage.where}/{name} was written by a later release (format {version}, this "
+                f"one knows {VERSION}): upgrade submarine, or give another --checkpoint_path"
+            )
+
+
+def is_sound(storage: Folder, name: str) -> bool:
+    """Tell whether all files of a checkpoint are as they were written; with a word where not."""
+    told = note_of(storage, name)
+    if told is None:
+        return False
+    crc32 = standard("zlib", "").crc32
+    try:
+        for file, (_, expected) in told["files"].items():
+            found = 0
+            with storage.opened(f"{name}/{file}") as content:
+                storage.expect_own(f"{name}/{file}")
+                while piece := content.read(_PIECE):
+                    found = crc32(piece, found)
+            if found != expected:
+                warn(f"the checkpoint {storage.where}/{name} is damaged; taking the one before it")
+                return False
+    except PermissionError:
+        raise
+    except OSError as error:
+        words = error.strerror or error
+        warn(f"the checkpoint {storage.where}/{name} cannot be read: {words}")
+        return False
+    return True
+
+
+def load(storage: Folder, name: str, file: str) -> dict[str, Any]:
+    """Return what a sound checkpoint keeps in a file."""
+    with storage.opened(f"{name}/{file}") as content:
+        storage.expect_own(f"{name}/{file}")
+        kept: dict[str, Any] = standard("pickle", "").load(content)
+        return kept
+
+
+def write_note(storage: Folder, aside: str, step: int, files: dict[str, list[int]]) -> None:
+    """Write what a checkpoint says of itself, the last of its files."""
+    told = {
+        "version": VERSION,
+        "step": step,
+        "time": time.time(),
+        "job": os.environ.get("SUBMARINE_JOB_ID", ""),
+        "files": files,
+    }
+    with storage.new(f"{aside}/{NOTE}") as note:
+        note.write(lean.dumps(told).encode())
+
+
+def put_in_place(storage: Folder, aside: str, name: str) -> None:
+    """Give a checkpoint its name."""
+    # One that says otherwise of itself lies there: this one is of the same step.
+    storage.remove(name)
+    try:
+        storage.put_in_place(aside, name)
+    except OSError:
+        if note_of(storage, name) is None:
+            raise
+        storage.remove(aside)  # another job has been faster
+
+
+def forget_all_but(storage: Folder, count: int) -> None:
+    """Remove old checkpoints."""
+    for step, name in list(complete(storage))[count:]:
+        # Renamed first: of one that a kill leaves half removed, nobody would see what is left.
+        aside = aside_of(step)
+        with suppress(OSError):
+            storage.put_in_place(name, aside)
+            storage.remove(aside)
+
+
+def forget_cut(storage: Folder) -> None:
+    """Remove what a former attempt was killed at."""
+    for name in storage.names():
+        if name.startswith(f".{_NAME}") and name.endswith(_ASIDE) and storage.is_cut(name):
+            with suppress(OSError):
+                storage.remove(name)
+
+
+def warn(words: str) -> None:
+    """Say something to whoever reads the log."""
+    sys.stderr.write(f"submarine: {words}\n")
+
+
+class Folder:
+    """A folder of a file system that all who write there see.
+
+    Parameters
+    ----------
+    path
+        Where; it is made with the first file.
+    """
+
+    look = 0.05
+    """Seconds between two looks at what others say."""
+
+    wait = 0.01
+    """Seconds between two looks of whoever waits for it."""
+
+    def __init__(self, path: str) -> None:
+        self.where = path
+
+    def _path(self, name: str) -> str:
+        return f"{self.where}/{name}" if name else self.where
+
+    def names(self, name: str = "") -> dict[str, int]:
+        """Return the sizes of what lies there by name; nothing where it is no folder."""
+        found = {}
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self._path(name)) as all_:
+            for one in all_:
+                with suppress(FileNotFoundError):
+                    found[one.name] = one.stat().st_size if one.is_file() else -1
+        return found
+
+    def read(self, name: str) -> bytes | None:
+        """Return a small file's content; None where there is none."""
+        with suppress(FileNotFoundError), open(self._path(name), "rb") as file:  # noqa: PTH123 - pathlib is slow
+            return file.read()
+        return None
+
+    def opened(self, name: str) -> BinaryIO:
+        """Open a file to read it."""
+        return open(self._path(name), "rb")  # noqa: PTH123 - as above
+
+    def new(self, name: str) -> NewFile:
+        """Make a file that is not there."""
+        return NewFile(self._path(name))
+
+    def make(self, name: str) -> None:
+        """Make a folder, and those above it; no-op where it is there."""
+        os.makedirs(self._path(name), 0o700, exist_ok=True)  # noqa: PTH103 - as above
+
+    def put_in_place(self, aside: str, name: str) -> None:
+        """Give a folder another name, for good."""
+        os.rename(self._path(aside), self._path(name))  # noqa: PTH104 - as above
+        descriptor = os.open(self.where, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def remove(self, name: str) -> None:
+        """Remove what lies there, as far as that can be done."""
+        path = self._path(name)
+        with suppress(OSError):
+            os.unlink(path)  # noqa: PTH108 - as above
+            return
+        if os.path.isdir(path):  # noqa: PTH112 - as above
+            standard("shutil", "").rmtree(path, ignore_errors=True)
+
+    def is_cut(self, aside: str) -> bool:
+        """Tell whether nobody writes that checkpoint any more: another job of the same path may."""
+        try:
+            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(f"{self._path(aside)}/{STATE}", flags)
+        except OSError:  # just made, and empty; or another rank's part came too late
+            with suppress(OSError):
+                made = os.stat(self._path(aside)).st_mtime  # noqa: PTH116 - as above
+                return time.time() - made > _LONG
+            return False
+        fcntl = standard("fcntl", "")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            return True
+        finally:
+            os.close(descriptor)
+        return True
+
+    def expect_own(self, name: str) -> None:
+        """Refuse what another user has put there: whoever loads a pickle runs it.
+
+        Raises
+        ------
+        PermissionError
+            It is another user's.
+        """
+        path = self._path(name)
+        owner = os.stat(path).st_uid  # noqa: PTH116 - as above
+        if owner not in (0, os.geteuid()) and owner != self._own_name():
+            raise PermissionError(
+                f"{path} belongs to user {owner}, and to load a checkpoint is to run what is in "
+                "it: give another --checkpoint_path, or a copy of it where you trust it"
+            )
+
+    def _own_name(self) -> int:
+        """Return whose the files are that this process makes there.
+
+        A file system may have another name for a user, as NFS has for root.
+        """
+        probe = self._path(f".{_NAME}{os.urandom(6).hex()}")
+        try:
+            os.mkdir(probe, 0o700)  # noqa: PTH102 - as above
+            owner = os.stat(probe).st_uid  # noqa: PTH116 - likewise
+            os.rmdir(probe)  # noqa: PTH106 - likewise
+        except OSError:
+            return -1
+        return owner
+
+    # Messages are written in place, and never renamed: NFS shows what is new in a file to whoever
+    # opens it, a new name only after a while.
+
+    def tell(self, name: str, line: str) -> None:
+        """Add a line to a file that others read."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self._path(name), flags, 0o600)
+        try:
+            os.write(descriptor, f"{line}\n".encode())
+        finally:
+            os.close(descriptor)
+
+    def hear(self, name: str, since: int = 0) -> str:
+        """Return the whole lines of such a file from a byte on; none where there are none yet."""
+        try:
+            descriptor = os.open(self._path(name), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:  # nor its folder
+            return ""
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
+            file.seek(since)
+            lines, end, _ = file.read().rpartition(b"\n")
+            return (lines + end).decode("ascii")
+
+    def tidy(self) -> None:
+        """Let go of what was copied to read it: nothing."""
+
+    def free(self) -> str:
+        """Return how much room there is, in words."""
+        try:
+            found = os.statvfs(self.where)
+        except OSError:
+            return "unknown"
+        return f"{found.f_bavail * found.f_frsize / 2**20:,.0f} MiB"
+
+
+class NewFile:
+    """A new file that counts and sums what is written, and is on the disk when it is closed.
+
+    As long as it is open, and not closed by `let_go`, a lock of it says that somebody writes here.
+
+    Parameters
+    ----------
+    path
+        Where; nothing may lie there.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.size = self.sum = 0
+        self._crc32 = standard("zlib", "").crc32
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._file = open(descriptor, "wb")  # noqa: PTH123, SIM115 - closed below
+        self._held = -1
+
+    def __enter__(self) -> NewFile:  # noqa: PYI034 - typing takes long to import
+        fcntl = standard("fcntl", "")
+        self._held = os.dup(self._file.fileno())
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        finally:
+            self._file.close()
+
+    def __del__(self) -> None:
+        """Let go of the lock."""
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
+        """Write some bytes."""
+        self.sum = self._crc32(data, self.sum)
+        count = self._file.write(data)
+        self.size += count
+        return count
