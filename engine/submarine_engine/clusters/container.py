@@ -15,6 +15,7 @@ from submarine_runtime.sealing import NotGenuineError, attempt_key, mark, marker
 
 from submarine_engine.clusters.log_mirror import (
     LIMIT,
+    STREAMS,
     EventLog,
     LogMirror,
     LogsGoneError,
@@ -163,6 +164,20 @@ class Container(TaskRun):
         self._fetch_progress(sizes)
         # What brings files to HDFS may have found them gone already; log aggregation has them.
         return EXIT in sizes or self._source.live or not self.gathered
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether its source, which would show it, has nothing of what it writes as it begins.
+
+        Raises
+        ------
+        ClusterError
+            The source does not answer.
+        """
+        source = self._source
+        if self.started is not None or source is None or (source.settled and not source.live):
+            return False  # it is seen after the end only
+        return {STARTED, *STREAMS}.isdisjoint(source.sizes())
 
     def _unpack_events(self) -> None:
         if self._mirror is not None and self._events is not None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import closing
+
 import pytest
 from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.yarn import request
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
+from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
@@ -68,6 +73,26 @@ def test_what_an_application_left_that_was_over_before_the_next_keeper_came(tmp_
     assert story.state is JobState.SUCCEEDED, story.status.reason
     assert ((tmp_path / "side").read_text(), story.out) == ("ran\n", LOG)
     assert home.exists()
+
+
+def test_the_end_of_a_container_that_could_not_begin_is_known_soon(tmp_path, home, monkeypatch):
+    """Its warm application lives on: nobody would ever gather the logs that it never had."""
+    monkeypatch.setenv("WALK_VICTIM", "keeper")
+    options = {"mode": "warm", "gpus": 1, "memory": 256, "where": "skein.ask addContainer"}
+    job_id = submit(tmp_path, "yarn", "keeper", 1, walk="tests.yarn.kills.walked", **options)
+    until((tmp_path / "killed").exists, PATIENCE)
+    app_id = read_json(JobPaths(home, job_id).root / "yarn.json")["app_id"]
+    conf = load_hadoop()
+    with closing(open_hdfs(conf)) as hdfs:  # what the node is to bring the container
+        hdfs.remove(f"/user/{conf.user}/.skein/{app_id}")
+    began = time.monotonic()
+    story = follow(open_cluster("yarn"), job_id, patience=PATIENCE)
+    assert story.state is JobState.FAILED
+    assert "YARN says" in story.status.reason
+    assert not (tmp_path / "side").exists()
+    assert time.monotonic() - began < request._PATIENCE
+    shares = open_cluster("yarn").gpu_shares()
+    assert {share.free - share.total for share in shares} == {0}
 
 
 def test_an_error_after_the_submit_leaves_nothing_running(tmp_path, monkeypatch, home):

@@ -24,6 +24,9 @@ CONTAINER = re.compile(r"\bCONTAINER_ID=container_\w+_(\d+)\0")
 ON_ITS_WAY = 3.0
 """Seconds within which who is to be killed may still come."""
 
+SOON = 0.01
+"""Seconds between two looks: a container is to be killed before it has said a word."""
+
 APPLICATION = re.compile(r"application_\d+_\d+")
 
 
@@ -41,7 +44,7 @@ class Walk(walked.Walk):
             super().kill()
         end = time.monotonic() + ON_ITS_WAY
         while not (found := list(victims(self.victim))) and time.monotonic() < end:
-            time.sleep(0.05)
+            time.sleep(SOON)
         for pid in found:
             with suppress(ProcessLookupError):  # its parent's end was its own
                 os.kill(pid, signal.SIGKILL)

@@ -167,6 +167,9 @@ class YarnRequest(Request):
 _PATIENCE = 60.0
 _RECOVERY_INTERVAL = 0.5
 _MISSES = 10
+_NEVER = 4
+"""Looks at a node that answers: one is a moment behind what the ResourceManager has heard of it."""
+
 _NODE = 2.0
 _LARGEST = 1 << 20
 
@@ -175,11 +178,11 @@ def recover_logs(services: Services, app_id: str, container: Container) -> dict[
     """Bring home what log aggregation has of a container; the application's last report.
 
     Waits for an application that is ending, and for its logs to be gathered. A log that nobody has
-    any more is left as it is.
+    any more is left as it is, and one that was never begun is not waited for.
     """
     until = time.monotonic() + _PATIENCE
     report: dict[str, Any] | None = None
-    missed = 0
+    missed = never = 0
     while time.monotonic() < until:
         with suppress(ClusterError):
             report = services.rm.application(app_id)
@@ -190,7 +193,8 @@ def recover_logs(services: Services, app_id: str, container: Container) -> dict[
             missed += lost
             if missed > _MISSES:
                 return report  # nobody gathers these logs
-            if not over and _drained(container):
+            never = never + 1 if not (over or lost) and _never_began(container) else 0
+            if never >= _NEVER or (not over and not never and _drained(container)):
                 return report
             missed += not lost and _has_forgotten(services, container)
         time.sleep(_RECOVERY_INTERVAL)
@@ -212,6 +216,17 @@ def recover_logs(services: Services, app_id: str, container: Container) -> dict[
 def _drained(container: Container) -> bool:
     with suppress(ClusterError):
         return container.drain()
+    return False
+
+
+def _never_began(container: Container) -> bool:
+    """Return whether its node, which answers, has nothing that a container writes as it begins.
+
+    One that is killed between being given and its first word leaves no log, in an application that
+    may live on for hours.
+    """
+    with suppress(ClusterError):
+        return container.is_blank
     return False
 
 
