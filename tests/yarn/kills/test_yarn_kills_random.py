@@ -28,7 +28,7 @@ from .ground import PATIENCE, Ground
 from .walked import kind_of
 
 NOTEBOOKS = 3
-KILLED = {"submitter": 1, "keeper": 4, "driver": 2, "master": 2, "container": 4}
+KILLED = {"submitter": 1, "keeper": 2, "driver": 1, "master": 2, "container": 6}
 """How often of all kills."""
 
 ENDS = (JobState.FAILED, JobState.CANCELLED)
@@ -87,7 +87,7 @@ class Storm:
             self.kernels.remove(kernel)
         if len(self.kernels) < NOTEBOOKS and self.chance.random() < 0.3:
             self.submit()
-        if self.chance.random() < 0.3:
+        if self.chance.random() < 0.15:  # more often, and no job would come to run
             self.kill()
         time.sleep(self.chance.uniform(0, 2))
 
