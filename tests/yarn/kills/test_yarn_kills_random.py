@@ -51,7 +51,7 @@ class Storm:
                 folder=self.ground.folder,
                 helper=self.chance.random() < 0.3,
                 lines=LINES,
-                pause=self.chance.choice([0, 0.01, 0.1]),
+                pause=self.chance.choice([0, 0.1, 0.5]),
             )
             options = {"notebook": "k.ipynb", "memory": 256, "mode": mode}
             jobs.append((code, {**options, "gpus": self.chance.randint(0, 2)}))
