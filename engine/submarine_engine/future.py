@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.base import Saved
     from submarine_engine.events import Event
     from submarine_engine.lifecycle import JobStatus
+    from submarine_engine.stacks import Stacks
 
 _QUICKEST = 0.01
 _SLOWEST = 0.05
@@ -98,6 +99,21 @@ class Job:
             The cluster cannot do it, or not to that path.
         """
         return self.cluster.save(self.id, os.fspath(path), patience=patience)
+
+    def stacks(self) -> Stacks:
+        """Return where the job's tasks stand now: their stacks, at cell and line.
+
+        The job goes on meanwhile. A task that does not answer, since it is stopped or runs no
+        Python, is there without any.
+
+        Raises
+        ------
+        JobError
+            The job does not run, or nobody answers.
+        UnsupportedError
+            The cluster cannot do it.
+        """
+        return self.cluster.stacks(self.id)
 
     def stream(
         self, cursor: Cursor | None = None, *, idle: float | None = None

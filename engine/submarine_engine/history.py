@@ -149,6 +149,8 @@ class JobPaths:
         self.supervisor_log = self.root / "supervisor.log"
         self.results_key = self.root / "results.key"
         self.answer = self.root / "answer.json"
+        self.stacks_asked = self.root / "stacks-asked.json"
+        self.stacks = self.root / "stacks.json"
 
     def task(self, task_id: str) -> TaskPaths:
         """Return the files of the task ``ROLE-NUMBER``."""

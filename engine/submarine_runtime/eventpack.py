@@ -21,6 +21,8 @@ TYPE_CHECKING = False  # as type checkers have it; the module takes long to impo
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from submarine_runtime.stacks import Relay
+
 LOG = "events"
 EVERY = 1.0
 """Seconds between two looks at the folder."""
@@ -36,15 +38,15 @@ _DESCRIPTORS = 1024
 _SENT = ".sent"
 
 
-def start(folder: str, log: str, task: int, urls: str, below: str) -> None:
+def start(folder: str, log: str, relay: Relay, urls: str, below: str) -> None:
     """Start the process, and return at once.
 
     Parameters
     ----------
     folder, log
         What to pack, and where to; a note of what was packed lies beside the folder.
-    task
-        The process with whose end the task is over.
+    relay
+        Brings the task the question for its stacks meanwhile; knows its process.
     urls, below
         Where in HDFS to bring the files, too, as of `WebFolder`; empty for nowhere.
     """
@@ -60,7 +62,7 @@ def start(folder: str, log: str, task: int, urls: str, below: str) -> None:
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
         os.closerange(3, _DESCRIPTORS)
-        _run(folder, log, task, urls, below)
+        _run(folder, log, relay, urls, below)
     finally:
         os._exit(0)
 
@@ -73,21 +75,22 @@ def finish(folder: str, log: str) -> None:
         sys.stderr.write(f"submarine: the last events are not packed: {error}\n")
 
 
-def _run(folder: str, log: str, task: int, urls: str, below: str) -> None:
+def _run(folder: str, log: str, relay: Relay, urls: str, below: str) -> None:
     there = None
     if urls:
         from submarine_runtime.ship import EventShip  # noqa: PLC0415 - of such jobs alone
 
         there = EventShip(folder, urls, below, files)
-    while _lives(task):
+    while _lives(relay.task):
         try:
             pack(folder, log)
             if there is not None:
                 there.step()
         except OSError:  # the disk is full, or HDFS away: the next look goes on
             pass
+        relay.step()
         again = time.monotonic() + EVERY
-        while time.monotonic() < again and _lives(task):
+        while time.monotonic() < again and _lives(relay.task):
             time.sleep(_LOOK)
     if there is not None:
         there.finish(_PATIENCE)

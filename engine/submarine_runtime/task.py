@@ -15,10 +15,11 @@ import os
 import sys
 import time
 
-from submarine_runtime import display_hooks, displays, lean, moments
+from submarine_runtime import display_hooks, displays, lean, moments, stacks
 from submarine_runtime.home import NAME, Ending, Home
 from submarine_runtime.leave import die_by, leave, note_files
 from submarine_runtime.outcome import MISSING, Outcome
+from submarine_runtime.saving import PLACE
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 
@@ -266,6 +267,7 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
 
     # A crash in native code leaves Python's stack in the log.
     faulthandler.enable()
+    stacks.begin(os.environ.get(PLACE) or folder)
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     _signal.signal(_signal.SIGTERM, _interrupt)
     os.register_at_fork(before=_hold, after_in_child=_forget, after_in_parent=_let_go)

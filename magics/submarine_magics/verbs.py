@@ -290,6 +290,12 @@ def _save(_: Workbench, command: Command) -> None:
     say(f"the model of job {job.id} is in {visible(saved.path)}, {visible(saved.words)}")
 
 
+def _stacks(_: Workbench, command: Command) -> None:
+    job = _job(command)
+    for line in job.stacks().lines(command.values.get("task")):
+        say(visible(line))
+
+
 def _gpus(bench: Workbench, command: Command) -> Listing[Gpu]:
     cluster = bench.cluster(command.values.get("cluster"))
     gpus = cluster.gpus()
@@ -340,6 +346,7 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "cancel"): _cancel,
     ("job", "kill"): _kill,
     ("job", "save"): _save,
+    ("job", "stacks"): _stacks,
     ("gpus",): _gpus,
     ("tensorboard",): show_tensorboard,
     ("script",): _script,

@@ -16,6 +16,8 @@ from submarine_engine.history import JobPaths, default_home, make_private, new_j
 from submarine_engine.job import JobState
 from submarine_engine.records import job_words
 
+from tests.jobs import until
+
 STATUS = {
     "version": 1, "name": "old", "cluster": "local", "state": "succeeded", "reason": "",
     "gpus": 2, "created": [1000.0, 10.0], "finished": [1007.5, 17.5],
@@ -252,3 +254,35 @@ def test_displays_are_text_in_the_terminal_and_whole_for_programs(folder, submar
         ("Display", "display"), ("Display", "update"), ("Display", "update"),
     ]  # fmt: skip
     assert shown[0]["data"]["text/html"] == "<b>x</b>"
+
+
+def test_where_a_jobs_tasks_stand(folder, submarine):
+    (folder / "train.py").write_text(
+        "import time\nfrom submarine_runtime import job\n"
+        "def load():\n    time.sleep(3600)\n"
+        "print('there', flush=True)\nif job.rank:\n    load()\ntime.sleep(3600)\n"
+    )
+    words = ("--num_workers", "3", "--gpus", "0", "--detach")
+    assert submarine("job", "run", "train.py", *words).returncode == 0
+    job = open_job("train")
+    logs = [JobPaths(default_home(), job.id).task(f"worker-{n}").stdout for n in range(3)]
+    until(lambda: all(log.exists() and log.stat().st_size for log in logs) and job.running())
+    done = submarine("job", "stacks", "train")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode().splitlines() == [
+        "rank 0: train.py, line 8: time.sleep(3600)",
+        "    train.py, line 8: time.sleep(3600)",
+        "ranks 1, 2: train.py, line 4, in load(): time.sleep(3600)",
+        "    train.py, line 7: load()",
+        "    train.py, line 4, in load(): time.sleep(3600)",
+    ]
+    done = submarine("job", "stacks", "train", "--task", "worker-2")
+    assert done.stdout.startswith(b"worker-2: train.py, line 4, in load()")
+    assert b"no task 'worker-3'" in submarine("job", "stacks", "train", "--task", "worker-3").stderr
+    (told,) = objects(submarine("job", "stacks", "train", "--json"))
+    assert [group["tasks"] for group in told["groups"]] == [["worker-0"], ["worker-1", "worker-2"]]
+    job.kill()
+    job.wait(60)
+    done = submarine("job", "stacks", "train")
+    assert done.returncode != 0
+    assert b"the job is over (cancelled): it has no stacks any more" in done.stderr

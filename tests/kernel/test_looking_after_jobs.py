@@ -87,6 +87,18 @@ def test_a_running_jobs_model_is_saved_beside_the_notebook(kernel):
     assert "is over (cancelled)" in kernel.run("%submarine job save going models/then").error
 
 
+def test_where_a_running_job_stands_is_told_at_cell_and_line(kernel):
+    kernel.run("import time\ndef stay():\n    time.sleep(3600)")
+    kernel.run("%%submarine --detach --name stays --gpus 0\nstay()")
+    look = "from submarine_engine import open_job\n"
+    look += "while 'stay' not in str(list(open_job('stays').stacks().lines())): pass"
+    wait = "while not open_job('stays').running(): time.sleep(0.05)\n"
+    assert kernel.run(look.replace("\n", f"\n{wait}", 1)).reply["status"] == "ok"
+    ran = kernel.run("%submarine job stacks stays")
+    assert "line 3, in stay(): time.sleep(3600)" in ran.stream("stderr") + ran.stream("stdout")
+    kernel.run("%submarine job kill stays")
+
+
 def test_attaching_shows_the_log_from_its_first_byte_and_brings_the_result(kernel):
     kernel.run("%%submarine --detach --name again\nlater = train(2)")
     ran = kernel.run("%submarine job attach again")

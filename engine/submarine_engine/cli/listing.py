@@ -199,6 +199,18 @@ def save(command: Command, output: Output) -> int:
     return OK
 
 
+def stacks(command: Command, output: Output) -> int:
+    """Show where a job's tasks stand."""
+    job = open_job(command.values["job"])
+    found = job.stacks()
+    if output.json:
+        output.data({"job": job.id, **found.to_json()})
+        return OK
+    for line in found.lines(command.values.get("task")):
+        output.line(visible(line))
+    return OK
+
+
 def cancel(command: Command, output: Output) -> int:
     """Ask jobs to end."""
     return _end(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from submarine_engine.events import Display, Event, LogChunk
     from submarine_engine.job import JobSpec
     from submarine_engine.lifecycle import JobStatus
+    from submarine_engine.stacks import Stacks
 
 
 class AnswerPipe:
@@ -490,6 +491,27 @@ class Cluster(ClusterKind):
             f"the cluster {self.name} cannot save models of running jobs",
             where=f"job {job_id}",
             fix="let the job write its checkpoints to --checkpoint_path",
+        )
+
+    def stacks(self, job_id: str) -> Stacks:
+        """Return where the tasks of a running job stand, within ten seconds.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+
+        Raises
+        ------
+        JobError
+            The job does not run, or nobody answers.
+        UnsupportedError
+            The cluster cannot do it.
+        """
+        raise UnsupportedError(
+            f"the cluster {self.name} cannot tell the stacks of running jobs",
+            where=f"job {job_id}",
+            fix="call faulthandler.dump_traceback_later in the job's code",
         )
 
     def take_question(self, job_id: str, task: str, number: int) -> AnswerPipe | None:  # noqa: ARG002 - of clusters that `asks`

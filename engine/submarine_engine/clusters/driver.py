@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.clusters import locks, store
+from submarine_engine.clusters import locks, stacks, store
 from submarine_engine.clusters.backend import KeptJob
 from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuShare, Saved
 from submarine_engine.clusters.environment import (
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.backend import Backend
     from submarine_engine.errors import ConfigError
     from submarine_engine.job import JobSpec
+    from submarine_engine.stacks import Stacks
 
 
 class RecordedCluster(Cluster):
@@ -267,6 +268,16 @@ class DrivenCluster(RecordedCluster):
         """Bring the model of a running job to the new folder `path`, while training goes on."""
         with self.on_record(job_id) as paths:
             return self.backend.save(Asked(paths, lambda: self.status(job_id), patience), path)
+
+    def stacks(self, job_id: str) -> Stacks:
+        """Return where the tasks of a running job stand; asks the job's driver."""
+        # imported late: few jobs are asked, and it reads bundles
+        from submarine_engine.stacks import read_stacks  # noqa: PLC0415
+
+        with self.on_record(job_id) as paths:
+            told = stacks.ask(paths, lambda: self.status(job_id))
+            tasks = [task.task for task in self.status(job_id).tasks]
+            return read_stacks(told, paths.root, tasks)
 
     def gpus(self) -> list[Gpu]:
         """Return the cluster's GPUs and who holds each.

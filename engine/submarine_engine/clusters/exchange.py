@@ -1,7 +1,8 @@
 """What the driver and the tasks of a job tell each other.
 
 Small messages, by name: `submarine_runtime.exchange` has what each says. A task says hello, the
-driver answers with where all tasks are; that opens the gate. A message from a task is the word of a
+driver answers with where all tasks are; that opens the gate. While a task runs, the driver asks for
+its stacks and it tells them (`submarine_runtime.stacks`). A message from a task is the word of a
 stranger until it is read here.
 """
 
@@ -13,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from submarine_runtime import stacks
 from submarine_runtime.exchange import ANSWER, HELLO, PORTS, VERSION
 
 from submarine_engine.errors import ClusterError
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 16
 """Bytes that a task's message may have. The driver's answer has some 100 for each task."""
+
+_LARGEST_OF = {HELLO: LARGEST, stacks.STACKS: stacks.LARGEST}
 
 _LONGEST = 255  # characters of a host's name, as DNS has it
 _LOOPBACK = "127.0.0.1"
@@ -148,22 +152,25 @@ def exchange_files(folder: Path, messages: Messages) -> dict[str, bytes]:
     """
     try:
         for name, data in messages.items():
+            if name == stacks.ASK:
+                stacks.forget_last(str(folder))
             write_aside(folder / name, data)
     except OSError as error:
         raise ClusterError(f"the task's folder cannot be written: {error}") from error
     found = {}
-    with suppress(FileNotFoundError):
-        found[HELLO] = _read(folder / HELLO)
+    for name, most in _LARGEST_OF.items():
+        with suppress(FileNotFoundError):
+            found[name] = _read(folder / name, most)
     return found
 
 
-def _read(path: Path) -> bytes:
-    """Read what a task wrote: no more than `LARGEST` bytes and one; what is no file reads as empty.
+def _read(path: Path, most: int) -> bytes:
+    """Read what a task wrote: no more than `most` bytes and one; what is no file reads as empty.
 
     So it is no message.
     """
     try:
-        return read_foreign(path, LARGEST + 1)
+        return read_foreign(path, most + 1)
     except FileNotFoundError:
         raise
     except OSError:

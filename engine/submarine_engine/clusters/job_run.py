@@ -27,6 +27,7 @@ from submarine_engine.clusters.exchange import (
     read_hello,
 )
 from submarine_engine.clusters.machine import lives, session_of
+from submarine_engine.clusters.stacks import StackLooks
 from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.clusters.tasks import (
     Ending,
@@ -159,6 +160,7 @@ class JobRun:
             container.follows = bool(self._status.tasks) and (
                 container.task != self._status.ranked[0].task
             )
+        self._stacks = StackLooks(paths, self._request)
         self._unwritten: list[Event] = []
         self._spec = spec
         self._hellos: dict[str, Hello] = {}
@@ -187,7 +189,7 @@ class JobRun:
             if stop.is_set():
                 return False
             if not self._turn():
-                stop.wait(self._pause())
+                stop.wait(_LIVELY if self._stacks.is_looking else self._pause())
         self._request.forget()
         return True
 
@@ -237,6 +239,7 @@ class JobRun:
         if not ending:
             self._hear()
             self._relay()
+            self._stacks.step(self._containers)
         counted = self._count()
         return Observations(
             tasks=tuple(self._seen(container, counted) for container in self._containers),

@@ -123,6 +123,13 @@ VERBS = (
             "without it, one is made here, named after the job and the time.",
         examples=("job save mnist", "job save mnist models/epoch-3 --timeout 10m"),
         run=".listing:save"),
+    Verb("job stacks", "Show where the tasks of a running job stand, at cell and line.", _JOB,
+        Option("task", options.TASK, "All threads of that task: worker-0."),
+        details="Tasks that stand at the same place are shown together, the odd one first. The job "
+            "goes on meanwhile; nothing is installed in it, and one that is stuck in native code "
+            "answers, too.",
+        examples=("job stacks mnist", "job stacks mnist --task worker-2"),
+        run=".listing:stacks"),
     *(verb for group in _of_ours for verb in verbs_of(group)),
     _in_terminal("zeppelin install",
         "Put the interpreter %submarine into a Zeppelin, or renew it there.", _ZEPPELIN_HOME,

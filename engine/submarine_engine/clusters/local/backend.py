@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from submarine_runtime.stacks import STACKS, processor_times, with_time
+
 from submarine_engine.clusters import locks, machine, store
 from submarine_engine.clusters.backend import (
     Allocated,
@@ -359,10 +361,15 @@ class LocalRequest(Request):
 
     def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
         """Bring messages to tasks, and theirs back, by their folders."""
-        return {
+        found = {
             one.task: exchange_files(self._paths.task(one.task).root, messages.get(one.task, {}))
             for one in self._processes
         }
+        told = [one for one in self._processes if STACKS in found[one.task]]
+        times = processor_times([one.pid for one in told]) if told else ()
+        for one, seconds in zip(told, times, strict=True):
+            found[one.task][STACKS] = with_time(seconds, found[one.task][STACKS])
+        return found
 
     def waiting(self) -> tuple[int, str]:
         """Return that it waits for nothing: it was granted before."""

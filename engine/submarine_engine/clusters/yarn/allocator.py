@@ -22,6 +22,7 @@ from submarine_runtime.displays import INLINE
 from submarine_runtime.exchange import HELLO
 from submarine_runtime.sealing import KEY_SIZE
 from submarine_runtime.skein_store import PREFIX, key
+from submarine_runtime.stacks import ASK, STACKS
 
 from submarine_engine.clusters.backend import Allocated, AllocatedByTask
 from submarine_engine.clusters.environment import file_address, thread_limits
@@ -226,6 +227,7 @@ class Allocator(ABC):
         self._app: skein.ApplicationClient | None = None
         self.gang = Gang(services.rm, spec)
         self._has_told = False
+        self._asked_stacks: set[str] = set()
         self._looked_at = 0.0
         self._board = TensorBoardService(services, paths.job_id, spec)
         self._board.address = noted.get("board", "")
@@ -310,16 +312,25 @@ class Allocator(ABC):
             self._has_told = self._has_told or bool(messages)
             for task, told in messages.items():
                 for name, data in told.items():
+                    if name == ASK:
+                        self._app.kv.discard(key(job_id, self._known[task].id, STACKS))
+                        self._asked_stacks.add(task)
                     self._app.kv.put(key(job_id, self._known[task].id, name), data)
-            found = {
-                task: self._app.kv.get(key(job_id, container.id, HELLO))
+            wanted = [
+                (task, name, key(job_id, container.id, name))
                 for task, container in self._known.items()
-                if self.gang.has_several and not messages
-            }
+                for name in (HELLO, STACKS)
+                if not messages
+                and (self.gang.has_several if name == HELLO else task in self._asked_stacks)
+            ]
+            found: dict[str, dict[str, bytes]] = {}
+            for task, name, where in wanted:
+                if (data := self._app.kv.get(where)) is not None:
+                    found.setdefault(task, {})[name] = data
         except Exception as error:
             raise_unless_silent(self.app_id, error)
             raise ClusterError(f"the application's master is silent: {error}") from error
-        return {task: {HELLO: data} for task, data in found.items() if data is not None}
+        return found
 
     def forget(self) -> None:
         """Remove what is left of a job's messages: its master may live on."""

@@ -1,0 +1,249 @@
+"""The stacks of a running job's tasks: who asks for them, and how its driver gets them.
+
+Who asks writes ``stacks-asked.json`` (``{"id"}``) into the job's folder, from whichever process.
+The job's driver asks each task that runs by the exchange, and writes ``stacks.json``::
+
+    {"version": 1, "id": "…", "at": 1700000000.0,
+     "tasks": {"worker-0": {"host": "…", "stacks": "…" | null, "cpu": 1.5 | null}}}
+
+``stacks`` is what `faulthandler` wrote there, null where the task has not answered in time. It is
+the word of a stranger: `submarine_engine.stacks` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from submarine_runtime.stacks import ASK, CPU, STACKS
+
+from submarine_engine.errors import ClusterError, JobError
+from submarine_engine.history import JobPaths, read_foreign, read_json, write_json
+from submarine_engine.job import JobState
+from submarine_engine.masking import masker_of
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.backend import Request
+    from submarine_engine.clusters.tasks import TaskRun
+    from submarine_engine.lifecycle import JobStatus
+
+PATIENCE = 6.0
+"""Seconds that the driver waits for tasks. One on YARN looks for messages every two seconds."""
+
+_ASKERS_PATIENCE = 20.0  # more than the driver's, and a busy machine is slow
+_LOOK = 0.02
+_HEAR_EVERY = 0.1
+_LARGEST_QUESTION = 4096
+VERSION = 1
+
+
+class Told(NamedTuple):
+    """What a task has told.
+
+    Parameters
+    ----------
+    host
+        Where it runs.
+    text
+        Its stacks; empty where it has not told them.
+    cpu
+        Seconds that processors have worked for it; None where nobody knows.
+    """
+
+    host: str
+    text: str
+    cpu: float | None
+
+
+class Look:
+    """One look at the stacks of all tasks that run.
+
+    Parameters
+    ----------
+    request
+        How the tasks are reached.
+    hosts
+        Where each runs, by task.
+    """
+
+    def __init__(self, request: Request, hosts: Mapping[str, str]) -> None:
+        self.at = time.time()
+        self.told: dict[str, Told] = {}
+        self._request = request
+        self._hosts = hosts
+        self._id = secrets.token_hex(8)
+        self._unasked = set(hosts)
+        self._heard: dict[str, Told] = {}
+        self._until = time.monotonic() + PATIENCE
+        self._hear_at = 0.0
+
+    def step(self) -> bool:
+        """Ask, or hear; whether all is told that will be."""
+        for task in sorted(self._unasked):
+            # Its code has not begun, or the cluster does not answer now: once more, then.
+            with suppress(ClusterError):
+                self._request.exchange({task: {ASK: self._id.encode()}})
+                self._unasked.discard(task)
+        now = time.monotonic()
+        if now >= self._hear_at:
+            self._hear_at = now + _HEAR_EVERY
+            with suppress(ClusterError):
+                self._hear(self._request.exchange({}))
+        if len(self.told) < len(self._hosts) and now < self._until:
+            return False
+        for task, host in self._hosts.items():
+            silent = self._heard.get(task, Told(host, "", None))
+            self.told.setdefault(task, silent._replace(text=""))
+        return True
+
+    def _hear(self, said: Mapping[str, Mapping[str, bytes]]) -> None:
+        for task, host in self._hosts.items():
+            data = said.get(task, {}).get(STACKS)
+            if data is None or task in self.told or task in self._unasked:
+                continue
+            found = _read(host, data)
+            before = self._heard.get(task)
+            if found.text and before is not None and before.text == found.text:
+                self.told[task] = found  # written in pieces, and nothing has come since
+            self._heard[task] = found
+
+
+def _read(host: str, data: bytes) -> Told:
+    first, _, rest = data.partition(b"\n")
+    seconds = None
+    if first.startswith(CPU):
+        with suppress(ValueError):
+            seconds = float(first[len(CPU) :])
+        data = rest
+    return Told(host, data.decode("ascii", "replace"), seconds)
+
+
+class StackLooks:
+    """What a job's driver does for its stacks.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    request
+        How its tasks are reached.
+    """
+
+    def __init__(self, paths: JobPaths, request: Request) -> None:
+        self._paths = paths
+        self._request = request
+        self._look: Look | None = None
+        self._answered = ""
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether a look is under way."""
+        return self._look is not None
+
+    def step(self, tasks: Sequence[TaskRun]) -> None:
+        """Do what is to be done now: at each turn of the driver.
+
+        Parameters
+        ----------
+        tasks
+            All of the job's.
+        """
+        running = [one for one in tasks if one.started and not one.over and not one.released]
+        asked = self._asked()
+        if self._look is None:
+            if not running or asked in ("", self._answered):
+                return
+            hosts = {one.task: one.node.partition(":")[0] for one in running}
+            self._look = Look(self._request, hosts)
+        if not self._look.step():
+            return
+        look, self._look = self._look, None
+        if asked not in ("", self._answered):
+            self._answered = asked
+            self._tell(asked, look)
+
+    def _asked(self) -> str:
+        with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
+            told = json.loads(read_foreign(self._paths.stacks_asked, _LARGEST_QUESTION))
+            return str(told["id"])
+        return ""
+
+    def _tell(self, asked: str, look: Look) -> None:
+        masker = masker_of(self._paths.root)
+        tasks = {
+            task: {
+                "host": one.host,
+                "stacks": (masker.text(one.text) if masker else one.text) or None,
+                "cpu": one.cpu,
+            }
+            for task, one in look.told.items()
+        }
+        with suppress(OSError):  # a full disk: who asks is told that nobody answers
+            write_json(
+                self._paths.stacks,
+                {"version": VERSION, "id": asked, "at": look.at, "tasks": tasks},
+            )
+
+
+def ask(paths: JobPaths, status: Callable[[], JobStatus]) -> Mapping[str, Any]:
+    """Have a job's driver look at the stacks of its tasks; return what ``stacks.json`` says then.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    status
+        Tells how the job stands.
+
+    Raises
+    ------
+    JobError
+        The job does not run, ends meanwhile, or nobody answers.
+    OSError
+        The job's folder cannot be written.
+    """
+    _expect_running(paths.job_id, status())
+    mine = {"id": secrets.token_hex(8)}
+    ids = {mine["id"]}
+    write_json(paths.stacks_asked, mine)
+    until = time.monotonic() + _ASKERS_PATIENCE
+    try:
+        while True:
+            with suppress(OSError, ValueError):
+                if (told := read_json(paths.stacks)) and told["id"] in ids:
+                    return told
+                # Somebody else asks, too, and has taken the place of this question.
+                if (other := read_json(paths.stacks_asked)) is not None:
+                    ids.add(str(other["id"]))
+                elif len(ids) > 1:  # ... and has gone without an answer
+                    write_json(paths.stacks_asked, mine)
+            _expect_running(paths.job_id, status())
+            if time.monotonic() > until:
+                raise JobError(
+                    f"nobody has looked at its stacks within {_ASKERS_PATIENCE:g} s",
+                    job_id=paths.job_id,
+                    fix=f"see whether {paths.supervisor_log} says why, and ask again",
+                )
+            time.sleep(_LOOK)
+    finally:
+        with suppress(OSError, ValueError):
+            if read_json(paths.stacks_asked) == mine:
+                paths.stacks_asked.unlink()
+
+
+def _expect_running(job_id: str, status: JobStatus) -> None:
+    if status.state in (JobState.STARTING, JobState.RUNNING):  # what starts is waited for
+        return
+    if status.state.final:
+        raise JobError(
+            f"the job is over ({status.state.value}): it has no stacks any more",
+            job_id=job_id,
+            fix=f"its log says what it did: submarine job logs {job_id}",
+        )
+    raise JobError(
+        f"the job does not run yet ({status.state.value})", job_id=job_id, fix="ask when it does"
+    )

@@ -1,0 +1,160 @@
+"""The stacks of a task's threads, told when the driver asks for them.
+
+The question is a file that comes into the folder `ASKED` of the task. The kernel tells of it by a
+signal (`F_NOTIFY`, fcntl(2)), and `faulthandler` answers that in C: it writes all threads' stacks
+without Python's lock. So code that holds the lock in a native call is seen, too, and a job that
+nobody asks has neither a thread nor a process for it: `os.fork` warns of threads.
+
+On YARN no driver sees the folder. The process beside the task brings question and answer by the
+application's master (`Relay`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from submarine_runtime.lean import mode_in, suppress
+from submarine_runtime.leave import note_file
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from submarine_runtime.exchange import Carrier
+
+ASKED = "asked"
+"""The folder that questions come into, in the task's own; on YARN in the container's."""
+
+ASK = f"{ASKED}/stacks"
+"""The question: who asks calls it by a name of its own."""
+
+STACKS = "stacks"
+"""The answer: as `faulthandler` writes it. Where it is known, the first line is ``cpu SECONDS``:
+how long processors have worked for the task's processes.
+"""
+
+LARGEST = 1 << 18
+"""Bytes that an answer may have: `faulthandler` writes 100 threads of 100 lines at most."""
+
+CPU = b"cpu "
+
+_BELOW_LAST = 7
+"""Which of the signals for programs' own use, counted from the last. Nothing known takes it."""
+
+_EVERY = 2.0
+"""Seconds: a call of the application's master, which all its containers make."""
+
+_PATIENCE = 1.5
+_LOOK = 0.02
+
+
+def begin(folder: str) -> None:
+    """Answer from now on in a folder; nothing where the system or the disk has no way to it."""
+    with suppress(OSError, ValueError, ImportError, AttributeError, RuntimeError):
+        # Here: what runs a command has no need for them.
+        import _signal  # type: ignore[import-not-found]  # noqa: PLC0415 - as `task` has it
+        import faulthandler  # noqa: PLC0415
+        import fcntl  # noqa: PLC0415
+
+        number = _signal.SIGRTMAX - _BELOW_LAST
+        with suppress(FileExistsError):
+            os.mkdir(f"{folder}/{ASKED}", 0o700)  # noqa: PTH102 - pathlib is slow
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        answer = os.open(f"{folder}/{STACKS}", flags, mode_in(folder))
+        note_file(answer)
+        # First the answer: without one the signal would end the process.
+        faulthandler.register(number, answer)
+        asked = os.open(f"{folder}/{ASKED}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        note_file(asked)
+        fcntl.fcntl(asked, fcntl.F_SETSIG, number)
+        fcntl.fcntl(asked, fcntl.F_NOTIFY, fcntl.DN_RENAME | fcntl.DN_MULTISHOT)
+
+
+def forget_last(folder: str) -> None:
+    """Empty the last answer, before somebody asks anew; OSError where there is none yet."""
+    flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    answer = os.open(f"{folder}/{STACKS}", flags)
+    try:
+        os.ftruncate(answer, 0)  # refused for what is no plain file
+    finally:
+        os.close(answer)
+
+
+def processor_times(roots: list[int]) -> list[float]:
+    """Return the seconds that processors have worked for each process and all below it, proc(5)."""
+    times: dict[int, int] = {}
+    children: dict[int, list[int]] = {}
+    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - names only
+        with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - as above
+            # The program's name comes before and may hold anything.
+            fields = file.read().rpartition(b")")[2].split()
+            # Its own in user and system mode, and of the children that it has waited for.
+            times[int(name)] = sum(map(int, fields[11:15]))
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found = []
+    for root in roots:
+        ticks, todo = 0, [root]
+        while todo:
+            pid = todo.pop()
+            ticks += times.get(pid, 0)
+            todo += children.get(pid, ())
+        found.append(ticks / os.sysconf("SC_CLK_TCK"))
+    return found
+
+
+def with_time(seconds: float, told: bytes) -> bytes:
+    """Return an answer with the line that says how long processors have worked for the task."""
+    return b"%b%.2f\n%b" % (CPU, seconds, told)
+
+
+class Relay:
+    """Brings questions from the application's master to a task beside, and its answers back.
+
+    Parameters
+    ----------
+    job_id
+        Whose task it is.
+    folder
+        The container's, where skein's credentials lie, too.
+    task
+        The task's process.
+    """
+
+    def __init__(self, job_id: str, folder: str, task: int) -> None:
+        self._job_id, self._folder, self.task = job_id, folder, task
+        self._carrier: Carrier | None = None
+        self._last = b""
+        self._next = time.monotonic() + _EVERY  # the first line is not to wait for it
+
+    def step(self) -> None:
+        """Look whether somebody asks, where it is time for that."""
+        if time.monotonic() < self._next:
+            return
+        with suppress(OSError, ValueError, KeyError):  # the master is away, or the disk is full
+            self._look()
+        self._next = time.monotonic() + _EVERY
+
+    def _look(self) -> None:
+        if self._carrier is None:
+            from submarine_runtime.skein_store import Store  # noqa: PLC0415 - TLS takes 30 ms
+
+            self._carrier = Store(self._job_id, self._folder)
+        asked = self._carrier.hear(ASK)
+        if not asked or asked == self._last or not os.path.isdir(f"{self._folder}/{ASKED}"):  # noqa: PTH112 - pathlib is slow
+            return
+        self._carrier.say(STACKS, self._ask(asked))
+        self._last = asked
+
+    def _ask(self, asked: bytes) -> bytes:
+        from submarine_runtime.exchange import put  # noqa: PLC0415 - where somebody asks
+
+        forget_last(self._folder)
+        put(f"{self._folder}/{ASKED}", "stacks", asked)
+        until, before = time.monotonic() + _PATIENCE, b""
+        while time.monotonic() < until:
+            time.sleep(_LOOK)
+            with open(f"{self._folder}/{STACKS}", "rb") as file:  # noqa: PTH123 - as above
+                told = file.read(LARGEST)
+            if told and told == before:  # it is written in pieces
+                break
+            before = told
+        return with_time(processor_times([self.task])[0], before)

@@ -1,0 +1,177 @@
+"""A task tells its stacks when a question comes into its folder, whatever its code does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import submarine_runtime
+from submarine_engine.clusters.exchange import exchange_files
+from submarine_engine.errors import ClusterError
+from submarine_runtime import stacks
+from submarine_runtime.stacks import ASK, LARGEST, STACKS
+
+from tests.jobs import until
+
+ENGINE = str(Path(submarine_runtime.__file__).parents[1])
+BEGIN = f"""
+import sys
+sys.path.append({ENGINE!r})
+from submarine_runtime import stacks
+stacks.begin({{folder!r}})
+print("begun", flush=True)
+"""
+
+
+@pytest.fixture
+def begin(tmp_path):
+    started = []
+
+    def begin(code):
+        script = BEGIN.format(folder=str(tmp_path)) + code
+        process = subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, stdin=subprocess.PIPE
+        )
+        started.append(process)
+        assert process.stdout.readline() == b"begun\n"
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def told(folder):
+    """Ask, and return what comes."""
+    exchange_files(folder, {ASK: b"1"})
+    until(lambda: (folder / STACKS).stat().st_size)
+    until(lambda: exchange_files(folder, {})[STACKS] == exchange_files(folder, {})[STACKS])
+    return exchange_files(folder, {})[STACKS].decode()
+
+
+def test_each_question_is_answered_anew_and_the_code_goes_on(tmp_path, begin):
+    process = begin("def wait():\n    return input()\nassert wait() == 'go'\nprint('went')")
+    until(lambda: ", line 8 in wait\n" in told(tmp_path))
+    for _ in range(3):
+        text = told(tmp_path)
+        assert text.count("most recent call first") == 1
+        assert ", line 8 in wait\n" in text
+    assert process.communicate(b"go\n", 60)[0] == b"went\n"
+    assert process.returncode == 0
+
+
+def test_a_native_call_that_holds_pythons_lock_hides_nothing(tmp_path, begin):
+    begin("import ctypes\ndef hold():\n    ctypes.PyDLL(None).poll(None, 0, -1)\nhold()")
+    until(lambda: ", line 9 in hold\n" in told(tmp_path))
+
+
+def test_programs_and_forks_of_the_code_get_no_signal(tmp_path, begin):
+    process = begin(
+        "import os, subprocess\nprogram = subprocess.Popen(['sleep', '3600'])\n"
+        "fork = os.fork()\nif not fork:\n    import time; time.sleep(3600)\n"
+        "print(program.pid, fork, flush=True)\ninput()\n"
+        "assert program.poll() is None\nassert os.waitpid(fork, os.WNOHANG) == (0, 0)\n"
+        "program.kill(); os.kill(fork, 9)\nprint('both live')"
+    )
+    process.stdout.readline()
+    assert told(tmp_path).count("most recent call first") == 1
+    assert process.communicate(b"\n", 60)[0] == b"both live\n"
+
+
+def test_code_that_closes_all_files_is_silent_and_lives(tmp_path, begin):
+    process = begin(
+        "import os\nos.closerange(3, 100)\nmine = open('/dev/null', 'w')\n"
+        "print('closed', flush=True)\ninput()\nprint('lives')"
+    )
+    process.stdout.readline()
+    exchange_files(tmp_path, {ASK: b"1"})
+    assert process.communicate(b"\n", 60)[0] == b"lives\n"
+    assert (tmp_path / STACKS).read_bytes() == b""
+
+
+def test_who_has_not_begun_cannot_be_asked(tmp_path):
+    with pytest.raises(ClusterError, match="cannot be written"):
+        exchange_files(tmp_path, {ASK: b"1"})
+    assert STACKS not in exchange_files(tmp_path, {})
+
+
+@pytest.mark.parametrize("lie", ["link", "pipe", "large"])
+def test_what_lies_there_instead_harms_nobody(tmp_path, lie):
+    (tmp_path / "asked").mkdir()
+    (tmp_path / "mine").write_text("mine")
+    answer = tmp_path / STACKS
+    if lie == "link":
+        answer.symlink_to(tmp_path / "mine")
+    elif lie == "pipe":
+        os.mkfifo(answer)
+    else:
+        answer.write_bytes(b"x" * (LARGEST + 5))
+        assert len(exchange_files(tmp_path, {})[STACKS]) == LARGEST + 1
+        return
+    with pytest.raises(ClusterError):
+        exchange_files(tmp_path, {ASK: b"1"})
+    assert exchange_files(tmp_path, {})[STACKS] == b""
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_a_second_attempt_in_the_same_folder_answers_too(tmp_path, begin):
+    begin("input()").kill()
+    begin("input()")
+    assert "most recent call first" in told(tmp_path)
+
+
+def test_processor_time_is_that_of_all_processes_below(begin):
+    code = "import os, time\nif not os.fork():\n    while time.process_time() < 0.35: pass\n"
+    process = begin(code + "    print('done', flush=True)\ninput()")
+    process.stdout.readline()
+    assert stacks.processor_times([process.pid, process.pid])[1] >= 0.3
+    assert stacks.processor_times([1 << 30]) == [0.0]
+
+
+class Carrier:
+    """Stands in for the store of an application's master."""
+
+    def __init__(self):
+        self.asked, self.said = None, {}
+
+    def hear(self, name):
+        assert name == ASK
+        return self.asked
+
+    def say(self, name, data):
+        self.said[name] = data
+
+
+def test_beside_a_container_each_question_is_brought_once(tmp_path, begin, monkeypatch):
+    monkeypatch.setattr(stacks, "_EVERY", 0.0)
+    process = begin("input()")
+    relay = stacks.Relay("job", str(tmp_path), process.pid)
+    carrier = relay._carrier = Carrier()
+    relay.step()
+    assert carrier.said == {}
+    carrier.asked = b"1"
+    relay.step()
+    first, _, rest = carrier.said.pop(STACKS).partition(b"\n")
+    assert float(first.removeprefix(b"cpu ")) >= 0
+    assert b"most recent call first" in rest
+    relay.step()
+    assert carrier.said == {}
+    process.send_signal(19)  # SIGSTOP: it does not answer
+    carrier.asked = b"2"
+    relay.step()
+    assert carrier.said[STACKS].count(b"\n") == 1
+    assert carrier.said[STACKS].startswith(b"cpu ")
+
+
+def test_beside_a_container_nothing_is_asked_before_a_while(tmp_path, monkeypatch):
+    relay = stacks.Relay("job", str(tmp_path), os.getpid())
+    monkeypatch.setattr(relay, "_look", lambda: pytest.fail("it is too soon"))
+    relay.step()
+    monkeypatch.setattr(relay, "_next", time.monotonic())
+    with pytest.raises(pytest.fail.Exception):
+        relay.step()
