@@ -119,8 +119,10 @@ def cancelling_on_interrupt(job: Job, console: Console) -> Iterator[None]:
 # A function call as a job: which keywords are the job's, and what is asked for.
 
 
+_WORKERS = "workers"  # not num_workers, which loaders of data take
 OPTIONS = (
     "cluster",
+    _WORKERS,
     *(said.name for kind in (Resources, JobSpec) for _, said in options_of(kind) if said.keyword),
 )
 """Keywords of `launch` and `submit` that say how the job runs, on any cluster."""
@@ -274,7 +276,9 @@ def _spec(function: Callable[..., Any], options: Mapping[str, Any]) -> JobSpec:
     called = _NOT_IN_A_NAME.sub("-", getattr(function, "__name__", "")).strip("-._")
     resources = Resources(**_fields(Resources, options))
     given = {"name": called[:64] or "job", **_fields(JobSpec, options)}
-    return JobSpec(roles=(Role(resources=resources),), **given)
+    count = options.get(_WORKERS)
+    role = Role(resources=resources, count=1 if count in (None, "") else _number(_WORKERS, count))
+    return JobSpec(roles=(role,), **given)
 
 
 def _fields(kind: type, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -352,6 +356,8 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     docker_image: str | None = None,
     input_path: str | Path | None = None,
     checkpoint_path: str | Path | None = None,
+    workers: int | None = None,
+    framework: str | None = None,
     **kwargs: Any,  # noqa: ANN401 - the function's own
 ) -> Job:
     """Run ``function(*args, **kwargs)`` as a job, and return the job at once.
@@ -384,6 +390,10 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
         Run in a container of that image, where the cluster can.
     input_path, checkpoint_path
         The job reads them from ``SUBMARINE_INPUT_PATH`` and ``SUBMARINE_CHECKPOINT_PATH``.
+    workers
+        How many tasks run the call together; the result is that of the first. 1 unless given.
+    framework
+        Whose variables tell several workers of each other; all of them unless given.
 
     Raises
     ------

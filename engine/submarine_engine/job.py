@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from submarine_runtime.home import NOTHING
+from submarine_runtime.rendezvous import AUTO, FRAMEWORKS
 
 from submarine_engine.errors import CommandError
 
@@ -313,6 +314,8 @@ class JobSpec:
     input_path, checkpoint_path
         Where data is read from and checkpoints are kept; the training code reads them from
         ``SUBMARINE_INPUT_PATH`` and ``SUBMARINE_CHECKPOINT_PATH``.
+    framework
+        Whose variables tell several tasks of each other: a framework's; all for ``auto``.
     tensorboard
         Whether to run TensorBoard beside the job.
     quicklinks
@@ -377,6 +380,14 @@ class JobSpec:
             repeat=True,
         ),
     )
+    framework: str = field(
+        default=AUTO,
+        metadata=_option(
+            "name",
+            "Whose variables tell several tasks of each other: one framework's, all (auto), none.",
+            choices=FRAMEWORKS,
+        ),
+    )
     tensorboard: bool = field(
         default=False, metadata=_option("switch", "Run TensorBoard beside the job.", keyword=False)
     )
@@ -406,7 +417,7 @@ class JobSpec:
     notebook: str | None = None
     asks: bool = False
 
-    def __post_init__(self) -> None:  # noqa: C901 - one check after another
+    def __post_init__(self) -> None:  # noqa: C901, PLR0912 - one check after another
         if not _NAME.fullmatch(self.name):
             raise CommandError(
                 f"{self.name!r} cannot name a job",
@@ -422,6 +433,9 @@ class JobSpec:
                 raise CommandError(
                     f"{key!r} cannot name an environment variable", fix="write --env KEY=VALUE"
                 )
+        for name, option in options_of(JobSpec):
+            if option.choices and (value := getattr(self, name)) is not None:
+                option.check(value)
         for name in self.secrets:
             if not _ENV_KEY.fullmatch(name):
                 raise CommandError(

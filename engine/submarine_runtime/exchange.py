@@ -8,7 +8,7 @@ The messages are small files of the task's folder, each written aside and rename
     by the driver, once all tasks have said hello: who is where. It opens the gate.
 
 How they come from one machine to the other is the cluster's: `Carrier` is what a task needs of it.
-The variables by which frameworks find each other are made of the answer (`variables`).
+The variables by which frameworks find each other are made of the answer (`rendezvous`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import _socket
 import os
 import time
 
-from submarine_runtime import lean
+from submarine_runtime import lean, rendezvous
 from submarine_runtime.lean import mode_in, suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -44,29 +44,16 @@ PATIENCE = 600.0
 can name the task that does not come.
 """
 
-PORTS = 3
-"""Free ports that a task offers: for torch's rendezvous, for TensorFlow's server, for JAX's
-coordinator. A job may use more than one of them.
-"""
+PORTS = 4
+"""Free ports that a task offers; `rendezvous` says which is whose."""
 
-VARIABLES = (
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "WORLD_SIZE",
-    "RANK",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "TF_CONFIG",
-    "JAX_COORDINATOR_ADDRESS",
-    "JAX_NUM_PROCESSES",
-    "JAX_PROCESS_ID",
-)
-"""What `variables` sets."""
-
-_OF_TENSORFLOW = ("chief", "worker", "ps", "evaluator")
 _SOONEST = 0.01
 _LATEST = 0.02  # a look at one file
 _LATEST_CALL = 0.25  # 512 tasks that wait together ask whoever has the answer 2,000 times a second
+
+
+_held: list[_socket.socket] = []
+"""The task's ports, until it ends."""
 
 
 class NobodyAnsweredError(Exception):
@@ -116,7 +103,9 @@ def put(folder: str, name: str, data: bytes) -> None:
 def meet(folder: str, plan: dict[str, Any], carrier: Carrier | None = None) -> None:
     """Say hello, wait for the answer, and set the variables of the frameworks.
 
-    The ports are held until the answer is there, so that nobody can take one in between.
+    The ports are this task's alone until the answer is there. Then they are held on, so that the
+    system gives none of them to anybody; who means one, and sets SO_REUSEADDR as servers do, gets
+    it.
 
     Parameters
     ----------
@@ -148,15 +137,19 @@ def meet(folder: str, plan: dict[str, Any], carrier: Carrier | None = None) -> N
             "pid": os.getpid(),
         }
         data = _wait(carrier, lean.dumps(hello).encode())
-    finally:
+    except BaseException:
         for one in held:
             one.close()
+        raise
+    for one in held:
+        one.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+    _held[:] = held
     answer = lean.loads(data.decode())
     if answer["version"] != VERSION:
         raise ValueError(f"the answer is of version {answer['version']!r}, not {VERSION}")
     if not isinstance(carrier, Files):
         put(folder, ANSWER, data)  # `submarine_runtime.job` reads it there
-    os.environ.update(variables(answer["tasks"], plan["task"]))
+    rendezvous.enter(folder, answer["tasks"], plan["task"], plan.get("framework", rendezvous.AUTO))
 
 
 def _wait(carrier: Carrier, hello: bytes) -> bytes:
@@ -214,65 +207,13 @@ def _network() -> str:
     return ""
 
 
-def variables(tasks: dict[str, Any], me: str) -> dict[str, str]:
-    """Return the variables by which frameworks find the tasks of a job.
-
-    Parameters
-    ----------
-    tasks
-        By task: its ``role``, ``index``, ``rank`` (None for one that is no worker), ``host`` and
-        ``ports``.
-    me
-        Whose variables.
-    """
-    ranks = sorted((one for one in tasks.values() if one["rank"] is not None), key=_rank)
-    mine = tasks[me]
-    found = {}
-    if mine["role"] in _OF_TENSORFLOW:
-        found["TF_CONFIG"] = _tf_config(tasks, mine)
-    if ranks:
-        found["MASTER_ADDR"] = ranks[0]["host"]
-        found["MASTER_PORT"] = str(ranks[0]["ports"][0])
-        found["WORLD_SIZE"] = str(len(ranks))
-        found["JAX_COORDINATOR_ADDRESS"] = _address(ranks[0], 2)
-        found["JAX_NUM_PROCESSES"] = str(len(ranks))
-    if mine["rank"] is not None:
-        found["RANK"] = found["JAX_PROCESS_ID"] = str(mine["rank"])
-        # A task sees its own GPUs alone, the first of them as number 0, whoever else is on its
-        # node: so each is the only rank of its own small world.
-        found["LOCAL_RANK"], found["LOCAL_WORLD_SIZE"] = "0", "1"
-    return found
-
-
-def _tf_config(tasks: dict[str, Any], mine: dict[str, Any]) -> str:
-    cluster: dict[str, list[str]] = {}
-    for one in sorted(tasks.values(), key=_index):
-        if one["role"] in _OF_TENSORFLOW and one["role"] != "evaluator":  # it watches from outside
-            cluster.setdefault(one["role"], []).append(_address(one, 1))
-    told = {"type": mine["role"], "index": mine["index"]}
-    return lean.dumps({"cluster": cluster, "task": told})
-
-
-def _rank(one: dict[str, Any]) -> int:
-    return int(one["rank"])
-
-
-def _index(one: dict[str, Any]) -> int:
-    return int(one["index"])
-
-
-def _address(one: dict[str, Any], port: int) -> str:
-    host = one["host"]
-    return f"[{host}]:{one['ports'][port]}" if ":" in host else f"{host}:{one['ports'][port]}"
-
-
 class Place:
     """Which of a job's tasks this is, for `submarine_runtime.job`.
 
     Parameters
     ----------
     tasks
-        As `variables` has them.
+        As the answer has them.
     me
         Which of them.
     attempt
@@ -280,15 +221,17 @@ class Place:
     """
 
     def __init__(self, tasks: dict[str, Any], me: str, attempt: int) -> None:
-        ranks = sorted((one for one in tasks.values() if one["rank"] is not None), key=_rank)
+        ranks = rendezvous.ranked(tasks)
         mine = tasks[me]
-        self.rank = -1 if mine["rank"] is None else _rank(mine)
+        self.rank = -1 if mine["rank"] is None else int(mine["rank"])
         self.world_size = len(ranks)
         self.role = str(mine["role"])
-        self.index = _index(mine)
+        self.index = int(mine["index"])
         self.hosts = tuple(str(one["host"]) for one in ranks)
         self.attempt = attempt
         self.is_chief = self.rank == 0
+        self.first = ranks[0] if ranks else {}
+        """The worker of rank 0, as the answer has it."""
 
 
 def place(folder: str | None) -> Place:

@@ -16,6 +16,7 @@ from submarine_runtime.lean import mode_in, suppress
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
 rank: int
 """Which of the workers this is, from 0; a chief comes first. -1 for a task that is no worker."""
@@ -166,6 +167,33 @@ def checkpoint(
 
     loop = checkpoints.own_loop(checkpoint_path(), begins=False, every=every)
     return loop.keep(state, own, must=must)
+
+
+def xgboost() -> dict[str, Any]:
+    """Return the arguments of XGBoost's communicator; rank 0 starts its tracker.
+
+    All workers call it, once for each training.
+    There are none where the job has one worker, and outside a job: the same code runs there.
+
+    >>> with xgboost.collective.CommunicatorContext(**job.xgboost()):
+    ...     booster = xgboost.train(parameters, matrix)
+
+    Raises
+    ------
+    RuntimeError
+        Rank 0 cannot listen at its port, or does not come; or this task is no worker.
+    """
+    from submarine_runtime.exchange import place  # noqa: PLC0415 - where it is asked for
+
+    here = place(os.environ.get("SUBMARINE_TASK_DIR"))
+    if here.world_size == 1:
+        return {}
+    if here.rank < 0:
+        raise RuntimeError(f"a {here.role} takes no part in XGBoost's training, workers do")
+    from submarine_runtime import rendezvous, xgboost_tracker  # noqa: PLC0415 - as above
+
+    host, port = here.first["host"], here.first["ports"][rendezvous.FOR_XGBOOST]
+    return xgboost_tracker.arguments(here.rank, here.world_size, host, port)
 
 
 def __getattr__(name: str) -> object:

@@ -230,6 +230,7 @@ def main(folder: str) -> NoReturn:
         )
         if plan.get("peers", 1) > 1:
             _meet(folder, plan)
+            note_files()  # its ports are open now
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"submarine: the task cannot begin: {type(error).__name__}: {error}\n")
         leave(CANNOT_RUN)
@@ -278,6 +279,10 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
 
         home.first = place(folder).is_chief
     display_hooks.begin(folder, asks=bool(plan.get("asks")))
+    if plan.get("peers", 1) > 1:
+        from submarine_runtime import jax_cluster  # noqa: PLC0415 - of jobs of several tasks
+
+        jax_cluster.join()
     if plan.get("moments"):
         moments.begin(folder)
     _name_cells(plan["bundle"])

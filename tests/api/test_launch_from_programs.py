@@ -62,6 +62,36 @@ def run(command, code=0):
     return ran
 
 
+WORKERS = """
+    import os
+    from submarine_engine import CommandError, launch
+
+    def where():
+        from submarine_runtime import job
+        return job.rank, job.world_size, "RANK" in os.environ, "TF_CONFIG" in os.environ
+
+    if __name__ == "__main__":
+"""
+BAD = """
+for options in ({"workers": 0}, {"workers": "two"}, {"framework": "caffe"}):
+    try:
+        launch(where, **options)
+    except CommandError as error:
+        print(error.what)
+"""
+
+
+def test_a_call_runs_in_several_workers_and_returns_the_first_one_s_value(program):
+    body = f"print(launch(where, workers=2, gpus=0, framework='pytorch')){BAD}"
+    told = run(program(body, WORKERS)).stdout.splitlines()
+    assert told == [
+        "(0, 2, True, False)",
+        "role worker cannot have 0 tasks",
+        "workers='two' is no whole number",
+        "there is no framework 'caffe'",
+    ]
+
+
 def test_launch_streams_and_returns(program):
     ran = run(program("net = launch(train, Config(4), scale=3)\nprint(type(net) is Net, net.size)"))
     assert ran.stdout == "training True 2.0 {}\nTrue 12\n"

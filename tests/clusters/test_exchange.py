@@ -18,12 +18,13 @@ from submarine_engine.clusters.exchange import (
 )
 from submarine_engine.errors import ClusterError
 from submarine_engine.job import JobSpec, Role
-from submarine_runtime.exchange import ANSWER, HELLO, Place, variables
+from submarine_runtime.exchange import ANSWER, HELLO, Place
+from submarine_runtime.rendezvous import variables
 
 JOB = "20250101-000000-abcde"
 SAID = {
     "version": 1, "job_id": JOB, "task": "worker-1", "attempt": 1, "host": "node-7.example",
-    "network": "boot/1", "ports": [40001, 40002, 40003], "pid": 7,
+    "network": "boot/1", "ports": [40001, 40002, 40003, 40004], "pid": 7,
 }  # fmt: skip
 
 
@@ -32,7 +33,7 @@ def read(**changed):
 
 
 def test_a_hello_is_read():
-    assert read() == Hello("node-7.example", "boot/1", (40001, 40002, 40003))
+    assert read() == Hello("node-7.example", "boot/1", (40001, 40002, 40003, 40004))
     assert read(host="fe80::1", more="is passed over").host == "fe80::1"
 
 
@@ -50,10 +51,10 @@ def test_a_hello_is_read():
         ({"host": "$(reboot)"}, "the host"),
         ({"host": 7}, "the host"),
         ({"network": "x" * 300}, "the host"),
-        ({"ports": [1, 2]}, "the ports"),
-        ({"ports": [1, 2, 65536]}, "the ports"),
-        ({"ports": [1, 2, 0]}, "the ports"),
-        ({"ports": [1, 2, True]}, "the ports"),
+        ({"ports": [1, 2, 3]}, "the ports"),
+        ({"ports": [1, 2, 3, 65536]}, "the ports"),
+        ({"ports": [1, 2, 3, 0]}, "the ports"),
+        ({"ports": [1, 2, 3, True]}, "the ports"),
         ({"ports": "123"}, "the ports"),
         ({"network": "x" * LARGEST}, "more than 65,536 bytes"),
     ],
@@ -113,7 +114,7 @@ def spec(**counts):
 
 def hellos(spec, networks=("a",)):
     return {
-        task: Hello(f"host-{n}", networks[n % len(networks)], (100 + n, 200 + n, 300 + n))
+        task: Hello(f"host-{n}", networks[n % len(networks)], (100 + n, 200 + n, 300 + n, 400 + n))
         for n, task in enumerate(spec.tasks)
     }
 
@@ -149,7 +150,7 @@ def test_tasks_of_one_machine_meet_on_it():
 
 def test_an_address_of_version_six_stands_in_brackets():
     tasks = {
-        "worker-0": {"role": "worker", "index": 0, "rank": 0, "host": "::1", "ports": [1, 2, 3]}
+        "worker-0": {"role": "worker", "index": 0, "rank": 0, "host": "::1", "ports": [1, 2, 3, 4]}
     }
     found = variables(tasks, "worker-0")
     assert (found["MASTER_ADDR"], found["JAX_COORDINATOR_ADDRESS"]) == ("::1", "[::1]:3")

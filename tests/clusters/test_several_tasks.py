@@ -15,7 +15,7 @@ if os.environ.get("SUBMARINE_TASK") == "worker-1":
     from pathlib import Path
     folder = Path(os.environ["SUBMARINE_TASK_DIR"])
     told = dict(version=1, job_id=os.environ["SUBMARINE_JOB_ID"], task="worker-1", attempt=1,
-                host="evil", network="", ports=[1, 2, 3], pid=1)
+                host="evil", network="", ports=[1, 2, 3, 4], pid=1)
     aside, hello = folder / ".hello", folder / "hello.json"
     {lie}
     time.sleep(3600)

@@ -189,8 +189,8 @@ def test_a_word_after_a_name_to_bring_back_is_the_script_in_a_terminal():
         ),
         ("train.py other.py", "'other.py' has no meaning here", "after --"),
         ("train.py --epochs 3", "no option --epochs", "arguments of the script go after --"),
-        ("--framework tensorflow", "--framework is refused", "leave it out"),
-        ("-framework tensorflow", "--framework is refused", "leave it out"),
+        ("--framework mxnet", "there is no framework 'mxnet'", "--framework auto, pytorch, "),
+        ("-keytab x", "--keytab is refused", "leave it out"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_way_out(text, what, fix):

@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 from submarine_engine.clusters.exchange import answer, read_hello
 from submarine_engine.job import JobSpec, Role
-from submarine_runtime import exchange
+from submarine_runtime import exchange, rendezvous
 from submarine_runtime.exchange import ANSWER, HELLO
 
 from tests.runtime.conftest import wait_for
@@ -44,7 +44,7 @@ def test_its_ports_are_its_own_until_it_is_answered(task):
     task.start(code, peers=2)
     hello = wait_for(lambda: (task.folder / HELLO).exists() and (task.folder / HELLO).read_bytes())
     mine = read_hello(hello, JOB, "worker-0")
-    assert len(set(mine.ports)) == 3
+    assert len(set(mine.ports)) == exchange.PORTS
     assert not any(binds(port) for port in mine.ports)  # nobody takes one in between
     assert (task.folder / HELLO).stat().st_mode & 0o777 == 0o600
     assert json.loads(hello)["pid"] == task.process.pid
@@ -108,9 +108,9 @@ def test_who_carries_messages_may_be_away_for_a_while(tmp_path, monkeypatch):
         mine = read_hello(hello, JOB, "worker-0")
         return answer(SPEC, {"worker-0": mine, "worker-1": mine})
 
-    for name in exchange.VARIABLES:
+    for name in rendezvous.VARIABLES:
         monkeypatch.setenv(name, "of the user's shell")
     exchange.meet(str(tmp_path), PLAN, Deaf(told))
     assert (os.environ["RANK"], os.environ["WORLD_SIZE"]) == ("0", "2")
-    assert not [name for name in exchange.VARIABLES if "shell" in os.environ[name]]
+    assert not [name for name in rendezvous.VARIABLES if "shell" in os.environ[name]]
     assert exchange.place(str(tmp_path)).world_size == 2  # `job` reads the answer in the folder

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from submarine_runtime import displays
-from submarine_runtime.exchange import VARIABLES
+from submarine_runtime.rendezvous import NONE, READS, VARIABLES, chosen
 
 from submarine_engine.errors import SubmissionError, UnsupportedError
 from submarine_engine.history import TaskPaths
@@ -225,17 +225,28 @@ def refuse_rendezvous(spec: JobSpec) -> None:
     Parameters
     ----------
     spec
-        What the user asked for. A job of one task may have them.
+        What the user asked for. A job of one task may have them, and one whose user sets them.
 
     Raises
     ------
     UnsupportedError
         One of them is given.
     """
+    if len(spec.tasks) == 1 or spec.framework == NONE:
+        return
     given = {**dict.fromkeys(spec.env, "--env"), **dict.fromkeys(spec.secrets, "--secret")}
-    if len(spec.tasks) > 1 and (set_here := sorted(given.keys() & set(VARIABLES))):
+    if not (taken := sorted(given.keys() & set(VARIABLES))):
+        return
+    ours = {name for framework in chosen(spec.framework) for name in READS[framework]}
+    if strange := [name for name in taken if name not in ours]:
+        [other] = (framework for framework, names in READS.items() if strange[0] in names)
         raise UnsupportedError(
-            f"{', '.join(set_here)}: each task of a job of several gets its own as it begins",
-            where=given[set_here[0]],
-            fix="leave it out; the tasks' ports are chosen where they run",
+            f"{', '.join(strange)}: read by {other}, and --framework {spec.framework} is given",
+            where=given[strange[0]],
+            fix=f"leave it out, or write --framework {other}, auto (all) or none (your own)",
         )
+    raise UnsupportedError(
+        f"{', '.join(taken)}: each task of a job of several gets its own as it begins",
+        where=given[taken[0]],
+        fix="leave it out; the tasks' ports are chosen where they run; --framework none sets none",
+    )

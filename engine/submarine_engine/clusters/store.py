@@ -463,6 +463,7 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
         "home": home,
         "asks": spec.asks,
         "peers": len(spec.tasks),
+        "framework": spec.framework,
     }
 
 

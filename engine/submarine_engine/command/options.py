@@ -405,8 +405,6 @@ _KERBEROS = ("no cluster of this release uses Kerberos", _LEAVE)
 _IMAGE = ("all containers of a job start from one image", "give it by --docker_image")
 _MXNET = ("there is no scheduler role for MXNet in this release", _LEAVE)
 REASONS = {
-    "framework": ("the code runs as it is: TF_CONFIG and its kin are not set in this release",
-                  _LEAVE),
     "keytab": _KERBEROS,
     "principal": _KERBEROS,
     "distribute_keytab": _KERBEROS,

@@ -18,14 +18,24 @@ MEET = """
 import json, os, socket
 from submarine_runtime import job
 address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-others, heard = int(os.environ["WORLD_SIZE"]) - 1, []
+# Who serves is ended with the workers: they wait until it has said what it has to say.
+others = int(os.environ["WORLD_SIZE"]) - 1 + int(os.environ.get("SERVERS", "0"))
+heard = []
+def tell():
+    NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TF_CONFIG",
+             "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+    print(json.dumps({
+        "heard": sorted(heard), "job": [job.rank, job.world_size, job.role, job.index, job.attempt,
+        job.is_chief, len(job.hosts)], "env": {name: os.environ.get(name) for name in NAMES}}))
+if job.rank < 0:
+    tell()
 if job.rank == 0:
     with socket.create_server(("", address[1])) as server:
         for _ in range(others):
             connection, _ = server.accept()
             with connection:
                 heard.append(int(connection.recv(10)))
-elif job.rank > 0:
+else:
     while True:
         try:
             with socket.create_connection(address) as connection:
@@ -33,11 +43,8 @@ elif job.rank > 0:
             break
         except ConnectionRefusedError:  # it does not listen yet
             pass
-NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TF_CONFIG",
-         "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
-print(json.dumps({
-    "heard": sorted(heard), "job": [job.rank, job.world_size, job.role, job.index, job.attempt,
-    job.is_chief, len(job.hosts)], "env": {name: os.environ.get(name) for name in NAMES}}))
+if job.rank >= 0:
+    tell()
 """
 
 
@@ -88,7 +95,7 @@ def test_workers_begin_together_and_find_each_other(cluster):
 
 
 def test_each_role_has_its_place(cluster):
-    job = begin(cluster, MEET, ps=1, worker=1, evaluator=1, chief=1)
+    job = begin(cluster, MEET, ps=1, worker=1, evaluator=1, chief=1, env={"SERVERS": "2"})
     if job is None:
         return
     tasks = ("chief-0", "worker-0", "ps-0", "evaluator-0")
@@ -278,6 +285,47 @@ def test_variables_of_the_rendezvous_are_the_job_s_own(cluster):
     assert caught.value.where == "--env"
 
 
+NAMED = """
+import os
+from submarine_runtime import rendezvous
+sorted(name for name in rendezvous.VARIABLES if name in os.environ)
+"""
+
+
+@pytest.mark.parametrize(
+    ("framework", "names"),
+    [
+        ("tensorflow", ["TF_CONFIG"]),
+        ("jax", ["JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"]),
+        ("none", ["MASTER_ADDR"]),
+    ],
+)
+def test_a_named_framework_gets_its_own_variables_alone(cluster, framework, names):
+    if not cluster.several:
+        return
+    resources = Resources(gpus=0, memory=256, vcores=1)
+    job = cluster.submit(
+        NAMED,
+        roles=(Role(count=2, resources=resources),),
+        framework=framework,
+        env={"MASTER_ADDR": "mine"} if framework == "none" else {},
+    )
+    assert job.result(180) == names
+
+
+def test_another_framework_s_variables_are_refused(cluster):
+    if not cluster.several:
+        return
+    resources = Resources(gpus=0, memory=256, vcores=1)
+    with pytest.raises(UnsupportedError, match="MASTER_ADDR: read by pytorch, and --framework jax"):
+        cluster.submit(
+            "1",
+            roles=(Role(count=2, resources=resources),),
+            framework="jax",
+            env={"MASTER_ADDR": "mine"},
+        )
+
+
 def test_alone_a_task_is_the_first_of_one(cluster):
     script = """
         from submarine_runtime import job
@@ -290,12 +338,23 @@ def test_alone_a_task_is_the_first_of_one(cluster):
     assert sum(isinstance(event, Started) for event in cluster.follow(job).events) == 1
 
 
+SHOW = """
+import os, time
+print(os.environ["CUDA_VISIBLE_DEVICES"])
+if os.environ["SUBMARINE_TASK"] == "ps-0":
+    open({served!r}, "w").close()
+while not os.path.exists({served!r}):  # with the last worker it would be ended
+    time.sleep(0.02)
+"""
+
+
 def test_each_task_sees_its_own_gpus_alone(cluster):
     if not cluster.several:
         return
     one, none = (Resources(gpus=gpus, memory=256, vcores=1) for gpus in (1, 0))
+    served = cluster.folder / "served"
     job = cluster.submit(
-        'import os; print(os.environ["CUDA_VISIBLE_DEVICES"])',
+        SHOW.format(served=str(served)),
         roles=(Role(count=2, resources=one), Role(name="ps", resources=none)),
     )
     seen = [printed(cluster, job, task).split(",") for task in ("worker-0", "worker-1", "ps-0")]
