@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bench import (
+    drivers,
     home,
     jupyter,
     latency,
@@ -48,6 +49,7 @@ FIGURES: dict[str, Callable[[Path], Figure | list[Figure]]] = {
     "queue": scale.queue,
     "list": scale.listing,
     "memory": scale.memory,
+    "driver": drivers.costs,
     "server-followers": server.followers,
     "server-100mb": server.hundred,
     "server-lag": server.lag,

@@ -115,6 +115,8 @@ class JobStatus:
     cancelling: bool = False
     failed_task: str = ""
     tasks: tuple[TaskStatus, ...] = ()
+    # Where each task of `tasks` stands: hundreds are looked for, each at each of its events.
+    _places: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def ranked(self) -> tuple[TaskStatus, ...]:
@@ -129,7 +131,21 @@ class JobStatus:
         task_id
             ``worker-0``: the role and the task's number in it.
         """
-        return next((task for task in self.tasks if task.task == task_id), None)
+        place = self.place(task_id)
+        return None if place is None else self.tasks[place]
+
+    def place(self, task_id: str) -> int | None:
+        """Return where the task of that id stands in `tasks`, None where the job has none such.
+
+        Parameters
+        ----------
+        task_id
+            As `task` has it.
+        """
+        noted = self._places.get(task_id)
+        if noted is not None:
+            return noted
+        return next((at for at, task in enumerate(self.tasks) if task.task == task_id), None)
 
     @property
     def progress(self) -> float | None:
@@ -219,7 +235,8 @@ def _(event: Submitted, status: JobStatus) -> JobStatus:
     if status.submitted:
         return status
     tasks = tuple(TaskStatus(task=task, queued=event.at) for task in event.tasks)
-    return replace(status, submitted=event.at, asked_gpus=event.gpus, tasks=tasks)
+    places = {task: place for place, task in enumerate(event.tasks)}
+    return replace(status, submitted=event.at, asked_gpus=event.gpus, tasks=tasks, _places=places)
 
 
 @_apply.register
@@ -830,5 +847,7 @@ def is_worker(task: str) -> bool:
 
 
 def _with(status: JobStatus, changed: TaskStatus) -> JobStatus:
-    tasks = tuple(changed if task.task == changed.task else task for task in status.tasks)
-    return replace(status, tasks=tasks)
+    place = status.place(changed.task)
+    if place is None:
+        return status
+    return replace(status, tasks=(*status.tasks[:place], changed, *status.tasks[place + 1 :]))

@@ -79,6 +79,7 @@ class Container(TaskRun):
         self._peeks = 0
         self._exit: int | None = None
         self._noted = False
+        self._progress = b""  # as it was said last
         self._source: LogSource | None = None
         self._mirror: LogMirror | None = None
         self._events: EventLog | None = None
@@ -130,7 +131,8 @@ class Container(TaskRun):
             # that comes within the same moment: but not all of a flood.
             limit = _PIECE if begins else LIMIT
             self.spoke = self._mirror.step(limit, sizes=sizes) > 0 or self.spoke
-            self._unpack_events()
+            if LOG in sizes:
+                self._unpack_events()
         if begins and (self.spoke or self.begins):
             events += self._begin(self._fetch_json(STARTED, sizes))
         self.begins = begins
@@ -264,14 +266,17 @@ class Container(TaskRun):
             if NOTE in sizes and not self._noted:  # for `can_save`: there is a function
                 write_aside(self.files.root / NOTE, self._fetch(NOTE, sizes))
                 self._noted = True
+        if not self.progress.is_due:
+            return []
         self._fetch_progress(sizes)
         progressed: Progressed | None = self.progress.look()
         return [progressed] if progressed else []
 
     def _fetch_progress(self, sizes: Mapping[str, int]) -> None:
         with suppress(ClusterError, LogsGoneError):
-            if _PROGRESS in sizes:
-                write_aside(self.files.progress, self._fetch(_PROGRESS, sizes))
+            if _PROGRESS in sizes and (said := self._fetch(_PROGRESS, sizes)) != self._progress:
+                self._progress = said
+                self.progress.hear(said)
 
     def _fetch_json(self, name: str, sizes: Mapping[str, int]) -> Mapping[str, Any]:
         found: Mapping[str, Any] = json.loads(self._fetch(name, sizes))

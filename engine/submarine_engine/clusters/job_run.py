@@ -86,6 +86,8 @@ _RELEASE = 0.02
 _TELLING = 1.0
 _UNTOLD = 0.5  # seconds of waiting that are not worth a word, nor three questions to the cluster
 
+_REST = 12  # times what a turn took of the processor: hundreds of tasks take a twelfth of a core
+
 _WOKEN = 0.5  # where a host is woken: limits of time and memory are looked at so often
 
 _ABANDONED = "its notebook is gone"
@@ -176,6 +178,7 @@ class JobRun:
         self._dead_at: float | None = None
         self._told_waiting_at = time.monotonic() - _TELLING + _UNTOLD
         self._came_on_at = time.monotonic()  # a container was last given, or began
+        self._effort = 0.0  # seconds of the processor that the last turn took
 
     def run(self, stop: Stop) -> bool:
         """See the job through; False where `stop` came first.
@@ -188,8 +191,12 @@ class JobRun:
         while not self._status.state.final:
             if stop.is_set():
                 return False
-            if not self._turn():
-                stop.wait(_LIVELY if self._stacks.is_looking else self._pause())
+            began = time.thread_time()
+            again = self._turn()
+            self._effort = time.thread_time() - began
+            if not again:
+                pause = _LIVELY if self._stacks.is_looking else self._pause()
+                stop.wait(max(pause, min(self._effort * _REST, _EVERY)))
         self._request.forget()
         return True
 
@@ -308,7 +315,10 @@ class JobRun:
                 continue
             # It does not answer now: once more. What the job's code has put there is no question.
             with suppress(OSError, ClusterError):
-                asked = read_foreign(one.files.root / ASK, LARGEST)
+                ask = one.files.root / ASK
+                if not ask.exists():  # hundreds are looked at, and few are asked anything
+                    continue
+                asked = read_foreign(ask, LARGEST)
                 if asked != self._relayed.get(one.task):
                     self._request.exchange({one.task: {ASK: asked}})
                     self._relayed[one.task] = asked
@@ -329,11 +339,16 @@ class JobRun:
                 continue
             before = container.started
             try:
-                self._write(*container.look(hurry=early))
+                seen = container.look(hurry=early)
             except ClusterError:  # the node is silent, the cluster knows why
                 continue
             if container.started is not before:
                 self._came_on_at = time.monotonic()
+            # How far hundreds are is written at once; what happens to one, as soon as it is seen.
+            self._note(*seen)
+            if any(not isinstance(event, Progressed) for event in seen):
+                self._write()
+        self._write()
 
     def _count(self) -> Counted | None:
         """Ask the cluster what it counts as the job's, as often as that is worth it."""
@@ -440,13 +455,17 @@ class JobRun:
             first = self._status.ranked[0].task
             self._request.keep(next(one.files for one in self._containers if one.task == first))
 
-    def _write(self, *events: Event) -> None:
-        """Write those events that change something: what a former driver told is told."""
+    def _note(self, *events: Event) -> None:
+        """Keep those events that change something: what a former driver told is told."""
         for event in events:
             after = apply(self._status, event)
             if after != self._status:
                 self._unwritten.append(event)
                 self._status = after
+
+    def _write(self, *events: Event) -> None:
+        """Write events, and those that are kept."""
+        self._note(*events)
         if not self._unwritten:
             return
         try:

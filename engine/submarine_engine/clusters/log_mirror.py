@@ -138,6 +138,7 @@ class LogMirror:
 
     def __init__(self, local: TaskPaths, source: LogSource) -> None:
         self._local = local
+        self._logs = {stream: local.log(stream) for stream in STREAMS}
         self._source = source
         self._note = local.origins
         self._origins = self._begin()
@@ -234,7 +235,7 @@ class LogMirror:
                 break
             if stream in _TEXT and self._source.live:  # else it was written who knows when
                 self._note_moment()
-            _append(self._local.log(stream), data)
+            _append(self._logs[stream], data)
             offset += len(data)
             copied += len(data)
         return copied
@@ -248,25 +249,25 @@ class LogMirror:
         if now < self._moment_due or _size(self._local.moments) >= MOST:
             return
         self._moment_due = now + max(_MOMENTS, (now - self._began) / SHARE)
-        sizes = [_size(self._local.log(stream)) for stream in _TEXT]
+        sizes = [_size(self._logs[stream]) for stream in _TEXT]
         with suppress(OSError):  # a full disk: the text itself has more to say of that
             _append(self._local.moments, f"{json.dumps([time.time(), *sizes])}\n".encode())
 
     def _offset(self, stream: str) -> int:
         """Return how far the source's file is copied."""
-        return _size(self._local.log(stream)) - self._origins[stream]
+        return _size(self._logs[stream]) - self._origins[stream]
 
     def _begin(self) -> dict[str, int]:
         """Return at which byte of the copies the container's logs begin, and keep that."""
         noted = _read_note(self._note)
         if self._source.container in noted:
             return {**dict.fromkeys(STREAMS, 0), **noted[self._source.container]}
-        origins = {stream: _size(self._local.log(stream)) for stream in STREAMS}
+        origins = {stream: _size(self._logs[stream]) for stream in STREAMS}
         write_json(self._note, {**noted, self._source.container: origins})
         return origins
 
     def _begin_anew(self, stream: str) -> int:
-        self._origins = {**self._origins, stream: _size(self._local.log(stream))}
+        self._origins = {**self._origins, stream: _size(self._logs[stream])}
         noted = _read_note(self._note)
         write_json(self._note, {**noted, self._source.container: self._origins})
         return 0

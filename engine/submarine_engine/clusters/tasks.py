@@ -59,23 +59,40 @@ class Progress:
         self._told: tuple[float, str] | None = None
         self._epochs: dict[Path, tuple[int, int] | None] = {}
         self._explicit = False
+        self._heard = b""
+
+    def hear(self, said: bytes) -> None:
+        """Take what the task says of itself where its file is elsewhere: the next look tells it.
+
+        Parameters
+        ----------
+        said
+            The content of its ``progress.json``.
+        """
+        self._heard = said
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to tell anything new."""
+        now = time.monotonic()
+        return now - self._told_at >= max(_SHORTEST, (now - self._began) / _SHARE)
 
     def look(self, *, last: bool = False) -> Progressed | None:
         """Return the task's progress where it is new and time to tell it; it is for the `last`."""
-        now = time.monotonic()
-        if not last and now - self._told_at < max(_SHORTEST, (now - self._began) / _SHARE):
+        if not last and not self.is_due:
             return None
         found = self._said() or (None if self._explicit else self._shown())
         if found is None or found == self._told:
             return None
-        self._told, self._told_at = found, now
+        self._told, self._told_at = found, time.monotonic()
         return Progressed(task=self._task.root.name, fraction=found[0], message=found[1])
 
     def _said(self) -> tuple[float, str] | None:
-        if not self._changed(self._task.progress):
+        heard, self._heard = self._heard, b""
+        if not heard and not self._changed(self._task.progress):
             return None
         try:
-            data = json.loads(read_foreign(self._task.progress, _MOST))
+            data = json.loads(heard or read_foreign(self._task.progress, _MOST))
             fraction, message = float(data["fraction"]), str(data.get("message") or "")
         except (OSError, *_NONSENSE):
             return None

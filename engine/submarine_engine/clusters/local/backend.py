@@ -275,7 +275,6 @@ class LocalRequest(Request):
 
     def reap(self) -> None:
         """Wait for children that have ended: tasks, and strays that became this one's."""
-        tasks = {one.pid: one for one in self._processes}
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -283,11 +282,12 @@ class LocalRequest(Request):
                 return
             if ended is None:
                 return
-            if ended.si_pid in tasks:
+            task = next((one for one in self._processes if one.pid == ended.si_pid), None)
+            if task is not None:
                 end_group(ended.si_pid)  # a zombie keeps its number, so the group is still ours
             _, status = os.waitpid(ended.si_pid, 0)
-            if ended.si_pid in tasks:
-                tasks[ended.si_pid].exit_status = os.waitstatus_to_exitcode(status)
+            if task is not None:
+                task.exit_status = os.waitstatus_to_exitcode(status)
 
     def count(self) -> Counted:
         """End what tasks that are over have left, and free the GPUs of those that left nothing."""

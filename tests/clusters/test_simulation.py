@@ -1,0 +1,62 @@
+"""The double that the bench measures drivers with: a job on it goes as on any cluster."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from submarine_engine import Cell, Job, JobSpec, JobState, Role
+from submarine_engine.bundle import build
+from submarine_engine.history import JobPaths
+from submarine_engine.job import TaskState
+
+from bench import simulation
+
+
+@pytest.fixture
+def played(tmp_path, monkeypatch):
+    """Give what plays a job of so many tasks, and returns it when it is over."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("SUBMARINE_HOME", str(home))
+
+    def play(tasks, steps, *failing, then=lambda _: None):
+        with simulation.keeper(home) as (cluster, _):
+            bundle = build(Cell(number=1, source="1"), [], {})
+            spec = JobSpec(name="bench", roles=(Role(count=tasks),))
+            job = Job(cluster, cluster.submit(spec, bundle, workdir=tmp_path))
+            with simulation.player(home, job.id, str(steps), "0.1", *failing):
+                then(job)
+                job.wait()
+        return job
+
+    return play
+
+
+@pytest.mark.parametrize("tasks", [1, 12])
+def test_a_simulated_job_runs_to_its_end(played, tasks):
+    job = played(tasks, 3)
+    status = job.status()
+    assert status.state is JobState.SUCCEEDED, status.reason
+    assert [task.state for task in status.tasks] == [TaskState.SUCCEEDED] * tasks
+    assert all(task.busy and task.returned and task.released for task in status.tasks)
+    last = JobPaths(job.cluster.home, job.id).task(f"worker-{tasks - 1}")
+    assert last.stdout.read_text().splitlines()[-1].startswith(f"step 3/3 of worker-{tasks - 1} ")
+    assert status.progress == 1
+
+
+def test_the_first_simulated_task_to_fail_ends_the_others(played):
+    status = played(6, 1000, "worker-2", "5").status()
+    assert status.state is JobState.FAILED
+    assert status.reason == "ValueError: of the simulation"
+    assert [task.exit_code for task in status.tasks] == [-9, -9, 1, -9, -9, -9]
+
+
+def test_a_simulated_job_that_is_cancelled_is_asked_to_end(played):
+    def cancel(job):
+        while not all(task.busy for task in job.status().tasks):
+            time.sleep(0.05)
+        job.cancel("enough")
+
+    status = played(3, 1000, then=cancel).status()
+    assert (status.state, status.reason) == (JobState.CANCELLED, "enough")
+    assert [task.exit_code for task in status.tasks] == [-15] * 3
