@@ -35,6 +35,14 @@ def clock(seconds: float | None) -> str:
     return f"{minutes} min {second:02} s" if minutes else f"{second} s"
 
 
+def exactly(seconds: float) -> str:
+    """Return a length of time that somebody has set, nothing of it rounded: ``2 h``, ``90 s``."""
+    for unit, each in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds and seconds % each == 0:
+            return f"{seconds / each:.0f} {unit}"
+    return f"{seconds:g} s"
+
+
 def size(count: int) -> str:
     """Return a number of bytes: ``12 MB``, in powers of a thousand."""
     power = min(4, max(0, len(str(max(0, count))) - 1) // 3)

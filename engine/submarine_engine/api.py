@@ -295,6 +295,10 @@ def _value(said: OptionInfo, value: Any) -> Any:  # noqa: ANN401 - as its kind
         from submarine_engine.command.values import read_memory  # noqa: PLC0415 - seldom
 
         return read_memory(str(value))
+    if said.kind == "duration":
+        from submarine_engine.command.values import read_seconds  # noqa: PLC0415 - seldom
+
+        return value if isinstance(value, (int, float)) else read_seconds(str(value))
     if said.group == RESOURCES_GROUP:  # `Resources` looks at its own numbers
         return value
     check = {"count": _number, "setting": _environment, "secret": _names}.get(said.kind, _text)
@@ -358,6 +362,8 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     checkpoint_path: str | Path | None = None,
     workers: int | None = None,
     framework: str | None = None,
+    retries: int | None = None,
+    time_limit: str | float | None = None,
     **kwargs: Any,  # noqa: ANN401 - the function's own
 ) -> Job:
     """Run ``function(*args, **kwargs)`` as a job, and return the job at once.
@@ -394,6 +400,10 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
         How many tasks run the call together; the result is that of the first. 1 unless given.
     framework
         Whose variables tell several workers of each other; all of them unless given.
+    retries
+        How often the job is begun again where its code fails; it runs once unless given.
+    time_limit
+        ``"2h"``, or seconds: how long it may go on, all attempts together.
 
     Raises
     ------

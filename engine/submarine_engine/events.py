@@ -136,10 +136,31 @@ class Released(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retried(Event):
+    """The job is begun again: all its tasks have ended, and are asked for anew.
+
+    Parameters
+    ----------
+    attempt
+        Which attempt begins; the first is 1.
+    reason
+        Why the one before it ended.
+    counted
+        Whether that counts against ``--retries``: the code's own failure does, a lost node does
+        not.
+    """
+
+    attempt: int
+    reason: str = ""
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested(Event):
-    """Somebody wants the job to end."""
+    """Somebody wants the job to end; `expired` where that is its own time limit."""
 
     reason: str = ""
+    expired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +335,7 @@ EVENTS: Mapping[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
         Submitted, Waiting, Granted, Started, Progressed, Returned, Exited, Released,
-        CancelRequested, Finished,
+        Retried, CancelRequested, Finished,
     )
 }  # fmt: skip
 

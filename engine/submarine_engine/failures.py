@@ -262,6 +262,11 @@ def failure(
     hint = f"{_who(status, outcome)}{hint}"
     source = Source.of(folder)
     error = outcome.error if outcome else None
+    if status.attempt > 1:
+        hint = f"that was its attempt {status.attempt}; {hint}"
+    if status.cancelling:  # by its time limit: what it raised says only that it was asked to end
+        fix = f"give it more by --time_limit; {hint}"
+        return JobFailedError(clean(status.reason), job_id=job_id, fix=fix)
     if outcome and outcome.kind == "raised" and error:
         trace = source.trace(error)
         kinds = ((error.module, error.type), ("builtins", error.builtin))

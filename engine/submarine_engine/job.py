@@ -7,6 +7,7 @@ it does not know instead of guessing.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -30,6 +31,7 @@ NO_OUTPUTS = (NOTHING,)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+,@~-]{0,63}")
 _ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_MOST_RETRIES = 1000
 _KIND_WORDS = {int: "whole number", bool: "truth value", str: "text"}
 
 
@@ -299,6 +301,24 @@ class Role:
         )
 
 
+def _check_retries(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_RETRIES:
+        raise CommandError(
+            f"retries={value!r} is not possible: it must be a whole number from 0 to"
+            f" {_MOST_RETRIES}",
+            fix="leave retries out for a job whose code may run once only",
+        )
+
+
+def _check_time_limit(value: object) -> None:
+    right = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not right or not 0 < value < math.inf:  # type: ignore[operator] # NaN fails, too
+        raise CommandError(
+            f"time_limit={value!r} is not possible: it must be a length of time",
+            fix="write for example 2h, 90m or 1d, or seconds",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """What to run, with which GPUs; says nothing of where.
@@ -326,6 +346,11 @@ class JobSpec:
         Names of those whose values are on no record, see `submarine_engine.secret_values`.
     outputs
         Names of variables of the script to bring back besides the result; `NO_OUTPUTS` for none.
+    retries
+        How often the job is begun again where its code fails. Given, 0 too, it is also begun again
+        where the cluster ends it, which does not count; its code runs once unless given.
+    time_limit
+        Seconds from the first start of its code, after which it is asked to end.
     notebook
         The notebook that the job was submitted from, for people.
     options
@@ -413,6 +438,23 @@ class JobSpec:
             keyword=False,
         ),
     )
+    retries: int | None = field(
+        default=None,
+        metadata=_option(
+            "count",
+            "Begin the job again if its code fails, so often at most; what the cluster ends is "
+            "begun again without counting. Its code runs once unless given.",
+            HOW_GROUP,
+        ),
+    )
+    time_limit: float | None = field(
+        default=None,
+        metadata=_option(
+            "duration",
+            "End the job that long after its code began, all attempts together: 2h, 90m, 1d.",
+            HOW_GROUP,
+        ),
+    )
     options: Mapping[str, Any] = field(default_factory=dict)
     notebook: str | None = None
     asks: bool = False
@@ -449,6 +491,10 @@ class JobSpec:
         for output in self.outputs:
             if not _IDENTIFIER.fullmatch(output):
                 raise CommandError(f"{output!r} cannot name a variable", fix="write -o NAME")
+        if self.retries is not None:
+            _check_retries(self.retries)
+        if self.time_limit is not None:
+            _check_time_limit(self.time_limit)
         for label, url in self.quicklinks:
             if not label or not url.startswith(("http://", "https://")):
                 raise CommandError(

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 
+from submarine_engine.amounts import exactly
 from submarine_engine.events import (
     CancelRequested,
     Event,
@@ -30,6 +31,7 @@ from submarine_engine.events import (
     Moment,
     Progressed,
     Released,
+    Retried,
     Returned,
     Started,
     Submitted,
@@ -102,6 +104,16 @@ class JobStatus:
     ----------
     failed_task
         The task whose failure the job's is: the first that failed by itself; empty where none did.
+    started
+        When its code began first.
+    attempt
+        How often it has been begun, this time included; `tasks` are those of this attempt.
+    failures
+        How many former attempts ended by the code's own failure. The cluster ended the others.
+    retried
+        Why the attempt before this one ended; empty in the first.
+    spent
+        Seconds that former attempts were ``queued``, ``held`` and ``busy``.
     """
 
     state: JobState = JobState.QUEUED
@@ -115,6 +127,10 @@ class JobStatus:
     cancelling: bool = False
     failed_task: str = ""
     tasks: tuple[TaskStatus, ...] = ()
+    attempt: int = 1
+    failures: int = 0
+    retried: str = ""
+    spent: tuple[float, float, float] = (0.0, 0.0, 0.0)
     # Where each task of `tasks` stands: hundreds are looked for, each at each of its events.
     _places: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
@@ -183,7 +199,8 @@ class Ledger:
     def seconds(self, now: Moment) -> dict[str, float]:
         """Return seconds spent ``queued``, ``held`` (granted, code not yet running) and ``busy``.
 
-        Each is the longest of any task, so that the three add up to the job's own elapsed time.
+        Each is the longest of any task, and of a job that was begun again the sum over its
+        attempts, so that the three add up to the job's own elapsed time.
 
         Parameters
         ----------
@@ -200,7 +217,8 @@ class Ledger:
                 held = max(held, task.held.until(task.busy or task.exited or end))
             if task.busy:
                 busy = max(busy, task.busy.until(task.returned or task.exited or end))
-        return {"queued": queued, "held": held, "busy": busy}
+        former = status.spent
+        return {"queued": former[0] + queued, "held": former[1] + held, "busy": former[2] + busy}
 
     @property
     def released_after(self) -> float | None:
@@ -252,6 +270,8 @@ def _(event: Granted, status: JobStatus) -> JobStatus:
     if task is None:
         return status
     if (task.held or task.state.final) and event.attempt <= task.attempt:
+        return status
+    if event.attempt < task.attempt:  # of the attempt before this one
         return status
     granted = TaskStatus(
         task=task.task,
@@ -327,6 +347,27 @@ def _(event: Released, status: JobStatus) -> JobStatus:
 
 
 @_apply.register
+def _(event: Retried, status: JobStatus) -> JobStatus:
+    if event.attempt <= status.attempt or status.submitted is None:
+        return status
+    queued, held, busy = status.ledger.seconds(event.at).values()
+    tasks = tuple(
+        TaskStatus(task=task.task, attempt=event.attempt, queued=event.at) for task in status.tasks
+    )
+    return replace(
+        status,
+        state=JobState.QUEUED,
+        attempt=event.attempt,
+        failures=status.failures + event.counted,
+        retried=event.reason,
+        spent=(queued, held, busy),
+        ahead=None,
+        waiting_reason="",
+        tasks=tasks,
+    )
+
+
+@_apply.register
 def _(event: CancelRequested, status: JobStatus) -> JobStatus:
     return replace(status, cancelling=True, reason=event.reason)
 
@@ -372,6 +413,8 @@ class TaskEnd:
         What it failed by tells of another task that it lost: a connection that was reset.
     task
         Whose end it is; empty where nobody asks.
+    lost
+        The cluster ended it, or lost it with its node; the code itself had not failed.
     """
 
     state: JobState
@@ -381,6 +424,7 @@ class TaskEnd:
     to_its_end: bool = False
     echo: bool = False
     task: str = ""
+    lost: bool = False
 
 
 def final_state(
@@ -393,8 +437,9 @@ def final_state(
     """Return a job's final state and why, once all its tasks are over.
 
     What each cluster promises: a job that had returned when it was cancelled keeps its result, and
-    so does one that handled the cancel; any other is cancelled. A job that was ended for a cause
-    has failed of that, unless a function of it had returned. Else the first task to fail speaks.
+    so does one that handled the cancel; any other is cancelled, or has failed where it was its own
+    time limit that asked. A job that was ended for a cause has failed of that, unless a function of
+    it had returned. Else the first task to fail speaks.
 
     Parameters
     ----------
@@ -411,7 +456,7 @@ def final_state(
     returned = [end.returned for end in ends if end.returned]
     kept = any(cancelled and at.mono < cancelled.at.mono for at in returned)
     if cancelled and not kept and not all(end.to_its_end for end in ends):
-        return JobState.CANCELLED, cancelled.reason
+        return _ended_by(cancelled), cancelled.reason
     if cause and not returned:
         return JobState.FAILED, cause
     first = first_to_fail(ends, blamed)
@@ -470,6 +515,10 @@ def is_echo(types: Iterable[str], message: str) -> bool:
     return re.search(_LOST_PEER, message[:_LONGEST_ERROR], re.IGNORECASE) is not None
 
 
+def _ended_by(request: CancelRequested) -> JobState:
+    return JobState.FAILED if request.expired else JobState.CANCELLED
+
+
 def _ended_at(end: TaskEnd) -> float:
     """Return when a task ended: as it says itself, since several may be seen to be gone at once."""
     at = end.returned or end.at
@@ -503,6 +552,13 @@ What it holds is closed as its error passes through it, before it can write down
 """
 
 _KILL_EVERY = 1.0  # seconds: a node that was away hears the next one
+
+LOST_TRIES = 10
+"""How often a job is begun again for nothing that its code did.
+
+Bounded all the same: code that takes its node down with it, or a queue that takes back whatever it
+gives, would go round for ever and hold GPUs meanwhile.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -558,6 +614,10 @@ class Observations:
         Why the driver has to end the job itself: a limit, a folder that was deleted.
     over
         Whether the cluster has ended everything that is the job's.
+    started
+        When the job's code first began, in whichever attempt; None where it has not.
+    stopped
+        Whether somebody ended the job by the cluster's own means, as its command line.
     """
 
     tasks: tuple[TaskSeen, ...]
@@ -567,13 +627,39 @@ class Observations:
     abandoned: str = ""
     cause: str = ""
     over: bool = False
+    started: Moment | None = None
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What was said of a job's end when it was submitted.
+
+    Parameters
+    ----------
+    grace
+        Seconds between SIGTERM and SIGKILL.
+    hello_within
+        As `HELLO_WITHIN`.
+    retries
+        How often the job is begun again where its code has failed, and besides that for whatever
+        the cluster does to it; None where its code may not run twice for any reason.
+    time_limit
+        Seconds for which it may go on, all attempts together, from the first start of its code.
+    """
+
+    grace: float
+    hello_within: float = HELLO_WITHIN
+    retries: int | None = None
+    time_limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What a driver keeps in mind from one look to the next.
+    """What a driver keeps in mind from one look to the next; there is one for each attempt.
 
-    A driver that takes over a job knows `cancelled` by its events, and begins anew with the rest.
+    A driver that takes over a job knows `cancelled`, `attempt` and `failures` by its events, and
+    begins anew with the rest.
 
     Parameters
     ----------
@@ -581,6 +667,10 @@ class Course:
         The first request to end the job.
     cause
         Why the driver ends it itself.
+    refused
+        Whether that is for good: the cluster does not run the job.
+    attempt, failures
+        As `JobStatus` has them.
     asked
         Containers that were asked to end.
     kill_at
@@ -599,6 +689,9 @@ class Course:
 
     cancelled: CancelRequested | None = None
     cause: str = ""
+    refused: bool = False
+    attempt: int = 1
+    failures: int = 0
     asked: frozenset[str] = frozenset()
     kill_at: float | None = None
     killed_at: float | None = None
@@ -651,7 +744,26 @@ class Finish:
     failed_task: str = ""
 
 
-Instruction = Signal | Withdraw | OpenGate | EndBeside | Settle | Finish
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Begin the job again: note that first, then ask for all tasks anew.
+
+    Parameters
+    ----------
+    attempt
+        Which attempt it is.
+    reason
+        Why the one before it ended.
+    counted
+        Whether that was the code's own failure.
+    """
+
+    attempt: int
+    reason: str
+    counted: bool
+
+
+Instruction = Signal | Withdraw | OpenGate | EndBeside | Settle | Again | Finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -673,14 +785,7 @@ class Decision:
     do: tuple[Instruction, ...] = ()
 
 
-def decide(
-    course: Course,
-    seen: Observations,
-    now: Moment,
-    *,
-    grace: float,
-    hello_within: float = HELLO_WITHIN,
-) -> Decision:
+def decide(course: Course, seen: Observations, now: Moment, policy: Policy) -> Decision:
     """Return what a driver has to do with a job.
 
     Parameters
@@ -691,27 +796,29 @@ def decide(
         What the job is like.
     now
         The time.
-    grace
-        Seconds between SIGTERM and SIGKILL.
-    hello_within
-        As `HELLO_WITHIN`.
+    policy
+        What was asked for when it was submitted.
     """
     ends = [replace(one.end, task=one.task) for one in seen.tasks if one.end is not None]
     if len(ends) == len(seen.tasks):
-        return Decision(course, do=(_finish(course, seen.tasks, ends),))
+        finish = _finish(course, seen.tasks, ends)
+        return Decision(course, do=(_again_or_not(course, seen, now, policy, finish),))
     waits = not ends and not any(task.container for task in seen.tasks)
     events: tuple[Event, ...] = ()
     wanted = seen.abandoned or None if waits and seen.wanted is None else seen.wanted
     if wanted is not None and course.cancelled is None:
         cancelled = CancelRequested(reason=wanted, at=now)
         course, events = replace(course, cancelled=cancelled), (cancelled,)
+    elif course.cancelled is None and _is_expired(seen, now, policy):
+        expired = CancelRequested(reason=_limit_words(policy), expired=True, at=now)
+        course, events = replace(course, cancelled=expired), (expired,)
     if not course.cause and (cause := seen.refused or seen.cause):
-        course = replace(course, cause=cause)
+        course = replace(course, cause=cause, refused=bool(seen.refused))
     if waits:
         return Decision(course, events, _leave_queue(course))
-    course, gate = _gather(course, seen, now, hello_within)
+    course, gate = _gather(course, seen, now, policy.hello_within)
     course = _blame(course, seen, now)
-    course, signals = _end_running(course, seen, now, grace)
+    course, signals = _end_running(course, seen, now, policy.grace)
     course, settled = _settle(course, seen, now)
     return Decision(course, events, (*signals, *gate, *settled))
 
@@ -722,11 +829,51 @@ def _finish(course: Course, tasks: Sequence[TaskSeen], ends: Sequence[TaskEnd]) 
     if _are_through(tasks):  # however that ended which served them: it was ended by us
         ends, cause = [end for end in ends if is_worker(end.task)], ""
     state, reason = final_state(ends, cancelled=course.cancelled, cause=cause, blamed=blamed)
-    if state is not JobState.FAILED:
+    expired = course.cancelled is not None and reason == course.cancelled.reason
+    if state is not JobState.FAILED or expired:
         return Finish(state, reason)
     first = first_to_fail(ends, blamed)
     by_itself = first is not None and (not cause or any(end.returned for end in ends))
     return Finish(state, reason, first.task if first and by_itself else blamed)
+
+
+def _again_or_not(
+    course: Course, seen: Observations, now: Moment, policy: Policy, finish: Finish
+) -> Again | Finish:
+    """Return what comes after an attempt that ended so: another one, or the end."""
+    failed = finish.state in (JobState.FAILED, JobState.LOST)
+    wanted = course.cancelled is not None or course.refused or seen.stopped
+    if not failed or wanted or policy.retries is None:
+        return finish
+    lost = [task for task in seen.tasks if task.end and task.end.lost]
+    left = LOST_TRIES - _lost_before(course) if lost else policy.retries - course.failures
+    if left > 0 and not _is_expired(seen, now, policy):
+        why = finish.reason
+        if len(seen.tasks) > 1:
+            named = _first_to_fail(lost) or _first_to_fail(seen.tasks)
+            why = named[2] if named and (lost or not course.cause) else course.cause or why
+        return Again(course.attempt + 1, why, counted=not lost)
+    more = "; there is no time left for another attempt" if left > 0 else ""
+    which = f" (attempt {course.attempt} of {course.attempt})" if course.attempt > 1 else ""
+    return replace(finish, reason=f"{finish.reason}{which}{more}")
+
+
+def _lost_before(course: Course) -> int:
+    """Return how many former attempts the cluster ended."""
+    return course.attempt - 1 - course.failures
+
+
+def _is_expired(seen: Observations, now: Moment, policy: Policy) -> bool:
+    if policy.time_limit is None or seen.started is None:
+        return False
+    since = now.mono - seen.started.mono
+    if since < 0:  # this machine was started anew meanwhile
+        since = now.wall - seen.started.wall
+    return since >= policy.time_limit
+
+
+def _limit_words(policy: Policy) -> str:
+    return f"was over its time limit of {exactly(policy.time_limit or 0)} (--time_limit)"
 
 
 def _gather(
@@ -760,20 +907,26 @@ def _blame(course: Course, seen: Observations, now: Moment) -> Course:
     """
     if course.cause or course.cancelled is not None:
         return course
-    wrong = [(task, task.end) for task in seen.tasks if task.end and task.end.state is not _DONE]
-    if not wrong or all(task.end for task in seen.tasks):
+    first = _first_to_fail(seen.tasks)
+    if first is None or all(task.end for task in seen.tasks):
         return course
-    task, end = min(wrong, key=lambda each: _order_of_blame(each[1], ""))
+    task, end, words = first
     if end.echo:
         echoed = now.mono if course.echoed is None else course.echoed
         course = replace(course, echoed=echoed)
         if now.mono - echoed < _ECHO_WAITS:
             return course
-    course = replace(course, blamed=task.task)
+    return replace(course, blamed=task.task, cause=words)
+
+
+def _first_to_fail(tasks: Sequence[TaskSeen]) -> tuple[TaskSeen, TaskEnd, str] | None:
+    """Return the task that failed first, how, and both in words; None where none has failed."""
+    wrong = [(task, task.end) for task in tasks if task.end and task.end.state is not _DONE]
+    if not wrong:
+        return None
+    task, end = min(wrong, key=lambda each: _order_of_blame(each[1], ""))
     where = f"{task.task} on {task.host}" if task.host else task.task
-    return replace(
-        course, cause=f"{where} failed: {end.reason}" if end.reason else f"{where} failed"
-    )
+    return task, end, f"{where} failed: {end.reason}" if end.reason else f"{where} failed"
 
 
 def _are_through(tasks: Sequence[TaskSeen]) -> bool:
@@ -786,7 +939,7 @@ def _leave_queue(course: Course) -> tuple[Instruction, ...]:
     """End a job that has no container yet, where it is to end."""
     if course.cancelled is not None:
         reason = course.cancelled.reason or "cancelled in the queue"
-        return Withdraw(), Finish(JobState.CANCELLED, reason)
+        return Withdraw(), Finish(_ended_by(course.cancelled), reason)
     # Withdrawn also where the cluster refused: it may have taken the request before that.
     return (Withdraw(), Finish(JobState.FAILED, course.cause)) if course.cause else ()
 

@@ -224,6 +224,7 @@ def main(folder: str) -> NoReturn:
     note_files()
     try:
         plan = _read_plan(f"{folder}/task.json")
+        os.environ["SUBMARINE_ATTEMPT"] = str(plan.get("attempt", 1))
         os.chdir(plan["workdir"] if plan["command"] is None else plan["bundle"])
         outcome = Outcome(
             folder, plan["bundle"], plan.get("results", "results"), plan.get("key", "")

@@ -96,7 +96,8 @@ def _results(
     except JobFailedError as error:
         definer.note(error)
         error.fix = _not_sent(error, bench, main) + error.fix
-        raised = home.raised if home else None
+        # At its time limit it was interrupted, which says nothing of why.
+        raised = home.raised if home and not job.status().cancelling else None
         failed = error
         if raised is not None:
             masker = masker_of(job.cluster.results(job.id).parent.parent)

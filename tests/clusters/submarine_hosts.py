@@ -48,8 +48,7 @@ lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600)
 try:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.close(os.open("begun", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-except OSError:
-    sys.exit()  # another one runs it, or has run it
+except OSError: sys.exit()  # another one runs it, or has run it
 os.pwrite(lock, str(os.getpid()).encode(), 0)
 def write(name, text):
     with open("." + name, "w") as file: file.write(text)
@@ -91,28 +90,22 @@ class HostsBackend(Backend):
         file_address(spec.input_path or "", "--input_path")
         file_address(spec.checkpoint_path or "", "--checkpoint_path")
         for role in spec.roles:
-            asked, most = role.resources, max(HOSTS.values())
-            has = ("GPUs", most), ("MiB", machine.memory()), ("vcores", machine.vcores())
-            for amount, (unit, total) in zip(
-                (asked.gpus, asked.memory, asked.vcores), has, strict=True
-            ):
+            asked = role.resources
+            gpus = asked.gpus, "GPUs", max(HOSTS.values())
+            memory = asked.memory, "MiB", machine.memory()
+            for amount, unit, total in (gpus, memory, (asked.vcores, "vcores", machine.vcores())):
                 if (amount or 0) > total:
-                    what = f"the job asks for {amount} {unit}, a host has {total}"
-                    raise ResourcesError(what, fix="ask for less")
-        roles = (
-            replace(r, resources=replace(r.resources, gpus=1))
-            if r.resources.gpus is None else r for r in spec.roles
-        )  # fmt: skip
-        return replace(spec, roles=tuple(roles))
+                    raise ResourcesError(f"the job asks for {amount} {unit}, a host has {total}")
+        one = (replace(r, resources=replace(r.resources, gpus=1)) for r in spec.roles)
+        both = zip(spec.roles, one, strict=True)
+        return replace(spec, roles=tuple(n if r.resources.gpus is None else r for r, n in both))
 
     def gpus(self, held):  # noqa: ARG002 - the hosts know whose each is
         taken = {(claim.host, gpu): claim for claim in self.claims() for gpu in claim.gpus}
         return [
             Gpu(id=gpu, name="declared", host=host, job_id=claim.job_id if claim else None)
-            for host in HOSTS
-            for gpu in gpus_of(host)
-            for claim in [taken.get((host, gpu))]
-        ]
+            for host in HOSTS for gpu in gpus_of(host) for claim in [taken.get((host, gpu))]
+        ]  # fmt: skip
 
     def save(self, asked, path):
         record = read_json(asked.paths.record)
@@ -127,6 +120,10 @@ class HostsBackend(Backend):
 
     def place(self, host: str, job_id: str) -> Path:
         return self.home / "hosts-of-mine" / host / job_id
+
+    def remove(self, folder: Path) -> None:
+        with suppress(OSError):  # renamed first: half a claim would hold its GPUs
+            shutil.rmtree(folder.rename(self.home / "hosts-of-mine" / f"gone{time.monotonic_ns()}"))
 
     def claims_of(self, job_id: str) -> list[Claim]:  # what is written of one is written whole
         folders = (one for host in HOSTS for one in self.place(host, job_id).glob("*-*"))
@@ -147,12 +144,11 @@ class Claim:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.task, self.job_id, self.host = folder.name, *(p.name for p in folder.parents[:2])
-        self.started_at = float("-inf")
-        self.is_whole, self.gpus = False, []
+        self.started_at, self.is_whole, self.gpus, self.attempt = float("-inf"), False, [], 0
         with suppress(OSError, ValueError, TypeError):
-            self.gpus = read_json(folder / "launch.json")["gpus"]
-            self.is_whole = True
-        self.id = f"{self.host}/{self.task}/{self.job_id}"
+            launch = read_json(folder / "launch.json")
+            self.gpus, self.attempt, self.is_whole = launch["gpus"], launch["attempt"], True
+        self.id = f"{self.host}/{self.task}/{self.job_id}/{self.attempt}"
 
     @property
     def agent(self) -> int | None:
@@ -200,6 +196,8 @@ class HostsRequest(Request):
 
     def __init__(self, backend, job):
         self._backend, self._job, self._id = backend, job, job.paths.job_id
+        for former in (one for one in backend.claims_of(self._id) if one.attempt < job.attempt):
+            backend.remove(former.folder)
         self._claims = backend.claims_of(self._id)  # of a keeper before this one
         backend.submit_queue.name(self._id, "hosts")
 
@@ -222,8 +220,7 @@ class HostsRequest(Request):
 
     def _claim(self, tasks):
         taken = {gpu for claim in self._backend.claims() for gpu in claim.gpus}
-        free = {host: [gpu for gpu in gpus_of(host) if gpu not in taken] for host in HOSTS}
-        places = []
+        free, places = {h: [gpu for gpu in gpus_of(h) if gpu not in taken] for h in HOSTS}, []
         for task in tasks:
             count = next(r for r in self._job.spec.roles if task in r.tasks).resources.gpus
             asked = self._job.spec.options.get("host")
@@ -247,7 +244,8 @@ class HostsRequest(Request):
         shutil.copytree(self._job.paths.bundle, staged / "bundle")
         make_private(staged / "logdir")
         given = {"bundle": str(folder / "bundle"), "workdir": record["workdir"]}
-        told = {key: self._job.launch[key] for key in ("entry", "home")}
+        launch = {key: self._job.launch[key] for key in ("entry", "home")}
+        told = {**launch, "attempt": self._job.attempt}
         plan = task_plan(spec, task, job_id=self._id, **given, **told)
         write_json(staged / "task.json", {**plan, "results": "."})
         role = next(role for role in spec.roles if task in role.tasks)
@@ -260,13 +258,17 @@ class HostsRequest(Request):
         ) | gpu_environment(gpus)  # fmt: skip
         runtime = str(Path(submarine_runtime.__file__).with_name("__main__.py"))
         command = [sys.executable, "-u", runtime, str(folder)]
-        launch = {"gpus": gpus, "command": command, "environment": environment, **given}
-        write_json(staged / "launch.json", launch)
+        begin = {"gpus": gpus, "command": command, "environment": environment}
+        write_json(staged / "launch.json", {**told, **given, **begin})
         staged.rename(folder)
         return Claim(folder)
 
     def count(self):
         return Counted(held := {one.id for one in self._claims if not one.is_over}, over=not held)
+
+    def is_lost(self, container, *, wanted):
+        ours = (claim for claim in self._claims if claim.id == container.id)
+        return not wanted and any(not (claim.folder / "exit").exists() for claim in ours)
 
     def signal(self, container, *, kill):
         for claim in (one for one in self._claims if one.id == container):
@@ -282,19 +284,17 @@ class HostsRequest(Request):
         return {c.task: exchange_files(c.folder, messages.get(c.task, {})) for c in self._claims}
 
     def source(self, container):
-        folder = next(claim.folder for claim in self._claims if claim.id == container.id)
-        return FolderSource(container.id, folder)
+        found = (one.folder for one in self._claims if one.id == container.id)
+        return FolderSource(container.id, next(found))
 
     def waiting(self):
         taken = sum(len(claim.gpus) for claim in self._backend.claims())
-        ahead = self._backend.submit_queue.before(self._id)
-        return ahead, f"{taken}/{sum(HOSTS.values())} GPUs in use"
+        used = f"{taken}/{sum(HOSTS.values())} GPUs in use"
+        return self._backend.submit_queue.before(self._id), used
 
     def forget(self):
-        for host in HOSTS:  # renamed first: half a claim would hold its GPUs
-            with suppress(OSError):
-                gone = self._backend.place(host, f"gone{time.monotonic_ns()}")
-                shutil.rmtree(self._backend.place(host, self._id).rename(gone))
+        for host in HOSTS:
+            self._backend.remove(self._backend.place(host, self._id))
 
     def close(self):
         self._backend.submit_queue.leave(self._id)

@@ -76,8 +76,10 @@ def test_a_job_that_was_never_handed_on_can_be_cancelled(tmp_path, home):
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("role", ["submitter", "keeper"])
-def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, monkeypatch, capsys, role):
+@pytest.mark.parametrize(
+    ("role", "retries"), [("submitter", None), ("keeper", None), ("keeper", 3)]
+)
+def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, monkeypatch, capsys, role, retries):
     table, number = [], 0
     while True:
         number += 1
@@ -86,9 +88,10 @@ def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, monkeypatch, capsys,
         with monkeypatch.context() as patch:
             patch.setenv("SUBMARINE_HOME", str(home))
             use_backend(patch, folder / "site", "hosts = submarine_hosts:HostsBackend")
-            submit(folder, "hosts", role, number, gpus=2)
+            code = TWICE.format(side=str(folder / "side")) if retries else ""
+            submit(folder, "hosts", role, number, gpus=2, retries=retries, code=code)
             try:
-                story = recovered(folder, home)
+                story = (begun_again if retries else recovered)(folder, home)
             except AssertionError as error:
                 killed = folder / "killed"
                 what = killed.read_text() if killed.exists() else "the end"
@@ -104,6 +107,57 @@ def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, monkeypatch, capsys,
         for line in table:
             sys.stdout.write("  {:3} {:45} {}\n".format(*line))
     assert table
+
+
+TWICE = """
+import os
+from submarine_runtime import job
+descriptor = os.open({side!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+os.write(descriptor, f"attempt {{job.attempt}}\\n".encode())
+print("this is", job.attempt)
+if job.attempt == 1:
+    raise SystemExit("no luck")
+"""
+
+
+def begun_again(folder, home):
+    """Have what was killed recovered; the code has run twice, and its second attempt counts."""
+    cluster = open_cluster("hosts")
+    (job_id,) = job_ids(home)
+    story = follow(cluster, job_id)
+    assert story.state is JobState.SUCCEEDED, story.status
+    assert (folder / "side").read_text() == "attempt 1\nattempt 2\n"
+    assert story.out == "this is 1\nthis is 2\n"
+    line = "— attempt 2 of 4 begins: exited with code 1 —\n"
+    assert story.logs["stderr"].decode() == f"no luck\n{line}"
+    kinds = Counter(kind for kind in story.kinds if kind != "Waiting")
+    twice = ("Granted", "Started", "Exited", "Released")
+    assert {kind for kind, count in kinds.items() if count != 1} == {*twice}
+    assert all(kinds[kind] == 2 for kind in twice)
+    assert story.status.attempt == 2
+    until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))
+    return story
+
+
+@pytest.mark.parametrize(
+    ("number", "where"),
+    [
+        (1, r"os\.rename \.outcome\.json"),  # the first attempt is over, and not home
+        (2, r"os\.rename \.status\.json"),  # its end is noted
+        (3, r"os\.rename \.status\.json"),  # the second one is noted, and nothing is done
+        (1, r"os\.remove outcome\.json"),
+        (1, r"shutil\.rmtree results"),
+        (1, r"shutil\.rmtree gone"),  # what the first one has on its host is being removed
+        (2, r"subprocess\.Popen"),  # the second has its GPUs, and is not started
+        (4, r"os\.rename \.status\.json"),  # it was started, and that is noted
+        (2, r"os\.rename \.outcome\.json"),
+    ],
+)
+def test_a_job_is_begun_again_once(tmp_path, home, number, where):
+    code = TWICE.format(side=str(tmp_path / "side"))
+    submit(tmp_path, "hosts", "keeper", number, where=where, code=code, gpus=2, retries=3)
+    assert begun_again(tmp_path, home)
+    assert (tmp_path / "killed").exists()
 
 
 SEVERAL = """

@@ -17,6 +17,7 @@ from submarine_engine.command.parser import split
 from submarine_engine.command.values import (
     format_memory,
     format_resources,
+    format_seconds,
     read_resources,
     read_seconds,
     read_size,
@@ -143,13 +144,27 @@ def test_memory_that_is_none_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("1.5s", 1.5), ("10m", 600), ("2h", 7200), ("0", 0)]
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("1.5s", 1.5),
+        ("10m", 600),
+        ("2h", 7200),
+        ("1d", 86400),
+        ("3600 s", 3600),
+        ("0", 0),
+    ],
 )
 def test_lengths_of_time(text, seconds):
     assert read_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "-1", "soon", "1d", "1:30", "inf"])
+@given(st.integers(1, 10**9) | st.floats(1e-6, 1e6).map(lambda seconds: round(seconds, 6)))
+def test_lengths_of_time_survive_text(seconds):
+    assert read_seconds(format_seconds(seconds)) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "-1", "soon", "1w", "1:30", "inf"])
 def test_no_lengths_of_time(text):
     with pytest.raises(CommandError):
         read_seconds(text)

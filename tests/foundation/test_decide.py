@@ -7,26 +7,31 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from submarine_engine.events import CancelRequested, Moment
+from submarine_engine.events import CancelRequested, Granted, Moment, Retried, Started, Submitted
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import (
     HELLO_WITHIN,
+    LOST_TRIES,
     MISSED,
+    Again,
     Course,
     EndBeside,
     Finish,
     Observations,
     OpenGate,
+    Policy,
     Settle,
     Signal,
     TaskEnd,
     TaskSeen,
     Withdraw,
     decide,
+    fold,
     is_echo,
 )
 
 GRACE = 5.0
+POLICY = Policy(grace=GRACE)
 TASKS = ("chief-0", "worker-0", "worker-1")
 
 
@@ -52,9 +57,11 @@ class World:
     abandoned: str = ""
     hellos: set = field(default_factory=set)
     gone: bool = False
+    lost: set = field(default_factory=set)
+    policy: Policy = POLICY
     course: Course = field(default_factory=Course)
     did: list = field(default_factory=list)
-    events: list = field(default_factory=list)
+    events: list = field(default_factory=lambda: [Submitted(gpus=0, tasks=TASKS, at=at(0))])
     finished: Finish | None = None
 
     @property
@@ -81,10 +88,11 @@ class World:
             abandoned=self.abandoned,
             cause=self.cause,
             over=self.gone,
+            started=fold(self.events).started,
         )
 
     def look(self, *, asked=True):
-        decision = decide(self.course, self.observe(asked=asked), at(self.now), grace=GRACE)
+        decision = decide(self.course, self.observe(asked=asked), at(self.now), self.policy)
         self.course = decision.course
         self.events += decision.events
         for one in decision.do:
@@ -102,7 +110,16 @@ class World:
         elif isinstance(one, Settle):
             assert one.task not in self.ends, "settled twice"
             code = JobState.SUCCEEDED if one.task not in self.told_over else JobState.FAILED
-            self.ends[one.task] = TaskEnd(state=code, at=at(self.now))
+            lost = one.task in self.lost
+            self.ends[one.task] = TaskEnd(state=code, at=at(self.now), lost=lost)
+        elif isinstance(one, Again):
+            assert set(self.ends) == set(self.tasks), "begun again before all are settled"
+            assert not self.alive, "begun twice"
+            told = Retried(attempt=one.attempt, counted=one.counted, at=at(self.now))
+            self.events.append(told)
+            for held in (self.containers, self.told_over, self.ends, self.hellos, self.lost):
+                held.clear()
+            self.course = course_of(self)
         elif isinstance(one, Finish):
             self.finished = one
 
@@ -118,8 +135,13 @@ def grant(world):
 
 def takes_over(world):
     """Another driver: it knows the events, and nothing else."""
+    world.course = course_of(world)
+
+
+def course_of(world):
     asked = next((one for one in world.events if isinstance(one, CancelRequested)), None)
-    world.course = Course(cancelled=asked)
+    status = fold(world.events)
+    return Course(cancelled=asked, attempt=status.attempt, failures=status.failures)
 
 
 STEPS = {
@@ -225,7 +247,7 @@ def test_what_the_cluster_does_not_count_is_gone_after_a_while_though_nobody_say
 
 def test_a_fresh_container_need_not_be_counted_yet():
     seen = TaskSeen(task="worker-0", container="c", held=False, fresh=True, over=True)
-    decision = decide(Course(), Observations(tasks=(seen,)), at(1), grace=GRACE)
+    decision = decide(Course(), Observations(tasks=(seen,)), at(1), POLICY)
     assert decision.do == ()
     assert decision.course.missing == {}
 
@@ -299,12 +321,12 @@ def test_a_queued_job_is_withdrawn_before_it_is_said_to_be_cancelled(reason):
     world = World(2, wanted=reason)
     finish = Finish(JobState.CANCELLED, reason or "cancelled in the queue")
     assert world.look().do == (Withdraw(), finish)
-    assert [type(one).__name__ for one in world.events] == ["CancelRequested"]
+    assert [type(one).__name__ for one in world.events[1:]] == ["CancelRequested"]
 
 
 def test_who_is_cancelled_while_refused_is_cancelled():
     seen = Observations(tasks=(TaskSeen(task="worker-0"),), wanted="bored", refused="no queue")
-    assert decide(Course(), seen, at(1), grace=GRACE).do[-1] == Finish(JobState.CANCELLED, "bored")
+    assert decide(Course(), seen, at(1), POLICY).do[-1] == Finish(JobState.CANCELLED, "bored")
 
 
 def test_a_job_that_nobody_waits_for_goes_only_while_it_waits():
@@ -336,9 +358,9 @@ def test_what_had_returned_before_the_cancel_keeps_its_result():
     end = TaskEnd(state=JobState.SUCCEEDED, at=at(3), returned=at(2))
     course = Course(cancelled=CancelRequested(reason="late", at=at(4)))
     seen = Observations(tasks=(TaskSeen(task="worker-0", container="c", end=end),))
-    assert decide(course, seen, at(5), grace=GRACE).do == (Finish(JobState.SUCCEEDED, ""),)
+    assert decide(course, seen, at(5), POLICY).do == (Finish(JobState.SUCCEEDED, ""),)
     early = replace(course, cancelled=CancelRequested(reason="early", at=at(1)))
-    assert decide(early, seen, at(5), grace=GRACE).do == (Finish(JobState.CANCELLED, "early"),)
+    assert decide(early, seen, at(5), POLICY).do == (Finish(JobState.CANCELLED, "early"),)
 
 
 def seen(*tasks, **more):
@@ -357,16 +379,16 @@ def test_the_first_of_several_that_fails_ends_the_others_and_speaks():
     noise = TaskEnd(state=JobState.FAILED, reason="connection reset", at=at(3), returned=at(2.2))
     first = TaskEnd(state=JobState.FAILED, reason="ValueError: no", at=at(3), returned=at(2.1))
     tasks = [("chief-0", noise), ("worker-0", None), ("worker-1", first), ("ps-0", None)]
-    decision = decide(Course(), seen(*tasks), at(3), grace=GRACE)
+    decision = decide(Course(), seen(*tasks), at(3), POLICY)
     assert decision.course.cause == "worker-1 failed: ValueError: no"
     assert [one for one in decision.do if isinstance(one, Signal)] == [
         Signal("worker-0", "worker-0", kill=True), Signal("ps-0", "ps-0", kill=True),
     ]  # fmt: skip
     killed = TaskEnd(state=JobState.FAILED, reason="killed", at=at(3.5))
     tasks = [(task, end or killed) for task, end in tasks]
-    decision = decide(decision.course, seen(*tasks), at(4), grace=GRACE)
+    decision = decide(decision.course, seen(*tasks), at(4), POLICY)
     assert decision.do == (Finish(JobState.FAILED, "ValueError: no", "worker-1"),)
-    anew = decide(Course(), seen(*tasks), at(4), grace=GRACE)  # another driver
+    anew = decide(Course(), seen(*tasks), at(4), POLICY)  # another driver
     assert anew.do == decision.do
 
 
@@ -374,38 +396,38 @@ def test_a_task_that_lost_another_waits_a_moment_for_that_ones_own_words():
     reset = TaskEnd(state=JobState.FAILED, reason="reset", at=at(3), returned=at(2), echo=True)
     value = TaskEnd(state=JobState.FAILED, reason="ValueError: no", at=at(3.2), returned=at(2.9))
     tasks = [("worker-0", reset), ("worker-1", None), ("worker-2", None)]
-    decision = decide(Course(), seen(*tasks), at(3), grace=GRACE)
+    decision = decide(Course(), seen(*tasks), at(3), POLICY)
     assert (decision.course.cause, decision.do) == ("", (OpenGate(),))
     tasks[2] = ("worker-2", value)
-    decision = decide(decision.course, seen(*tasks), at(3.2), grace=GRACE)
+    decision = decide(decision.course, seen(*tasks), at(3.2), POLICY)
     assert decision.course.blamed == "worker-2"
     assert [one.task for one in decision.do if isinstance(one, Signal)] == ["worker-1"]
     killed = TaskEnd(state=JobState.FAILED, reason="killed", at=at(3.5))
     tasks = [(task, end or killed) for task, end in tasks]
-    decision = decide(decision.course, seen(*tasks), at(4), grace=GRACE)
+    decision = decide(decision.course, seen(*tasks), at(4), POLICY)
     assert decision.do == (Finish(JobState.FAILED, "ValueError: no", "worker-2"),)
 
 
 def test_a_task_that_lost_another_speaks_where_nobody_else_does():
     reset = TaskEnd(state=JobState.FAILED, reason="reset", at=at(3), returned=at(2), echo=True)
     tasks = [("worker-0", reset), ("worker-1", None)]
-    course = decide(Course(), seen(*tasks), at(3), grace=GRACE).course
-    decision = decide(course, seen(*tasks), at(3.5), grace=GRACE)
+    course = decide(Course(), seen(*tasks), at(3), POLICY).course
+    decision = decide(course, seen(*tasks), at(3.5), POLICY)
     assert decision.course.blamed == "worker-0"
     assert [one.task for one in decision.do if isinstance(one, Signal)] == ["worker-1"]
     killed = TaskEnd(state=JobState.FAILED, reason="killed", at=at(3.6))
     tasks[1] = ("worker-1", killed)
-    decision = decide(decision.course, seen(*tasks), at(4), grace=GRACE)
+    decision = decide(decision.course, seen(*tasks), at(4), POLICY)
     assert decision.do == (Finish(JobState.FAILED, "reset", "worker-0"),)
 
 
 def test_the_task_that_died_without_a_word_is_named():
     died = TaskEnd(state=JobState.FAILED, reason="exited with code 9", at=at(3))
     tasks = [("worker-0", None), ("worker-1", died)]
-    decision = decide(Course(), seen(*tasks), at(3), grace=GRACE)
+    decision = decide(Course(), seen(*tasks), at(3), POLICY)
     killed = TaskEnd(state=JobState.FAILED, reason="killed", at=at(2.5))
     tasks[0] = ("worker-0", killed)
-    decision = decide(decision.course, seen(*tasks), at(4), grace=GRACE)
+    decision = decide(decision.course, seen(*tasks), at(4), POLICY)
     reason = "worker-1 failed: exited with code 9"
     assert decision.do == (Finish(JobState.FAILED, reason, "worker-1"),)
 
@@ -413,7 +435,7 @@ def test_the_task_that_died_without_a_word_is_named():
 def test_what_a_job_is_ended_for_is_no_tasks_failure():
     killed = TaskEnd(state=JobState.FAILED, reason="killed", at=at(3))
     course = Course(cause="its folder was deleted")
-    decision = decide(course, seen(("worker-0", killed)), at(4), grace=GRACE)
+    decision = decide(course, seen(("worker-0", killed)), at(4), POLICY)
     assert decision.do == (Finish(JobState.FAILED, "its folder was deleted"),)
 
 
@@ -437,31 +459,215 @@ def test_what_tells_of_another_task_that_was_lost(types, message, echo):
 def test_who_is_asked_to_end_is_given_its_grace_though_another_failed_of_that():
     course = Course(cancelled=CancelRequested(reason="enough", at=at(1)), kill_at=9.0)
     failed = TaskEnd(state=JobState.FAILED, reason="killed by SIGTERM", at=at(2))
-    decision = decide(course, seen(("worker-0", failed), ("worker-1", None)), at(3), grace=GRACE)
+    decision = decide(course, seen(("worker-0", failed), ("worker-1", None)), at(3), POLICY)
     assert decision.course.cause == ""
     assert not [one for one in decision.do if isinstance(one, Signal) and one.kill]
 
 
 def test_what_serves_the_workers_ends_with_the_last_of_them():
     tasks = [("chief-0", DONE), ("worker-0", None), ("ps-0", None), ("evaluator-0", None)]
-    decision = decide(Course(), seen(*tasks), at(3), grace=GRACE)
+    decision = decide(Course(), seen(*tasks), at(3), POLICY)
     assert not [one for one in decision.do if isinstance(one, Signal)]
     tasks[1] = ("worker-0", DONE)
-    decision = decide(Course(), seen(*tasks), at(3), grace=GRACE)
+    decision = decide(Course(), seen(*tasks), at(3), POLICY)
     assert [one for one in decision.do if isinstance(one, Signal)] == [
         Signal("ps-0", "ps-0", kill=False), Signal("evaluator-0", "evaluator-0", kill=False),
     ]  # fmt: skip
-    decision = decide(decision.course, seen(*tasks), at(4), grace=GRACE)
+    decision = decide(decision.course, seen(*tasks), at(4), POLICY)
     assert not [one for one in decision.do if isinstance(one, Signal)]
-    decision = decide(decision.course, seen(*tasks), at(4 + GRACE), grace=GRACE)
+    decision = decide(decision.course, seen(*tasks), at(4 + GRACE), POLICY)
     assert [one.kill for one in decision.do if isinstance(one, Signal)] == [True, True]
     killed = TaskEnd(state=JobState.FAILED, reason="killed by SIGKILL", at=at(10))
     tasks = [(task, end or killed) for task, end in tasks]
     for course in (decision.course, Course(), Course(cause="killed by SIGKILL")):
-        done = decide(course, seen(*tasks), at(10), grace=GRACE)
+        done = decide(course, seen(*tasks), at(10), POLICY)
         assert done.do == (Finish(JobState.SUCCEEDED, ""),)
 
 
 def test_where_nobody_works_nobody_serves():
-    decision = decide(Course(), seen(("ps-0", None), ("ps-1", None)), at(3), grace=GRACE)
+    decision = decide(Course(), seen(("ps-0", None), ("ps-1", None)), at(3), POLICY)
     assert not [one for one in decision.do if isinstance(one, Signal)]
+
+
+# What is begun again, and when that is enough.
+
+
+def begin(world):
+    grant(world)
+    attempt = fold(world.events).attempt
+    told = {"task": "chief-0", "at": at(world.now)}
+    world.events.append(Granted(**told, host="alpha", container="c", attempt=attempt))
+    world.events.append(Started(**told))
+
+
+def lose(world):
+    if world.alive:
+        task = world.alive.pop()
+        world.told_over.add(task)
+        world.lost.add(task)
+
+
+ENDLESS = {**STEPS, "a task is lost": lose}
+MANY_LIVES = st.lists(st.sampled_from(sorted(ENDLESS)), max_size=60)
+RETRIES = st.sampled_from([None, 0, 1, 3])
+
+
+def live_again(steps, size, retries, time_limit=None):
+    world = World(size, policy=Policy(grace=GRACE, retries=retries, time_limit=time_limit))
+    for name in steps:
+        if world.finished:
+            break
+        if name != "granted":
+            ENDLESS[name](world)
+        elif not world.containers:
+            begin(world)
+    return world
+
+
+def ended(world, *, lost=False, looks=3):
+    """Let all tasks fail, or be lost, and have the driver see to that."""
+    begin(world)
+    while world.alive:
+        lose(world) if lost else world.told_over.add(world.alive.pop())
+    for _ in range(looks):
+        if not world.ends and not world.containers:
+            break
+        world.look()
+
+
+@given(MANY_LIVES, SIZES, RETRIES)
+def test_a_job_is_begun_again_only_as_often_as_it_may_be(steps, size, retries):
+    world = live_again(steps, size, retries)
+    again = [one for _, one in world.of(Again)]
+    assert [one.attempt for one in again] == list(range(2, len(again) + 2))
+    assert sum(one.counted for one in again) <= (retries or 0)
+    assert sum(not one.counted for one in again) <= LOST_TRIES
+    assert retries is not None or not again
+
+
+@given(MANY_LIVES, SIZES, RETRIES)
+def test_what_is_to_end_is_never_begun_again(steps, size, retries):
+    for why in ("cancel", "refused"):
+        world = live_again([*steps, why], size, retries)
+        before = len(world.of(Again))
+        for _ in range(20):
+            if not world.finished:
+                world.look()
+                world.now += 1
+        assert world.finished
+        assert len(world.of(Again)) == before
+
+
+@given(SIZES, st.integers(0, 4))
+def test_code_that_always_fails_is_tried_so_often_and_once(size, retries):
+    world = World(size, policy=Policy(grace=GRACE, retries=retries))
+    for _ in range(retries + 1):
+        assert not world.finished
+        ended(world)
+    assert world.finished.state is JobState.FAILED
+    assert len(world.of(Again)) == retries
+    if retries:
+        assert world.finished.reason.endswith(f"(attempt {retries + 1} of {retries + 1})")
+
+
+@given(SIZES)
+def test_what_the_cluster_ends_does_not_count_and_is_not_endless(size):
+    world = World(size, policy=Policy(grace=GRACE, retries=1))
+    for _ in range(LOST_TRIES):
+        ended(world, lost=True)
+        assert not world.finished
+    assert not any(one.counted for _, one in world.of(Again))
+    ended(world)  # the code's own failure is still free
+    assert world.of(Again)[-1][1].counted
+    ended(world, lost=True)
+    assert world.finished.state is JobState.FAILED
+
+
+def test_another_driver_begins_the_same_attempt_and_no_other():
+    world = World(1, policy=Policy(grace=GRACE, retries=2))
+    ended(world, looks=1)  # settled, and nothing is noted
+    takes_over(world)
+    world.look()
+    takes_over(world)  # it is noted, and nothing is asked for
+    assert world.course.attempt == 2
+    assert world.look().do == ()
+    ended(world)
+    assert [one.attempt for _, one in world.of(Again)] == [2, 3]
+
+
+def test_the_first_to_fail_is_named_and_one_that_was_lost_before_all():
+    def of(end, name):
+        return TaskSeen(task=name, container=name, end=end, host="alpha")
+
+    policy = Policy(grace=GRACE, retries=1)
+    reset = TaskEnd(state=JobState.FAILED, reason="connection reset", at=at(1))
+    preempted = TaskEnd(state=JobState.FAILED, reason="preempted", at=at(2), lost=True)
+    seen = Observations(tasks=(of(reset, "worker-0"), of(preempted, "worker-1")))
+    (again,) = decide(Course(), seen, at(3), policy).do
+    assert again == Again(2, "worker-1 on alpha failed: preempted", counted=False)
+    own = replace(preempted, lost=False)
+    seen = Observations(tasks=(of(reset, "worker-0"), of(own, "worker-1")))
+    (again,) = decide(Course(), seen, at(3), policy).do
+    assert again == Again(2, "worker-0 on alpha failed: connection reset", counted=True)
+
+
+LIMIT = Policy(grace=GRACE, retries=5, time_limit=7200)
+OVER = "was over its time limit of 2 h (--time_limit)"
+
+
+def test_at_its_time_limit_a_job_is_asked_to_end_and_has_failed():
+    world = World(1, policy=LIMIT, deaf=True)
+    grant(world)
+    world.now += 1e6  # it waits for the start of its code as long as it takes
+    assert world.look().do == ()
+    world.alive.clear()
+    begin(world)
+    began = world.now
+    world.now = began + 7199
+    assert world.look().do == ()
+    world.now = began + 7200
+    assert world.look().do == (Signal("chief-0", "container-0", kill=False),)
+    takes_over(world)
+    world.look()
+    world.now += GRACE
+    assert world.look().do == (Signal("chief-0", "container-0", kill=True),)
+    world.look()
+    world.look()
+    assert world.finished == Finish(JobState.FAILED, OVER)
+    assert not world.of(Again)
+
+
+def test_the_time_limit_counts_over_all_attempts_and_in_the_queue_between_them():
+    world = World(1, policy=LIMIT)
+    ended(world)
+    began = fold(world.events).started.mono
+    world.now = began + 7199
+    assert world.look().do == ()
+    world.now = began + 7200
+    assert world.look().do == (Withdraw(), Finish(JobState.FAILED, OVER))
+
+
+def test_there_is_no_attempt_after_the_time_limit():
+    seen = TaskSeen(task="worker-0", container="c", end=TaskEnd(state=JobState.FAILED, reason="no"))
+    late = Observations(tasks=(seen,), started=at(1))
+    (finish,) = decide(Course(), late, at(7201), LIMIT).do
+    assert finish.reason == "no; there is no time left for another attempt"
+
+
+def test_the_time_limit_outlives_the_start_of_the_machine():
+    seen = TaskSeen(task="worker-0", container="c", held=True)
+    started = Moment(1000.0, 9e6)
+    now = Moment(1000.0 + 7200, 5.0)
+    decision = decide(Course(), Observations(tasks=(seen,), started=started), now, LIMIT)
+    assert decision.course.cancelled.expired
+
+
+def test_who_had_returned_or_comes_to_its_end_keeps_its_result():
+    expired = CancelRequested(reason=OVER, expired=True, at=at(3))
+    returned = TaskEnd(state=JobState.SUCCEEDED, returned=at(2), at=at(4))
+    handled = TaskEnd(state=JobState.SUCCEEDED, returned=at(4), at=at(4), to_its_end=True)
+    for end in (returned, handled):
+        seen = Observations(tasks=(TaskSeen(task="worker-0", container="c", end=end),))
+        assert decide(Course(cancelled=expired), seen, at(5), LIMIT).do == (
+            Finish(JobState.SUCCEEDED, ""),
+        )

@@ -25,6 +25,8 @@ VALUES = {
     "reason": st.text(),
     "ahead": st.integers(0, 10_000),
     "attempt": st.integers(1, 9),
+    "counted": st.booleans(),
+    "expired": st.booleans(),
     "exit_code": st.integers(-64, 255),
     "fraction": st.floats(0, 1),
     "size": st.integers(0, 1 << 50),

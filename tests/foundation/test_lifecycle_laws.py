@@ -15,6 +15,7 @@ from submarine_engine.events import (
     Moment,
     Progressed,
     Released,
+    Retried,
     Returned,
     Started,
     Submitted,
@@ -43,6 +44,7 @@ EVENTS = st.one_of(
     st.builds(Returned, task=TASK),
     st.builds(Exited, task=TASK, exit_code=st.integers(-15, 3)),
     st.builds(Released, task=TASK),
+    st.builds(Retried, attempt=st.integers(1, 4), counted=st.booleans()),
     st.builds(CancelRequested, reason=st.sampled_from(["", "bored"])),
     st.builds(Finished, state=st.sampled_from(JobState)),
 )
@@ -100,7 +102,8 @@ def test_a_task_goes_forward_only(events):
     before = JobStatus()
     for status in statuses(events)[1:]:
         for old, new in zip(before.tasks, status.tasks, strict=False):
-            again = new.attempt > old.attempt and new.state is TaskState.STARTING
+            anew = TaskState.PENDING, TaskState.STARTING
+            again = new.attempt > old.attempt and new.state in anew
             if old.state.final:
                 assert new.state is old.state or again
             elif not new.state.final and not again:

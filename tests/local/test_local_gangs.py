@@ -13,7 +13,7 @@ from submarine_engine.clusters.machine import process_stat
 from submarine_engine.errors import ResourcesError
 from submarine_engine.job import JobState, Resources, Role
 
-from tests.jobs import processes_of, until
+from tests.jobs import processes_of, spec_of, until
 
 BEGIN = "import os, sys, time; task = os.environ['SUBMARINE_TASK']; print(task, flush=True)\n"
 SLEEP = BEGIN + "time.sleep(600)\n"
@@ -200,7 +200,8 @@ def test_a_task_that_cannot_be_started_is_one_that_failed(local):
             os.close(descriptor)
         return 7
 
-    assert backend._start_all(paths, status, processes, ["python"], fork_task)
+    starter = backend.Starter(paths, spec_of(roles=roles(worker=2)), fork_task)
+    assert starter.start_first(processes)
     assert [(one.pid, one.exit_status) for one in processes] == [(7, None), (0, 127)]
     assert "no more processes" in paths.task("worker-1").stderr.read_text()
     assert not (paths.root / "launch.json").exists()
@@ -214,5 +215,5 @@ def test_a_supervisor_that_is_second_begins_nothing(local, tmp_path):
     """As where two granters have started one each."""
     job_id = local.submit("1", roles=roles(worker=2))
     local.follow_several(job_id)
-    status = local.cluster.status(job_id)
-    assert not backend._start_all(local.paths(job_id), status, (), [], pytest.fail)
+    spec = spec_of(roles=roles(worker=2))
+    assert not backend.Starter(local.paths(job_id), spec, pytest.fail).start_first(())

@@ -106,11 +106,9 @@ def test_a_supervisor_outlives_a_turn_that_fails(local, task, monkeypatch, capsy
     job_id = task.root.parent.parent.name
     for name, fake in (("Wake", lambda _: None), ("JobRun", Run), ("_sign", lambda *_: None)):
         monkeypatch.setattr(backend, name, fake)
-    monkeypatch.setattr(backend, "_start_all", lambda *_: True)
+    monkeypatch.setattr(backend.Starter, "start_first", lambda *_: True)
     monkeypatch.setattr(backend.time, "sleep", lambda _: None)
-    backend.supervise(
-        str(local.home), job_id, 0, (0, 0), leases=[], grace=1, command=[], fork_task=None
-    )
+    backend.supervise(str(local.home), job_id, 0, (0, 0), leases=[], grace=1, fork_task=None)
     assert len(turns) == 2
     assert "one bad turn" in capsys.readouterr().err
 

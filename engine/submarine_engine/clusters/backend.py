@@ -81,12 +81,16 @@ class KeptJob(NamedTuple):
         ``grace``, ``session``.
     record
         The content of ``record.json``.
+    attempt
+        How often the job has been begun, this time included. Its tasks get plans of this number
+        (`submarine_engine.clusters.store.task_plan`), and containers of other names than before.
     """
 
     paths: JobPaths
     spec: JobSpec
     launch: Mapping[str, Any]
     record: Mapping[str, Any]
+    attempt: int = 1
 
 
 class Request(ABC):
@@ -94,6 +98,9 @@ class Request(ABC):
 
     All of it may be asked anew by another keeper, after a kill at any place: what the job has is
     known by its id, on the cluster or by a note that was written before the cluster was asked.
+
+    There is one for each attempt. All that an attempt before had is over, and none of it is adopted
+    for this one: what is noted or found has to tell of which attempt it is.
     """
 
     ends_with_job: bool = False
@@ -190,6 +197,26 @@ class Request(ABC):
         """Return whether the cluster says that a task's container has ended."""
         return False
 
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody ended the job by the cluster's own means: it is not begun again then."""
+        return False
+
+    def is_lost(self, container: TaskRun, *, wanted: bool) -> bool:  # noqa: ARG002 - where nobody can tell
+        """Return whether the cluster ended a task: its node is gone, or it was preempted.
+
+        Asked of tasks that are over, and have no last word of their own. A job with ``--retries``
+        is begun again for that without counting.
+
+        Parameters
+        ----------
+        container
+            The task.
+        wanted
+            Whether the driver had tasks of the job ended, and maybe this one.
+        """
+        return False
+
     def words(self, task: str, *, patient: bool) -> str:  # noqa: ARG002 - of clusters that tell
         """Return what the cluster says of a container's end; empty where nothing.
 
@@ -233,6 +260,9 @@ class Request(ABC):
 
     def end_beside(self) -> None:  # noqa: B027 - where something runs beside
         """End what runs beside the job's own containers, which are all over."""
+
+    def give_back(self) -> None:  # noqa: B027 - where something is kept for another attempt
+        """Give back what was kept for another attempt: the job is over, and says so next."""
 
     def keep(self, task: TaskPaths) -> None:  # noqa: B027 - of clusters with a storage
         """Keep the results of a job that is over on the cluster, too; nobody waits for that."""
@@ -667,7 +697,7 @@ class Backend(ClusterKind):
 
     @abstractmethod
     def request(self, job: KeptJob) -> Request:
-        """Return what asks for a job and follows it, also one that a former keeper began.
+        """Return what asks for an attempt of a job and follows it, also one that was begun before.
 
         Called in the job's own thread. Nothing of the job is asked for before `Request.ask`.
 

@@ -46,17 +46,20 @@ from submarine_engine.events import (
     Moment,
     Progressed,
     Released,
+    Retried,
     Waiting,
 )
 from submarine_engine.history import JobPaths, read_foreign, read_json, write_aside
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.lifecycle import (
+    Again,
     Course,
     EndBeside,
     Finish,
     Instruction,
     Observations,
     OpenGate,
+    Policy,
     Settle,
     Signal,
     TaskEnd,
@@ -140,18 +143,36 @@ class JobRun:
         if record is None or launch is None:
             raise ClusterError("its record is gone", where=str(paths.root))
         self._launch = launch
-        spec = JobSpec.from_json(record["spec"])
+        self._record = record
+        self._spec = spec = JobSpec.from_json(record["spec"])
         told = [event for event, _ in read_events(paths.events)[0]]
         self._status = fold(told)
+        self._policy = Policy(
+            grace=float(launch["grace"]),
+            hello_within=backend.hello_within,
+            retries=spec.retries,
+            time_limit=spec.time_limit,
+        )
+        self._unwritten: list[Event] = []
+        self._dead_at: float | None = None
         # Of the keeper before this one: what returned after it has not returned before the cancel.
         asked_to_end = (event for event in told if isinstance(event, CancelRequested))
-        self._course = Course(cancelled=next(asked_to_end, None))
-        self._request = backend.request(KeptJob(paths, spec, launch, record))
+        self._begin(next(asked_to_end, None))
         try:
             self._journal = Journal(paths, record)
         except OSError:
             self._request.close()
             raise
+
+    def _begin(self, cancelled: CancelRequested | None = None) -> None:
+        """Begin with the newest attempt, or go on with it."""
+        status, paths, spec = self._status, self._paths, self._spec
+        attempt = status.attempt
+        if attempt > 1 and not any(task.held for task in status.tasks):
+            store.clear_attempt(paths, spec.tasks, self._between)
+        job = KeptJob(paths, spec, self._launch, self._record, attempt)
+        self._request = self._backend.request(job)
+        self._course = Course(cancelled=cancelled, attempt=attempt, failures=status.failures)
         self._containers = [
             self._request.follow(paths, task, role.resources.gpus or 0)
             for role in spec.roles
@@ -162,9 +183,8 @@ class JobRun:
             container.follows = bool(self._status.tasks) and (
                 container.task != self._status.ranked[0].task
             )
+            container.attempt = attempt
         self._stacks = StackLooks(paths, self._request)
-        self._unwritten: list[Event] = []
-        self._spec = spec
         self._hellos: dict[str, Hello] = {}
         self._wrong_hello = ""
         self._answer = b""  # what the tasks are told; a former keeper may have told them already
@@ -175,10 +195,18 @@ class JobRun:
         self._refused = ""
         self._counted_at = 0.0
         self._ends: dict[str, TaskEnd] = {}
-        self._dead_at: float | None = None
         self._told_waiting_at = time.monotonic() - _TELLING + _UNTOLD
         self._came_on_at = time.monotonic()  # a container was last given, or began
         self._effort = 0.0  # seconds of the processor that the last turn took
+
+    @property
+    def _between(self) -> str:
+        """The line that stands in the log between the attempt before this one and this one."""
+        status = self._status
+        lost = status.attempt - 1 - status.failures
+        most = max(status.attempt, 1 + lost + (self._policy.retries or 0))
+        why = " ".join(status.retried.split())
+        return f"— attempt {status.attempt} of {most} begins: {why} —"
 
     def run(self, stop: Stop) -> bool:
         """See the job through; False where `stop` came first.
@@ -209,14 +237,15 @@ class JobRun:
         """Look, decide, act; whether there is more to do at once."""
         seen = self._observe()
         now = Moment.now()
-        grace, within = float(self._launch["grace"]), self._backend.hello_within
-        decision = decide(self._course, seen, now, grace=grace, hello_within=within)
+        decision = decide(self._course, seen, now, self._policy)
         self._course = decision.course
         self._write(*decision.events)
         for instruction in decision.do:
+            if isinstance(instruction, Again):
+                return self._begin_again(instruction, now)
             try:
                 self._act(instruction, now)
-            except ClusterError:  # noqa: PERF203 - it does not answer now: nothing more may be done
+            except ClusterError:  # it does not answer now: nothing more may be done
                 if isinstance(instruction, Signal):
                     asked = self._course.asked - {instruction.container}
                     self._course = replace(self._course, asked=asked)
@@ -228,7 +257,9 @@ class JobRun:
 
     def _observe(self) -> Observations:
         if len(self._ends) == len(self._containers):
-            return Observations(tasks=tuple(self._seen(one, None) for one in self._containers))
+            tasks = tuple(self._seen(one, None) for one in self._containers)
+            stopped = self._request.stopped
+            return Observations(tasks=tasks, started=self._status.started, stopped=stopped)
         cancel = store.cancel_request(self._paths)
         ending = cancel is not None or self._course.cancelled is not None
         given: AllocatedByTask | None = None
@@ -256,6 +287,7 @@ class JobRun:
             abandoned=self._abandoned(),
             cause=self._wrong_hello or self._request.cause,
             over=counted is not None and counted.over,
+            started=self._status.started,
         )
 
     def _seen(self, container: TaskRun, counted: Counted | None) -> TaskSeen:
@@ -285,14 +317,15 @@ class JobRun:
             if data is None or container.task in self._hellos:
                 continue
             try:
-                hello = read_hello(data, self._paths.job_id, container.task)
+                attempt = self._course.attempt
+                hello = read_hello(data, self._paths.job_id, container.task, attempt)
             except WrongHelloError as error:
                 host = container.node.partition(":")[0]
                 self._wrong_hello = f"{container.task} on {host} cannot begin: {error.what}"
             else:
                 self._hellos[container.task] = hello
         if len(self._hellos) == len(self._containers):
-            told = answer(self._spec, self._hellos)
+            told = answer(self._spec, self._hellos, self._course.attempt)
             # Kept before anybody hears it: whoever takes the job over says the same, and knows
             # that nobody's hello is to be waited for.
             write_aside(self._paths.answer, told)
@@ -364,8 +397,11 @@ class JobRun:
             return None
 
     def _abandoned(self) -> str:
-        """Return that nobody waits for a job in the queue any more, and that for a while."""
-        if any(container.id for container in self._containers):
+        """Return that nobody waits for a job in the queue any more, and that for a while.
+
+        A job whose code has run before goes on without its notebook.
+        """
+        if self._course.attempt > 1 or any(container.id for container in self._containers):
             return ""
         if lives(session_of(self._launch)):
             self._dead_at = None
@@ -398,8 +434,24 @@ class JobRun:
         elif isinstance(instruction, Settle):
             container = next(c for c in self._containers if c.task == instruction.task)
             self._settle(container, now)
-        else:
+        elif isinstance(instruction, Finish):
             self._finish(instruction)
+
+    def _begin_again(self, again: Again, now: Moment) -> bool:
+        """Ask for all tasks anew; False where that cannot be noted yet.
+
+        Noted first: whoever takes the job over from here on asks for this attempt, and for no
+        other. What a backend has of the one before, it forgets when it is asked for this one.
+        """
+        reason, counted = again.reason, again.counted
+        self._write(Retried(attempt=again.attempt, reason=reason, counted=counted, at=now))
+        if self._unwritten:  # a full disk
+            return False
+        self._request.close()
+        # It has left the line long ago, and stands at its end now.
+        self._backend.submit_queue.join(self._paths.job_id)
+        self._begin()
+        return True
 
     def _settle(self, container: TaskRun, released: Moment) -> None:
         """Bring home what a task has left, and write its last events."""
@@ -417,6 +469,7 @@ class JobRun:
         if container.started is not None:
             returned = ending.returned_at(container.started, released)
         now = TaskStatus(task=container.task, exited=released, returned=returned)
+        container.lost = self._is_lost(container, ending)
         end = self._end(container, ending, now)
         came = container.last_progress() if end.state is not JobState.SUCCEEDED else []
         # As if it were the job's only task: why it was ended says more than by which signal.
@@ -438,7 +491,16 @@ class JobRun:
             returned=known.returned,
             to_its_end=to_its_end,
             echo=tells_of_another(ending),
+            lost=container.lost and state is not JobState.SUCCEEDED,
         )
+
+    def _is_lost(self, container: TaskRun, ending: Ending) -> bool:
+        """Return whether the cluster has ended a container by itself, where that matters."""
+        course = self._course
+        if self._policy.retries is None or (ending.kind and not ending.interrupted):
+            return False
+        wanted = bool(course.cancelled or course.cause or course.killed_at or course.asked)
+        return self._request.is_lost(container, wanted=wanted)
 
     def _judge(self, container: TaskRun, ending: Ending) -> tuple[JobState, str]:
         state, reason = final_task_state(ending, self._paths.root, oom_killed=container.oom_killed)
@@ -449,6 +511,7 @@ class JobRun:
 
     def _finish(self, finish: Finish) -> None:
         last = Finished(state=finish.state, reason=finish.reason, failed_task=finish.failed_task)
+        self._request.give_back()
         self._journal.append_last(*self._unwritten, last)
         self._status = apply(self._status, last)
         if self._ends:

@@ -7,17 +7,21 @@ Beside the events lie two notes: ``warnings.json``, and ``cancel.json`` of whoev
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
 import shutil
+import stat
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from submarine_runtime.exchange import ANSWER, HELLO
 
 from submarine_engine.clusters import locks, machine
 from submarine_engine.errors import SubmissionError
@@ -26,6 +30,7 @@ from submarine_engine.events import (
     Finished,
     Granted,
     Moment,
+    Retried,
     Started,
     Submitted,
     event_from_json,
@@ -197,6 +202,8 @@ def _state_after(event: Event) -> JobState | None:
         return event.state
     if isinstance(event, Granted):
         return JobState.STARTING
+    if isinstance(event, Retried):
+        return JobState.QUEUED
     return JobState.RUNNING if isinstance(event, Started) else None
 
 
@@ -438,6 +445,7 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
     entry: str,
     workdir: str,
     home: Mapping[str, Any] | None = None,
+    attempt: int = 1,
 ) -> Mapping[str, Any]:
     """Return the content of ``task.json``.
 
@@ -447,6 +455,8 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
         Where they lie on the machine that runs the task.
     home
         What `Manifest.home` says.
+    attempt
+        How often the job has been begun, this time included.
     """
     role = next(role for role in spec.roles if task in role.tasks)
     return {
@@ -464,7 +474,70 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
         "asks": spec.asks,
         "peers": len(spec.tasks),
         "framework": spec.framework,
+        "attempt": attempt,
     }
+
+
+_OF_AN_ATTEMPT = (
+    "outcome.json", "results", "progress.json", "save.json", "ask.json", "imported.json",
+    HELLO, ANSWER,
+)  # fmt: skip
+
+
+def clear_attempt(paths: JobPaths, tasks: Iterable[str], line: str) -> None:
+    """Remove what an attempt has left that the next one must not take for its own.
+
+    Its logs stay, and say in `line` that another attempt begins. Done again it changes nothing: the
+    one who did it first may have been killed.
+
+    Parameters
+    ----------
+    paths, tasks
+        Whose; nothing of the next attempt runs yet.
+    line
+        What stands in each task's stderr from now on.
+
+    Raises
+    ------
+    OSError
+        The disk is full, or the job's folder is gone.
+    """
+    paths.answer.unlink(missing_ok=True)
+    for task in tasks:
+        files = paths.task(task)
+        make_private(files.root)
+        for name in _OF_AN_ATTEMPT:
+            _remove(files.root / name)
+        _append_line(files.stderr, f"{line}\n".encode(errors="replace"))
+
+
+def _remove(path: Path) -> None:
+    """Remove what the job's code may have put there: a link leads nowhere."""
+    try:
+        path.unlink(missing_ok=True)
+    except IsADirectoryError:
+        shutil.rmtree(path)
+
+
+def _append_line(path: Path, line: bytes) -> None:
+    """Append a line of its own to a log, unless that is its last."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):  # the job's code was at it
+            return
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return
+        tail = os.pread(descriptor, len(line) + 1, max(0, status.st_size - len(line) - 1))
+        if tail.removeprefix(b"\n") != line:
+            with suppress(OSError):  # a full disk costs the line, not the attempt
+                os.write(descriptor, line if not tail or tail.endswith(b"\n") else b"\n" + line)
+    finally:
+        os.close(descriptor)
 
 
 def sweep(home: Path) -> None:

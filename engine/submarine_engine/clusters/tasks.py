@@ -353,7 +353,9 @@ class TaskRun(ABC):
         self.over = False
         self.released = False
         self.oom_killed = False  # the kernel has ended a process for lack of memory meanwhile
+        self.attempt = 1
         self.said = ""  # what the cluster says of its end
+        self.lost = False  # the cluster has ended it, unasked
         self.late: list[Event] = []  # of a task that was over before it was looked at
         self.gathered = False  # its application ends with it, and the node gives up its files
         self.follows = False  # it is not of rank 0
@@ -381,7 +383,14 @@ class TaskRun(ABC):
         """
         gpus = tuple(f"{self.id[-6:]}/{number}" for number in range(self.gpus))
         host = self.node.partition(":")[0]
-        return Granted(task=self.task, host=host, container=self.id, gpus=gpus, at=here(began))
+        return Granted(
+            task=self.task,
+            host=host,
+            container=self.id,
+            gpus=gpus,
+            attempt=self.attempt,
+            at=here(began),
+        )
 
     @abstractmethod
     def look(self, *, hurry: bool = False) -> list[Event]:

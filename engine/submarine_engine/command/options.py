@@ -158,6 +158,7 @@ KINDS = {
     "path": PATH,
     "count": COUNT,
     "memory": Kind("SIZE", values.read_memory),
+    "duration": Kind("TIME", values.read_seconds),
     "setting": Kind("KEY=VALUE", values.read_pair),
     "link": Kind("NAME=URL", values.read_pair),
     "secret": NAME,

@@ -16,7 +16,12 @@ import click
 
 from submarine_engine.command.grammar import OPTION, Group
 from submarine_engine.command.options import COMMON, NOTEBOOK, TERMINAL, Front, find
-from submarine_engine.command.values import did_you_mean, format_memory, format_resources
+from submarine_engine.command.values import (
+    did_you_mean,
+    format_memory,
+    format_resources,
+    format_seconds,
+)
 from submarine_engine.command.verbs import ROOT, RUN, find_verb, verbs
 from submarine_engine.declared import find_options
 from submarine_engine.errors import CommandError
@@ -322,6 +327,8 @@ def _words_of(option: OptionInfo, value: Any) -> list[str]:  # noqa: ANN401 - as
         return [f"--{option.name}"] if value else []
     if option.kind == "memory":
         value = None if value is None else format_memory(value)
+    if option.kind == "duration":
+        value = None if value is None else format_seconds(value)
     if isinstance(value, Mapping):
         value = tuple(value.items())
     each = value if option.repeat else (value,)

@@ -17,9 +17,9 @@ _NUMBER = re.compile(r"[0-9]{1,12}")
 _SIZE = re.compile(
     r"([0-9]{1,18}(?:\.[0-9]{1,9})?) *(?:([KMGT])(?:iB?|B)?|B)?", re.IGNORECASE | re.ASCII
 )
-_SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) *(s|m|h)?", re.ASCII)
+_SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) *(s|m|h|d)?", re.ASCII)
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_PERIODS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_PERIODS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 # How Hadoop and people spell the three; "yarn.io/gpu" is YARN's own resource type.
 _RESOURCES = {
     "memory": "memory", "memory-mb": "memory", "vcores": "vcores", "cpu": "vcores",
@@ -134,7 +134,7 @@ def format_resources(resources: Resources) -> str:
 
 
 def read_seconds(text: str) -> float:
-    """Return seconds: ``90``, ``1.5s``, ``10m``, ``2h``.
+    """Return seconds: ``90``, ``1.5s``, ``10m``, ``2h``, ``1d``.
 
     Raises
     ------
@@ -147,6 +147,14 @@ def read_seconds(text: str) -> float:
             f"{text!r} is not a length of time", fix="write seconds, or for example 10m or 2h"
         )
     return float(found[1]) * _PERIODS[found[2] or ""]
+
+
+def format_seconds(seconds: float) -> str:
+    """Return seconds as `read_seconds` reads them, with the largest unit that keeps them whole."""
+    for unit in ("d", "h", "m"):
+        if seconds and seconds % _PERIODS[unit] == 0:
+            return f"{seconds / _PERIODS[unit]:.0f}{unit}"
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
 def read_pair(text: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,10 +53,10 @@ from submarine_engine.clusters.machine import (
 )
 from submarine_engine.clusters.tasks import CANNOT_RUN, TaskRun
 from submarine_engine.errors import ClusterError
-from submarine_engine.events import Event, Moment, Started
+from submarine_engine.events import Event, Granted, Moment, Started
 from submarine_engine.history import JobPaths, make_private, read_json, write_aside, write_json
 from submarine_engine.job import JobSpec
-from submarine_engine.lifecycle import JobStatus, TaskStatus, fold
+from submarine_engine.lifecycle import TaskStatus, fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,6 +202,8 @@ class Process:
         How it ended; None while it runs.
     held
         Whether anything of the task may be left.
+    gpus
+        What was granted to it.
     """
 
     task: str
@@ -212,6 +214,13 @@ class Process:
     started: Moment = field(default_factory=Moment.now)
     exit_status: int | None = None
     held: bool = True
+    gpus: tuple[str, ...] = ()
+
+    def again(self) -> Process:
+        """Return the same task's process of the next attempt, not started, with the same GPUs."""
+        base, _, number = self.container.rpartition("-")
+        container = f"{base}-{int(number) + 1}"
+        return Process(self.task, container, self.limit, self.leases, gpus=self.gpus)
 
 
 class LocalTask(TaskRun):
@@ -227,6 +236,11 @@ class LocalTask(TaskRun):
     def exit_status(self) -> int | None:
         """The exit status of its process."""
         return self._process.exit_status
+
+    def granted(self, began: float) -> Granted:
+        """Return that its GPUs are the task's: they were granted to the first attempt."""
+        process = self._process
+        return replace(super().granted(began), gpus=process.gpus, at=process.started)
 
     def look(self, *, hurry: bool = False) -> list[Event]:  # noqa: ARG002 - nothing is far away
         """See whether its process has ended, and how far it is."""
@@ -252,13 +266,25 @@ class LocalRequest(Request):
         The job.
     processes
         Its tasks' processes, in the order of the spec.
+    start
+        Starts them; None where they run.
     """
 
     is_woken = True
 
-    def __init__(self, job: KeptJob, processes: Sequence[Process]) -> None:
+    def __init__(
+        self,
+        job: KeptJob,
+        processes: Sequence[Process],
+        start: Callable[[Sequence[Process], int], object] | None = None,
+    ) -> None:
         self._paths = job.paths
+        self._attempt = job.attempt
         self._processes = processes
+        self._start = start
+        # The GPUs of a job that may be begun again are kept for that: whoever waits for them
+        # would have them for the time of one attempt, and the job would stand behind all others.
+        self._keeps = job.spec.retries is not None
         self._measured_at = 0.0
 
     def process_of(self, task: str) -> Process:
@@ -269,8 +295,24 @@ class LocalRequest(Request):
         """Return how a task's process is followed."""
         return LocalTask(paths, task, gpus, self)
 
+    @property
+    def begun(self) -> bool:
+        """Whether its processes were started."""
+        return self._start is None
+
     def ask(self) -> AllocatedByTask:
-        """Return what was granted before this process was started."""
+        """Return what was granted before this process was started; start it once more.
+
+        Raises
+        ------
+        ClusterError
+            The job's folder was deleted.
+        """
+        if not self._paths.root.exists():
+            raise ClusterError("the job's folder was deleted")
+        if self._start is not None:
+            start, self._start = self._start, None
+            start(self._processes, self._attempt)
         return {one.task: Allocated(one.container, machine.host()) for one in self._processes}
 
     def reap(self) -> None:
@@ -295,8 +337,8 @@ class LocalRequest(Request):
         for process in self._processes:
             if process.held and process.exit_status is not None and not self._end_strays(process):
                 process.held = False
-                for descriptor in process.leases:
-                    locks.unlock(descriptor)  # the guard has it open, too
+                if not self._keeps:
+                    _unlock(process)
         held = {process.container for process in self._processes if process.held}
         return Counted(held, over=not held)
 
@@ -327,11 +369,15 @@ class LocalRequest(Request):
                 return one
         return next((o for o in self._processes if has_mark(pid, "SUBMARINE_TASK", o.task)), None)
 
+    def give_back(self) -> None:
+        """Free the GPUs that were kept for another attempt."""
+        for process in self._processes:
+            if self._keeps and not process.held:
+                _unlock(process)
+
     @property
     def cause(self) -> str:  # type: ignore[override]  # looked at anew at each turn
-        """Why the job has to be ended: its folder is gone, or a task uses too much memory."""
-        if not self._paths.root.exists():
-            return "the job's folder was deleted"
+        """Why the job has to be ended: a task uses too much memory."""
         limited = [one for one in self._processes if one.limit and one.exit_status is None]
         if not limited or time.monotonic() - self._measured_at < _MEASURE_EVERY:
             return ""
@@ -379,6 +425,11 @@ class LocalRequest(Request):
         """Do nothing: nothing was opened."""
 
 
+def _unlock(process: Process) -> None:
+    for descriptor in process.leases:
+        locks.unlock(descriptor)  # the guard has it open, too
+
+
 # This machine as a backend.
 
 
@@ -395,6 +446,8 @@ class LocalBackend(Backend):
         Where jobs are kept.
     processes
         In the supervisor of a job: its tasks' processes.
+    start
+        Likewise: starts those of another attempt.
     grace
         Seconds between SIGTERM and SIGKILL for jobs submitted here; None takes the configured.
     """
@@ -404,11 +457,17 @@ class LocalBackend(Backend):
     no_gpus = NO_GPUS
 
     def __init__(
-        self, home: Path, processes: Sequence[Process] = (), *, grace: float | None = None
+        self,
+        home: Path,
+        processes: Sequence[Process] = (),
+        start: Callable[[Sequence[Process], int], object] | None = None,
+        *,
+        grace: float | None = None,
     ) -> None:
         super().__init__(home)
         self.queue = Queue(home)
         self._processes = processes
+        self._start = start
         self._grace = grace
 
     @classmethod
@@ -542,8 +601,11 @@ class LocalBackend(Backend):
         ]
 
     def request(self, job: KeptJob) -> Request:
-        """Return what follows the processes of this supervisor's job."""
-        return LocalRequest(job, self._processes)
+        """Return what follows the processes of this supervisor's job, and starts new ones."""
+        if job.attempt == 1:
+            return LocalRequest(job, self._processes)
+        self._processes = [process.again() for process in self._processes]
+        return LocalRequest(job, self._processes, self._start)
 
 
 def own_checkpoints(paths: JobPaths) -> Path:
@@ -575,7 +637,6 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
     *,
     leases: list[int],
     grace: float,
-    command: list[str],
     fork_task: ForkTask,
     ahead: str = "",
 ) -> None:
@@ -592,8 +653,6 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
         Descriptors of the GPU leases, in the order of the tasks.
     grace
         Seconds between SIGTERM and SIGKILL.
-    command
-        What runs a task, up to the task's folder.
     fork_task
         `supervisor.fork_task`.
     ahead
@@ -604,12 +663,14 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
     spec = JobSpec.from_json((read_json(paths.record) or {})["spec"])
     status = fold(event for event, _ in store.read_events(paths.events)[0])
     processes = [_process_of(spec, task, leases) for task in status.tasks]
+    starter = Starter(paths, spec, fork_task)
     if pid:
         processes[0].pid, processes[0].started = pid, Moment(*started)
-    elif not _start_all(paths, status, processes, command, fork_task):
+    elif not starter.start_first(processes):
         return
-    _sign(paths, [process.pid for process in processes if process.pid])
-    run = JobRun(LocalBackend(Path(home), processes), paths, lambda: 0, {"grace": grace})
+    _sign(paths, processes)
+    backend = LocalBackend(Path(home), processes, starter.start_again)
+    run = JobRun(backend, paths, lambda: 0, {"grace": grace})
     for _ in range(_LAST_WORD_TRIES):
         over = False
         try:
@@ -640,44 +701,70 @@ def _process_of(spec: JobSpec, task: TaskStatus, leases: list[int]) -> Process:
     """Return a task's process, not started; its leases are the first of those that are left."""
     memory = next(role for role in spec.roles if task.task in role.tasks).resources.memory
     mine, leases[:] = leases[: len(task.gpus)], leases[len(task.gpus) :]
-    return Process(task.task, task.container, memory * _MIB if memory else None, mine)
+    limit = memory * _MIB if memory else None
+    return Process(task.task, task.container, limit, mine, gpus=task.gpus)
 
 
-def _start_all(
-    paths: JobPaths,
-    status: JobStatus,
-    processes: Sequence[Process],
-    command: list[str],
-    fork_task: ForkTask,
-) -> bool:
-    """Start all tasks of a job; False where another supervisor has begun it."""
-    launch = read_json(launch_file(paths))
-    try:
-        launch_file(paths).unlink()  # as `supervisor._start` does, and why
-    except FileNotFoundError:
-        return False
-    if launch is None:
-        return False
-    for process, task in zip(processes, status.tasks, strict=True):
-        own = launch["tasks"][process.task]["environment"]
-        environment = {**os.environ, **own, **gpu_environment(task.gpus)}
-        process.started = Moment.now()
-        logs: tuple[int, ...] = ()
+class Starter:
+    """Starts the tasks of a job: of several all, and those of each further attempt.
+
+    Parameters
+    ----------
+    paths, spec
+        The job.
+    fork_task
+        `supervisor.fork_task`.
+    """
+
+    def __init__(self, paths: JobPaths, spec: JobSpec, fork_task: ForkTask) -> None:
+        self._paths = paths
+        self._spec = spec
+        self._fork_task = fork_task
+        self._own: Mapping[str, Mapping[str, str]] = {}  # of several: what is each task's alone
+
+    def start_first(self, processes: Sequence[Process]) -> bool:
+        """Start all tasks; False where another supervisor has begun the job."""
+        launch = read_json(launch_file(self._paths))
         try:
-            logs = open_logs(paths.task(process.task))
-            task_command = [*command, str(paths.task(process.task).root)]
-            process.pid = fork_task(task_command, environment, logs, process.leases)
-        except OSError as error:  # the others are told, as where it had failed a moment later
-            process.exit_status = CANNOT_RUN
-            for descriptor in logs[1:]:
-                os.write(descriptor, f"cannot be started: {error.strerror}\n".encode())
-            for descriptor in logs:
-                os.close(descriptor)
-    return True
+            launch_file(self._paths).unlink()  # as `supervisor._start` does, and why
+        except FileNotFoundError:
+            return False
+        if launch is None:
+            return False
+        self._own = {task: told["environment"] for task, told in launch["tasks"].items()}
+        self._start(processes)
+        return True
+
+    def start_again(self, processes: Sequence[Process], attempt: int) -> None:
+        """Start the tasks of another attempt, with plans that say so."""
+        for task in self._spec.tasks:
+            plan = self._paths.task(task).plan
+            write_json(plan, {**(read_json(plan) or {}), "attempt": attempt})
+        self._start(processes)
+        _sign(self._paths, processes)
+
+    def _start(self, processes: Sequence[Process]) -> None:
+        for process in processes:
+            files = self._paths.task(process.task)
+            own = self._own.get(process.task, {})
+            environment = {**os.environ, **own, **gpu_environment(process.gpus)}
+            process.started = Moment.now()
+            logs: tuple[int, ...] = ()
+            try:
+                logs = open_logs(files)
+                command = [sys.executable, "-u", str(RUNTIME), str(files.root)]
+                process.pid = self._fork_task(command, environment, logs, process.leases)
+            except OSError as error:  # the others are told, as where it had failed a moment later
+                process.exit_status = CANNOT_RUN
+                for descriptor in logs[1:]:
+                    os.write(descriptor, f"cannot be started: {error.strerror}\n".encode())
+                for descriptor in logs:
+                    os.close(descriptor)
 
 
-def _sign(paths: JobPaths, sessions: Sequence[int]) -> None:
+def _sign(paths: JobPaths, processes: Sequence[Process]) -> None:
     """Say who runs the job, for whoever finds it without its supervisor."""
+    sessions = [process.pid for process in processes if process.pid]
     leaders = [process_stat(session) for session in sessions]
     begun: list[tuple[int | None, int | None]] = [
         (session, leader.start if leader else None)

@@ -61,7 +61,6 @@ def main(arguments: list[str]) -> None:
         started,
         leases=held,
         grace=float(grace),
-        command=command,
         fork_task=fork_task,
         ahead=ahead,
     )

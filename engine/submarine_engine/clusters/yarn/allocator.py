@@ -198,6 +198,8 @@ class Allocator(ABC):
     ----------
     services
         What the keeper's jobs share.
+    attempt
+        How often the job has been begun, this time included.
     """
 
     mode: ClassVar[str]
@@ -207,13 +209,21 @@ class Allocator(ABC):
     """Whether the application is over as soon as the job is."""
 
     def __init__(
-        self, services: Services, paths: JobPaths, spec: JobSpec, launch: Mapping[str, Any]
+        self,
+        services: Services,
+        paths: JobPaths,
+        spec: JobSpec,
+        launch: Mapping[str, Any],
+        attempt: int = 1,
     ) -> None:
         self._services = services
         self._paths = paths
         self._spec = spec
         self._launch = launch
+        self._attempt = attempt
         noted = read_json(paths.root / "yarn.json") or {}
+        if noted.get("attempt", 1) < attempt:
+            noted = {"given_back": self._all_of(noted)}
         self.app_id: str = noted.get("app_id", "")
         self._instances: dict[str, str] = noted.get("instances", {})
         self._known = {
@@ -222,6 +232,7 @@ class Allocator(ABC):
         # What was asked for and is not noted yet: a keeper may be killed between the two. The next
         # one adopts it, and asks for nothing twice.
         self._asking: dict[str, Any] = noted.get("asking") or {}
+        # What is over and carries the job's id: never adopted again.
         self._given_back: list[str] = noted.get("given_back") or []
         self._seen: dict[str, skein.Container] = {}
         self._app: skein.ApplicationClient | None = None
@@ -251,6 +262,11 @@ class Allocator(ABC):
         ClusterError
             There is no way to any, for good.
         """
+
+    @staticmethod
+    @abstractmethod
+    def _all_of(noted: Mapping[str, Any]) -> list[str]:
+        """Return what an attempt that is over had of YARN, and those before it."""
 
     @abstractmethod
     def give_back(self) -> None:
@@ -383,7 +399,7 @@ class Allocator(ABC):
             {"version": 1, "mode": self.mode, "app_id": self.app_id,
              "instances": self._instances, "containers": self._known,
              "board": self._board.address, "asking": self._asking,
-             "given_back": self._given_back},
+             "given_back": self._given_back, "attempt": self._attempt},
         )  # fmt: skip
 
     def _environment(
@@ -400,6 +416,7 @@ class Allocator(ABC):
             **task_plan(
                 self._spec, task or role.tasks[0], job_id=self._paths.job_id, bundle="",
                 entry=self._launch["entry"], workdir="", home=self._launch.get("home"),
+                attempt=self._attempt,
             ),
             "workdir": None, "results": ".", "env": {},
             "anew": bool(self._spec.env or self._spec.secrets),
@@ -562,9 +579,17 @@ class SharedApplication(Allocator):
                 self._begin_anew()
             return self._enough()
 
+    @staticmethod
+    def _all_of(noted: Mapping[str, Any]) -> list[str]:
+        """Return the containers of an attempt, by their masters: each numbers its own."""
+        app_id, found = noted.get("app_id", ""), noted.get("instances", {}).values()
+        return [*noted.get("given_back", ()), *(f"{app_id}/{one}" for one in found)]
+
     def give_back(self) -> None:
         """End what came, and stand in the line again."""
         self.withdraw()
+        noted = {"app_id": self.app_id, "instances": self._instances}
+        self._given_back += self._all_of(noted)
         self._forget()
         self._services.submit_queue.join(self._paths.job_id)
         self._services.submit_queue.name(self._paths.job_id, self._key)
@@ -670,6 +695,8 @@ class SharedApplication(Allocator):
             told = read_json(path) or {}
             if told.get("app_id") == self.app_id:
                 noted.update(told.get("instances", {}).values())
+            former = (one.partition("/") for one in told.get("given_back", ()))
+            noted.update(one for app_id, _, one in former if app_id == self.app_id)
         for found in self._app.get_containers(services=[service_name(role)], states=_STATES):
             # One that is over may be of a job whose folder is deleted.
             began = found.start_time.timestamp() if found.start_time else at
@@ -763,6 +790,11 @@ class DedicatedApplication(Allocator):
     def begun(self) -> bool:
         """Whether YARN may know of the job's application."""
         return bool(self._asking or self.app_id or self._thread)
+
+    @staticmethod
+    def _all_of(noted: Mapping[str, Any]) -> list[str]:
+        """Return the application of an attempt, and those before it."""
+        return [*noted.get("given_back", ()), *filter(None, [noted.get("app_id", "")])]
 
     def give_back(self) -> None:
         """End the application."""
@@ -866,7 +898,11 @@ def _blind(services: Services) -> str:
 
 
 def open_allocator(
-    services: Services, paths: JobPaths, spec: JobSpec, launch: Mapping[str, Any]
+    services: Services,
+    paths: JobPaths,
+    spec: JobSpec,
+    launch: Mapping[str, Any],
+    attempt: int = 1,
 ) -> Allocator:
     """Return the way of a job: the one it is on already, else as its mode says.
 
@@ -884,13 +920,13 @@ def open_allocator(
     elif mode == "auto":
         mode = "warm" if spec.notebook and "priority" not in spec.options else "cold"
         if mode == "warm":
-            warm = SharedApplication(services, paths, spec, launch)
+            warm = SharedApplication(services, paths, spec, launch, attempt)
             if warm.has_master or master_fits(services.rm, spec.queue, MASTER_MEMORY):
                 return warm
             mode = "cold"
             note = "one application for this job: the queue has no room for a warm one"
     allocator = (SharedApplication if mode == "warm" else DedicatedApplication)(
-        services, paths, spec, launch
+        services, paths, spec, launch, attempt
     )
     allocator.note = note
     return allocator

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.backend import Allocated
     from submarine_engine.clusters.container import Container
     from submarine_engine.clusters.exchange import Messages
+    from submarine_engine.clusters.tasks import TaskRun
     from submarine_engine.clusters.yarn.services import Services
     from submarine_engine.history import TaskPaths
 
@@ -54,9 +55,11 @@ class YarnRequest(Request):
         self._services = services
         self._rm = services.rm
         self._job = job
-        self._allocator = open_allocator(services, job.paths, job.spec, job.launch)
+        self._allocator = open_allocator(services, job.paths, job.spec, job.launch, job.attempt)
         self.ends_with_job = self._allocator.ends_with_job
         self._report: dict[str, Any] = {}  # the last that the manager said of the application
+        self._preempted_before: int | None = None
+        self._withdrawn = False
 
     @property
     def begun(self) -> bool:
@@ -70,6 +73,8 @@ class YarnRequest(Request):
     def count(self) -> Counted:
         """Return what the ResourceManager counts as the application's."""
         self._report = self._rm.application(self._allocator.app_id)
+        if self._preempted_before is None:
+            self._preempted_before = _preempted(self._report)
         over = self._report["state"] in FINAL
         listed = [] if over else self._rm.containers(self._allocator.app_id)
         return Counted({container["containerId"] for container in listed}, over=over)
@@ -80,6 +85,7 @@ class YarnRequest(Request):
 
     def withdraw(self) -> None:
         """End the job's application, or its containers in one that goes on."""
+        self._withdrawn = True
         self._allocator.withdraw()
 
     def source(self, container: Allocated) -> LogSource:
@@ -105,6 +111,30 @@ class YarnRequest(Request):
     def is_over(self, task: str) -> bool:
         """Return whether the application's master was told that a container has ended."""
         return self._allocator.is_over(task)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody killed the job's application, by YARN's own command or page."""
+        return bool(self._report.get("state") == "KILLED" and not self._withdrawn)
+
+    def is_lost(self, container: TaskRun, *, wanted: bool) -> bool:
+        """Return whether YARN ended a container: preempted, or gone with its node or its master.
+
+        No exit status tells that: skein passes none on, and a node forgets a container in the
+        moment in which it is over. Nor does a SIGTERM, since YARN ends what uses too much memory by
+        one, too. But the manager counts what it has preempted, and knows its nodes; and it says
+        FAILED of an application whose master died, FINISHED of one whose containers failed.
+        """
+        with suppress(ClusterError):
+            self._report = self._rm.application(self._allocator.app_id)
+            if _preempted(self._report) > (self._preempted_before or 0):
+                return True
+            if self._report["state"] == "FAILED" and not wanted:
+                return True
+            if container.node and _is_lost(self._services, container.node):
+                return True
+            return _has_forgotten(self._services, container)
+        return False
 
     def words(self, task: str, *, patient: bool) -> str:
         """Return what YARN says of a container's end; it ends before it is said why."""
@@ -159,6 +189,11 @@ class YarnRequest(Request):
         sys.stderr.write(f"{self._job.paths.job_id}: {text}\n")  # the keeper's log
         with suppress(OSError):
             add_warning(self._job.paths, text)
+
+
+def _preempted(report: Mapping[str, Any]) -> int:
+    """Return how many containers of an application, its master aside, have been preempted."""
+    return int(number(report.get("numNonAMContainerPreempted")))
 
 
 # Logs and results of a container whose node shows them no more: from log aggregation.
@@ -230,18 +265,18 @@ def _never_began(container: Container) -> bool:
     return False
 
 
-def _has_forgotten(services: Services, container: Container) -> bool:
+def _has_forgotten(services: Services, container: TaskRun) -> bool:
     """Return whether the node has begun anew since the container began.
 
     One that restarts without recovery knows nothing of its containers, and so of their logs.
     """
-    if container.started is None:
+    if container.started is None or not container.node:
         return False
     connection = NodeConnection(container.node, user=services.conf.user, timeout=_NODE)
     try:
         connection.get("/ws/v1/node/info")
         told = json.loads(connection.body(_LARGEST))
-    except ValueError:
+    except (ClusterError, ValueError):
         return False
     finally:
         connection.close()

@@ -1,6 +1,7 @@
 """What every cluster promises, as tests: import them all into a test module of yours."""
 
-from submarine_engine.testing.contract.displays import *  # noqa: F403 - the tests, here and below
+from submarine_engine.testing.contract.attempts import *  # noqa: F403 - the tests, here and below
+from submarine_engine.testing.contract.displays import *  # noqa: F403
 from submarine_engine.testing.contract.ending import *  # noqa: F403
 from submarine_engine.testing.contract.gpus import *  # noqa: F403
 from submarine_engine.testing.contract.life import *  # noqa: F403

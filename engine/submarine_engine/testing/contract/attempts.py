@@ -1,0 +1,160 @@
+"""Jobs that are begun again: after what, how often, with what, and what is told of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from submarine_engine.clusters.store import read_events
+from submarine_engine.errors import JobFailedError
+from submarine_engine.events import Retried
+from submarine_engine.job import JobState, Resources, Role
+from submarine_engine.testing.jobs import until
+
+LUCK = """
+from submarine_runtime import job
+print("this is", job.attempt, flush=True)
+left = job.attempt
+if job.attempt < {needed}:
+    raise ValueError(f"no luck with {{job.attempt}}")
+job.attempt
+"""
+
+
+def told(cluster, job):
+    """Return what a job that is over was told to be begun again for."""
+    events = read_events(cluster.paths(job).events)[0]
+    return [event for event, _ in events if isinstance(event, Retried)]
+
+
+def test_a_job_is_begun_again_until_its_code_succeeds(cluster):
+    for options in cluster.variants:
+        job = cluster.submit(LUCK.format(needed=3), gpus=1, retries=5, outputs=("left",), **options)
+        results = job.results(180)
+        assert (results.value, results.outputs) == (3, {"left": 3})
+        status = job.status()
+        assert (status.state, status.reason) == (JobState.SUCCEEDED, "")
+        assert (status.attempt, status.failures) == (3, 2)
+        assert [(one.attempt, one.counted) for one in told(cluster, job)] == [(2, True), (3, True)]
+        files = cluster.paths(job).task("worker-0")
+        assert files.stdout.read_text() == "this is 1\nthis is 2\nthis is 3\n"
+        errors = files.stderr.read_text()
+        for line in (
+            "— attempt 2 of 6 begins: ValueError: no luck with 1 —\n",
+            "— attempt 3 of 6 begins: ValueError: no luck with 2 —\n",
+        ):
+            assert errors.count(line) == 1
+        seconds = status.ledger.seconds(status.finished)
+        pairs = zip(seconds.values(), status.spent, strict=True)
+        assert all(now >= former for now, former in pairs)
+        assert seconds["busy"] > status.spent[2] > 0
+        assert sum(seconds.values()) <= status.submitted.until(status.finished) + 1
+        until(lambda: cluster.holders() == {})
+
+
+def test_where_no_attempt_is_left_the_last_error_counts(cluster):
+    job = cluster.submit(LUCK.format(needed=9), retries=1)
+    with pytest.raises(JobFailedError, match="no luck with 2"):
+        job.result(180)
+    status = job.status()
+    assert status.state is JobState.FAILED
+    assert status.reason == "ValueError: no luck with 2 (attempt 2 of 2)"
+    assert cluster.holders() == {}
+
+
+def test_code_runs_once_unless_it_is_said_otherwise(cluster):
+    job = cluster.submit(LUCK.format(needed=9))
+    job.wait(180)
+    assert (job.status().attempt, job.status().reason) == (1, "ValueError: no luck with 1")
+    assert cluster.paths(job).task("worker-0").stdout.read_text() == "this is 1\n"
+
+
+GANG = """
+import time
+from submarine_runtime import job
+print(job.rank, "of", job.world_size, "in", job.attempt, flush=True)
+if job.attempt == 1 and job.rank == 1:
+    raise ValueError("rank 1 says why")
+while job.attempt == 1: time.sleep(0.1)  # it waits for rank 1
+job.rank
+"""
+
+
+def test_the_tasks_of_a_job_are_begun_again_together(cluster):
+    if not cluster.several:
+        return
+    each = Resources(gpus=1, memory=256, vcores=1)
+    job = cluster.submit(GANG, roles=(Role(count=2, resources=each),), retries=1)
+    assert job.result(180) == 0
+    (again,) = told(cluster, job)
+    assert again.reason.startswith("worker-1 on ")
+    assert again.reason.endswith(" failed: ValueError: rank 1 says why")
+    for rank in range(2):
+        out = cluster.paths(job).task(f"worker-{rank}").stdout.read_text()
+        assert out == f"{rank} of 2 in 1\n{rank} of 2 in 2\n"
+    assert {task.attempt for task in job.status().tasks} == {2}
+    until(lambda: cluster.holders() == {})
+
+
+WAITS = """
+import time
+from submarine_runtime import job
+if job.attempt == 1:
+    raise ValueError("once more")
+open({flag!r}, "w")
+time.sleep(600)
+"""
+
+
+def test_what_is_cancelled_is_not_begun_again(cluster):
+    flag = cluster.folder / "flag"
+    job = cluster.submit(WAITS.format(flag=str(flag)), gpus=1, retries=5)
+    until(flag.exists)
+    job.cancel("enough")
+    job.wait(180)
+    status = job.status()
+    assert (status.state, status.reason, status.attempt) == (JobState.CANCELLED, "enough", 2)
+    until(lambda: cluster.holders() == {})
+
+
+LONG = """
+import time
+try:
+    time.sleep(600)
+finally:
+    print("put in order", flush=True)
+"""
+
+
+def test_at_its_time_limit_a_job_is_asked_to_end(cluster):
+    for options in cluster.variants:
+        job = cluster.submit(LONG, gpus=1, retries=5, time_limit=1.0, **options)
+        with pytest.raises(JobFailedError) as caught:
+            job.result(180)
+        assert "was over its time limit of 1 s (--time_limit)" in str(caught.value)
+        status = job.status()
+        assert status.state is JobState.FAILED
+        assert status.reason == "was over its time limit of 1 s (--time_limit)"
+        assert status.attempt == 1
+        out = cluster.paths(job).task("worker-0").stdout.read_text()
+        assert out == "put in order\n"
+        until(lambda: cluster.holders() == {})
+
+
+STEPS = """
+from submarine_runtime import job
+state = {"sum": 0, "steps": []}
+for step in job.steps(10, state, every=0):
+    if step == 6 and job.attempt == 1:
+        raise OSError("the data set is not there")
+    state["sum"] += step
+    state["steps"].append((job.attempt, step))
+state
+"""
+
+
+def test_the_next_attempt_goes_on_from_the_last_checkpoint(cluster):
+    kept = cluster.folder / "kept"
+    job = cluster.submit(STEPS, retries=1, checkpoint_path=kept.as_uri())
+    state = job.result(180)
+    assert state["sum"] == sum(range(10))
+    assert state["steps"] == [(1 + (step >= 6), step) for step in range(10)]

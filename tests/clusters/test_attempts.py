@@ -1,0 +1,142 @@
+"""Attempts on hosts: a host that is lost, and a queue between two attempts."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.store import clear_attempt, read_events
+from submarine_engine.events import Retried
+from submarine_engine.history import JobPaths, new_job_id
+from submarine_engine.job import JobState, Resources, Role
+
+from tests.contract.conftest import use_backend
+from tests.jobs import bundle_of, end_processes_of, follow, processes_of, spec_of, until
+
+LOST = """
+import os, time
+from submarine_runtime import job
+open({flag!r} + str(job.attempt) + os.environ["SUBMARINE_TASK"], "w").close()
+while not os.path.exists({gate!r}): time.sleep(0.02)
+job.attempt
+"""
+
+
+@pytest.fixture
+def hosts(tmp_path, monkeypatch):
+    """Give the tests' backend, in a home of its own."""
+    use_backend(monkeypatch, tmp_path / "site", "hosts = submarine_hosts:HostsBackend")
+    home = tmp_path / "home"
+    monkeypatch.setenv("SUBMARINE_HOME", str(home))
+    yield open_cluster("hosts")
+    end_processes_of(home)
+
+
+def submit(cluster, folder, script, **options):
+    return cluster.submit(spec_of(**options), bundle_of(script), workdir=folder)
+
+
+def retried(cluster, job_id):
+    told = read_events(JobPaths(cluster.home, job_id).events)[0]
+    return [event for event, _ in told if isinstance(event, Retried)]
+
+
+def lose_host(cluster, job_id, task):
+    """End all that runs a task, as a host that is switched off: nothing has a last word."""
+    folder = f"{job_id}/{task}"
+    found = {pid: words for pid, words in processes_of(cluster.home).items() if folder in words}
+    for pid in sorted(found, key=lambda pid: "__main__.py" in found[pid]):  # who watches, first
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_host_that_is_lost_does_not_count(tmp_path, hosts, tasks):
+    flag, gate = str(tmp_path / "flag"), tmp_path / "gate"
+    script = LOST.format(flag=flag, gate=str(gate))
+    roles = (Role(count=tasks, resources=Resources(gpus=1)),)
+    job_id = submit(hosts, tmp_path, script, roles=roles, retries=0)
+    last = f"worker-{tasks - 1}"
+    until(lambda: Path(f"{flag}1{last}").exists())
+    lose_host(hosts, job_id, last)
+    until(lambda: Path(f"{flag}2{last}").exists())
+    gate.touch()
+    until(lambda: hosts.status(job_id).state.final)
+    status = hosts.status(job_id)
+    assert (status.state, status.attempt, status.failures) == (JobState.SUCCEEDED, 2, 0)
+    (again,) = retried(hosts, job_id)
+    assert not again.counted
+    assert tasks == 1 or again.reason.startswith("worker-1 on alpha failed: ")
+
+
+def test_without_retries_a_job_whose_host_is_lost_is_over(tmp_path, hosts):
+    flag = str(tmp_path / "flag")
+    script = LOST.format(flag=flag, gate=str(tmp_path / "gate"))
+    job_id = submit(hosts, tmp_path, script, gpus=1)
+    until(lambda: Path(f"{flag}1worker-0").exists())
+    lose_host(hosts, job_id, "worker-0")
+    until(lambda: hosts.status(job_id).state.final)
+    assert hosts.status(job_id).state is JobState.FAILED
+    assert not Path(f"{flag}2worker-0").exists()
+
+
+def test_a_job_is_cancelled_between_two_attempts(tmp_path, hosts):
+    """It gives its GPUs back, and stands behind a job that came meanwhile."""
+    gate, fail = tmp_path / "gate", tmp_path / "fail"
+    wait = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.02)\n"
+    script = wait.format(str(fail)) + "raise ValueError('once more')"
+    first = submit(hosts, tmp_path, script, gpus=4, retries=5)
+    until(lambda: hosts.status(first).state is JobState.RUNNING)
+    second = submit(hosts, tmp_path, wait.format(str(gate)), gpus=4)
+    until(lambda: hosts.status(second).ahead is not None)
+    fail.touch()
+    until(lambda: hosts.status(second).state is JobState.RUNNING)
+    until(lambda: hosts.status(first).state is JobState.QUEUED)
+    until(lambda: "4/4 GPUs in use" in hosts.status(first).waiting_reason)
+    hosts.cancel(first, "enough")
+    until(lambda: hosts.status(first).state.final)
+    status = hosts.status(first)
+    assert (status.state, status.reason, status.attempt) == (JobState.CANCELLED, "enough", 2)
+    assert all(task.held is None for task in status.tasks)
+    gate.touch()
+    assert follow(hosts, second).state is JobState.SUCCEEDED
+
+
+def test_what_an_attempt_has_left_is_removed_once_and_for_all(tmp_path):
+    paths = JobPaths(tmp_path, new_job_id())
+    files = paths.task("worker-0")
+    files.results.mkdir(parents=True)
+    (files.results / "return.pkl").touch()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.touch()
+    files.outcome.symlink_to(elsewhere)
+    files.progress.mkdir()
+    paths.answer.touch()
+    files.stderr.write_text("half a line")
+    for _ in range(2):
+        clear_attempt(paths, ["worker-0", "ps-0"], "— attempt 2 of 2 begins: no —")
+    assert elsewhere.exists()
+    assert [path.name for path in files.root.iterdir()] == ["stderr"]
+    assert not paths.answer.exists()
+    line = "— attempt 2 of 2 begins: no —\n"
+    assert files.stderr.read_text() == f"half a line\n{line}"
+    assert paths.task("ps-0").stderr.read_text() == line
+
+
+@pytest.mark.parametrize("what", ["link", "pipe", "folder"])
+def test_a_log_that_is_none_gets_no_line(tmp_path, what):
+    paths = JobPaths(tmp_path, new_job_id())
+    files = paths.task("worker-0")
+    files.root.mkdir(parents=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.touch()
+    make = {
+        "link": lambda: files.stderr.symlink_to(elsewhere),
+        "pipe": lambda: os.mkfifo(files.stderr),
+        "folder": files.stderr.mkdir,
+    }
+    make[what]()
+    clear_attempt(paths, ["worker-0"], "— attempt 2 of 2 begins: no —")
+    assert elsewhere.read_bytes() == b""
