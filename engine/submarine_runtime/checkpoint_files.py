@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 STATE = "state.pickle"
 NOTE = "checkpoint.json"
 VERSION = 1
+ASIDE_LIVES = 24 * 3600.0
+"""Seconds after which nobody goes on with what is written aside."""
 
 _NAME = "step-"
 _ASIDE = ".part"
 _PIECE = 1 << 20
-_LONG = 24 * 3600.0
 
 
 def name_of(step: int) -> str:
@@ -49,7 +50,8 @@ def aside_of(step: int, key: str = "") -> str:
     key
         What all ranks of a job have in common; unless given, nobody else has the name.
     """
-    return f".{name_of(step)}.{key or os.urandom(6).hex()}{_ASIDE}"
+    key = key or f"{os.environ.get('SUBMARINE_JOB_ID', '')}.{os.urandom(6).hex()}"
+    return f".{name_of(step)}.{key}{_ASIDE}"
 
 
 def complete(storage: Folder) -> Iterator[tuple[int, str]]:
@@ -254,7 +256,7 @@ class Folder:
         except OSError:  # just made, and empty; or another rank's part came too late
             with suppress(OSError):
                 made = os.stat(self._path(aside)).st_mtime  # noqa: PTH116 - as above
-                return time.time() - made > _LONG
+                return time.time() - made > ASIDE_LIVES
             return False
         fcntl = standard("fcntl", "")
         try:

@@ -27,7 +27,8 @@ _FOLDER = ".ranks-"
 _PLAN = "plan"
 _ASKED = "asked"
 _FAILED = "failed"
-_LONG = 10.0  # seconds of training between an announcement and its step, at most
+_LONG, _SHORT = 10.0, 2.0  # seconds between an announcement and its step, at most; where all end
+_COST = 0.05  # part of the time that looks may take
 
 
 class Ranks:
@@ -60,7 +61,7 @@ class Ranks:
         self._folder = f"{_FOLDER}{key}"
         self._heard: dict[str, int] = {}
         self._parts: dict[int, dict[int, list[int] | None]] = {}
-        self._looked = 0.0
+        self._looked = self._costs = 0.0
         self._stepped = time.monotonic()
         self._shortest, self._mean = float("inf"), 0.0
 
@@ -105,11 +106,8 @@ class Ranks:
             Whether all end there.
         """
         # Each rank looks before it comes there: in time, also if steps are as short as ever.
-        look = 2 * self._storage.look
-        ahead = 1 + int(look / max(self._mean, 1e-6))
-        if not stop:
-            short = 1 + int(look / max(self._shortest, 1e-6))
-            ahead = max(ahead, min(short, 1 + int(_LONG / max(self._mean, 1e-6))))
+        short = int(2 * self._storage.look / max(self._shortest, 1e-6))
+        ahead = 1 + min(short, int((_SHORT if stop else _LONG) / max(self._mean, 1e-6)))
         at = done + ahead if total is None else min(done + ahead, total)
         if at > done and self.say(at=at, stop=stop):
             self.calls[at] = stop
@@ -123,8 +121,9 @@ class Ranks:
         self._shortest = min(self._shortest, took)
         self._mean = took if not self._mean else 0.9 * self._mean + 0.1 * took
         self.calls = {at: stop for at, stop in self.calls.items() if at >= done}
-        if now or clock - self._looked >= self._storage.look:
+        if now or clock - self._looked >= min(self._storage.look, self._costs / _COST):
             self.look()
+            self._costs = time.monotonic() - clock
 
     def look(self) -> None:
         """Read what is new."""

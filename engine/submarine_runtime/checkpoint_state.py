@@ -130,6 +130,11 @@ _GENERATORS: tuple[_Way, ...] = (
 )
 """Generators of random numbers, of which each rank has its own."""
 
+
+def _flax() -> Any:  # noqa: ANN401 - a module
+    return sys.modules["flax.serialization"]
+
+
 _WAYS: tuple[_Way, ...] = (
     # torch's modules, optimizers and schedulers, and all that do as they do
     (
@@ -143,6 +148,12 @@ _WAYS: tuple[_Way, ...] = (
         _has("save_raw", "load_model"),
         lambda obj: bytes(obj.save_raw()),
         lambda obj, state: obj.load_model(bytearray(state)),
+    ),
+    # flax's dataclasses, such as TrainState: the functions in them stay those of the script
+    (
+        lambda obj: not isinstance(obj, type) and hasattr(type(obj), "_flax_dataclass"),
+        lambda obj: _flax().to_state_dict(obj),
+        lambda obj, state: obj.__dict__.update(_flax().from_state_dict(obj, state).__dict__),
     ),
     *_GENERATORS,
 )

@@ -84,6 +84,11 @@ class Loop:
         if not every >= 0:
             raise ValueError(f"every={every!r}: give the seconds between two checkpoints")
         self.keeps = folder is not None
+        if not self.keeps and "SUBMARINE_JOB_ID" in os.environ:
+            raise ValueError(
+                "this job has no folder for checkpoints: give --checkpoint_path one that all nodes "
+                "see, as file:///shared/run"
+            )
         self.storage = _storage(folder or "")
         self.done = 0
         self.wrote = False
@@ -279,7 +284,7 @@ class Loop:
             self._pause = _PAUSE
             words = self._words_of(error)
             if must:
-                raise OSError(error.errno, words) from error
+                raise _with_words(error, words) from error
             warn(f"{words}; the training goes on, and the last checkpoint stays as it is")
             return False
         except BaseException:
@@ -453,7 +458,11 @@ def _prepare(storage: files.Folder) -> None:
         raise NotADirectoryError(f"{storage.where} is no folder: {fix}") from None
     except OSError as error:
         words = f"no checkpoints can be written to {storage.where}: {error.strerror or error}"
-        raise OSError(error.errno, f"{words}: {fix}") from error
+        raise _with_words(error, f"{words}: {fix}") from error
+
+
+def _with_words(error: OSError, words: str) -> OSError:
+    return OSError(words) if error.errno is None else OSError(error.errno, words)
 
 
 def _expect_same(state: object, own: object, kept: dict[str, Any], where: str) -> None:
@@ -584,12 +593,18 @@ def latest(folder: str | None) -> str | None:
 
 
 def _storage(folder: str) -> files.Folder:
-    if "://" not in folder:
+    is_address = "://" in folder
+    if folder.startswith("/") or not (is_address or "SUBMARINE_HDFS" in os.environ):
         return files.Folder(folder)
-    raise ValueError(
-        f"checkpoints of a loop are written to a folder, and this job's are to be in {folder}: "
-        "give --checkpoint_path a folder that all nodes see, as file:///shared"
-    )
+    if is_address and not folder.startswith("hdfs://"):
+        raise ValueError(
+            f"no checkpoints can be kept in {folder}: give --checkpoint_path a folder that all "
+            "nodes see (file:///shared/run), or one of the cluster's HDFS (hdfs:///user/me/run)"
+        )
+    # A path that begins nowhere would be lost with the container.
+    from submarine_runtime.checkpoint_hdfs import HdfsFolder  # noqa: PLC0415 - of such jobs alone
+
+    return HdfsFolder(folder)
 
 
 def _is_trained_here() -> bool:

@@ -55,8 +55,17 @@ def input_path() -> str | None:
 def checkpoint_path() -> str | None:
     """Return where the job's checkpoints lie: what ``--checkpoint_path`` named, or its own folder.
 
-    None outside a job, and on YARN where it was not given.
+    All attempts of the job have the same. A folder is made, so that the first has it too; an
+    address (``hdfs://…``) is left to whoever reads it. None outside a job, or where there is none.
     """
+    path = _checkpoint_path()
+    if path and "://" not in path:
+        with suppress(OSError):  # whoever writes there says it better
+            os.makedirs(path, 0o700, exist_ok=True)  # noqa: PTH103 - pathlib takes long to import
+    return path
+
+
+def _checkpoint_path() -> str | None:
     return os.environ.get("SUBMARINE_CHECKPOINT_PATH")
 
 
@@ -67,7 +76,7 @@ def latest_checkpoint() -> str | None:
     """
     from submarine_runtime import checkpoints  # noqa: PLC0415 - the first line waits for it
 
-    return checkpoints.latest(checkpoint_path())
+    return checkpoints.latest(_checkpoint_path())
 
 
 def steps(total: int, state: object, *, own: object = None, every: float = 60.0) -> Iterator[int]:
@@ -110,7 +119,7 @@ def steps(total: int, state: object, *, own: object = None, every: float = 60.0)
     """
     from submarine_runtime import checkpoints  # noqa: PLC0415 - as above
 
-    return checkpoints.steps(total, state, own, checkpoint_path(), every, _say_unless_told)
+    return checkpoints.steps(total, state, own, _checkpoint_path(), every, _say_unless_told)
 
 
 def restore(state: object, *, own: object = None) -> int:
@@ -134,7 +143,7 @@ def restore(state: object, *, own: object = None) -> int:
     """
     from submarine_runtime import checkpoints  # noqa: PLC0415 - as above
 
-    return checkpoints.own_loop(checkpoint_path(), begins=True).restore(state, own)
+    return checkpoints.own_loop(_checkpoint_path(), begins=True).restore(state, own)
 
 
 def checkpoint(
@@ -165,7 +174,7 @@ def checkpoint(
     """
     from submarine_runtime import checkpoints  # noqa: PLC0415 - as above
 
-    loop = checkpoints.own_loop(checkpoint_path(), begins=False, every=every)
+    loop = checkpoints.own_loop(_checkpoint_path(), begins=False, every=every)
     return loop.keep(state, own, must=must)
 
 

@@ -199,12 +199,19 @@ def test_nobody_waits_for_a_checkpoint_that_is_due(gang, whole):
 
 
 @pytest.mark.parametrize("asked", [[0], [1], [0, 1]])
-def test_all_end_after_the_same_step_whoever_was_asked(gang, whole, asked):
-    slow = LOOP.replace('print("step", step)', 'print("step", step); time.sleep(0.02)')
-    first = gang(slow, EVERY="3600")
-    wait_for(lambda: first.is_at(2))
+def test_all_end_after_the_same_step_whoever_was_asked(gang, whole, asked, tmp_path):
+    slow = LOOP.replace(
+        'print("step", step)',
+        """print("step", step)
+    while step == 3 and not os.path.exists(os.environ["GATE"]): time.sleep(0.01)
+    time.sleep(0.02)""",
+    )
+    gate = tmp_path / "gate"
+    first = gang(slow, EVERY="3600", GATE=str(gate))
+    wait_for(lambda: first.is_at(3))
     for rank in asked:
         first.tasks[rank].process.send_signal(signal.SIGTERM)
+    gate.touch()
     assert first.wait() == [130, 130], [task.stderr for task in first.tasks]
     done = first.steps(0)[-1] + 1
     assert first.steps(1)[-1] + 1 == done < 20

@@ -513,6 +513,8 @@ def test_a_path_that_is_no_folder_is_refused(monkeypatch):
     monkeypatch.setenv("SUBMARINE_CHECKPOINT_PATH", "hdfs://nn:8020/kept")
     with pytest.raises(ValueError, match="give --checkpoint_path a folder"):
         next(job.steps(3, {}))
+    with pytest.raises(ValueError, match="give --checkpoint_path a folder"):
+        job.latest_checkpoint()
 
 
 def test_a_checkpoint_before_a_beginning_is_refused():
@@ -557,3 +559,20 @@ def test_the_loop_says_how_far_it_is_unless_the_code_does(attempts):
     assert task.wait() == 0
     told = json.loads((task.folder / "progress.json").read_text())
     assert (told["fraction"], told["message"]) == (0.3, "mine")
+
+
+def test_the_folder_is_there_for_whoever_writes_to_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("SUBMARINE_CHECKPOINT_PATH", str(tmp_path / "a" / "b"))
+    assert job.checkpoint_path() == str(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "file").touch()
+    for path in ("hdfs://nn:8020/kept", str(tmp_path / "file")):
+        monkeypatch.setenv("SUBMARINE_CHECKPOINT_PATH", path)
+        assert job.checkpoint_path() == path
+
+
+def test_a_job_without_a_folder_says_what_to_give(monkeypatch):
+    monkeypatch.delenv("SUBMARINE_CHECKPOINT_PATH", raising=False)
+    monkeypatch.setenv("SUBMARINE_JOB_ID", "a-job")
+    with pytest.raises(ValueError, match="no folder for checkpoints: give --checkpoint_path one"):
+        next(job.steps(3, {}))

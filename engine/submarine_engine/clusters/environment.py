@@ -6,6 +6,7 @@ notebook's folder.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,6 +92,30 @@ def resolve_paths(spec: JobSpec, workdir: Path, read: Reader) -> tuple[Path | No
                 fix="give a folder that you may write",
             ) from error
     return source, target
+
+
+def keeps_checkpoints(source: str) -> bool:
+    """Tell whether a script asks its job to keep checkpoints (``job.steps``, ``job.restore``)."""
+    if "submarine_runtime" not in source:
+        return False
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError):
+        return False  # the job will say so
+    jobs = {
+        name.asname or name.name
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.module == "submarine_runtime"
+        for name in node.names
+        if name.name == "job"
+    }
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr in ("steps", "restore")
+        and isinstance(node.value, ast.Name)
+        and node.value.id in jobs
+        for node in nodes
+    )
 
 
 # The environment that a job gets: the user's own, without the notebook's machinery.

@@ -465,8 +465,13 @@ class Allocator(ABC):
     def _data_access(self) -> dict[str, str]:
         """Return what lets the job's own code read HDFS; nothing where that does not answer."""
         with suppress(ClusterError):
-            hdfs = self._services.hdfs
-            return hdfs.container_environment() if hdfs is not None else {}
+            if (hdfs := self._services.hdfs) is not None:
+                kept = uploads.checkpoint_folder(hdfs, self._paths.job_id)
+                return {
+                    **hdfs.container_environment(),
+                    **hdfs.runtime_environment(),
+                    "SUBMARINE_CHECKPOINT_PATH": hdfs.uri(kept),  # unless the job names another
+                }
         return {}
 
 

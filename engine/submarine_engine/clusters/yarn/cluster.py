@@ -21,6 +21,7 @@ from submarine_engine.bundle.modules import ran_by_path
 from submarine_engine.clusters.backend import Backend
 from submarine_engine.clusters.base import Gpu, GpuShare, Saved
 from submarine_engine.clusters.driver import launch_notes
+from submarine_engine.clusters.environment import keeps_checkpoints
 from submarine_engine.clusters.machine import process_stat
 from submarine_engine.clusters.saving import Asked
 from submarine_engine.clusters.yarn import uploads
@@ -40,7 +41,7 @@ from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.saving import save_yarn
 from submarine_engine.clusters.yarn.uploads import Tell, send_large
 from submarine_engine.config import load_config
-from submarine_engine.errors import ClusterError
+from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.history import JobPaths, read_json, write_json
 from submarine_engine.job import JobSpec
 from submarine_engine.lifecycle import JobStatus
@@ -147,6 +148,7 @@ def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle, tell: Tell) -> 
     SubmissionError
         There is no such environment, HDFS refuses it, or its Python is another one.
     """
+    _expect_place_for_checkpoints(conf, spec, bundle)
     environment = _prepare(conf, spec, tell)
     launch = _of_environment(environment)
     needed = needed_versions(bundle.manifest.values)
@@ -156,6 +158,26 @@ def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle, tell: Tell) -> 
     for note in environment.notes:
         warnings.warn(note, stacklevel=2)
     return {**launch, "needed": needed, "beside": ran_by_path(bundle.files)}
+
+
+def _expect_place_for_checkpoints(conf: HadoopConf, spec: JobSpec, bundle: Bundle) -> None:
+    """Refuse code that keeps checkpoints where they would be lost with its container.
+
+    Raises
+    ------
+    SubmissionError
+        There is no HDFS for them, and no folder is named.
+    """
+    if spec.checkpoint_path is not None or not keeps_checkpoints(bundle.script):
+        return
+    hdfs = open_hdfs(conf)
+    if hdfs is None:
+        raise SubmissionError(
+            "the code keeps checkpoints, and this cluster has no HDFS that answers",
+            where="--checkpoint_path",
+            fix="name a folder that all nodes see: --checkpoint_path file:///shared/run",
+        )
+    hdfs.close()
 
 
 def send_values(conf: HadoopConf, bundle: Path, tell: Tell) -> dict[str, str]:

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 
+from submarine_runtime.checkpoint_hdfs import VARIABLE
+
 from submarine_engine.clusters.yarn.hadoop_json import told
 from submarine_engine.errors import ClusterError, SubmarineError, SubmissionError
 from submarine_engine.extras import install_extra
@@ -260,6 +262,12 @@ class Hdfs:
             told["use_https"] = True
         here = {"host": node.host, "port": node.port, "default": self.url.partition("://")[2]}
         return {"FSSPEC_WEBHDFS": json.dumps(told), "FSSPEC_HDFS": json.dumps({**told, **here})}
+
+    def runtime_environment(self) -> dict[str, str]:
+        """Return what lets the runtime keep checkpoints here as this user (`checkpoint_hdfs`)."""
+        default = self.url.partition("://")[2]
+        told = {"default": default, "home": self.home, "urls": self.url_for_container("/")}
+        return {VARIABLE: json.dumps(told)}
 
     def entry(self, path: str) -> Entry | None:
         """Return what lies at `path`; None where there is nothing."""

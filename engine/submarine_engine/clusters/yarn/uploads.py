@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 #         jobs/<job id>/                  outcome.json and results/
 #         logs/<job id>/                  what its containers bring, see `log_transport`; gone with
 #   its end
+#         checkpoints/<job id>/           of jobs that name no folder for them; of all attempts
 #         events/<job id>/                what the TensorBoard beside it reads; likewise
 
 
@@ -166,6 +167,11 @@ def job_folder(hdfs: Hdfs, job_id: str) -> str:
     return f"{hdfs.home}/{_FOLDER}/jobs/{job_id}"
 
 
+def checkpoint_folder(hdfs: Hdfs, job_id: str) -> str:
+    """Return where the checkpoints of a job lie that names no ``--checkpoint_path``."""
+    return f"{hdfs.home}/{_FOLDER}/checkpoints/{job_id}"
+
+
 def clean(hdfs: Hdfs, older_than: float, going_on: Collection[str] = ()) -> int:
     """Remove what nobody has used for `older_than` seconds; return how many files and folders.
 
@@ -179,7 +185,7 @@ def clean(hdfs: Hdfs, older_than: float, going_on: Collection[str] = ()) -> int:
     """
     now = time.time()
     removed = 0
-    for part in ("cache", "jobs", "logs", "events"):
+    for part in ("cache", "jobs", "checkpoints", "logs", "events"):
         for entry in hdfs.list(f"{hdfs.home}/{_FOLDER}/{part}"):
             left = part in ("logs", "events") or entry.path.endswith(".part")
             limit = min(older_than, _UNFINISHED) if left else older_than
