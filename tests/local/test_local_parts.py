@@ -45,6 +45,21 @@ def test_an_end_in_words(tmp_path, code, outcome, oom, words):
     assert words in reason
 
 
+@pytest.mark.parametrize(
+    ("status", "outcome", "asked"),
+    [
+        (-2, {}, True),  # killed before it could say more
+        (-15, {}, True),
+        (130, {"kind": "raised", "error": {"type": "KeyboardInterrupt"}}, True),
+        (-9, {}, False),
+        (-2, {"kind": "raised", "error": {"type": "ValueError"}}, False),
+        (0, {"kind": "returned"}, False),
+    ],
+)
+def test_one_that_was_asked_to_end_is_told_apart(status, outcome, asked):
+    assert Ending(status, outcome).asked_to_end is asked
+
+
 def test_a_long_message_is_cut_to_one_line(tmp_path):
     error = {"type": "ValueError", "message": "x" * 10_000 + "\nsecond line"}
     _, reason = final_task_state(

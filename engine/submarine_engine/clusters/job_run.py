@@ -459,7 +459,7 @@ class JobRun:
         container.bring_home()
         status = container.exit_status
         ending = Ending(-9 if status is None else status, read_outcome(container.files))
-        patient = ending.interrupted and self._course.cancelled is None
+        patient = ending.asked_to_end and self._course.cancelled is None
         container.said = self._request.words(container.task, patient=patient)
         if not container.id:
             reason = container.said or "its container never came"

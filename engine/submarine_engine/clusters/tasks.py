@@ -171,6 +171,9 @@ _LITTLE_ROOM = 1 << 20
 CANNOT_RUN = 127
 """The exit status of a task whose program could not be run."""
 
+_ASKED = (-signal.SIGINT, -signal.SIGTERM)
+"""How a task ends that was asked to: the runtime turns SIGTERM into an interrupt."""
+
 _SIGNALS = {
     signal.SIGSEGV: "it touched memory that is not its own (segmentation fault)",
     signal.SIGABRT: "it gave up by abort()",
@@ -215,6 +218,11 @@ class Ending(NamedTuple):
         """Whether the script was asked to end (SIGTERM), and did not catch that."""
         error = self.outcome.get("error")
         return isinstance(error, dict) and error.get("type") == "KeyboardInterrupt"
+
+    @property
+    def asked_to_end(self) -> bool:
+        """Whether somebody has asked it to end, said or not: who kills may ask first."""
+        return self.interrupted or (not self.kind and self.status in _ASKED)
 
     @property
     def came_to_its_end(self) -> bool:
