@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 
 from submarine_runtime import lean
 from submarine_runtime.frames import FILE
@@ -73,7 +74,7 @@ class Outcome:
             told = {**_head(ending), "kind": "raised", "exit_code": 1, "outputs": {}}
             told.update(result=_entry(None), error=describe(failed, self._bundle))
         try:
-            self._commit(told)
+            self._commit(told, ending)
         except OSError as error:
             sys.stderr.write(f"submarine: the outcome could not be written: {error}\n")
             return ending.exit_code or 1
@@ -132,30 +133,31 @@ class Outcome:
             told["error"] = describe(ending.error, self._bundle)
         return told
 
-    def _commit(self, told: dict[str, Any]) -> None:
-        data = self._marked(told) if self._key else lean.dumps(told).encode()
+    def _commit(self, told: dict[str, Any], ending: Ending) -> None:
+        entries = [told["result"], *told["outputs"].values(), {"file": told.get("home") and FILE}]
+        names = {str(entry["file"]) for entry in entries if entry.get("file")}
+        paths = {name: f"{self._results}/{name}" for name in names}
+        paths = {name: path for name, path in paths.items() if os.path.exists(path)}  # noqa: PTH110 - pathlib takes long to import
+        key = b""
+        if self._key:
+            from submarine_runtime.sealing import mark  # noqa: PLC0415 - of containers alone
+
+            with open(self._key, "rb") as file:  # noqa: PTH123 - as above
+                key = file.read()
+            told["marks"] = {name: mark(name, _pieces(path), key) for name, path in paths.items()}
+        # What the GPU was held for after the return: to write the results, and to mark them.
+        told["wrote"] = {
+            "size": sum(os.stat(path).st_size for path in paths.values()),  # noqa: PTH116 - as above
+            "seconds": max(0.0, time.monotonic() - ending.at[1]),
+        }
+        data = lean.dumps(told).encode()
+        if key:  # the outcome's own mark stands on its next line
+            data += b"\n" + mark("outcome.json", (data,), key).encode() + b"\n"
         with self._file as file:
             file.write(data)
             file.flush()
             file.truncate()
-        os.replace(self._aside, self._path)  # noqa: PTH105 - pathlib takes long to import
-
-    def _marked(self, told: dict[str, Any]) -> bytes:
-        """Return the outcome with the marks of its files, and on the next line its own."""
-        from submarine_runtime.sealing import mark  # noqa: PLC0415 - of containers alone
-
-        with open(self._key, "rb") as file:  # noqa: PTH123 - pathlib takes long to import
-            key = file.read()
-        entries = [told["result"], *told["outputs"].values(), {"file": told.get("home") and FILE}]
-        names = {str(entry["file"]) for entry in entries if entry.get("file")}
-        paths = {name: f"{self._results}/{name}" for name in names}
-        told["marks"] = {
-            name: mark(name, _pieces(path), key)
-            for name, path in paths.items()
-            if os.path.exists(path)  # noqa: PTH110 - pathlib takes long to import
-        }
-        data = lean.dumps(told).encode()
-        return data + b"\n" + mark("outcome.json", (data,), key).encode() + b"\n"
+        os.replace(self._aside, self._path)  # noqa: PTH105 - as above
 
     def _store(self, value: object, stem: str, called: str) -> dict[str, Any]:
         """Write one value to ``results/``: pickled, else as text; OSError on a full disk."""

@@ -134,6 +134,16 @@ def test_a_folder_deleted_meanwhile_is_said(task):
     assert task.wait() == 1
 
 
+@pytest.mark.parametrize(("script", "files"), [("[1] * 1000", 1), ("x = [1]; y = [2]\nx, y", 2)])
+def test_what_the_gpu_was_held_for_is_told(task, script, files):
+    assert task.run(script) == 0
+    written = list((task.folder / "results").iterdir())
+    assert len(written) == files
+    wrote = task.outcome["wrote"]
+    assert wrote["size"] == sum(path.stat().st_size for path in written)
+    assert wrote["seconds"] > 0
+
+
 def test_text_of_results_is_private(task):
     task.run("lambda: 1")
     path = task.folder / "results" / "return.txt"

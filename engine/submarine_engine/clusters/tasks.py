@@ -248,11 +248,11 @@ class Ending(NamedTuple):
 
 def returned_event(task: str, ending: Ending, at: Moment) -> Returned:
     """Return the event that says when a task's function returned, and what it wrote then."""
-    home = ending.outcome.get("home")
+    wrote = ending.outcome.get("wrote")
     size, seconds = 0, 0.0
-    if isinstance(home, dict):
+    if isinstance(wrote, dict):
         with suppress(TypeError, ValueError, OverflowError):
-            size, seconds = int(home.get("size") or 0), float(home.get("seconds") or 0)
+            size, seconds = int(wrote.get("size") or 0), float(wrote.get("seconds") or 0)
     if not (size >= 0 and 0 <= seconds < math.inf):
         size, seconds = 0, 0.0
     return Returned(task=task, at=at, size=size, seconds=seconds)

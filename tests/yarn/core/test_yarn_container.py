@@ -6,8 +6,14 @@ import os
 import pytest
 from submarine_engine.clusters import container as container_module
 from submarine_engine.clusters.container import Container
-from submarine_engine.clusters.tasks import Ending, final_task_state, read_outcome
+from submarine_engine.clusters.tasks import (
+    Ending,
+    final_task_state,
+    read_outcome,
+    returned_event,
+)
 from submarine_engine.errors import ClusterError
+from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths
 from submarine_engine.job import JobState
 from submarine_engine.outcome import read_outcome as read_checked
@@ -121,7 +127,12 @@ def test_a_marked_result_comes_home(tmp_path):
     container = brought_home(tmp_path, source)
     assert (container.files.results / "return.pkl").read_bytes() == source.files["return.pkl"]
     assert read_checked(container.files.root).result.file == "return.pkl"
-    assert "marks" not in read_outcome(container.files)
+    outcome = read_outcome(container.files)
+    assert "marks" not in outcome
+    ending = Ending(0, outcome)
+    returned = returned_event("worker-0", ending, Moment.now())
+    assert returned.size == len(source.files["return.pkl"])
+    assert returned.seconds > 0
 
 
 def of_another(**owner):
