@@ -14,6 +14,7 @@ from submarine_engine.future import Job
 from submarine_engine.job import JobState
 from submarine_engine.outcome import read_outcome
 from submarine_runtime.exchange import HELLO
+from submarine_runtime.stacks import STACKS
 
 NUMBER = "1" + "0" * 400
 CONTENTS = {
@@ -69,13 +70,14 @@ def test_content(task, content):
 
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 def test_kinds_of_files(task, make):
-    for path in (task.progress, task.outcome, task.displays, task.root / HELLO):
+    said = (HELLO, STACKS)
+    for path in (task.progress, task.outcome, task.displays, *(task.root / one for one in said)):
         path.unlink(missing_ok=True)
         make(path)
     assert tasks.Progress(task).look(last=True) is None
     assert tasks.read_outcome(task) == {}
     assert is_refused(task)
-    assert exchange_files(task.root, {}) == {HELLO: b""}
+    assert exchange_files(task.root, {}) == dict.fromkeys(said, b"")
 
 
 @pytest.mark.parametrize("name", ["progress.json", "ask.json", NOTE])

@@ -164,7 +164,7 @@ def test_the_script_sees_what_any_script_sees(box, environment):
     job = one.work / "job"
     assert out.splitlines() == [
         f"['{job}/bundle/script.py'] __main__ None",
-        "['job', 'logdir', 'submarine.key', 'submarine_runtime.zip']",
+        "['asked', 'job', 'logdir', 'stacks', 'submarine.key', 'submarine_runtime.zip']",
         f"{job}/bundle {one.work}/submarine_runtime.zip", "True",
     ]  # fmt: skip
 
