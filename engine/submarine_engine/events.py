@@ -105,6 +105,13 @@ class Progressed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Warned(Event):
+    """Something is wrong with a job that goes on, in words; empty where it is right again."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Returned(Event):
     """The task's function returned or raised.
 
@@ -334,7 +341,7 @@ def display_from_json(data: object, *, task: str, offset: int) -> Display:
 EVENTS: Mapping[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        Submitted, Waiting, Granted, Started, Progressed, Returned, Exited, Released,
+        Submitted, Waiting, Granted, Started, Progressed, Warned, Returned, Exited, Released,
         Retried, CancelRequested, Finished,
     )
 }  # fmt: skip

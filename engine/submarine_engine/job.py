@@ -351,6 +351,9 @@ class JobSpec:
         where the cluster ends it, which does not count; its code runs once unless given.
     time_limit
         Seconds from the first start of its code, after which it is asked to end.
+    hang_after
+        Seconds without a sign of life after which a job of several tasks is said to hang; 0 for
+        never, ten minutes unless given.
     notebook
         The notebook that the job was submitted from, for people.
     options
@@ -455,6 +458,16 @@ class JobSpec:
             HOW_GROUP,
         ),
     )
+    hang_after: float | None = field(
+        default=None,
+        metadata=_option(
+            "duration",
+            "Say where the tasks stand after that long without a sign of life from any: 10m unless "
+            "given, 0 for never. The job goes on.",
+            HOW_GROUP,
+            keyword=False,
+        ),
+    )
     options: Mapping[str, Any] = field(default_factory=dict)
     notebook: str | None = None
     asks: bool = False
@@ -495,6 +508,11 @@ class JobSpec:
             _check_retries(self.retries)
         if self.time_limit is not None:
             _check_time_limit(self.time_limit)
+        if self.hang_after is not None and not 0 <= self.hang_after < math.inf:
+            raise CommandError(
+                f"hang_after={self.hang_after!r} is not possible: it must be a length of time",
+                fix="write for example 10m, or 0 for never",
+            )
         for label, url in self.quicklinks:
             if not label or not url.startswith(("http://", "https://")):
                 raise CommandError(

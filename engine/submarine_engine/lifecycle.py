@@ -36,6 +36,7 @@ from submarine_engine.events import (
     Started,
     Submitted,
     Waiting,
+    Warned,
 )
 from submarine_engine.job import JobState, TaskState
 
@@ -102,6 +103,8 @@ class JobStatus:
 
     Parameters
     ----------
+    warning
+        What is wrong with a job that goes on, in words; empty where nothing is.
     failed_task
         The task whose failure the job's is: the first that failed by itself; empty where none did.
     started
@@ -121,6 +124,7 @@ class JobStatus:
     asked_gpus: int = 0
     ahead: int | None = None
     waiting_reason: str = ""
+    warning: str = ""
     submitted: Moment | None = None
     started: Moment | None = None
     finished: Moment | None = None
@@ -262,6 +266,11 @@ def _(event: Waiting, status: JobStatus) -> JobStatus:
     if status.state is not JobState.QUEUED:
         return status
     return replace(status, ahead=event.ahead, waiting_reason=event.reason)
+
+
+@_apply.register
+def _(event: Warned, status: JobStatus) -> JobStatus:
+    return replace(status, warning=event.text)
 
 
 @_apply.register

@@ -22,7 +22,7 @@ from submarine_engine.cli.output import (
     visible,
 )
 from submarine_engine.command.parser import Command
-from submarine_engine.events import Display, Event, LogChunk, Moment, Question
+from submarine_engine.events import Display, Event, LogChunk, Moment, Question, Warned
 from submarine_engine.future import Job
 from submarine_engine.interrupts import Interrupts, noted
 from submarine_engine.job import JobState
@@ -82,10 +82,12 @@ class View:
         if text := self._displays.text(item):
             self.log(LogChunk(task=item.task, stream="stdout", offset=0, data=text.encode()))
 
-    def event(self, event: Event, status: JobStatus) -> None:  # noqa: ARG002 - for programs
-        """Take what happened to the job."""
+    def event(self, event: Event, status: JobStatus) -> None:
+        """Take what happened to the job; say what is wrong with it."""
         self._status = status
         self._team = len(status.tasks) > 1 and self._which == ALL
+        if isinstance(event, Warned) and event.text:
+            self.say(f"warning: {visible(event.text, line=True)}")
 
     def tick(self, status: JobStatus) -> None:
         """Draw the line again where it is due."""

@@ -26,6 +26,7 @@ from submarine_engine.clusters.exchange import (
     answer,
     read_hello,
 )
+from submarine_engine.clusters.hangs import HangFinder
 from submarine_engine.clusters.machine import lives, session_of
 from submarine_engine.clusters.stacks import StackLooks
 from submarine_engine.clusters.store import Journal, read_events
@@ -48,6 +49,7 @@ from submarine_engine.events import (
     Released,
     Retried,
     Waiting,
+    Warned,
 )
 from submarine_engine.history import JobPaths, read_foreign, read_json, write_aside
 from submarine_engine.job import JobSpec, JobState
@@ -184,7 +186,8 @@ class JobRun:
                 container.task != self._status.ranked[0].task
             )
             container.attempt = attempt
-        self._stacks = StackLooks(paths, self._request)
+        warned = bool(self._status.warning)
+        self._stacks = StackLooks(paths, self._request, HangFinder(spec), warned=warned)
         self._hellos: dict[str, Hello] = {}
         self._wrong_hello = ""
         self._answer = b""  # what the tasks are told; a former keeper may have told them already
@@ -277,7 +280,7 @@ class JobRun:
         if not ending:
             self._hear()
             self._relay()
-            self._stacks.step(self._containers)
+            self._look_at_stacks()
         counted = self._count()
         return Observations(
             tasks=tuple(self._seen(container, counted) for container in self._containers),
@@ -355,6 +358,14 @@ class JobRun:
                 if asked != self._relayed.get(one.task):
                     self._request.exchange({one.task: {ASK: asked}})
                     self._relayed[one.task] = asked
+
+    def _look_at_stacks(self) -> None:
+        said = self._stacks.step(self._containers)
+        if said is not None:
+            self._write(Warned(text=said))
+            if said:
+                with suppress(OSError):  # a full disk: it is among the events
+                    store.add_warning(self._paths, said)
 
     def _see_containers(self, given: AllocatedByTask) -> None:
         for container in self._containers:

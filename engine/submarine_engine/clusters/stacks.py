@@ -28,6 +28,7 @@ from submarine_engine.masking import masker_of
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import Request
+    from submarine_engine.clusters.hangs import HangFinder
     from submarine_engine.clusters.tasks import TaskRun
     from submarine_engine.lifecycle import JobStatus
 
@@ -72,6 +73,7 @@ class Look:
 
     def __init__(self, request: Request, hosts: Mapping[str, str]) -> None:
         self.at = time.time()
+        self.mono = time.monotonic()
         self.told: dict[str, Told] = {}
         self._request = request
         self._hosts = hosts
@@ -131,11 +133,19 @@ class StackLooks:
         The job's files.
     request
         How its tasks are reached.
+    hangs
+        Tells whether the job hangs by what is seen.
+    warned
+        Whether the driver before this one has said that it does.
     """
 
-    def __init__(self, paths: JobPaths, request: Request) -> None:
+    def __init__(
+        self, paths: JobPaths, request: Request, hangs: HangFinder, *, warned: bool
+    ) -> None:
         self._paths = paths
         self._request = request
+        self._hangs = hangs
+        self._was_due, self._warned = False, warned
         self._look: Look | None = None
         self._answered = ""
 
@@ -144,27 +154,41 @@ class StackLooks:
         """Whether a look is under way."""
         return self._look is not None
 
-    def step(self, tasks: Sequence[TaskRun]) -> None:
+    def step(self, tasks: Sequence[TaskRun]) -> str | None:
         """Do what is to be done now: at each turn of the driver.
 
         Parameters
         ----------
         tasks
             All of the job's.
+
+        Returns
+        -------
+        str or None
+            A warning that the job hangs, empty where it goes on again; None for nothing new.
         """
         running = [one for one in tasks if one.started and not one.over and not one.released]
         asked = self._asked()
         if self._look is None:
-            if not running or asked in ("", self._answered):
-                return
+            self._was_due = self._hangs.is_due(running)
+            if self._warned and not self._hangs.is_quiet:
+                self._warned = False
+                return ""
+            if not running or not (self._was_due or asked not in ("", self._answered)):
+                return None
             hosts = {one.task: one.node.partition(":")[0] for one in running}
             self._look = Look(self._request, hosts)
         if not self._look.step():
-            return
+            return None
         look, self._look = self._look, None
         if asked not in ("", self._answered):
             self._answered = asked
-            self._tell(asked, look)
+            with suppress(OSError):  # a full disk: who asks is told that nobody answers
+                write_json(self._paths.stacks, as_json(self._paths, asked, look))
+        if not self._was_due or not self._hangs.see(look):
+            return None
+        self._warned = True
+        return self._words(look, tasks)
 
     def _asked(self) -> str:
         with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
@@ -172,21 +196,27 @@ class StackLooks:
             return str(told["id"])
         return ""
 
-    def _tell(self, asked: str, look: Look) -> None:
-        masker = masker_of(self._paths.root)
-        tasks = {
-            task: {
-                "host": one.host,
-                "stacks": (masker.text(one.text) if masker else one.text) or None,
-                "cpu": one.cpu,
-            }
-            for task, one in look.told.items()
+    def _words(self, look: Look, tasks: Sequence[TaskRun]) -> str:
+        # imported late: few jobs hang, and it reads bundles
+        from submarine_engine.stacks import read_stacks  # noqa: PLC0415
+
+        told = as_json(self._paths, "", look)
+        found = read_stacks(told, self._paths.root, [one.task for one in tasks])
+        return self._hangs.words(found)
+
+
+def as_json(paths: JobPaths, asked: str, look: Look) -> dict[str, Any]:
+    """Return what ``stacks.json`` says of a look, with the job's secrets masked."""
+    masker = masker_of(paths.root)
+    tasks = {
+        task: {
+            "host": one.host,
+            "stacks": (masker.text(one.text) if masker else one.text) or None,
+            "cpu": one.cpu,
         }
-        with suppress(OSError):  # a full disk: who asks is told that nobody answers
-            write_json(
-                self._paths.stacks,
-                {"version": VERSION, "id": asked, "at": look.at, "tasks": tasks},
-            )
+        for task, one in look.told.items()
+    }
+    return {"version": VERSION, "id": asked, "at": look.at, "tasks": tasks}
 
 
 def ask(paths: JobPaths, status: Callable[[], JobStatus]) -> Mapping[str, Any]:

@@ -570,7 +570,7 @@ def _sentence(status: JobStatus) -> str:
     if status.cancelling and not status.state.final:
         return visible(status.reason, 300)
     if status.state in (JobState.SUCCEEDED, JobState.STARTING, JobState.RUNNING):
-        return ""
+        return visible(status.warning, 600) if status.state is JobState.RUNNING else ""
     reasons = [status.reason, *(task.reason for task in status.tasks if task.exit_code)]
     reason = next(filter(None, reasons), "")
     failed = status.task(status.failed_task) if len(status.tasks) > 1 else None
