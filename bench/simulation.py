@@ -33,6 +33,7 @@ from submarine_engine.clusters.exchange import exchange_files
 from submarine_engine.clusters.keeper import Keeper
 from submarine_engine.clusters.log_mirror import FolderSource
 from submarine_engine.history import make_private, read_json, write_json
+from submarine_runtime.exchange import PORTS
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Gpu
@@ -184,7 +185,7 @@ class Player:
             return
         for task in tasks:
             hello = {"version": 1, "job_id": self._folder.name, "task": task, "attempt": 1}
-            place = {"host": "node", "network": "", "ports": [1, 2, 3]}
+            place = {"host": "node", "network": "", "ports": list(range(1, PORTS + 1))}
             self._put(task, "hello.json", {**hello, **place})
         for task in tasks:
             _until((self._folder / task / "answer.json").exists)
