@@ -265,7 +265,8 @@ def failure(
     if status.attempt > 1:
         hint = f"that was its attempt {status.attempt}; {hint}"
     if status.cancelling:  # by its time limit: what it raised says only that it was asked to end
-        fix = f"give it more by --time_limit; {hint}"
+        again = f"go on from its last checkpoint: submarine job retry {job_id}"
+        fix = f"give it more by --time_limit, or {again}; {hint}"
         return JobFailedError(clean(status.reason), job_id=job_id, fix=fix)
     if outcome and outcome.kind == "raised" and error:
         trace = source.trace(error)

@@ -100,6 +100,26 @@ class Job:
         """
         return self.cluster.save(self.id, os.fspath(path), patience=patience)
 
+    def retry(self, *, notebook: bool = False) -> Job:
+        """Run this job, which did not succeed, once more: a new job, from the last checkpoint.
+
+        It has the same script and values, asks for the same, and has the same checkpoint folder.
+        Values of ``--secret`` are looked up anew.
+
+        Parameters
+        ----------
+        notebook
+            Whether it is the job's notebook that asks.
+
+        Raises
+        ------
+        JobError
+            This one is not over, has succeeded, or its script is gone.
+        SubmissionError, ClusterError
+            The cluster refuses the new one.
+        """
+        return Job(self.cluster, self.cluster.retry(self.id, notebook=notebook))
+
     def stacks(self) -> Stacks:
         """Return where the job's tasks stand now: their stacks, at cell and line.
 

@@ -33,7 +33,9 @@ _PROSE = frozenset({"message", "notes", "text", "warning", "why"})
 """What is written for people in an outcome, and may quote a secret."""
 
 
-def write_marks(folder: Path, values: Iterable[tuple[str, str]]) -> None:
+def write_marks(
+    folder: Path, values: Iterable[tuple[str, str]], former: Path | None = None
+) -> None:
     """Note how to find secrets again; nothing where there is none.
 
     Parameters
@@ -42,6 +44,8 @@ def write_marks(folder: Path, values: Iterable[tuple[str, str]]) -> None:
         The job's.
     values
         Names and values. One of several lines is found line by line.
+    former
+        The folder of a job whose secrets are found again here, too.
 
     Raises
     ------
@@ -54,11 +58,12 @@ def write_marks(folder: Path, values: Iterable[tuple[str, str]]) -> None:
         for form in _forms(line.decode("utf-8", "surrogateescape")):
             for piece in _pieces(form.encode("utf-8", "surrogateescape")):
                 pieces.setdefault(piece, name)
-    if not pieces:
-        return
-    from submarine_engine.history import write_json  # noqa: PLC0415 - readers need none
+    from submarine_engine.history import read_json, write_json  # noqa: PLC0415 - readers need none
 
-    key = os.urandom(32)
+    told = (read_json(former / FILE) if former else None) or {}
+    if not pieces and not told:
+        return
+    key = bytes.fromhex(told["key"]) if told else os.urandom(32)
     table = _table(key)
     marks = [
         {
@@ -69,6 +74,8 @@ def write_marks(folder: Path, values: Iterable[tuple[str, str]]) -> None:
         }
         for piece, name in list(pieces.items())[:_MOST]
     ]
+    known = {mark["digest"] for mark in marks}
+    marks += [mark for mark in told.get("secrets", ()) if mark["digest"] not in known]
     write_json(folder / FILE, {"version": 1, "key": key.hex(), "secrets": marks})
 
 

@@ -236,8 +236,18 @@ def _logs(_: Workbench, command: Command) -> None:
     )
 
 
+def _retry(bench: Workbench, command: Command) -> object:
+    former = _job(command)
+    job = former.retry(notebook=True)
+    say(f"job {job.id} runs again what job {former.id} ran")
+    return None if command.values.get("detach") else _follow(bench, job, command)
+
+
 def _attach(bench: Workbench, command: Command) -> object:
-    job = _job(command)
+    return _follow(bench, _job(command), command)
+
+
+def _follow(bench: Workbench, job: Job, command: Command) -> object:
     which = command.values.get("logs")
     check_task(which, [task.task for task in job.status().tasks])
     if attach(job, command.values.get("offset", 0), which or FIRST):
@@ -346,6 +356,7 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "cancel"): _cancel,
     ("job", "kill"): _kill,
     ("job", "save"): _save,
+    ("job", "retry"): _retry,
     ("job", "stacks"): _stacks,
     ("gpus",): _gpus,
     ("tensorboard",): show_tensorboard,

@@ -286,3 +286,26 @@ def test_where_a_jobs_tasks_stand(folder, submarine):
     done = submarine("job", "stacks", "train")
     assert done.returncode != 0
     assert b"the job is over (cancelled): it has no stacks any more" in done.stderr
+
+
+def test_a_job_that_failed_is_run_again_and_followed(folder, submarine):
+    (folder / "train.py").write_text(
+        "import os\nprint('run')\nif not os.path.exists('mended'):\n    raise SystemExit(3)\n"
+    )
+    assert submarine("job", "run", "train.py").returncode == 3
+    former = open_job("train").id
+    (folder / "train.py").unlink()
+    (folder / "mended").touch()
+    (started,) = objects(submarine("job", "retry", "train", "--detach", "--json"))
+    assert started["name"] == "train"
+    assert started["job"] not in (former, "")
+    assert open_job(started["job"]).wait(60).state is JobState.SUCCEEDED
+    (folder / "mended").unlink()
+    done = submarine("job", "retry", former)
+    assert (done.returncode, done.stdout) == (3, b"run\n")
+    again = open_job("train").id
+    assert again.encode() in done.stderr
+    assert len({former, started["job"], again}) == 3
+    done = submarine("job", "retry", started["job"])
+    assert done.returncode != 0
+    assert b"it has succeeded" in done.stderr

@@ -144,3 +144,16 @@ def test_tab_completes_verbs_options_and_jobs(kernel):
 def test_the_script_is_that_of_the_last_job(kernel):
     kernel.run("%%submarine\ntrain(5)")
     assert "train(5)" in kernel.run("%submarine script").value
+
+
+def test_a_cell_s_job_is_run_again_and_comes_home(kernel):
+    """What its cell would have bound is bound by whoever follows the new job."""
+    kernel.run("import os\nfrom pathlib import Path")
+    cell = "%%submarine --name again --gpus 0\nassert os.path.exists('mended')\nretried = 6 * 7"
+    assert "AssertionError" in kernel.run(cell).error
+    kernel.run("Path('mended').touch()")
+    ran = kernel.run("%submarine job retry again")
+    assert ran.reply["status"] == "ok", ran.error
+    assert "runs again what job" in ran.text
+    assert kernel.value("retried") == "42"
+    assert "it has succeeded" in kernel.run("%submarine job retry again").error

@@ -424,6 +424,8 @@ class Blocks:
 
 _ALIGNED = 64
 
+_MANIFEST = "manifest.json"
+
 Content = bytes | Blocks
 """What a file of a bundle holds: large blocks are not copied into one piece."""
 
@@ -485,6 +487,28 @@ class Bundle:
             self._hash.append(digest.hexdigest())
         return self._hash[0]
 
+    @classmethod
+    def read(cls, folder: Path) -> Bundle:
+        """Read what `write` wrote.
+
+        Parameters
+        ----------
+        folder
+            The bundle's.
+
+        Raises
+        ------
+        OSError, ValueError, KeyError, TypeError
+            It is not there, or is none of a bundle.
+        """
+        manifest = Manifest.from_json(json.loads((folder / _MANIFEST).read_bytes()))
+        files = {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and path != folder / _MANIFEST
+        }
+        return cls(files=files, manifest=manifest)
+
     def write(self, folder: Path) -> None:
         """Write all files and ``manifest.json`` into `folder`, for the owner alone.
 
@@ -509,7 +533,7 @@ class Bundle:
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _write_private(target, content)
         manifest = json.dumps(self.manifest.to_json(), indent=1, ensure_ascii=False)
-        _write_private(folder / "manifest.json", manifest.encode())
+        _write_private(folder / _MANIFEST, manifest.encode())
 
 
 def _write_private(path: Path, content: Content) -> None:

@@ -306,9 +306,25 @@ def ending_json(job_id: str, status: JobStatus) -> dict[str, Any]:
     }
 
 
+def retry(command: Command, output: Output) -> int:
+    """Run a job again, and follow the new one."""
+    job = open_job(command.values["job"]).retry()
+    if not command.values.get("detach"):
+        output.note(f"job {job.id} ({job_name(job.id)})")
+        return _attach(job, command, output)
+    if output.json:
+        output.data({"job": job.id, "name": job_name(job.id), "cluster": job.cluster.name})
+    else:
+        output.line(job.id)
+    return OK
+
+
 def attach(command: Command, output: Output) -> int:
     """Follow a job from its first byte; Ctrl-C leaves, the job goes on."""
-    job = open_job(command.values["job"])
+    return _attach(open_job(command.values["job"]), command, output)
+
+
+def _attach(job: Job, command: Command, output: Output) -> int:
     offset, which = command.values.get("offset", 0), command.values.get("logs")
     check_task(which, [task.task for task in job.status().tasks])
     name = str(record_of(job.id).get("spec", {}).get("name", job.id))

@@ -638,6 +638,18 @@ class Backend(ClusterKind):
             fix="let the job write its checkpoints to --checkpoint_path",
         )
 
+    def own_checkpoints(self, paths: JobPaths) -> str | None:  # noqa: ARG002 - of clusters that have
+        """Return where a job without ``--checkpoint_path`` has its checkpoints; None for nowhere.
+
+        Another job that is given that path goes on from there.
+
+        Parameters
+        ----------
+        paths
+            The job's files.
+        """
+        return None
+
     def get_ready(self, folder: KeeperFolder, notebook: str) -> None:
         """Begin with what the first job of this process will wait for, see `Cluster.get_ready`.
 

@@ -493,6 +493,34 @@ class Cluster(ClusterKind):
             fix="let the job write its checkpoints to --checkpoint_path",
         )
 
+    def retry(self, job_id: str, *, notebook: bool = False) -> str:  # noqa: ARG002 - of clusters that can
+        """Run a job that is over and did not succeed once more, as a new one; return its id.
+
+        The new job has the same script and values, asks for the same, and goes on from the same
+        checkpoints. Values of ``--secret`` are looked up anew.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        notebook
+            Whether the job's notebook asks: the new one waits in the queue as long as that lives.
+
+        Raises
+        ------
+        JobError
+            It is not over, has succeeded, or its script is gone.
+        SubmissionError, ClusterError
+            As `submit` does.
+        UnsupportedError
+            The cluster cannot do it.
+        """
+        raise UnsupportedError(
+            f"the cluster {self.name} cannot run a job again",
+            where=f"job {job_id}",
+            fix="run its cell or its command again, with the same --checkpoint_path",
+        )
+
     def stacks(self, job_id: str) -> Stacks:
         """Return where the tasks of a running job stand, within ten seconds.
 

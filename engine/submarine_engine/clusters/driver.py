@@ -8,14 +8,17 @@ is a cluster's own is its `Backend`; a `KeptCluster` has jobs that a keeper sees
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from submarine_engine.bundle.model import Bundle
 from submarine_engine.clusters import locks, stacks, store
 from submarine_engine.clusters.backend import KeptJob
 from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuShare, Saved
@@ -32,14 +35,13 @@ from submarine_engine.config import load_config
 from submarine_engine.declared import check_options
 from submarine_engine.errors import JobError, JobNotFoundError, SubmissionError
 from submarine_engine.history import JobPaths, check_home, default_home, read_json
+from submarine_engine.job import JobSpec, JobState
 from submarine_engine.lifecycle import JobStatus
 from submarine_engine.secret_values import secret_variables
 
 if TYPE_CHECKING:
-    from submarine_engine.bundle import Bundle
     from submarine_engine.clusters.backend import Backend
     from submarine_engine.errors import ConfigError
-    from submarine_engine.job import JobSpec
     from submarine_engine.stacks import Stacks
 
 
@@ -238,7 +240,40 @@ class DrivenCluster(RecordedCluster):
         ClusterError
             The cluster does not answer.
         """
-        workdir = workdir.absolute()
+        return self._submit(spec, bundle, workdir.absolute())
+
+    def retry(self, job_id: str, *, notebook: bool = False) -> str:
+        """Run a job that is over and did not succeed once more, as a new one; return its id."""
+        with self.on_record(job_id) as paths:
+            status = self.status(job_id)
+            record = read_json(paths.record)
+            refuse_retry(job_id, status, record)
+            try:
+                bundle = Bundle.read(paths.bundle)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise JobError(
+                    f"its script cannot be read: {error}",
+                    job_id=job_id,
+                    fix="run the cell or the command again",
+                ) from error
+            made, here = bundle.manifest.python, platform.python_version()
+            if made.split(".")[:2] != here.split(".")[:2]:
+                raise JobError(
+                    f"its values were written by Python {made}, and this is {here}",
+                    job_id=job_id,
+                    fix="run it again from the environment that it was made in",
+                )
+            assert record is not None  # noqa: S101 - for the type checker: it was refused
+            spec = JobSpec.from_json(record["spec"])
+            kept = spec.checkpoint_path or self.backend.own_checkpoints(paths)
+            # Nobody waits at the new one's cell, and from a terminal no notebook at all.
+            asker = spec.notebook if notebook else None
+            spec = replace(spec, checkpoint_path=kept, asks=False, notebook=asker)
+            return self._submit(spec, bundle, Path(record["workdir"]), paths)
+
+    def _submit(
+        self, spec: JobSpec, bundle: Bundle, workdir: Path, former: JobPaths | None = None
+    ) -> str:
         secrets = secret_variables(spec)
         spec = self._check(spec)
         resolve_paths(spec, workdir, self.backend.machine_path)
@@ -255,7 +290,7 @@ class DrivenCluster(RecordedCluster):
             self.backend.stage(staged, job, secrets, self.tell)
 
         paths, lock = store.put_on_record(
-            self.home, self.name, spec, bundle, workdir, finish, secrets=secrets
+            self.home, self.name, spec, bundle, workdir, finish, secrets=secrets, former=former
         )
         self.hand_on(paths, spec, lock)
         if spec.tensorboard:
@@ -305,6 +340,35 @@ class DrivenCluster(RecordedCluster):
         """Return the web pages of a job."""
         with self.on_record(job_id) as paths:
             return self.backend.links(paths, self.statuses.status(paths))
+
+
+def refuse_retry(job_id: str, status: JobStatus, record: Mapping[str, Any] | None) -> None:
+    """Refuse to run a job again that cannot be, or need not.
+
+    Parameters
+    ----------
+    job_id, status
+        The job.
+    record
+        The content of its ``record.json``.
+
+    Raises
+    ------
+    JobError
+        It is not over, has succeeded, or is gone.
+    """
+    if not status.state.final:
+        raise JobError(
+            "it is not over yet", job_id=job_id, fix=f"end it first: submarine job cancel {job_id}"
+        )
+    if status.state is JobState.SUCCEEDED:
+        raise JobError(
+            "it has succeeded: there is nothing to go on with",
+            job_id=job_id,
+            fix="run its cell or its command again for another result",
+        )
+    if record is None:
+        raise JobError("its record is gone", job_id=job_id, fix="run its cell or command again")
 
 
 # Jobs that a keeper sees through.
@@ -412,6 +476,10 @@ class PastCluster(RecordedCluster):
 
     def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:  # noqa: ARG002 - likewise
         """Refuse any job."""
+        raise self._why
+
+    def retry(self, job_id: str, *, notebook: bool = False) -> str:  # noqa: ARG002 - likewise
+        """Refuse: it cannot run."""
         raise self._why
 
     def gpus(self) -> list[Gpu]:

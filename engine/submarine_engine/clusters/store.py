@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from submarine_runtime.exchange import ANSWER, HELLO
+from submarine_runtime.stacks import ASKED, STACKS
 
 from submarine_engine.clusters import locks, machine
 from submarine_engine.errors import SubmissionError
@@ -342,6 +343,7 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
     finish: Callable[[JobPaths, JobPaths], None],
     *,
     secrets: Mapping[str, str],
+    former: JobPaths | None = None,
 ) -> tuple[JobPaths, int]:
     """Write a job's folder.
 
@@ -354,6 +356,8 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
         will be.
     secrets
         As `secret_variables` gave them: marks are written by which they are found again.
+    former
+        The job that this one runs again; what it keeps secret stays so.
 
     Returns
     -------
@@ -384,7 +388,8 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
         try:
             bundle.write(staged.bundle)
             _write_record(staged, cluster, spec, bundle, workdir)
-            write_marks(staged.root, (*secrets.items(), *bundle.secrets))
+            marked = former.root if former else None
+            write_marks(staged.root, (*secrets.items(), *bundle.secrets), marked)
             finish(staged, paths)
             write_aside(staged.root / RESERVE, bytes(RESERVE_SIZE))
             staged.root.rename(paths.root)
@@ -480,7 +485,7 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
 
 _OF_AN_ATTEMPT = (
     "outcome.json", "results", "progress.json", "save.json", "ask.json", "imported.json",
-    HELLO, ANSWER,
+    HELLO, ANSWER, ASKED, STACKS,
 )  # fmt: skip
 
 

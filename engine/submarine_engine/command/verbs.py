@@ -123,6 +123,13 @@ VERBS = (
             "without it, one is made here, named after the job and the time.",
         examples=("job save mnist", "job save mnist models/epoch-3 --timeout 10m"),
         run=".listing:save"),
+    Verb("job retry", "Run a job that did not succeed again, from its last checkpoint.", _JOB,
+        Option("detach", None, "Return at once; print the new job's id."),
+        details="A new job of the same name, with the same script and values, that asks for the "
+            "same and has the same checkpoint folder. Values of --secret are looked up anew. "
+            "Ctrl-C leaves; the job goes on.",
+        examples=("job retry mnist", "job retry mnist --detach"),
+        run=".terminal_view:retry"),
     Verb("job stacks", "Show where the tasks of a running job stand, at cell and line.", _JOB,
         Option("task", options.TASK, "All threads of that task: worker-0."),
         details="Tasks that stand at the same place are shown together, the odd one first. The job "

@@ -579,6 +579,10 @@ class LocalBackend(Backend):
         hook = saving.MessageHook(asked, lambda task: paths.task(task).root)
         return saving.save(asked, target, hook, storage)
 
+    def own_checkpoints(self, paths: JobPaths) -> str | None:
+        """Return the job's own folder of checkpoints."""
+        return str(own_checkpoints(paths))
+
     def gpus(self, held: Mapping[str, str]) -> list[Gpu]:  # noqa: ARG002 - the leases say it
         """Return this machine's GPUs and who holds each; `Gpu.memory` in mebibytes.
 

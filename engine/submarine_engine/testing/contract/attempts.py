@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from submarine_engine.clusters.store import read_events
-from submarine_engine.errors import JobFailedError
+from submarine_engine.errors import JobError, JobFailedError
 from submarine_engine.events import Retried
-from submarine_engine.job import JobState, Resources, Role
+from submarine_engine.history import read_json
+from submarine_engine.job import JobSpec, JobState, Resources, Role
 from submarine_engine.testing.jobs import until
 
 LUCK = """
@@ -158,3 +161,57 @@ def test_the_next_attempt_goes_on_from_the_last_checkpoint(cluster):
     state = job.result(180)
     assert state["sum"] == sum(range(10))
     assert state["steps"] == [(1 + (step >= 6), step) for step in range(10)]
+
+
+LATER = """
+import os
+from submarine_runtime import job
+state = {{"steps": []}}
+for step in job.steps(10, state, every=0):
+    if step == 6 and not os.path.exists({flag!r}):
+        raise OSError("the data set is not there")
+    state["steps"].append(step)
+print("run by", os.environ["RETRY_TOKEN"])
+state["steps"], job.attempt
+"""
+
+
+def test_a_job_that_failed_is_run_again_as_a_new_one(cluster, monkeypatch):
+    flag, kept = cluster.folder / "flag", cluster.folder / "kept"
+    monkeypatch.setenv("RETRY_TOKEN", "the-first-token-of-all")
+    options = {"secrets": ("RETRY_TOKEN",), "name": "later", "gpus": 1, "retries": 0}
+    job = cluster.submit(LATER.format(flag=str(flag)), checkpoint_path=kept.as_uri(), **options)
+    with pytest.raises(JobFailedError, match="the data set is not there"):
+        job.result(180)
+    flag.touch()
+    monkeypatch.setenv("RETRY_TOKEN", "another-token-since")
+    again = job.retry()
+    cluster.jobs.append(again)
+    assert again.id != job.id
+    assert again.result(180) == (list(range(10)), 1)
+    story = cluster.follow(again)
+    assert "run by" in story.out
+    assert "another-token-since" not in story.out
+    first, second = (JobSpec.from_json(read_json(cluster.paths(one).record)["spec"])
+                     for one in (job, again))  # fmt: skip
+    assert (second.name, second.roles, second.retries) == (first.name, first.roles, 0)
+    assert job.status().state is JobState.FAILED  # and stays so
+    with pytest.raises(JobError, match="it has succeeded") as caught:
+        again.retry()
+    assert caught.value.job_id == again.id
+
+
+def test_a_job_that_runs_is_not_run_again(cluster):
+    job, gate = cluster.hold(0)
+    with pytest.raises(JobError, match="it is not over yet"):
+        job.retry()
+    gate.touch()
+    job.wait(180)
+
+
+def test_a_job_whose_script_is_gone_is_not_run_again(cluster):
+    job = cluster.submit("raise ValueError('no')")
+    job.wait(180)
+    shutil.rmtree(cluster.paths(job).bundle)
+    with pytest.raises(JobError, match="its script cannot be read"):
+        job.retry()
