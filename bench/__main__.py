@@ -45,6 +45,7 @@ FIGURES: dict[str, Callable[[Path], Figure | list[Figure]]] = {
     "training": training.loops,
     "throughput": streams.throughput,
     "lag": streams.lag,
+    "lag-ranks": streams.lag_of_ranks,
     "bundle": scale.bundling,
     "queue": scale.queue,
     "list": scale.listing,

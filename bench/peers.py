@@ -33,11 +33,11 @@ def own_home(folder: Path, gpus: int = 0) -> Iterator[Path]:
         os.environ.update(before)
 
 
-def submit(source: str, *, gpus: int = 0, name: str = "bench") -> Job:
+def submit(source: str, *, gpus: int = 0, name: str = "bench", workers: int = 1) -> Job:
     """Submit the source as a cell would be."""
     cluster = open_cluster()
     bundle = build(Cell(number=1, source=source), [], {})
-    spec = JobSpec(name=name, roles=(Role(resources=Resources(gpus=gpus)),))
+    spec = JobSpec(name=name, roles=(Role(count=workers, resources=Resources(gpus=gpus)),))
     return Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import quantiles
 
-from submarine_engine.logs import Renderer, follow
+from submarine_engine.logs import ALL, Renderer, follow
 
 from bench.peers import own_home, plain, submit
 from bench.table import Figure, in_turn
@@ -31,15 +33,24 @@ print(speed, file=sys.stderr)
 speed
 """
 
-TICK = f"""
+RANKS = 8
+LINES_A_RANK = 1_000
+
+
+def ticking(lines: int) -> str:
+    """Return a program that writes so many lines a second, each with its time."""
+    return f"""
 import time
 
 start = time.monotonic()
-for number in range({LINES_A_SECOND * SECONDS}):
-    while (due := start + number / {LINES_A_SECOND}) > time.monotonic():
+for number in range({lines} * {SECONDS}):
+    while (due := start + number / {lines}) > time.monotonic():
         time.sleep(0.001)
     print(time.monotonic())
 """
+
+
+TICK = ticking(LINES_A_SECOND)
 
 
 class Lateness(Renderer):
@@ -54,7 +65,10 @@ class Lateness(Renderer):
         """Take lines that each say when they were written."""
         now = time.monotonic()
         *lines, self._rest = (self._rest + text).split("\n")
-        self.late += [now - float(line) for line in lines if line]
+        # Of several tasks each line begins with whose it is.
+        self.late += [
+            now - float(line.rpartition("| ")[2].removeprefix("\x1b[0m")) for line in lines if line
+        ]
 
 
 def p95(values: list[float]) -> float:
@@ -108,4 +122,44 @@ def lag(folder: Path) -> Figure:
         unit="s",
         ours=mine,
         peers={"plain python's pipe": plains},
+    )
+
+
+def lag_of_ranks(folder: Path) -> Figure:
+    """Measure the same of eight tasks whose logs are all shown, 1,000 lines a second each."""
+
+    def ours() -> float:
+        renderer = Lateness()
+        job = submit(ticking(LINES_A_RANK), workers=RANKS)
+        follow(job, renderer, which=ALL, colour=True)
+        if len(renderer.late) != RANKS * LINES_A_RANK * SECONDS:
+            raise RuntimeError(f"{len(renderer.late)} lines came")
+        return p95(renderer.late)
+
+    def python() -> float:
+        late: list[float] = []
+        with ExitStack() as stack:
+            run = [
+                stack.enter_context(
+                    plain(folder / f"plain{n}.py", ticking(LINES_A_RANK), stdout=subprocess.PIPE)
+                )
+                for n in range(RANKS)
+            ]
+
+            def read(process: subprocess.Popen[str]) -> None:
+                assert process.stdout
+                late.extend([time.monotonic() - float(line) for line in process.stdout])
+
+            with ThreadPoolExecutor(RANKS) as readers:
+                list(readers.map(read, run))
+        return p95(late)
+
+    with own_home(folder / "home"):
+        mine, plains = in_turn(ROUNDS, ours, python)
+    return Figure(
+        what="lag p95, 8 ranks x 1,000 lines/s, --logs all",
+        target="≤ 0.25 s",
+        unit="s",
+        ours=mine,
+        peers={"plain python's pipes": plains},
     )
