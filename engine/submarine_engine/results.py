@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import platform
 import sys
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -172,7 +173,10 @@ class ByTask(Mapping[str, Any]):
             raise ResultError(stored.warning, job_id=self._job_id, where=where, fix=hint)
         loader = _Loader(self._job_id, folder / "results", outcome, where)
         with _readable(self._job_id, hint, task.task, where):
-            return loader.load().value
+            results = loader.load()
+        for warning in results.warnings:
+            warnings.warn(f"{task.place}: {warning}", stacklevel=3)
+        return results.value
 
 
 def come_home(  # noqa: PLR0913 - what it takes, each by its name

@@ -69,7 +69,9 @@ def bring_home(bench: Workbench, job: Job) -> object:
         )
         home = bring()
         if status.failed_task not in ("", status.ranked[0].task):
-            error = bring(status.failed_task)  # what the task of rank 0 says is noise
+            error = None
+            with suppress(ResultError):  # then its words tell of it
+                error = bring(status.failed_task)  # what the task of rank 0 says is noise
             home = replace(home, raised=error.raised if error else None) if home else error
     if home is not None:
         _bind(bench, home, job)

@@ -1,5 +1,6 @@
 """Values and variables of a job that succeeded, in this process."""
 
+import dataclasses
 import json
 import sys
 import types
@@ -13,7 +14,7 @@ from submarine_engine.errors import (
     ResultError,
 )
 from submarine_engine.job import JobState
-from submarine_engine.results import Results, ResultText
+from submarine_engine.results import ByTask, Results, ResultText
 
 
 @pytest.fixture
@@ -192,3 +193,15 @@ def test_the_folder_of_results_holds_nothing_open(ran):
     # By name: how many files there are changes whenever something else is collected.
     still = [str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
     assert not [path for path in still if path.startswith(str(ran.root))]
+
+
+def test_a_value_of_another_task_that_is_text_alone_says_so_when_it_is_asked_for(ran):
+    ran.run("(n for n in range(3))")
+    [task] = ran.status().tasks
+    other = dataclasses.replace(task, task="worker-1", host="gpu-1")
+    status = dataclasses.replace(ran.status(), tasks=(task, other))
+    by_task = ByTask(ran.cluster, "20250101-000000-abcde", status, "mine")
+    assert by_task["worker-0"] == "mine"
+    with pytest.warns(UserWarning, match="worker-1 on gpu-1: the result .generator. cannot be"):
+        assert "generator object" in by_task["worker-1"]
+    assert repr(by_task).startswith("<values of worker-0, worker-1: ")

@@ -207,15 +207,21 @@ def test_of_several_tasks_the_card_says_who_failed_and_how_each_ended(stage):
     card = failing(stage, 4)
     assert card.sentence == "worker-2 on gpu-host-1: ValueError: rank 2 says <b>why</b>"
     assert [(task.task, task.state, task.detail) for task in card.tasks] == [
-        ("worker-0", "failed", "ConnectionResetError: gone"),
+        ("worker-0", "failed", "ConnectionResetError"),
         ("worker-1", "killed", "signal 9"),
-        ("worker-2", "failed", "ValueError: rank 2 says <b>why</b>"),
+        ("worker-2", "failed", "exit code 1"),
         ("worker-3", "killed", "signal 9"),
     ]
     html = to_html(card)
     assert "<b>" not in html
-    assert "--task worker-3" in html
-    assert "worker-2 on gpu-host-1: failed (ValueError: rank 2 says" in to_text(card)
+    assert "--task worker-0" in html
+    assert "worker-0 on gpu-host-1: failed (ConnectionResetError)" in to_text(card)
+    assert [line for line in html.split("<th") if ">GPUs<" in line]
+
+
+def test_of_tasks_without_gpus_there_is_no_column_of_them(stage):
+    tasks = fold(stage.until(stage.story(gpus=0, tasks=3), Progressed))
+    assert ">GPUs<" not in to_html(view(stage.record(), tasks, stage.at(14)))
 
 
 def test_of_many_tasks_the_card_counts_the_states_and_names_those_that_failed(stage):

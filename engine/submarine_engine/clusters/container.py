@@ -208,18 +208,31 @@ class Container(TaskRun):
         for entry in entries:
             name = entry.get("file") if isinstance(entry, dict) else None
             if isinstance(name, str) and _RESULT.fullmatch(name) and name in sizes:
-                if self.follows and sizes[name] > _MOST_OF_OTHERS:
-                    entry.update(_left_there(self.task, sizes[name]))
-                    continue
                 pieces = self._pieces(name, sizes[name])
                 if key is not None:
                     pieces = _genuine(name, pieces, key, str(marks.get(name)))
                 try:
-                    write_aside(self.files.results / name, pieces)
+                    if why := self._bring(name, sizes[name], pieces):
+                        entry.update(_left_there(self.task, sizes[name], why))
                 except NotGenuineError:
                     self._refuse(name)
                     return
         write_aside(self.files.outcome, json.dumps(outcome).encode())
+
+    def _bring(self, name: str, size: int, pieces: Iterator[bytes]) -> str:
+        """Bring a result home; return why it is left where it is, empty where it is not.
+
+        No job fails for the value of a task that is not of rank 0: nobody may ask for it.
+        """
+        if self.follows and size > _MOST_OF_OTHERS:
+            return f"more than {_MOST_OF_OTHERS:,} come home from rank 0 alone"
+        try:
+            write_aside(self.files.results / name, pieces)
+        except OSError as error:
+            if not self.follows:
+                raise
+            return f"{error.strerror} here"
+        return ""
 
     def _read_key(self) -> bytes | None:
         """Return this container's key; None where an older release has asked for the job's."""
@@ -298,11 +311,11 @@ class Container(TaskRun):
             yield piece
 
 
-def _left_there(task: str, size: int) -> dict[str, Any]:
-    """Return what an outcome says of a result that is too large to be brought home."""
+def _left_there(task: str, size: int, why: str) -> dict[str, Any]:
+    """Return what an outcome says of a result that was not brought home."""
     warning = (
-        f"the result of {task} has {size:,} bytes: more than {_MOST_OF_OTHERS:,} come home from"
-        " rank 0 alone. Write it to the checkpoint path there, or give less"
+        f"the result of {task} has {size:,} bytes, and did not come home: {why}. Write it to the"
+        " checkpoint path there, or give less"
     )
     return {"format": "none", "file": None, "warning": warning}
 

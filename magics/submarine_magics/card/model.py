@@ -375,7 +375,7 @@ _GLYPHS = {
     JobState.LOST: "?",
 }
 _TASKS_SHOWN = 64
-_LONGEST_REASON = 60
+_LONGEST_REASON = 40
 FEW_TASKS = 4
 """How many tasks a card shows as they are; of more, it shows first what there is of each state."""
 
@@ -599,8 +599,10 @@ def _in_order(status: JobStatus) -> list[TaskStatus]:
 
 def _task(status: JobStatus, task: TaskStatus, log_url: str | None) -> TaskView:
     detail = [f"attempt {task.attempt}"] if task.attempt > 1 else []
-    if task.reason and task.state is TaskState.FAILED and len(status.tasks) > 1:
-        detail.append(visible(task.reason, _LONGEST_REASON))
+    # Why the job failed is said above; of the others, in a word, by what.
+    other = status.failed_task not in ("", task.task)
+    if other and task.reason and task.state is TaskState.FAILED:
+        detail.append(visible(task.reason.partition(":")[0], _LONGEST_REASON))
     elif task.exit_code:
         word = "signal" if task.exit_code < 0 else "exit code"
         detail.append(f"{word} {abs(task.exit_code)}")

@@ -145,9 +145,9 @@ def footer_tree(card: CardView) -> Node:
     path = node("span", "path", f" · {card.log_path}") if card.log_path else None
     other = None
     if len(card.tasks) > 1:  # the cell shows that of rank 0 unless told otherwise
-        other = node(
-            "span", "", ", of one task: ", node("code", "", f"--task {card.tasks[-1].task}")
-        )
+        failed = (task.task for task in card.tasks if task.state == "failed")
+        task = next(failed, card.tasks[-1].task)
+        other = node("span", "", ", of one task: ", node("code", "", f"--task {task}"))
     return node("div", "foot", "log: ", node("code", "", card.log_command), other, path)
 
 
@@ -245,9 +245,10 @@ def _tasks(card: CardView) -> Node | None:
         return None
     summary = node("summary", "", node("strong", "label", "Tasks"), " ",
                    node("span", "quiet", tasks_words(card)))  # fmt: skip
-    columns = [title for title in _COLUMNS if title != "GPUs" or len(card.tasks) > 1]
+    with_gpus = len(card.tasks) > 1 and card.ledger.stages != ()
+    columns = [title for title in _COLUMNS if title != "GPUs" or with_gpus]
     head = node("tr", "", *(node("th", "", title, scope="col") for title in columns))
-    rows = [_row(task, with_gpus="GPUs" in columns) for task in card.tasks]
+    rows = [_row(task, with_gpus=with_gpus) for task in card.tasks]
     table = node("table", "table", node("thead", "", head), node("tbody", "", *rows))
     more = node("div", "quiet", f"… {card.tasks_left_out:,} more") if card.tasks_left_out else None
     opened = {"open": ""} if len(card.tasks) <= FEW_TASKS else {}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 
 import pytest
 from submarine_engine.clusters import container as container_module
@@ -199,9 +200,8 @@ def test_what_somebody_else_has_written_is_refused_in_words(tmp_path, change):
     assert words in read_checked(container.files.root).error.message
 
 
-def test_a_result_too_large_from_one_rank_is_left_there_in_words(tmp_path, monkeypatch):
-    monkeypatch.setattr(container_module, "_MOST_OF_OTHERS", 3)
-    source = marked(tmp_path)
+def of_a_follower(tmp_path, source):
+    """Bring home what a task has left that is not of rank 0; return what is said of its result."""
     paths = JobPaths(tmp_path, "20260101-000000-aaaaa")
     paths.root.mkdir(parents=True)
     paths.results_key.write_bytes(KEY)
@@ -209,8 +209,25 @@ def test_a_result_too_large_from_one_rank_is_left_there_in_words(tmp_path, monke
     container.id, container.node, container.follows = Brought.container, "node7:8042", True
     container.see(source)
     container.drain()
-    assert list(container.files.results.iterdir()) == []
+    assert [path.name for path in container.files.results.iterdir()] == []
     told = read_checked(container.files.root).result
     assert told.format == "none"
-    assert "the result of worker-0 has" in told.warning
-    assert "come home from rank 0 alone" in told.warning
+    assert told.warning.startswith("the result of worker-0 has ")
+    return told.warning
+
+
+def test_a_result_too_large_from_one_rank_is_left_there_in_words(tmp_path, monkeypatch):
+    monkeypatch.setattr(container_module, "_MOST_OF_OTHERS", 3)
+    words = of_a_follower(tmp_path, marked(tmp_path))
+    assert "more than 3 come home from rank 0 alone" in words
+
+
+def test_a_result_of_one_rank_that_finds_no_room_fails_no_job(tmp_path):
+    source = marked(tmp_path, value=b"x" * 200_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        words = of_a_follower(tmp_path, source)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "did not come home: File too large here" in words
