@@ -64,3 +64,58 @@ def test_a_program_gets_the_last_bytes_too():
     assert [(one["event"], one.get("text"), one.get("offset")) for one in told] == [
         ("Log", "", 0), ("Log", "\ufffd", 1), ("Ended", None, None),
     ]  # fmt: skip
+
+
+class Terminal(io.TextIOWrapper):
+    """What says that it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_in_a_terminal_each_task_has_a_colour_and_elsewhere_none(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out, err = Terminal(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+    view = View(Output(out=out, err=err), "job")
+    event = Submitted(gpus=0, tasks=("worker-0", "ps-0"))
+    view.event(event, fold([event]))
+    for stream in ("stdout", "stderr"):
+        for task in ("worker-0", "ps-0"):
+            view.log(LogChunk(task=task, stream=stream, offset=0, data=b"\x1b[1mx\n"))
+    assert out.buffer.getvalue() == (
+        b"\x1b[36mworker-0 | \x1b[0m\x1b[1mx\n\x1b[33mps-0     | \x1b[0m\x1b[1mx\n"
+    )
+    assert err.buffer.getvalue() == b"worker-0 | \x1b[1mx\nps-0     | \x1b[1mx\n"
+
+
+RANKS = """
+import sys
+from submarine_runtime import job
+print("rank", job.rank)
+if job.rank == 1 and sys.argv[1:] == ["fail"]:
+    sys.exit(7)
+"""
+
+
+def test_a_terminal_shows_the_log_of_rank_0_or_those_that_are_asked_for(submarine, folder):
+    (folder / "ranks.py").write_text(RANKS)
+    run = ("job", "run", "ranks.py", "--num_workers", "2", "--gpus", "0")
+    assert submarine(*run).stdout == b"rank 0\n"
+    assert submarine(*run, "--logs", "worker-1").stdout == b"rank 1\n"
+    both = submarine(*run, "--logs", "all").stdout
+    assert sorted(both.splitlines()) == [b"worker-0 | rank 0", b"worker-1 | rank 1"]
+    assert submarine("job", "attach", "ranks", "--logs", "worker-1").stdout == b"rank 1\n"
+    for words in (run, ("job", "attach", "ranks")):
+        refused = submarine(*words, "--logs", "ps-0")
+        assert refused.returncode
+        assert b"the job has no task 'ps-0'" in refused.stderr
+
+
+def test_a_terminal_says_which_task_failed_and_ends_as_that_one_did(submarine, folder):
+    (folder / "ranks.py").write_text(RANKS)
+    run = ("job", "run", "ranks.py", "--num_workers", "2", "--gpus", "0", "--", "fail")
+    done = submarine(*run)
+    assert done.returncode == 7
+    assert b"worker-1 on " in done.stderr
+    assert b"exited with code 7" in done.stderr
