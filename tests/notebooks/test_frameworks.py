@@ -91,9 +91,65 @@ print(step, [w.tolist() for w in model.get_weights()], int(model.optimizer.itera
 """
 
 
-@pytest.mark.parametrize("program", [TORCH, KERAS], ids=["torch", "keras"])
-def test_a_killed_training_goes_on_as_if_it_had_not_been(program, tmp_path):
-    def run(place, at=-1):
+XGBOOST = """
+import numpy as np
+import xgboost as xgb
+from submarine_runtime import job
+
+x = np.random.default_rng(1).normal(size=(200, 5))
+data = xgb.DMatrix(x, label=(x.sum(1) > 0).astype(int))
+params = {"objective": "binary:logistic", "max_depth": 3, "eta": 0.3, "nthread": 1}
+booster = xgb.Booster(params, [data])
+for step in job.steps(12, {"booster": booster}, every=0):
+    exec(KILL)
+    booster.update(data, step)
+print(step, booster.num_boosted_rounds(), booster.predict(data).astype(float).sum())
+"""
+
+FLAX = """
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+from flax.training.train_state import TrainState
+from submarine_runtime import job
+
+model = nn.Dense(2)
+params = model.init(jax.random.PRNGKey(0), jnp.ones((1, 5)))["params"]
+chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.05))
+state = {"train": TrainState.create(apply_fn=model.apply, params=params, tx=chain)}
+
+@jax.jit
+def train_step(train, x):
+    def loss(params):
+        return (train.apply_fn({"params": params}, x) ** 2).mean()
+    return train.apply_gradients(grads=jax.grad(loss)(train.params))
+
+for step in job.steps(12, state, every=0):
+    exec(KILL)
+    state["train"] = train_step(state["train"], jax.random.normal(jax.random.PRNGKey(step), (8, 5)))
+train = state["train"]
+print(step, int(train.step), jax.tree_util.tree_map(lambda a: a.tolist(), train.params))
+"""
+
+
+PROGRAMS = {"torch": TORCH, "keras": KERAS, "xgboost": XGBOOST, "flax": FLAX}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_killed_training_goes_on_as_if_it_had_not_been(program, run_at):
+    whole = run_at(program, "whole")
+    assert whole[0] == 0
+    for at in (0, 7, 11):
+        assert run_at(program, "killed", at) == (-signal.SIGKILL, "")
+    assert run_at(program, "killed") == whole
+
+
+@pytest.fixture
+def run_at(tmp_path):
+    """Return a function that runs a program, and kills it at a step; one place for checkpoints."""
+
+    def run(program, place, at=-1):
         done = subprocess.run(
             [sys.executable, "-c", f"KILL = {KILL!r}\n{program}"],
             env={
@@ -108,8 +164,111 @@ def test_a_killed_training_goes_on_as_if_it_had_not_been(program, tmp_path):
         )
         return done.returncode, done.stdout
 
-    whole = run("whole")
-    assert whole[0] == 0
-    for at in (0, 7, 11):
-        assert run("killed", at) == (-signal.SIGKILL, "")
-    assert run("killed") == whole
+    return run
+
+
+# What loops by itself: the framework's own checkpoints, at `job.checkpoint_path()`.
+
+KERAS_FIT = """
+import keras
+import numpy as np
+from submarine_runtime import job
+
+keras.utils.set_random_seed(3)
+x = np.random.default_rng(1).normal(size=(64, 5)).astype("float32")
+model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4), keras.layers.Dense(1)])
+model.compile(optimizer="adam", loss="mse")
+
+class Kill(keras.callbacks.Callback):
+    def on_epoch_begin(self, step, logs=None):
+        seen.append(step)
+        exec(KILL, {"step": step})
+
+seen = []
+kept = keras.callbacks.BackupAndRestore(job.checkpoint_path())
+model.fit(x, x.sum(1), epochs=6, shuffle=False, verbose=0, callbacks=[kept, Kill()])
+print(seen[-1], [w.tolist() for w in model.get_weights()], int(model.optimizer.iterations))
+with open(job.checkpoint_path() + "-begun", "w") as file: file.write(str(seen[0]))
+"""
+
+LIGHTNING = """
+import logging, warnings
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from submarine_runtime import job
+
+warnings.filterwarnings("ignore")
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+L.seed_everything(7)
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(5, 1)
+    def training_step(self, batch, index):
+        return (self.layer(batch[0]) ** 2).mean()
+    def on_train_epoch_start(self):
+        seen.append(self.current_epoch)
+        exec(KILL, {"step": self.current_epoch})
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-2)
+
+seen = []
+x = torch.utils.data.TensorDataset(torch.rand(64, 5))
+kept = ModelCheckpoint(dirpath=job.checkpoint_path(), save_last=True)
+trainer = L.Trainer(max_epochs=6, accelerator="cpu", logger=False, callbacks=[kept],
+                    enable_progress_bar=False, enable_model_summary=False)
+net = Net()
+trainer.fit(net, torch.utils.data.DataLoader(x, batch_size=16), ckpt_path="last")
+print(seen[-1], trainer.global_step, [p.tolist() for p in net.parameters()])
+with open(job.checkpoint_path() + "-begun", "w") as file: file.write(str(seen[0]))
+"""
+
+HUGGING_FACE = """
+import torch
+from submarine_runtime import job
+from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers.trainer_utils import get_last_checkpoint
+
+set_seed(42)
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(5, 1)
+    def forward(self, x, labels):
+        out = self.layer(x).squeeze(-1)
+        return {"loss": ((out - labels) ** 2).mean(), "logits": out}
+
+class Kill(TrainerCallback):
+    def on_epoch_begin(self, args, state, control, **more):
+        seen.append(round(state.epoch or 0))
+        exec(KILL, {"step": seen[-1]})
+
+seen = []
+x = torch.rand(64, 5)
+data = [{"x": row, "labels": row.sum()} for row in x]
+args = TrainingArguments(output_dir=job.checkpoint_path(), save_strategy="epoch",
+                         num_train_epochs=6, per_device_train_batch_size=16, use_cpu=True,
+                         report_to="none", disable_tqdm=True, logging_strategy="no",
+                         dataloader_pin_memory=False)
+net = Net()
+trainer = Trainer(model=net, args=args, train_dataset=data, callbacks=[Kill()])
+trainer.train(resume_from_checkpoint=get_last_checkpoint(job.checkpoint_path()))
+print("at", seen[-1], trainer.state.global_step, [p.tolist() for p in net.parameters()])
+with open(job.checkpoint_path() + "-begun", "w") as file: file.write(str(seen[0]))
+"""
+
+OWN_LOOPS = {"keras": KERAS_FIT, "lightning": LIGHTNING, "huggingface": HUGGING_FACE}
+
+
+@pytest.mark.parametrize("program", OWN_LOOPS.values(), ids=OWN_LOOPS)
+def test_a_framework_goes_on_from_its_own_checkpoint(program, run_at, tmp_path):
+    code, whole = run_at(program, "whole")
+    assert code == 0
+    assert run_at(program, "killed", 4)[0] == -signal.SIGKILL
+    code, rest = run_at(program, "killed")
+    assert code == 0
+    assert (tmp_path / "killed-begun").read_text() == "4"
+    assert rest.splitlines()[-1] == whole.splitlines()[-1]
