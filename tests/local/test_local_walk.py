@@ -28,6 +28,8 @@ if os.environ["SUBMARINE_TASK"] != "worker-0":
     sys.exit()  # of a gang one writes
 descriptor = os.open({side!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 os.write(descriptor, b"ran\\n")
+if {again} and os.environ["SUBMARINE_ATTEMPT"] == "1":
+    raise ValueError("once more")
 for number in range(500):
     print("line", number)
 7
@@ -46,23 +48,29 @@ cluster = LocalCluster()
 if {submitter}:
     from tests.local.walked import Walk
     Walk(os.environ["WALK"], ("submitter",))
-spec = spec_of(roles=(Role(count={tasks}, resources=Resources(gpus={gpus})),))
+retries = 3 if {again} else None
+spec = spec_of(roles=(Role(count={tasks}, resources=Resources(gpus={gpus})),), retries=retries)
 print(cluster.submit(spec, bundle_of({code!r}), workdir=Path({folder!r})))
 """
 WALKS = (
     ("submitter", 1, 0), ("submitter", 1, 2), ("supervisor", 1, 0), ("supervisor", 1, 2),
     ("guard", 1, 2), ("supervisor+guard", 1, 2), ("supervisor+granter", 1, 0),
     ("supervisor+granter", 1, 2), ("submitter", 2, 1), ("supervisor", 2, 1),
-    ("supervisor+guard", 2, 1),
+    ("supervisor+guard", 2, 1), ("supervisor again", 1, 2), ("supervisor+guard again", 1, 2),
 )  # fmt: skip
-"""Who is killed, in the life of a job of how many tasks, each with how many GPUs."""
+"""Who is killed, in the life of a job of how many tasks, each with how many GPUs.
+
+``again``: of a job whose code fails the first time, and is begun again.
+"""
 
 
 class Point:
     """One run whose `role` is killed at its effect number `number`."""
 
     def __init__(self, folder, number, role, tasks, gpus):
-        self.folder, self.role, self.number = folder, role, number
+        self.folder, self.number = folder, number
+        self.role, _, again = role.partition(" ")
+        self.again = bool(again)
         self.tasks, self.gpus = tasks, gpus
         self.home, self.side, self.killed = folder / "home", folder / "side", folder / "killed"
         folder.mkdir()
@@ -83,7 +91,8 @@ class Point:
             submitter=submitter,
             tasks=self.tasks,
             gpus=self.gpus,
-            code=CODE.format(side=str(self.side)),
+            again=self.again,
+            code=CODE.format(side=str(self.side), again=self.again),
             folder=str(self.folder),
         )
         told = subprocess.run(
@@ -109,22 +118,27 @@ class Point:
         runs = self.side.read_text() if self.side.exists() else ""
         if not self.killed.exists():
             assert story.state is JobState.SUCCEEDED, story.status
-            assert runs == "ran\n"
+            assert runs == "ran\n" * (1 + self.again)
             return None
-        assert runs in ("", "ran\n")
+        assert runs in ("", "ran\n", "ran\n" * (1 + self.again))
         if story is None:
             assert runs == ""
             return "not submitted"
         assert LOG.startswith(story.out)
         if story.state is JobState.SUCCEEDED:
-            assert (runs, story.out) == ("ran\n", LOG)
+            assert (runs, story.out) == ("ran\n" * (1 + self.again), LOG)
             return "succeeded"
+        if self.again and story.state is JobState.FAILED:  # between its end and the next attempt
+            assert runs == "ran\n"
+            assert "ValueError: once more; it is not begun again, since" in story.status.reason
+            assert "supervisor vanished" in story.status.reason
+            return "failed once"
         assert story.state is JobState.LOST
         if self.role == "submitter":
             assert "submitted it was killed" in story.status.reason
         else:
             assert "supervisor vanished" in story.status.reason
-            assert all(task.released for task in story.status.tasks)
+            assert all(task.released or task.held is None for task in story.status.tasks)
         return "lost, ran" if runs else "lost, never ran"
 
 

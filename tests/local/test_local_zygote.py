@@ -25,6 +25,16 @@ from .conftest import Local
 HEAVY = "import submarine_runtime.imported_modules as imported; imported.HEAVY = 0\n"
 WARM = HEAVY + "import decimal\n"
 IS_FORKED = "import sys; print('decimal' in sys.modules, flush=True)\n"
+AGAIN = (
+    IS_FORKED
+    + """
+import os
+names = "SUBMARINE_ATTEMPT", "SUBMARINE_JOB_ID", "CUDA_VISIBLE_DEVICES", "MINE"
+print([os.environ[name] for name in names])
+if os.environ["SUBMARINE_ATTEMPT"] == "1":
+    raise ValueError("once more")
+"""
+)
 NOTEBOOK = "digits.ipynb"
 
 
@@ -104,6 +114,17 @@ def test_the_next_job_of_a_notebook_finds_its_imports_done(ahead):
     forked = ahead.run(IS_FORKED)
     assert forked.out == "True\n"
     assert forked.kinds == fresh.kinds
+
+
+def test_a_forked_job_that_fails_is_begun_again_by_itself(ahead):
+    options = {"gpus": 1, "env": {"MINE": "kept"}}
+    ahead.warm(**options)
+    story = ahead.run(AGAIN, retries=1, **options)
+    assert story.state is JobState.SUCCEEDED, story
+    forked, first, fresh, second = story.out.splitlines()
+    assert (forked, fresh) == ("True", "False")
+    assert second == first.replace("'1'", "'2'", 1)
+    assert "kept" in first
 
 
 def test_a_job_with_nothing_heavy_leaves_no_process(ahead):

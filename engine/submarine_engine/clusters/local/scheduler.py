@@ -523,7 +523,10 @@ def _settle(paths: JobPaths, queue: Queue, signature: Mapping[str, Any]) -> bool
     asked = next((event for event in events if isinstance(event, CancelRequested)), None)
     journal = Journal(paths, record)
     try:
-        journal.append_last(*_last_events(paths, status, reason, asked))
+        events = _last_events(paths, status, reason, asked)
+        if record["spec"].get("retries") is not None:
+            events = [*events[:-1], _without_retry(events[-1], reason)]
+        journal.append_last(*events)
     finally:
         journal.close()
     launch_file(paths).unlink(missing_ok=True)
@@ -606,6 +609,13 @@ def _last_events(
     first = first_to_fail(ends) if state is JobState.FAILED else None
     failed = first.task if first else ""
     return [*events, Finished(state=state, reason=why, failed_task=failed)]
+
+
+def _without_retry(last: Event, reason: str) -> Event:
+    """Say why a job that might have been begun again is over: nobody was left to do it."""
+    if not isinstance(last, Finished) or last.state is not JobState.FAILED:
+        return last
+    return replace(last, reason=f"{last.reason}; it is not begun again, since {reason}")
 
 
 def _last_of_task(task: TaskStatus, ending: Ending, end: TaskEnd) -> list[Event]:
