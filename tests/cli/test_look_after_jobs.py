@@ -120,8 +120,8 @@ def test_show_tells_all(trained, submarine):
         assert word in text
     (shown,) = objects(submarine("job", "show", "train", "--json"))
     assert set(shown) == {
-        "job", "folder", "spec", "state", "reason", "exit_code", "ahead", "progress", "submitted",
-        "started", "finished", "tasks", "ledger", "warnings",
+        "job", "folder", "spec", "state", "reason", "failed_task", "exit_code", "ahead", "progress",
+        "submitted", "started", "finished", "tasks", "ledger", "warnings",
     }  # fmt: skip
     assert (shown["exit_code"], shown["tasks"][0]["task"]) == (0, "worker-0")
     assert shown["ledger"]["released_after"] >= 0
@@ -185,6 +185,7 @@ def test_a_run_for_programs(folder, submarine):
         "job": job_id,
         "state": "failed",
         "reason": lines[-1]["reason"],
+        "failed_task": "worker-0",
         "exit_code": 4,
     }
     (detached,) = objects(submarine("job", "run", "train.py", "--json", "--detach"))
@@ -216,7 +217,7 @@ def test_one_wrong_name_cancels_nothing(folder, submarine):
 def test_a_task_that_is_not_there(trained, submarine):
     done = submarine("job", "logs", trained, "--task", "ps-0")
     assert done.returncode == 64
-    assert b"it has worker-0" in done.stderr
+    assert b"say one of worker-0" in done.stderr
 
 
 def test_a_deleted_job_cannot_be_opened():

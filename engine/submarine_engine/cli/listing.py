@@ -141,6 +141,7 @@ def status_json(status: JobStatus) -> dict[str, Any]:
     return {
         "state": status.state.value,
         "reason": status.reason,
+        "failed_task": status.failed_task,
         "exit_code": code_of_job(status) if status.state.final else None,
         "ahead": status.ahead,
         "progress": status.progress,

@@ -302,6 +302,7 @@ def ending_json(job_id: str, status: JobStatus) -> dict[str, Any]:
         "job": job_id,
         "state": status.state.value,
         "reason": status.reason,
+        "failed_task": status.failed_task,
         "exit_code": code_of_job(status),
     }
 
