@@ -92,7 +92,7 @@ def test_in_a_terminal_each_task_has_a_colour_and_elsewhere_none(monkeypatch):
 RANKS = """
 import sys
 from submarine_runtime import job
-print("rank", job.rank)
+print("rank", job.rank, end="" if job.rank == 1 else "\\n")
 if job.rank == 1 and sys.argv[1:] == ["fail"]:
     sys.exit(7)
 """
@@ -102,10 +102,13 @@ def test_a_terminal_shows_the_log_of_rank_0_or_those_that_are_asked_for(submarin
     (folder / "ranks.py").write_text(RANKS)
     run = ("job", "run", "ranks.py", "--num_workers", "2", "--gpus", "0")
     assert submarine(*run).stdout == b"rank 0\n"
-    assert submarine(*run, "--logs", "worker-1").stdout == b"rank 1\n"
+    assert submarine(*run, "--logs", "worker-1").stdout == b"rank 1"
     both = submarine(*run, "--logs", "all").stdout
     assert sorted(both.splitlines()) == [b"worker-0 | rank 0", b"worker-1 | rank 1"]
-    assert submarine("job", "attach", "ranks", "--logs", "worker-1").stdout == b"rank 1\n"
+    assert submarine("job", "attach", "ranks", "--logs", "worker-1").stdout == b"rank 1"
+    logs = submarine("job", "logs", "ranks").stdout.splitlines()
+    assert sorted(logs) == [b"worker-0 | rank 0", b"worker-1 | rank 1"]
+    assert submarine("job", "logs", "ranks", "--task", "worker-1").stdout == b"rank 1"
     for words in (run, ("job", "attach", "ranks")):
         refused = submarine(*words, "--logs", "ps-0")
         assert refused.returncode

@@ -84,10 +84,14 @@ class View:
 
     def event(self, event: Event, status: JobStatus) -> None:
         """Take what happened to the job; say what is wrong with it."""
-        self._status = status
-        self._team = len(status.tasks) > 1 and self._which == ALL
+        self.know(status)
         if isinstance(event, Warned) and event.text:
             self.say(f"warning: {visible(event.text, line=True)}")
+
+    def know(self, status: JobStatus) -> None:
+        """Take which tasks the job has."""
+        self._status = status
+        self._team = len(status.tasks) > 1 and self._which == ALL
 
     def tick(self, status: JobStatus) -> None:
         """Draw the line again where it is due."""
@@ -113,10 +117,14 @@ class View:
             self._write(_ERASE)
             self._shown = False
 
-    def end(self, job_id: str, status: JobStatus) -> None:
-        """Say how the job ended; to a pipe only where it is not as hoped."""
+    def end_lines(self) -> None:
+        """Write what tasks have begun a line with: nothing more comes now."""
         for task, stream in [key for key, begun in self._begun.items() if begun]:
             self.log(LogChunk(task=task, stream=stream, offset=0, data=b"\n"))
+
+    def end(self, job_id: str, status: JobStatus) -> None:
+        """Say how the job ended; to a pipe only where it is not as hoped."""
+        self.end_lines()
         self.erase()
         if self._output.live or status.state is not JobState.SUCCEEDED:
             self.say(ending_text(self._output, job_id, self._name, status))
@@ -344,11 +352,13 @@ def logs(command: Command, output: Output) -> int:
     """Write a job's log; both streams of all tasks, unless told otherwise."""
     values = command.values
     job = open_job(values["job"])
-    tasks = [task.task for task in job.status().tasks]
+    status = job.status()
+    tasks = [task.task for task in status.tasks]
     wanted = values.get("task")
     check_task(wanted, tasks, "job logs", words=())
     streams = [stream for stream in ("stdout", "stderr") if values.get(stream)]
-    view = JsonView(output, job.id) if output.json else View(output, job.id)
+    view = JsonView(output, job.id) if output.json else View(output, job.id, wanted or ALL)
+    view.know(status)
     offset = values.get("offset", 0)
     for item, _ in shown(job, _nobody, offset=offset, wait=bool(values.get("follow"))):
         if not isinstance(item, (LogChunk, Display)) or wanted not in (None, item.task):
@@ -358,6 +368,7 @@ def logs(command: Command, output: Output) -> int:
                 view.display(item)
         elif item.data and (not streams or item.stream in streams):
             view.log(item)
+    view.end_lines()
     return OK
 
 

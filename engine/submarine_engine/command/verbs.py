@@ -96,7 +96,8 @@ VERBS = (
         Option("stderr", None, "Only what the job wrote to stderr."),
         Option("task", options.TASK, "Only that task's log: worker-0."),
         _OFFSET,
-        details="stdout and stderr go to this command's own stdout and stderr.",
+        details="stdout and stderr go to this command's own stdout and stderr. Of several tasks "
+            "whole lines are written, each after its task, unless --task names one.",
         examples=("job logs mnist --follow", "job logs mnist --stderr --offset 1000"),
         run=".terminal_view:logs"),
     Verb("job attach", "Follow a job from its first byte, as the command that started it does.",
