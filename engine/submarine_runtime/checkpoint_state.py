@@ -99,6 +99,12 @@ def _set_keras_state(model: Any, state: dict[str, Any]) -> None:  # noqa: ANN401
         variable.assign(value)
 
 
+def _set_booster(booster: Any, state: dict[str, Any]) -> None:  # noqa: ANN401 - of XGBoost
+    # Its own `load_model` forgets what the booster was told to train with.
+    booster.__del__()
+    booster.__setstate__(state)
+
+
 def _variables(model: Any) -> list[Any]:  # noqa: ANN401 - likewise
     """Return the variables of a model's optimizer: a list in Keras 3, a method before."""
     found = getattr(getattr(model, "optimizer", None), "variables", ())
@@ -144,11 +150,7 @@ _WAYS: tuple[_Way, ...] = (
     ),
     (_has("get_weights", "set_weights", "fit"), _keras_state, _set_keras_state),
     # XGBoost's Booster is a handle: filled as an object, two would own the same memory
-    (
-        _has("save_raw", "load_model"),
-        lambda obj: bytes(obj.save_raw()),
-        lambda obj, state: obj.load_model(bytearray(state)),
-    ),
+    (_has("save_raw", "load_model", "update"), lambda obj: obj.__getstate__(), _set_booster),
     # flax's dataclasses, such as TrainState: the functions in them stay those of the script
     (
         lambda obj: not isinstance(obj, type) and hasattr(type(obj), "_flax_dataclass"),

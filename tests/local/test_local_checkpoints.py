@@ -53,6 +53,28 @@ def test_a_cancelled_job_comes_to_the_end_of_its_step(local):
     assert checkpoints_of(local, job_id) == ["step-000000000004"]
 
 
+def test_at_its_time_limit_a_job_comes_to_the_end_of_its_step(local):
+    script = STEPS.replace('os.path.exists("go on")', "checkpoints.notice.given")
+    script = f"from submarine_runtime import checkpoints{script}"
+    job_id = local.submit(script.replace("EVERY", "3600"), time_limit=2)
+    ended = local.follow(job_id)
+    assert ended.state is JobState.FAILED
+    assert "time limit" in ended.status.reason
+    assert checkpoints_of(local, job_id) == ["step-000000000004"]
+
+
+def test_the_next_attempt_finds_the_folder_of_the_job(local):
+    script = STEPS.replace("EVERY", "0").replace(
+        'not os.path.exists("again"):', "job.attempt == 1: os.kill(os.getpid(), 9)\n    if False:"
+    )
+    job_id = local.submit(script, retries=1)
+    ended = local.follow(job_id)
+    assert ended.state is JobState.SUCCEEDED
+    assert ended.status.attempt == 2
+    assert "through [0, 1, 2, 3, 4, 5]" in ended.out
+    assert checkpoints_of(local, job_id)[-1] == "step-000000000006"
+
+
 def test_a_model_is_saved_of_the_jobs_own_checkpoints(local, tmp_path):
     job_id = stopped_in_its_step(local, 0)
     saved = Job(local.cluster, job_id).save(tmp_path / "model")

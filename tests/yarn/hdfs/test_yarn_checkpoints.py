@@ -198,14 +198,17 @@ def test_hdfs_that_does_not_take_it_ends_no_training(here, start, conf):
     assert "the training goes on, and the last checkpoint stays as it is" in err
 
 
-def test_a_job_on_yarn_has_a_folder_of_its_own(conf, tmp_path, shared_home):
+def test_a_job_on_yarn_has_a_folder_of_its_own_for_all_attempts(conf, tmp_path, shared_home):
     files = open_hdfs(conf)
     cluster = open_cluster("yarn")
-    job = Job(cluster, cluster.submit(spec_of(), bundle_of(STEPS), workdir=tmp_path))
+    dying = STEPS.replace('int(os.environ.get("DIE_AT", "-1"))', "3 and job.attempt == 1")
+    spec = spec_of(retries=1)
+    job = Job(cluster, cluster.submit(spec, bundle_of(dying), workdir=tmp_path))
     folder = uploads.checkpoint_folder(files, job.id)
     try:
         story = follow(cluster, job.id, patience=200)
         assert story.state is JobState.SUCCEEDED, story
+        assert story.status.attempt == 2
         assert "[0, 1, 2, 3, 4, 5]" in story.out
         assert len(files.list(folder)) == 2
         assert uploads.clean(files, 3600.0) >= 0
