@@ -18,6 +18,7 @@ from submarine_engine.clusters.yarn import cluster as yarn_cluster
 from submarine_engine.clusters.yarn import uploads
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.errors import SubmissionError
+from submarine_engine.history import JobPaths
 from submarine_engine.job import JobSpec, JobState
 from submarine_runtime import checkpoints
 from submarine_runtime.checkpoint_hdfs import VARIABLE, HdfsFolder
@@ -219,6 +220,18 @@ def test_a_job_on_yarn_has_a_folder_of_its_own_for_all_attempts(conf, tmp_path, 
         job.kill()
         files.remove(folder)
         files.close()
+
+
+def test_job_retry_finds_the_folder_of_the_job(conf, tmp_path, monkeypatch):
+    backend = yarn_cluster.YarnBackend(tmp_path, conf)
+    paths = JobPaths(tmp_path, "20250101-000000-abcde")
+    files = open_hdfs(conf)
+    assert backend.own_checkpoints(paths) == files.uri(
+        uploads.checkpoint_folder(files, paths.job_id)
+    )
+    files.close()
+    monkeypatch.setattr(yarn_cluster, "open_hdfs", lambda _: None)
+    assert backend.own_checkpoints(paths) is None
 
 
 def test_without_hdfs_a_folder_is_asked_for_before_anything_else(conf, monkeypatch):

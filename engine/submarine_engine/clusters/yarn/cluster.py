@@ -348,6 +348,14 @@ class YarnBackend(Backend):
         """Bring the model of a running job to a folder, or to HDFS."""
         return save_yarn(asked, path, self.conf, self._rm)
 
+    def own_checkpoints(self, paths: JobPaths) -> str | None:
+        """Return the job's own folder of checkpoints in HDFS; None where there is no HDFS."""
+        hdfs = open_hdfs(self.conf)
+        if hdfs is None:
+            return None
+        with closing(hdfs):
+            return hdfs.uri(uploads.checkpoint_folder(hdfs, paths.job_id))
+
     def get_ready(self, folder: backend.KeeperFolder, notebook: str) -> None:
         """Have the keeper, skein's driver and a master without GPUs started for this process."""
         if load_config().value("yarn_ahead") and isinstance(folder, KeeperFolder):
