@@ -111,7 +111,6 @@ def is_sound(storage: Folder, name: str) -> bool:
         for file, (_, expected) in told["files"].items():
             found = 0
             with storage.opened(f"{name}/{file}") as content:
-                storage.expect_own(f"{name}/{file}")
                 while piece := content.read(_PIECE):
                     found = crc32(piece, found)
             if found != expected:
@@ -129,7 +128,6 @@ def is_sound(storage: Folder, name: str) -> bool:
 def load(storage: Folder, name: str, file: str) -> dict[str, Any]:
     """Return what a sound checkpoint keeps in a file."""
     with storage.opened(f"{name}/{file}") as content:
-        storage.expect_own(f"{name}/{file}")
         kept: dict[str, Any] = standard("pickle", "").load(content)
         return kept
 
@@ -219,8 +217,21 @@ class Folder:
         return None
 
     def opened(self, name: str) -> BinaryIO:
-        """Open a file to read it."""
-        return open(self._path(name), "rb")  # noqa: PTH123 - as above
+        """Open a file to read it.
+
+        Raises
+        ------
+        PermissionError
+            It is another user's.
+        """
+        file = open(self._path(name), "rb")  # noqa: PTH123, SIM115 - as above; the caller closes it
+        try:
+            # Of what was opened: by its name another file may lie there by now.
+            self._expect_owner(os.fstat(file.fileno()).st_uid, self._path(name))
+        except BaseException:
+            file.close()
+            raise
+        return file
 
     def new(self, name: str) -> NewFile:
         """Make a file that is not there."""
@@ -278,7 +289,9 @@ class Folder:
             It is another user's.
         """
         path = self._path(name)
-        owner = os.stat(path).st_uid  # noqa: PTH116 - as above
+        self._expect_owner(os.stat(path).st_uid, path)  # noqa: PTH116 - as above
+
+    def _expect_owner(self, owner: int, path: str) -> None:
         if owner not in (0, os.geteuid()) and owner != self._own_name():
             raise PermissionError(
                 f"{path} belongs to user {owner}, and to load a checkpoint is to run what is in "
@@ -304,7 +317,8 @@ class Folder:
 
     def tell(self, name: str, line: str) -> None:
         """Add a line to a file that others read."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        # Where others may write, a link could lead into any file of the user's.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._path(name), flags, 0o600)
         try:
             os.write(descriptor, f"{line}\n".encode())
@@ -314,7 +328,8 @@ class Folder:
     def hear(self, name: str, since: int = 0) -> str:
         """Return the whole lines of such a file from a byte on; none where there are none yet."""
         try:
-            descriptor = os.open(self._path(name), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self._path(name), flags, 0o600)
         except FileNotFoundError:  # nor its folder
             return ""
         with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor

@@ -133,7 +133,7 @@ class HdfsFolder(Folder):
         return None
 
     def opened(self, name: str) -> BinaryIO:
-        """Bring a file here once, and open it."""
+        """Bring a file here once, and open it; PermissionError where it is another user's."""
         if name not in self._copies:
             copy = _new_path()
             from submarine_runtime.webhdfs import fetch  # noqa: PLC0415 - only to go on
@@ -144,6 +144,7 @@ class HdfsFolder(Folder):
                 self._urls.append(self._urls.pop(0))
             fetch(" ".join(urls), copy)
             self._copies[name] = copy
+        self.expect_own(name)
         return open(self._copies[name], "rb")  # noqa: PTH123 - pathlib is slow
 
     def tidy(self) -> None:

@@ -403,6 +403,36 @@ def test_a_checkpoint_of_another_user_is_not_loaded(attempts, monkeypatch, part)
         checkpoints.Loop(str(attempts.place)).restore({})
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can have a file of a stranger's")
+def test_one_that_is_put_back_while_it_is_looked_at_is_not_loaded(attempts, monkeypatch):
+    assert attempts(TRAIN).wait() == 0
+    newest = attempts.place / step_folders(attempts.place)[-1]
+    ours, real = newest.stat(), os.stat
+    os.chown(newest / "state.pickle", 65534, 65534)
+
+    def stat(path, *words, **options):
+        found = real(path, *words, **options)
+        if str(path).endswith("state.pickle"):  # who looks by name sees ours again
+            found = os.stat_result((*found[:4], ours.st_uid, ours.st_gid, *found[6:]))
+        return found
+
+    monkeypatch.setattr(os, "stat", stat)
+    with pytest.raises(PermissionError, match="give another --checkpoint_path"):
+        checkpoints.Loop(str(attempts.place)).restore({})
+
+
+def test_what_ranks_say_goes_through_no_link(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("mine\n")
+    (tmp_path / "said").symlink_to(precious)
+    folder = checkpoint_files.Folder(str(tmp_path))
+    with pytest.raises(OSError, match="symbolic links"):
+        folder.tell("said", "theirs")
+    with pytest.raises(OSError, match="symbolic links"):
+        folder.hear("said")
+    assert precious.read_text() == "mine\n"
+
+
 def test_files_of_a_file_system_that_knows_a_user_by_another_name_are_its_own(
     attempts, monkeypatch
 ):
