@@ -357,7 +357,8 @@ def _(event: Released, status: JobStatus) -> JobStatus:
 
 @_apply.register
 def _(event: Retried, status: JobStatus) -> JobStatus:
-    if event.attempt <= status.attempt or status.submitted is None:
+    known = max([status.attempt, *(task.attempt for task in status.tasks)])
+    if event.attempt <= known or status.submitted is None:
         return status
     queued, held, busy = status.ledger.seconds(event.at).values()
     tasks = tuple(
@@ -372,6 +373,7 @@ def _(event: Retried, status: JobStatus) -> JobStatus:
         spent=(queued, held, busy),
         ahead=None,
         waiting_reason="",
+        warning="",
         tasks=tasks,
     )
 

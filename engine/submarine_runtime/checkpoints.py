@@ -14,6 +14,7 @@ step comes to its end, the checkpoint is written, and then the loop is interrupt
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from submarine_runtime import checkpoint_files as files
@@ -216,7 +217,7 @@ class Loop:
         due = must or self.is_due or notice.given
         wrote = due and self.write(state, own, must=must)
         if notice.given:
-            notice.obey()
+            notice.obey(self.done)
         return wrote
 
     def finish(self, first: int, state: object, own: object) -> None:
@@ -332,7 +333,7 @@ class Loop:
         if stop:
             if ranks.rank != 0:  # who ends before the first is through would have it ended, too
                 ranks.wait_over(self.done)
-            notice.obey()
+            notice.obey(self.done)
         return wrote
 
     def _write_together(
@@ -433,7 +434,7 @@ class Loop:
         elif ranks.wait("end") and ranks.end:
             self._write_together(ranks, state, own, waits=True)
         if notice.given:
-            notice.obey()
+            notice.obey(self.done)
 
 
 def _list(ranks: set[int]) -> str:
@@ -510,11 +511,16 @@ class _Notice:
         gap = now - self._looked_at if self._looked_at else 0.0
         self._looked_at, self._until = now, max(self._until, now + 2 * gap + 1)
 
-    def obey(self) -> None:
-        """End the loop as an interrupted cell is ended."""
+    def obey(self, done: int) -> None:
+        """End the loop after so many steps as an interrupted cell is ended; say why in the log."""
         self.given = False
-        from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - only where it comes to it
+        from submarine_runtime import notices  # noqa: PLC0415 - only where it comes to it
+        from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - likewise
 
+        told = notices.current()
+        why = f": {told.reason}" if told and told.reason else ""
+        with suppress(OSError, ValueError):  # a full disk, or a stream that the code has closed
+            sys.stderr.write(f"submarine: asked to end{why}; checkpoint after step {done}\n")
         raise KeyboardInterrupt(ASKED_TO_END)
 
 

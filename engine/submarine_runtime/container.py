@@ -19,7 +19,7 @@ import sys
 import time
 import zlib
 
-from submarine_runtime import eventpack, lean, sealing, stacks
+from submarine_runtime import eventpack, lean, relay, sealing
 from submarine_runtime.saving import PLACE
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -204,8 +204,8 @@ def begin() -> NoReturn:
     _write(logs, "task.json", lean.dumps(plan))
     environment["SUBMARINE_LOGDIR"] = f"{os.getcwd()}/logdir"
     board = environment.pop(EVENTS, ""), environment["SUBMARINE_TASK"]
-    relay = stacks.Relay(plan["job_id"], os.getcwd(), os.getpid())
-    eventpack.start(environment["SUBMARINE_LOGDIR"], f"{logs}/{eventpack.LOG}", relay, *board)
+    beside = relay.Relay(plan["job_id"], os.getcwd(), os.getpid())
+    eventpack.start(environment["SUBMARINE_LOGDIR"], f"{logs}/{eventpack.LOG}", beside, *board)
     # While the node makes up its answer.
     from submarine_runtime import task  # noqa: F401, PLC0415 - what `go_on` runs
 

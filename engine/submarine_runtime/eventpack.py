@@ -21,7 +21,7 @@ TYPE_CHECKING = False  # as type checkers have it; the module takes long to impo
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from submarine_runtime.stacks import Relay
+    from submarine_runtime.relay import Relay
 
 LOG = "events"
 EVERY = 1.0

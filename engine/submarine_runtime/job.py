@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from submarine_runtime.notices import Notice
+
 rank: int
 """Which of the workers this is, from 0; a chief comes first. -1 for a task that is no worker."""
 world_size: int
@@ -32,6 +34,11 @@ attempt: int
 """How often the job has been begun, this time included."""
 is_chief: bool
 """Whether this is the worker of rank 0, which writes what is written once."""
+
+notice: Notice | None
+"""That this task is asked to end, with its `reason` in words and the `seconds` that are left; None
+as long as it is not. Both are unknown (``""``, None) where a cluster ends a task by itself.
+"""
 
 _EVERY = 0.1
 _LONGEST_MESSAGE = 200
@@ -206,6 +213,10 @@ def xgboost() -> dict[str, Any]:
 
 
 def __getattr__(name: str) -> object:
+    if name == "notice":
+        from submarine_runtime import notices  # noqa: PLC0415 - where it is asked for
+
+        return notices.current()
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from submarine_runtime.exchange import place  # noqa: PLC0415 - where it is asked for

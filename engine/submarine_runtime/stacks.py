@@ -6,20 +6,15 @@ without Python's lock. So code that holds the lock in a native call is seen, too
 nobody asks has neither a thread nor a process for it: `os.fork` warns of threads.
 
 On YARN no driver sees the folder. The process beside the task brings question and answer by the
-application's master (`Relay`).
+application's master (`relay`).
 """
 
 from __future__ import annotations
 
 import os
-import time
 
 from submarine_runtime.lean import mode_in, suppress
 from submarine_runtime.leave import note_file
-
-TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
-if TYPE_CHECKING:
-    from submarine_runtime.exchange import Carrier
 
 ASKED = "asked"
 """The folder that questions come into, in the task's own; on YARN in the container's."""
@@ -39,12 +34,6 @@ CPU = b"cpu "
 
 _BELOW_LAST = 7
 """Which of the signals for programs' own use, counted from the last. Nothing known takes it."""
-
-_EVERY = 2.0
-"""Seconds: a call of the application's master, which all its containers make."""
-
-_PATIENCE = 1.5
-_LOOK = 0.02
 
 
 def begin(folder: str) -> None:
@@ -104,57 +93,3 @@ def processor_times(roots: list[int]) -> list[float]:
 def with_time(seconds: float, told: bytes) -> bytes:
     """Return an answer with the line that says how long processors have worked for the task."""
     return b"%b%.2f\n%b" % (CPU, seconds, told)
-
-
-class Relay:
-    """Brings questions from the application's master to a task beside, and its answers back.
-
-    Parameters
-    ----------
-    job_id
-        Whose task it is.
-    folder
-        The container's, where skein's credentials lie, too.
-    task
-        The task's process.
-    """
-
-    def __init__(self, job_id: str, folder: str, task: int) -> None:
-        self._job_id, self._folder, self.task = job_id, folder, task
-        self._carrier: Carrier | None = None
-        self._last = b""
-        self._next = time.monotonic() + _EVERY  # the first line is not to wait for it
-
-    def step(self) -> None:
-        """Look whether somebody asks, where it is time for that."""
-        if time.monotonic() < self._next:
-            return
-        with suppress(OSError, ValueError, KeyError):  # the master is away, or the disk is full
-            self._look()
-        self._next = time.monotonic() + _EVERY
-
-    def _look(self) -> None:
-        if self._carrier is None:
-            from submarine_runtime.skein_store import Store  # noqa: PLC0415 - TLS takes 30 ms
-
-            self._carrier = Store(self._job_id, self._folder)
-        asked = self._carrier.hear(ASK)
-        if not asked or asked == self._last or not os.path.isdir(f"{self._folder}/{ASKED}"):  # noqa: PTH112 - pathlib is slow
-            return
-        self._carrier.say(STACKS, self._ask(asked))
-        self._last = asked
-
-    def _ask(self, asked: bytes) -> bytes:
-        from submarine_runtime.exchange import put  # noqa: PLC0415 - where somebody asks
-
-        forget_last(self._folder)
-        put(f"{self._folder}/{ASKED}", "stacks", asked)
-        until, before = time.monotonic() + _PATIENCE, b""
-        while time.monotonic() < until:
-            time.sleep(_LOOK)
-            with open(f"{self._folder}/{STACKS}", "rb") as file:  # noqa: PTH123 - as above
-                told = file.read(LARGEST)
-            if told and told == before:  # it is written in pieces
-                break
-            before = told
-        return with_time(processor_times([self.task])[0], before)

@@ -320,10 +320,13 @@ def _interrupt(_number: int, _frame: object) -> None:
 
     A loop that keeps checkpoints comes to the end of its step first.
     """
+    from submarine_runtime import notices  # noqa: PLC0415 - only where it comes to it
+
+    notices.come()
     checkpoints = sys.modules.get("submarine_runtime.checkpoints")
     if checkpoints is not None and checkpoints.notice.take():
         return
-    from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - only where it comes to it
+    from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - likewise
 
     raise KeyboardInterrupt(ASKED_TO_END)
 

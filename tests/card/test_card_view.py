@@ -330,3 +330,13 @@ def test_ordinals():
 def test_every_state_has_a_sign_of_its_own(stage, state):
     cards = {s: view(stage.record(), JobStatus(state=s), stage.at(0)).glyph for s in JobState}
     assert list(cards.values()).count(cards[state]) == 1
+
+
+def test_what_is_wrong_with_a_job_that_goes_on_is_said_while_it_runs(stage):
+    text = "the job seems to hang: rank 2: In [5], line 9, in load()\x1b[2J"
+    running = dataclasses.replace(stage.statuses["running"], warning=text)
+    card = view(stage.record(), running, stage.at(20))
+    assert card.sentence == "the job seems to hang: rank 2: In [5], line 9, in load()␛[2J"
+    assert not card.error
+    done = dataclasses.replace(stage.statuses["succeeded"], warning=text)
+    assert view(stage.record(), done, stage.at(20)).sentence == ""

@@ -8,7 +8,7 @@ import json
 import pytest
 from submarine_engine.cli.output import Output
 from submarine_engine.cli.terminal_view import JsonView, View
-from submarine_engine.events import Finished, LogChunk, Submitted
+from submarine_engine.events import Finished, LogChunk, Submitted, Warned
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import fold
 
@@ -122,3 +122,13 @@ def test_a_terminal_says_which_task_failed_and_ends_as_that_one_did(submarine, f
     assert done.returncode == 7
     assert b"worker-1 on " in done.stderr
     assert b"exited with code 7" in done.stderr
+
+
+def test_what_is_wrong_is_said_between_the_lines():
+    err = io.StringIO()
+    view = View(Output(out=io.TextIOWrapper(io.BytesIO()), err=err), "job")
+    told = [Submitted(gpus=0, tasks=("worker-0",)), Warned(text="it hangs\x1b[2J"), Warned(text="")]
+    for event in told:
+        view.event(event, fold(told))
+    assert err.getvalue().count("warning: it hangs") == 1
+    assert "\x1b[2J" not in err.getvalue()

@@ -22,6 +22,7 @@ VALUES = {
     "host": st.text(),
     "container": st.text(),
     "message": st.text(),
+    "text": st.text(),
     "reason": st.text(),
     "ahead": st.integers(0, 10_000),
     "attempt": st.integers(1, 9),

@@ -20,6 +20,7 @@ from submarine_engine.events import (
     Started,
     Submitted,
     Waiting,
+    Warned,
 )
 from submarine_engine.job import JobState, TaskState
 from submarine_engine.lifecycle import JobStatus, apply, fold
@@ -40,6 +41,7 @@ EVENTS = st.one_of(
         attempt=st.integers(1, 3),
     ),
     st.builds(Started, task=TASK),
+    st.builds(Warned, text=st.sampled_from(["", "it hangs"])),
     st.builds(Progressed, task=TASK, fraction=st.floats()),
     st.builds(Returned, task=TASK),
     st.builds(Exited, task=TASK, exit_code=st.integers(-15, 3)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -131,47 +130,3 @@ def test_processor_time_is_that_of_all_processes_below(begin):
     process.stdout.readline()
     assert stacks.processor_times([process.pid, process.pid])[1] >= 0.3
     assert stacks.processor_times([1 << 30]) == [0.0]
-
-
-class Carrier:
-    """Stands in for the store of an application's master."""
-
-    def __init__(self):
-        self.asked, self.said = None, {}
-
-    def hear(self, name):
-        assert name == ASK
-        return self.asked
-
-    def say(self, name, data):
-        self.said[name] = data
-
-
-def test_beside_a_container_each_question_is_brought_once(tmp_path, begin, monkeypatch):
-    monkeypatch.setattr(stacks, "_EVERY", 0.0)
-    process = begin("input()")
-    relay = stacks.Relay("job", str(tmp_path), process.pid)
-    carrier = relay._carrier = Carrier()
-    relay.step()
-    assert carrier.said == {}
-    carrier.asked = b"1"
-    relay.step()
-    first, _, rest = carrier.said.pop(STACKS).partition(b"\n")
-    assert float(first.removeprefix(b"cpu ")) >= 0
-    assert b"most recent call first" in rest
-    relay.step()
-    assert carrier.said == {}
-    process.send_signal(19)  # SIGSTOP: it does not answer
-    carrier.asked = b"2"
-    relay.step()
-    assert carrier.said[STACKS].count(b"\n") == 1
-    assert carrier.said[STACKS].startswith(b"cpu ")
-
-
-def test_beside_a_container_nothing_is_asked_before_a_while(tmp_path, monkeypatch):
-    relay = stacks.Relay("job", str(tmp_path), os.getpid())
-    monkeypatch.setattr(relay, "_look", lambda: pytest.fail("it is too soon"))
-    relay.step()
-    monkeypatch.setattr(relay, "_next", time.monotonic())
-    with pytest.raises(pytest.fail.Exception):
-        relay.step()

@@ -7,12 +7,14 @@ go on at any point. The local cluster has no keeper: a supervisor does it for it
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from submarine_runtime.notices import NOTICE
 from submarine_runtime.saving import ASK
 
 from submarine_engine.clusters import store
@@ -94,6 +96,8 @@ _UNTOLD = 0.5  # seconds of waiting that are not worth a word, nor three questio
 _REST = 12  # times what a turn took of the processor: hundreds of tasks take a twelfth of a core
 
 _WOKEN = 0.5  # where a host is woken: limits of time and memory are looked at so often
+
+_LONGEST_REASON = 500
 
 _ABANDONED = "its notebook is gone"
 
@@ -367,6 +371,14 @@ class JobRun:
                 with suppress(OSError):  # a full disk: it is among the events
                     store.add_warning(self._paths, said)
 
+    def _give_notice(self, task: str) -> None:
+        """Tell a task why it will be asked to end, as far as that can be told now."""
+        cancelled, cause = self._course.cancelled, self._course.cause
+        reason = (cancelled.reason if cancelled else cause)[:_LONGEST_REASON]
+        told = json.dumps({"reason": reason, "seconds": self._policy.grace}).encode()
+        with suppress(ClusterError):
+            self._request.exchange({task: {NOTICE: told}})
+
     def _see_containers(self, given: AllocatedByTask) -> None:
         for container in self._containers:
             found = given.get(container.task)
@@ -435,6 +447,8 @@ class JobRun:
 
     def _act(self, instruction: Instruction, now: Moment) -> None:
         if isinstance(instruction, Signal):
+            if not instruction.kill:
+                self._give_notice(instruction.task)
             self._request.signal(instruction.container, kill=instruction.kill)
         elif isinstance(instruction, Withdraw):
             self._request.withdraw()

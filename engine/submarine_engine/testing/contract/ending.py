@@ -154,3 +154,27 @@ def test_children_that_outlive_the_job_are_ended_with_it(cluster):
     assert len(pids) == 3
     until(lambda: all(gone(pid) for pid in pids))
     assert cluster.holders() == {}
+
+
+ASKED = """
+import time
+from submarine_runtime import job
+assert job.notice is None
+print("there", flush=True)
+try:
+    time.sleep(3600)
+except KeyboardInterrupt:
+    while not job.notice.reason:  # where it comes by another way than the signal
+        time.sleep(0.1)
+    print(job.notice.reason, job.notice.seconds > 0)
+"""
+
+
+def test_the_code_can_read_why_it_is_asked_to_end(cluster):
+    job = cluster.submit(ASKED)
+    told = cluster.paths(job).task("worker-0").stdout
+    until(lambda: told.exists() and told.stat().st_size, 180)
+    job.cancel("another ü needs it")
+    story = cluster.follow(job)
+    assert story.state is JobState.SUCCEEDED  # it has handled that
+    assert story.out == "there\nanother ü needs it True\n"

@@ -1,0 +1,91 @@
+"""Messages of a running YARN container: the process beside the task brings them (`eventpack`).
+
+The task itself would need a thread for that, and TLS among the modules of its code.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from submarine_runtime.exchange import put
+from submarine_runtime.lean import suppress
+from submarine_runtime.notices import NOTICE
+from submarine_runtime.stacks import (
+    ASK,
+    ASKED,
+    LARGEST,
+    STACKS,
+    forget_last,
+    processor_times,
+    with_time,
+)
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from submarine_runtime.exchange import Carrier
+
+_EVERY = 2.0
+"""Seconds: calls of the application's master, which all its containers make."""
+
+_PATIENCE = 1.5
+_LOOK = 0.02
+
+
+class Relay:
+    """Brings questions and notices from the application's master to a task, and its answers back.
+
+    Parameters
+    ----------
+    job_id
+        Whose task it is.
+    folder
+        The container's, where skein's credentials lie, too.
+    task
+        The task's process.
+    """
+
+    def __init__(self, job_id: str, folder: str, task: int) -> None:
+        self._job_id, self._folder, self.task = job_id, folder, task
+        self._carrier: Carrier | None = None
+        self._last = b""
+        self._noticed = False
+        self._next = time.monotonic() + _EVERY  # the first line is not to wait for it
+
+    def step(self) -> None:
+        """Look whether somebody asks, where it is time for that."""
+        if time.monotonic() < self._next:
+            return
+        with suppress(OSError, ValueError, KeyError):  # the master is away, or the disk is full
+            self._look()
+        self._next = time.monotonic() + _EVERY
+
+    def _look(self) -> None:
+        if self._carrier is None:
+            from submarine_runtime.skein_store import Store  # noqa: PLC0415 - TLS takes 30 ms
+
+            self._carrier = Store(self._job_id, self._folder)
+        self._bring_notice(self._carrier)
+        asked = self._carrier.hear(ASK)
+        if not asked or asked == self._last or not os.path.isdir(f"{self._folder}/{ASKED}"):  # noqa: PTH112 - pathlib is slow
+            return
+        self._carrier.say(STACKS, self._ask(asked))
+        self._last = asked
+
+    def _bring_notice(self, carrier: Carrier) -> None:
+        if not self._noticed and (told := carrier.hear(NOTICE)):
+            put(self._folder, NOTICE, told)
+            self._noticed = True
+
+    def _ask(self, asked: bytes) -> bytes:
+        forget_last(self._folder)
+        put(f"{self._folder}/{ASKED}", "stacks", asked)
+        until, before = time.monotonic() + _PATIENCE, b""
+        while time.monotonic() < until:
+            time.sleep(_LOOK)
+            with open(f"{self._folder}/{STACKS}", "rb") as file:  # noqa: PTH123 - as above
+                told = file.read(LARGEST)
+            if told and told == before:  # it is written in pieces
+                break
+            before = told
+        return with_time(processor_times([self.task])[0], before)
