@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from queue import Empty
 
 import pytest
@@ -19,6 +21,29 @@ PATIENCE = 180
 
 OF_A_RUNNER = dict.fromkeys(("timeout", "iopub_timeout", "startup_timeout"), PATIENCE)
 """Likewise, for nbclient: by itself it gives a kernel a minute, and its last output 4 seconds."""
+
+
+ROOT = Path(__file__).parents[1]
+
+
+def gives_what_it_shows(example: Path) -> None:
+    """Run an example as its reader would, with two declared GPUs; compare all that it shows."""
+    command = [sys.executable, "-m", "pytest", "--nbval", str(example)]
+    command += ["--nbval-sanitize-with", str(ROOT / "examples/sanitize.cfg")]
+    command += ["--nbval-cell-timeout", "200", "--nbval-kernel-startup-timeout", "180"]
+    # Not this project's own pytest settings: warnings of nbval and its kernel are theirs.
+    command += ["--config-file", os.devnull, "-p", "no:cacheprovider", "-p", "no:xdist"]
+    done = subprocess.run(
+        command,
+        cwd=example.parent,
+        env={**os.environ, "SUBMARINE_LOCAL_GPUS": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"\d+ passed", done.stdout)
+    assert "skipped" not in done.stdout
 
 
 TRAIN = """

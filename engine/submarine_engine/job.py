@@ -22,6 +22,7 @@ from submarine_engine.errors import CommandError
 SPEC_VERSION = 1
 
 ROLE_NAMES = ("chief", "worker", "ps", "evaluator", "tensorboard")
+_WITHOUT_GPU = ("ps", "tensorboard")
 
 NO_OUTPUTS = (NOTHING,)
 """`JobSpec.outputs` of ``-o none``: nothing but the result is to come back."""
@@ -262,6 +263,8 @@ class Role:
             raise CommandError(
                 f"role {self.name} cannot have {self.count!r} tasks", fix="ask for 1 or more"
             )
+        if self.name == "chief" and self.count > 1:
+            raise CommandError(f"a job has one chief, not {self.count}", fix="write --num_chief 1")
         if self.command is not None and not self.command.strip():
             raise CommandError(
                 f"the launch command of role {self.name} is empty",
@@ -273,6 +276,11 @@ class Role:
                 "arguments are for",
                 fix="write them into the command",
             )
+
+    @property
+    def usual_gpus(self) -> int:
+        """GPUs of each task where they are left open, on a cluster that has any."""
+        return 0 if self.name in _WITHOUT_GPU else 1
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -482,6 +490,12 @@ class JobSpec:
         if not names or len(set(names)) != len(names):
             raise CommandError(
                 f"a job needs each role once, not {names}", fix="name each role once"
+            )
+        if not {"chief", "worker"} & set(names):
+            raise CommandError(
+                f"nobody works in a job of {', '.join(names)} alone: they serve workers until these"
+                " are through",
+                fix="add a worker: --num_workers 1",
             )
         for key in self.env:
             if not _ENV_KEY.fullmatch(key):

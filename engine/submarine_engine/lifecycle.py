@@ -333,8 +333,9 @@ def _(event: Exited, status: JobStatus) -> JobStatus:
     if task is None or task.state.final:
         return status
     states = [one.state for one in status.tasks]
-    work = [one.state for one in status.tasks if is_worker(one.task)]
-    served = not is_worker(task.task) and work and set(work) == {TaskState.SUCCEEDED}
+    leading = leaders(one.task for one in status.tasks)
+    work = {one.state for one in status.tasks if one.task in leading}
+    served = task.task not in leading and work == {TaskState.SUCCEEDED}
     # One that was killed after another had failed was killed for that.
     broken = event.exit_code == -signal.SIGKILL and TaskState.FAILED in states
     if (status.cancelling or served or broken) and event.exit_code != 0:
@@ -838,7 +839,8 @@ def _finish(course: Course, tasks: Sequence[TaskSeen], ends: Sequence[TaskEnd]) 
     """Return how a job ended whose tasks are all over."""
     cause, blamed = course.cause, course.blamed
     if _are_through(tasks):  # however that ended which served them: it was ended by us
-        ends, cause = [end for end in ends if is_worker(end.task)], ""
+        leading = leaders(end.task for end in ends)
+        ends, cause = [end for end in ends if end.task in leading], ""
     state, reason = final_state(ends, cancelled=course.cancelled, cause=cause, blamed=blamed)
     expired = course.cancelled is not None and reason == course.cancelled.reason
     if state is not JobState.FAILED or expired:
@@ -941,8 +943,9 @@ def _first_to_fail(tasks: Sequence[TaskSeen]) -> tuple[TaskSeen, TaskEnd, str] |
 
 
 def _are_through(tasks: Sequence[TaskSeen]) -> bool:
-    """Return whether the workers of a job are through, so that what serves them is not needed."""
-    work = [task for task in tasks if is_worker(task.task)]
+    """Return whether those that lead a job are through, so that who serves them is not needed."""
+    leading = leaders(task.task for task in tasks)
+    work = [task for task in tasks if task.task in leading]
     return bool(work) and all(task.end and task.end.state is _DONE for task in work)
 
 
@@ -1008,6 +1011,20 @@ def _place_of(role: str) -> int:
 def is_worker(task: str) -> bool:
     """Return whether a task does the job's work itself."""
     return task.rpartition("-")[0] in WORKERS
+
+
+def leaders(tasks: Iterable[str]) -> frozenset[str]:
+    """Return those of a job's tasks whose end is the job's; the others serve them until then.
+
+    The workers; but where there are parameter servers and a chief, that one alone: it tells the
+    workers what to do, which are servers that never end by themselves (TensorFlow's
+    ParameterServerStrategy).
+    """
+    by_role = {task: task.rpartition("-")[0] for task in tasks}
+    led = {"chief", "ps"} <= set(by_role.values())
+    return frozenset(
+        task for task, role in by_role.items() if role == "chief" or (role == "worker" and not led)
+    )
 
 
 def _with(status: JobStatus, changed: TaskStatus) -> JobStatus:

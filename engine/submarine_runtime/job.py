@@ -189,7 +189,7 @@ def xgboost() -> dict[str, Any]:
     """Return the arguments of XGBoost's communicator; rank 0 starts its tracker.
 
     All workers call it, once for each training.
-    There are none where the job has one worker, and outside a job: the same code runs there.
+    Where there is one, and outside a job, it is the communicator of one: the same code runs.
 
     >>> with xgboost.collective.CommunicatorContext(**job.xgboost()):
     ...     booster = xgboost.train(parameters, matrix)
@@ -202,12 +202,12 @@ def xgboost() -> dict[str, Any]:
     from submarine_runtime.exchange import place  # noqa: PLC0415 - where it is asked for
 
     here = place(os.environ.get("SUBMARINE_TASK_DIR"))
-    if here.world_size == 1:
-        return {}
     if here.rank < 0:
         raise RuntimeError(f"a {here.role} takes no part in XGBoost's training, workers do")
     from submarine_runtime import rendezvous, xgboost_tracker  # noqa: PLC0415 - as above
 
+    if here.world_size == 1:
+        return xgboost_tracker.arguments(0, 1, "127.0.0.1", 0)
     host, port = here.first["host"], here.first["ports"][rendezvous.FOR_XGBOOST]
     return xgboost_tracker.arguments(here.rank, here.world_size, host, port)
 

@@ -20,6 +20,7 @@ PATIENCE = 300.0
 last worker.
 """
 
+_LOOPBACK = "127.0.0.1"
 _EVERY = 0.1
 _LONGEST_CALL = 10.0
 
@@ -32,7 +33,7 @@ class Trackers:
     world
         How many workers there are.
     port
-        Where to say it.
+        Where to say it, if there is anybody else.
 
     Raises
     ------
@@ -42,10 +43,13 @@ class Trackers:
 
     def __init__(self, world: int, port: int) -> None:
         self._world = world
-        self._server = socket.create_server(("", port), backlog=world)
         self._ports: list[int] = []
         self._newest: Any = None
-        threading.Thread(target=self._serve, daemon=True, name="submarine-xgboost").start()
+        if world > 1:
+            server = socket.create_server(("", port), backlog=world)
+            threading.Thread(
+                target=self._serve, args=(server,), daemon=True, name="submarine-xgboost"
+            ).start()
 
     def begin(self) -> int:
         """Start the tracker of the next training, once the last one is through; return its port."""
@@ -53,15 +57,16 @@ class Trackers:
         if self._newest is not None:
             self._newest.wait_for()
         # Workers are elsewhere; their ranks are those of the job.
-        tracker = tracker_type(n_workers=self._world, host_ip="0.0.0.0", sortby="task")  # noqa: S104
+        host = "0.0.0.0" if self._world > 1 else _LOOPBACK  # noqa: S104
+        tracker = tracker_type(n_workers=self._world, host_ip=host, sortby="task")
         tracker.start()
         self._newest = tracker
         self._ports.append(int(tracker.worker_args()["dmlc_tracker_port"]))
         return self._ports[-1]
 
-    def _serve(self) -> None:
+    def _serve(self, server: socket.socket) -> None:
         while True:
-            connection, _ = self._server.accept()
+            connection, _ = server.accept()
             with connection, suppress(OSError, ValueError):
                 connection.settimeout(_LONGEST_CALL)
                 number = int(connection.recv(20))

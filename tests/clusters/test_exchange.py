@@ -154,9 +154,3 @@ def test_an_address_of_version_six_stands_in_brackets():
     }
     found = variables(tasks, "worker-0")
     assert (found["MASTER_ADDR"], found["JAX_COORDINATOR_ADDRESS"]) == ("::1", "[::1]:3")
-
-
-def test_where_there_are_servers_alone_nobody_has_a_rank():
-    asked = spec(ps=2)
-    found = variables(json.loads(answer(asked, hellos(asked)))["tasks"], "ps-0")
-    assert set(found) == {"TF_CONFIG"}

@@ -189,6 +189,8 @@ def test_a_word_after_a_name_to_bring_back_is_the_script_in_a_terminal():
         ),
         ("train.py other.py", "'other.py' has no meaning here", "after --"),
         ("train.py --epochs 3", "no option --epochs", "arguments of the script go after --"),
+        ("--num_chief 2", "a job has one chief, not 2", "--num_chief 1"),
+        ("--evaluator_launch_cmd x", "there are no evaluators", "--num_evaluator 1"),
         ("--framework mxnet", "there is no framework 'mxnet'", "--framework auto, pytorch, "),
         ("-keytab x", "--keytab is refused", "leave it out"),
     ],

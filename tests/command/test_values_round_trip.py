@@ -24,6 +24,7 @@ from submarine_engine.command.values import (
 )
 from submarine_engine.errors import CommandError
 from submarine_engine.job import JobSpec, Resources, Role
+from submarine_runtime.rendezvous import FRAMEWORKS
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._=+,@~-]{0,63}", fullmatch=True)
 KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True)
@@ -40,10 +41,18 @@ COMMANDS = st.none() | WORDS
 WORKERS = st.builds(Role, count=st.integers(1, 99), resources=RESOURCES, command=WORDS) | st.builds(
     Role, count=st.integers(1, 99), resources=RESOURCES, args=st.lists(TEXT).map(tuple)
 )
-SERVERS = st.builds(
-    Role, name=st.just("ps"), count=st.integers(1, 99), resources=RESOURCES, command=COMMANDS
+SERVERS, CHIEF, EVALUATORS = (
+    st.builds(Role, name=st.just(name), count=count, resources=RESOURCES, command=COMMANDS)
+    for name, count in (
+        ("ps", st.integers(1, 99)), ("chief", st.just(1)), ("evaluator", st.integers(1, 9)),
+    )
+)  # fmt: skip
+ROLES = (
+    st.tuples(WORKERS)
+    | st.tuples(WORKERS, SERVERS)
+    | st.tuples(WORKERS, SERVERS, CHIEF)
+    | st.tuples(WORKERS, EVALUATORS)
 )
-ROLES = st.tuples(WORKERS) | st.tuples(WORKERS, SERVERS)
 LINKS = st.dictionaries(
     WORDS.filter(lambda text: "=" not in text), WORDS.map(lambda text: f"https://{text}")
 ).map(lambda links: tuple(links.items()))
@@ -55,6 +64,7 @@ SPECS = st.builds(
     docker_image=st.none() | WORDS,
     input_path=st.none() | WORDS,
     checkpoint_path=st.none() | WORDS,
+    framework=st.sampled_from(FRAMEWORKS),
     tensorboard=st.booleans(),
     quicklinks=LINKS,
     env=st.dictionaries(KEYS, TEXT),

@@ -465,10 +465,10 @@ def test_who_is_asked_to_end_is_given_its_grace_though_another_failed_of_that():
 
 
 def test_what_serves_the_workers_ends_with_the_last_of_them():
-    tasks = [("chief-0", DONE), ("worker-0", None), ("ps-0", None), ("evaluator-0", None)]
+    tasks = [("worker-0", DONE), ("worker-1", None), ("ps-0", None), ("evaluator-0", None)]
     decision = decide(Course(), seen(*tasks), at(3), POLICY)
     assert not [one for one in decision.do if isinstance(one, Signal)]
-    tasks[1] = ("worker-0", DONE)
+    tasks[1] = ("worker-1", DONE)
     decision = decide(Course(), seen(*tasks), at(3), POLICY)
     assert [one for one in decision.do if isinstance(one, Signal)] == [
         Signal("ps-0", "ps-0", kill=False), Signal("evaluator-0", "evaluator-0", kill=False),
@@ -482,6 +482,25 @@ def test_what_serves_the_workers_ends_with_the_last_of_them():
     for course in (decision.course, Course(), Course(cause="killed by SIGKILL")):
         done = decide(course, seen(*tasks), at(10), POLICY)
         assert done.do == (Finish(JobState.SUCCEEDED, ""),)
+
+
+def test_a_chief_of_parameter_servers_ends_its_workers_too():
+    """They are servers of TensorFlow's, which never end by themselves."""
+    tasks = [("chief-0", DONE), ("worker-0", None), ("ps-0", None)]
+    decision = decide(Course(), seen(*tasks), at(3), POLICY)
+    assert [one for one in decision.do if isinstance(one, Signal)] == [
+        Signal("worker-0", "worker-0", kill=False), Signal("ps-0", "ps-0", kill=False),
+    ]  # fmt: skip
+    killed = TaskEnd(state=JobState.FAILED, reason="killed by SIGTERM", at=at(4))
+    done = decide(
+        decision.course, seen(*((task, end or killed) for task, end in tasks)), at(4), POLICY
+    )
+    assert done.do == (Finish(JobState.SUCCEEDED, ""),)
+
+
+def test_a_chief_without_parameter_servers_waits_for_its_workers():
+    decision = decide(Course(), seen(("chief-0", DONE), ("worker-0", None)), at(3), POLICY)
+    assert not [one for one in decision.do if isinstance(one, Signal)]
 
 
 def test_where_nobody_works_nobody_serves():

@@ -20,17 +20,26 @@ RESOURCES = st.builds(
     memory=st.none() | st.integers(1, 1 << 40),
     vcores=st.none() | st.integers(1, 1024),
 )
-ROLES = st.lists(
-    st.builds(
+
+
+def role_of(name):
+    return st.builds(
         Role,
-        name=st.sampled_from(ROLE_NAMES),
-        count=st.integers(1, 100),
+        name=st.just(name),
+        count=st.just(1) if name == "chief" else st.integers(1, 100),
         resources=RESOURCES,
         command=st.none() | st.text(min_size=1).filter(str.strip),
-    ),
-    min_size=1,
-    unique_by=lambda role: role.name,
-).map(tuple)
+    )
+
+
+# Somebody works, whoever serves besides, in any order.
+ROLES = st.tuples(
+    st.sampled_from(["chief", "worker"]), st.sets(st.sampled_from(ROLE_NAMES))
+).flatmap(
+    lambda asked: st.permutations(sorted({asked[0], *asked[1]})).flatmap(
+        lambda names: st.tuples(*map(role_of, names))
+    )
+)
 SPECS = st.builds(
     JobSpec,
     name=NAMES,
@@ -107,6 +116,11 @@ def test_a_spec_cannot_be_changed():
         (lambda: JobSpec(time_limit=float("inf")), "time_limit=inf is not possible"),
         (lambda: JobSpec(time_limit="2h"), "time_limit='2h' is not possible"),
         (lambda: Role(name="boss"), "there is no role 'boss'"),
+        (lambda: Role(name="chief", count=2), "a job has one chief, not 2"),
+        (
+            lambda: JobSpec(roles=(Role(name="ps"), Role(name="evaluator"))),
+            "nobody works in a job of ps, evaluator alone",
+        ),
         (lambda: Role(count=0), "role worker cannot have 0 tasks"),
         (lambda: Role(count=True), "role worker cannot have True tasks"),
         (lambda: Role(command="  "), "launch command of role worker is empty"),

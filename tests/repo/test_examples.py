@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,11 +12,13 @@ import pytest
 from nbclient import NotebookClient
 from submarine_engine.job import JobState
 
-from tests.kernels import OF_A_RUNNER
+from tests.kernels import OF_A_RUNNER, gives_what_it_shows
 
 JOB_TYPE = "application/vnd.submarine.job+json"
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*.ipynb"))
+# Of several tasks, with a framework each: they run in tests/notebooks.
+DISTRIBUTED = sorted((ROOT / "examples/distributed").glob("*.ipynb"))
+EXAMPLES = [*sorted((ROOT / "examples").glob("*.ipynb")), *DISTRIBUTED]
 # The other one runs in tests/yarn.
 WITHOUT_A_CLUSTER = [path for path in EXAMPLES if path.stem != "yarn"]
 
@@ -35,26 +35,12 @@ def test_there_are_examples():
     [
         pytest.param(path, marks=() if path.stem == "quickstart" else pytest.mark.long)
         for path in WITHOUT_A_CLUSTER
+        if path not in DISTRIBUTED
     ],
     ids=lambda path: path.stem,
 )
 def test_it_gives_what_it_shows(example):
-    command = [sys.executable, "-m", "pytest", "--nbval", str(example)]
-    command += ["--nbval-sanitize-with", str(ROOT / "examples/sanitize.cfg")]
-    command += ["--nbval-cell-timeout", "200", "--nbval-kernel-startup-timeout", "180"]
-    # Not this project's own pytest settings: warnings of nbval and its kernel are theirs.
-    command += ["--config-file", os.devnull, "-p", "no:cacheprovider", "-p", "no:xdist"]
-    done = subprocess.run(
-        command,
-        cwd=example.parent,
-        env={**os.environ, "SUBMARINE_LOCAL_GPUS": "2"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert re.search(r"\d+ passed", done.stdout)
-    assert "skipped" not in done.stdout
+    gives_what_it_shows(example)
 
 
 @pytest.mark.service

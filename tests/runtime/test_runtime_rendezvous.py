@@ -115,10 +115,6 @@ def test_a_jax_of_another_kind_is_left_alone(monkeypatch):
     assert not hasattr(module, "ClusterEnv")
 
 
-def test_xgboost_needs_no_argument_where_there_is_one_worker():
-    assert job.xgboost() == {}
-
-
 class Tracker:
     """A tracker as XGBoost has it, but that nobody trains with it."""
 
@@ -167,6 +163,14 @@ def test_each_training_has_a_tracker_that_every_worker_finds(tracker, port, monk
         assert second == {**first, "dmlc_task_id": "000001"}
     assert [one.waited for one in tracker.made] == [1, 0]  # the last is in use
     assert tracker.made[0].told["n_workers"] == 2
+
+
+@pytest.mark.usefixtures("tracker")
+def test_outside_a_job_there_is_a_training_of_one():
+    for number in range(2):
+        told = job.xgboost()
+        assert (told["dmlc_tracker_uri"], told["dmlc_tracker_port"]) == ("127.0.0.1", 7001 + number)
+    assert Tracker.made[0].told["n_workers"] == 1
 
 
 def test_who_asks_for_a_training_that_has_not_begun_waits_and_names_rank_0(

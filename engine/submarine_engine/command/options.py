@@ -363,6 +363,20 @@ def of_clusters(*, search: bool = True) -> list[Option]:
     return [Option.of(said, clusters) for said, clusters in job_options(search=search)]
 
 
+OTHER_ROLES = {"ps": "parameter server", "chief": "chief", "evaluator": "evaluator"}
+"""Roles beside the workers, and what one of their tasks is called."""
+
+
+def _of_role(name: str, called: str) -> tuple[Option, ...]:
+    return (
+        Option(f"num_{name}", COUNT, f"Number of {called}s; 0 unless given.", group=_ROLES),
+        Option(f"{name}_resources", RESOURCES, f"Resources of each {called}: memory=4G,vcores=1.",
+            group=_ROLES),
+        Option(f"{name}_launch_cmd", COMMAND,
+            f"A shell command to run in each {called} in place of the script.", group=_ROLES),
+    )  # fmt: skip
+
+
 _name, *_of_spec = [
     *(Option.of(said) for _, said in options_of(JobSpec)),
     *of_clusters(search=False),
@@ -377,11 +391,7 @@ RUN = (
     Option("num_workers", COUNT, "Number of workers; 1 unless given.", group=_ROLES),
     Option("worker_launch_cmd", COMMAND,
         "A shell command to run in each worker in place of the script.", group=_ROLES),
-    Option("num_ps", COUNT, "Number of parameter servers; 0 unless given.", group=_ROLES),
-    Option("ps_resources", RESOURCES, "Resources of each parameter server: memory=4G,vcores=1.",
-        group=_ROLES),
-    Option("ps_launch_cmd", COMMAND,
-        "A shell command to run in each parameter server in place of the script.", group=_ROLES),
+    *(each for name, called in OTHER_ROLES.items() for each in _of_role(name, called)),
     *(option for option in _of_spec if option.group == HOW_GROUP),
     Option("detach", None, "Return at once; the job goes on by itself.", group=HOW_GROUP),
     Option("wait_job_finish", None,

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import click
 
 from submarine_engine.command.grammar import OPTION, Group
-from submarine_engine.command.options import COMMON, NOTEBOOK, TERMINAL, Front, find
+from submarine_engine.command.options import COMMON, NOTEBOOK, OTHER_ROLES, TERMINAL, Front, find
 from submarine_engine.command.values import (
     did_you_mean,
     format_memory,
@@ -197,7 +197,7 @@ def build_spec(values: Mapping[str, Any]) -> JobSpec:
     for name, option in find_options(values.keys() - _OF_EVERY_CLUSTER).items():
         option.check(values[name])
         of_cluster[name] = values[name]
-    roles = (_worker(values), *_parameter_servers(values))
+    roles = (_worker(values), *_others(values))
     return JobSpec(roles=roles, options=of_cluster, **given)
 
 
@@ -252,23 +252,22 @@ def _worker(values: Mapping[str, Any]) -> Role:
     )
 
 
-def _parameter_servers(values: Mapping[str, Any]) -> tuple[Role, ...]:
-    if values.get("num_ps", 0) == 0:
-        for option in ("ps_launch_cmd", "ps_resources"):
+def _others(values: Mapping[str, Any]) -> Iterator[Role]:
+    for name, called in OTHER_ROLES.items():
+        if count := values.get(f"num_{name}", 0):
+            yield Role(
+                name=name,
+                count=count,
+                resources=values.get(f"{name}_resources", Resources()),
+                command=_launch_command(values, f"{name}_launch_cmd"),
+            )
+            continue
+        for option in (f"{name}_launch_cmd", f"{name}_resources"):
             if option in values:
                 raise CommandError(
-                    f"--{option} is given, but there are no parameter servers",
-                    fix="add --num_ps 1, or leave it out",
+                    f"--{option} is given, but there are no {called}s",
+                    fix=f"add --num_{name} 1, or leave it out",
                 )
-        return ()
-    return (
-        Role(
-            name="ps",
-            count=values["num_ps"],
-            resources=values.get("ps_resources", Resources()),
-            command=_launch_command(values, "ps_launch_cmd"),
-        ),
-    )
 
 
 def _launch_command(values: Mapping[str, Any], option: str) -> str | None:
@@ -300,10 +299,11 @@ def to_command(spec: JobSpec, script: str | None = None) -> str:
     CommandError
         The spec has roles that the grammar has no options for.
     """
-    roles = {role.name: role for role in spec.roles}
-    if tuple(roles) not in (("worker",), ("worker", "ps")):
+    first, *others = (role.name for role in spec.roles)
+    if first != "worker" or others != [name for name in OTHER_ROLES if name in others]:
         raise CommandError(
-            f"no command line says roles {', '.join(roles)}", fix="use worker, and ps after it"
+            f"no command line says roles {', '.join((first, *others))}",
+            fix=f"use worker, and after it {', '.join(OTHER_ROLES)}",
         )
     words = ["job", "run"]
     for name, option in options_of(JobSpec):
@@ -337,10 +337,10 @@ def _words_of(option: OptionInfo, value: Any) -> list[str]:  # noqa: ANN401 - as
 
 
 def _role_words(role: Role) -> list[str]:
-    if role.name == "ps":
-        words = _option("num_ps", role.count)
-        words += _option("ps_resources", format_resources(role.resources) or None)
-        return words + _option("ps_launch_cmd", role.command)
+    if (name := role.name) in OTHER_ROLES:
+        words = _option(f"num_{name}", role.count)
+        words += _option(f"{name}_resources", format_resources(role.resources) or None)
+        return words + _option(f"{name}_launch_cmd", role.command)
     words = _option("num_workers", role.count) if role.count != 1 else []
     for name, option in options_of(Resources):
         words += _words_of(option, getattr(role.resources, name))

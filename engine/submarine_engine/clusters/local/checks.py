@@ -45,7 +45,7 @@ def check_spec(spec: JobSpec, found: Inventory) -> JobSpec:
             local_path(path, f"--{label}_path")
     there = len(found.devices)
     roles = [
-        replace(role, resources=replace(role.resources, gpus=min(1, there)))
+        replace(role, resources=replace(role.resources, gpus=min(role.usual_gpus, there)))
         if role.resources.gpus is None
         else role
         for role in spec.roles

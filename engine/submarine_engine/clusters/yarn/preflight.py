@@ -383,7 +383,6 @@ class _Files:
 # What the ResourceManager would refuse or never grant, said before anything is asked of it.
 
 
-_NO_GPU = ("ps", "tensorboard")
 _OF_YARN = ("CONTAINER_ID", "LOCAL_DIRS", "LOG_DIRS", "HADOOP_TOKEN_FILE_LOCATION")
 _OF_YARN_PREFIXES = ("NM_", "SKEIN_", "SUBMARINE_PAYLOAD")
 
@@ -520,8 +519,7 @@ def fill(spec: JobSpec, queue: Queue | None, found: Found, step: int) -> JobSpec
 
 def _filled(role: Role, gpus: int, memory: int, step: int) -> Role:
     asked = role.resources
-    if role.name in _NO_GPU:
-        gpus = 0
+    gpus = min(gpus, role.usual_gpus)
     memory = asked.memory or memory
     return replace(
         role,
