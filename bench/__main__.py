@@ -13,6 +13,9 @@ from pathlib import Path
 
 from bench import (
     drivers,
+    gangs,
+    gangyarn,
+    gates,
     home,
     jupyter,
     latency,
@@ -50,6 +53,11 @@ FIGURES: dict[str, Callable[[Path], Figure | list[Figure]]] = {
     "queue": scale.queue,
     "list": scale.listing,
     "memory": scale.memory,
+    "gang-launch": gangs.launch,
+    "gang-yarn": gangyarn.gang,
+    "gate": gates.gate,
+    "first-failure": gates.first_failure,
+    "scaling": gates.scaling,
     "driver": drivers.costs,
     "server-followers": server.followers,
     "server-100mb": server.hundred,
