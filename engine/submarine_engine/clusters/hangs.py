@@ -35,7 +35,7 @@ AFTER = 600.0
 """Seconds that a job may be quiet, unless it says otherwise."""
 
 _LOOKS = (0.5, 0.75, 1.0)
-_EVERY = 1.0
+_EVERY = 3.0  # seconds: of 512 tasks a look at all files takes some 20 ms
 _EASY = 20  # looks at files while a job is given its time, at least
 
 _IDLE = 0.05
