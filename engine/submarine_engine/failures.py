@@ -26,7 +26,6 @@ from submarine_engine.outcome import Outcome, RemoteError, RemoteFrame, clean
 from submarine_engine.traceback import Frame, Trace
 
 if TYPE_CHECKING:
-    from submarine_engine.clusters.base import Cluster
     from submarine_engine.lifecycle import JobStatus
     from submarine_engine.masking import Masker
 
@@ -238,13 +237,6 @@ _CRASH = re.compile(
     r"^(?:Current thread|Thread) 0x[0-9a-f]+[^\n]{0,80}:\n((?:  File [^\n]*\n)+)", re.MULTILINE
 )
 _CRASH_FRAME = re.compile(r'  File "([^"\n]{1,1000})", line ([0-9]{1,9}) in ([^\n]{1,200})')
-
-
-def log_hint(cluster: Cluster, job_id: str, task: str = "") -> str:
-    """Return in words where the job's log is, or that of one of its tasks."""
-    url = cluster.log_url(job_id)
-    which = f" --task {task}" if task else ""
-    return f"its log: submarine job logs {job_id}{which}{f', {url}' if url else ''}"
 
 
 def failure(

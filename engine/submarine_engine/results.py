@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.bundle.model import Manifest, Sent
 from submarine_engine.errors import JobCancelledError, JobError, JobLostError, ResultError
-from submarine_engine.failures import failure, log_hint
+from submarine_engine.failures import failure
 from submarine_engine.history import read_json
 from submarine_engine.home import BUDGET, THE_VALUE, Homecoming, bring
 from submarine_engine.job import JobState
@@ -81,7 +81,7 @@ def load_results(cluster: Cluster, job_id: str, status: JobStatus) -> Results:
     """
     several = len(status.tasks) > 1
     failed = status.failed_task if several else ""
-    hint = log_hint(cluster, job_id, failed)
+    hint = _log_hint(cluster, job_id, failed)
     if not status.state.final:
         raise JobError(
             "the job is not over", job_id=job_id, fix=f"wait for it: submarine job wait {job_id}"
@@ -159,7 +159,7 @@ class ByTask(Mapping[str, Any]):
         return self._values[task]
 
     def _load(self, task: TaskStatus) -> Any:  # noqa: ANN401 - as above
-        hint = log_hint(self._cluster, self._job_id, task.task)
+        hint = _log_hint(self._cluster, self._job_id, task.task)
         where = f"{task.place}, job {self._job_id}"
         folder = self._cluster.results(self._job_id, task.task)
         with _readable(self._job_id, hint, task.task, where):
@@ -210,7 +210,7 @@ def come_home(  # noqa: PLR0913 - what it takes, each by its name
     ResultError
         What it left cannot be read.
     """
-    with _readable(job_id, log_hint(cluster, job_id, task or "")):
+    with _readable(job_id, _log_hint(cluster, job_id, task or "")):
         folder = cluster.results(job_id, task)
         outcome = read_outcome(folder)
         if outcome is None or outcome.home is None:
@@ -351,3 +351,10 @@ class _Unpickler(pickle.Unpickler):
         if python.split(".")[:2] != here.split(".")[:2]:
             return why, f"the job ran Python {python}, this is {here}: use one version for both"
         return why, "return plain data, for example arrays on the CPU, or a path that was saved to"
+
+
+def _log_hint(cluster: Cluster, job_id: str, task: str = "") -> str:
+    """Return in words where the job's log is, or that of one of its tasks."""
+    url = cluster.log_url(job_id)
+    which = f" --task {task}" if task else ""
+    return f"its log: submarine job logs {job_id}{which}{f', {url}' if url else ''}"

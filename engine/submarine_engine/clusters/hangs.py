@@ -12,21 +12,26 @@ is not found. What a GPU does is not asked: while a collective operation waits, 
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from submarine_runtime.eventpack import files
 
 from submarine_engine.amounts import duration
+from submarine_engine.clusters.stacks import LARGEST_QUESTION, Look, as_json
+from submarine_engine.history import JobPaths, read_foreign, write_json
 from submarine_engine.job import JobSpec
 from submarine_engine.lifecycle import WORKERS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from submarine_engine.clusters.stacks import Look, Told
+    from submarine_engine.clusters.backend import Request
+    from submarine_engine.clusters.stacks import Told
     from submarine_engine.clusters.tasks import TaskRun
     from submarine_engine.history import TaskPaths
     from submarine_engine.stacks import Stacks
@@ -162,3 +167,84 @@ def _version(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return status.st_size, status.st_mtime_ns
+
+
+class StackLooks:
+    """What a job's driver does for its stacks.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    request
+        How its tasks are reached.
+    hangs
+        Tells whether the job hangs by what is seen.
+    warned
+        Whether the driver before this one has said that it does.
+    """
+
+    def __init__(
+        self, paths: JobPaths, request: Request, hangs: HangFinder, *, warned: bool
+    ) -> None:
+        self._paths = paths
+        self._request = request
+        self._hangs = hangs
+        self._was_due, self._warned = False, warned
+        self._look: Look | None = None
+        self._answered = ""
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether a look is under way."""
+        return self._look is not None
+
+    def step(self, tasks: Sequence[TaskRun]) -> str | None:
+        """Do what is to be done now: at each turn of the driver.
+
+        Parameters
+        ----------
+        tasks
+            All of the job's.
+
+        Returns
+        -------
+        str or None
+            A warning that the job hangs, empty where it goes on again; None for nothing new.
+        """
+        running = [one for one in tasks if one.started and not one.over and not one.released]
+        asked = self._asked()
+        if self._look is None:
+            self._was_due = self._hangs.is_due(running)
+            if self._warned and not self._hangs.is_quiet:
+                self._warned = False
+                return ""
+            if not running or not (self._was_due or asked not in ("", self._answered)):
+                return None
+            hosts = {one.task: one.node.partition(":")[0] for one in running}
+            self._look = Look(self._request, hosts)
+        if not self._look.step():
+            return None
+        look, self._look = self._look, None
+        if asked not in ("", self._answered):
+            self._answered = asked
+            with suppress(OSError):  # a full disk: who asks is told that nobody answers
+                write_json(self._paths.stacks, as_json(self._paths, asked, look))
+        if not self._was_due or not self._hangs.see(look):
+            return None
+        self._warned = True
+        return self._words(look, tasks)
+
+    def _asked(self) -> str:
+        with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
+            told = json.loads(read_foreign(self._paths.stacks_asked, LARGEST_QUESTION))
+            return str(told["id"])
+        return ""
+
+    def _words(self, look: Look, tasks: Sequence[TaskRun]) -> str:
+        # imported late: few jobs hang, and it reads bundles
+        from submarine_engine.stacks import read_stacks  # noqa: PLC0415
+
+        told = as_json(self._paths, "", look)
+        found = read_stacks(told, self._paths.root, [one.task for one in tasks])
+        return self._hangs.words(found)

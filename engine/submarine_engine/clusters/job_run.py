@@ -28,9 +28,8 @@ from submarine_engine.clusters.exchange import (
     answer,
     read_hello,
 )
-from submarine_engine.clusters.hangs import HangFinder
+from submarine_engine.clusters.hangs import HangFinder, StackLooks
 from submarine_engine.clusters.machine import lives, session_of
-from submarine_engine.clusters.stacks import StackLooks
 from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.clusters.tasks import (
     Ending,

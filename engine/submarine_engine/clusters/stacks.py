@@ -12,24 +12,21 @@ the word of a stranger: `submarine_engine.stacks` reads it.
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from submarine_runtime.stacks import ASK, CPU, STACKS
 
 from submarine_engine.errors import ClusterError, JobError
-from submarine_engine.history import JobPaths, read_foreign, read_json, write_json
+from submarine_engine.history import JobPaths, read_json, write_json
 from submarine_engine.job import JobState
 from submarine_engine.masking import masker_of
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import Request
-    from submarine_engine.clusters.hangs import HangFinder
-    from submarine_engine.clusters.tasks import TaskRun
     from submarine_engine.lifecycle import JobStatus
 
 PATIENCE = 6.0
@@ -38,8 +35,10 @@ PATIENCE = 6.0
 _ASKERS_PATIENCE = 20.0  # more than the driver's, and a busy machine is slow
 _LOOK = 0.02
 _HEAR_EVERY = 0.1
-_LARGEST_QUESTION = 4096
 VERSION = 1
+
+LARGEST_QUESTION = 4096
+"""Bytes of ``stacks-asked.json``."""
 
 
 class Told(NamedTuple):
@@ -122,87 +121,6 @@ def _read(host: str, data: bytes) -> Told:
             seconds = float(first[len(CPU) :])
         data = rest
     return Told(host, data.decode("ascii", "replace"), seconds)
-
-
-class StackLooks:
-    """What a job's driver does for its stacks.
-
-    Parameters
-    ----------
-    paths
-        The job's files.
-    request
-        How its tasks are reached.
-    hangs
-        Tells whether the job hangs by what is seen.
-    warned
-        Whether the driver before this one has said that it does.
-    """
-
-    def __init__(
-        self, paths: JobPaths, request: Request, hangs: HangFinder, *, warned: bool
-    ) -> None:
-        self._paths = paths
-        self._request = request
-        self._hangs = hangs
-        self._was_due, self._warned = False, warned
-        self._look: Look | None = None
-        self._answered = ""
-
-    @property
-    def is_looking(self) -> bool:
-        """Whether a look is under way."""
-        return self._look is not None
-
-    def step(self, tasks: Sequence[TaskRun]) -> str | None:
-        """Do what is to be done now: at each turn of the driver.
-
-        Parameters
-        ----------
-        tasks
-            All of the job's.
-
-        Returns
-        -------
-        str or None
-            A warning that the job hangs, empty where it goes on again; None for nothing new.
-        """
-        running = [one for one in tasks if one.started and not one.over and not one.released]
-        asked = self._asked()
-        if self._look is None:
-            self._was_due = self._hangs.is_due(running)
-            if self._warned and not self._hangs.is_quiet:
-                self._warned = False
-                return ""
-            if not running or not (self._was_due or asked not in ("", self._answered)):
-                return None
-            hosts = {one.task: one.node.partition(":")[0] for one in running}
-            self._look = Look(self._request, hosts)
-        if not self._look.step():
-            return None
-        look, self._look = self._look, None
-        if asked not in ("", self._answered):
-            self._answered = asked
-            with suppress(OSError):  # a full disk: who asks is told that nobody answers
-                write_json(self._paths.stacks, as_json(self._paths, asked, look))
-        if not self._was_due or not self._hangs.see(look):
-            return None
-        self._warned = True
-        return self._words(look, tasks)
-
-    def _asked(self) -> str:
-        with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
-            told = json.loads(read_foreign(self._paths.stacks_asked, _LARGEST_QUESTION))
-            return str(told["id"])
-        return ""
-
-    def _words(self, look: Look, tasks: Sequence[TaskRun]) -> str:
-        # imported late: few jobs hang, and it reads bundles
-        from submarine_engine.stacks import read_stacks  # noqa: PLC0415
-
-        told = as_json(self._paths, "", look)
-        found = read_stacks(told, self._paths.root, [one.task for one in tasks])
-        return self._hangs.words(found)
 
 
 def as_json(paths: JobPaths, asked: str, look: Look) -> dict[str, Any]:
