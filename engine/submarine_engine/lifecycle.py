@@ -278,10 +278,13 @@ def _(event: Granted, status: JobStatus) -> JobStatus:
     task = status.task(event.task)
     if task is None:
         return status
-    if (task.held or task.state.final) and event.attempt <= task.attempt:
-        return status
     if event.attempt < task.attempt:  # of the attempt before this one
         return status
+    if event.attempt == task.attempt and (task.held or task.state.final):
+        # Given anew, since nothing had begun with what was given before; else it is only repeated.
+        anew = task.state is TaskState.STARTING and event.container != task.container
+        if not anew:
+            return status
     granted = TaskStatus(
         task=task.task,
         state=TaskState.STARTING,

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from submarine_engine.events import CancelRequested, Granted, Moment, Retried, Started, Submitted
+from submarine_engine.events import (
+    CancelRequested,
+    Granted,
+    Moment,
+    Retried,
+    Started,
+    Submitted,
+    Warned,
+)
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import (
     HELLO_WITHIN,
@@ -612,6 +620,13 @@ def test_another_driver_begins_the_same_attempt_and_no_other():
     assert world.look().do == ()
     ended(world)
     assert [one.attempt for _, one in world.of(Again)] == [2, 3]
+
+
+def test_a_warning_is_of_the_attempt_that_it_was_given_for():
+    world = World(1, policy=Policy(grace=GRACE, retries=1))
+    world.events.append(Warned(text="nothing goes on"))
+    ended(world)
+    assert fold(world.events).warning == ""
 
 
 def test_the_first_to_fail_is_named_and_one_that_was_lost_before_all():

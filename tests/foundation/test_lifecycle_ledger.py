@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from submarine_engine.events import (
     CancelRequested,
     Exited,
@@ -116,6 +118,16 @@ def test_a_job_that_ends_while_it_waits_held_nothing():
     assert status.ledger.held_now == 0
     assert status.ledger.released_after is None
     assert status.ledger.seconds(at(100)) == {"queued": 5, "held": 0, "busy": 0}
+
+
+def test_what_had_not_begun_may_be_given_anew():
+    again = replace(granted(50, gpus=("3",)), container="another")
+    task = fold([SUBMITTED, granted(10), again]).task(WORKER)
+    assert (task.attempt, task.container, task.gpus, task.held) == (1, "another", ("3",), at(50))
+    repeated = fold([SUBMITTED, granted(10), granted(50)]).task(WORKER)
+    assert repeated.held == at(10)
+    begun = fold([SUBMITTED, granted(10), Started(task=WORKER, at=at(20)), again]).task(WORKER)
+    assert begun.container == "c"
 
 
 def test_a_second_attempt_begins_anew():

@@ -91,7 +91,7 @@ random.seed(job.rank)
 mine, kill = [], os.environ.get("KILL")
 for step in job.steps(12, {}, own=mine, every=0):
     mine.append(random.random())
-    if step == 7 and job.rank == 1 and kill:
+    if step == 7 and job.rank == 1 and kill and job.attempt == 1:
         while not str(job.latest_checkpoint()).endswith("07"): time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
 print("through", mine)
@@ -114,3 +114,39 @@ def test_ranks_of_a_gang_go_on_with_what_is_their_own(local):
     newest = max((local.folder / "kept").glob("step-*"))
     assert newest.name == "step-000000000007"
     assert run(checkpoint_path="kept") == (JobState.SUCCEEDED, whole)
+
+
+def test_ranks_that_are_begun_again_go_on_with_what_is_their_own(local):
+    def run(**options):
+        job_id = local.submit(RANKS, roles=(Role(name="worker", count=2),), **options)
+        until(lambda: local.state(job_id).final)
+        logs = [local.paths(job_id).task(f"worker-{rank}").stdout for rank in range(2)]
+        return local.state(job_id), [log.read_text() for log in logs]
+
+    whole = run()
+    assert run(retries=1, env={"KILL": "1"}) == whole
+
+
+LATER = """
+import os
+from submarine_runtime import job
+state = {"steps": []}
+for step in job.steps(10, state, every=0):
+    if step == 6 and not os.path.exists("mended"):
+        raise OSError("the data set is not there")
+    state["steps"].append(step)
+print(job.attempt, state["steps"], "from", job.checkpoint_path())
+"""
+
+
+def test_a_job_that_is_run_again_goes_on_in_the_folder_of_the_old_one(local):
+    former = local.submit(LATER)
+    assert local.follow(former).state is JobState.FAILED
+    for _ in range(2):  # the second is the retry of a retry
+        former = local.cluster.retry(former)
+        assert local.follow(former).state is JobState.FAILED
+    (local.folder / "mended").touch()
+    story = local.follow(local.cluster.retry(former))
+    assert story.state is JobState.SUCCEEDED, story.status.reason
+    assert story.out.startswith(f"1 {list(range(10))} from ")
+    assert len(set((local.home / "jobs").glob("*/checkpoints"))) == 1

@@ -167,3 +167,13 @@ def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, monkeypatch, capsys,
         for line in table:
             sys.stdout.write("  {:3} {:45} {}\n".format(*line))
     assert table
+
+
+@pytest.mark.parametrize("role", ["supervisor again", "supervisor+guard again"])
+def test_a_job_that_was_granted_twice_is_begun_again(tmp_path, monkeypatch, role):
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")
+    point = Point(tmp_path / "1", 1, role, 1, 2)
+    try:
+        assert point.run() == "succeeded"
+    finally:
+        end_processes_of(point.home)

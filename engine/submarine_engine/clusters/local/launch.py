@@ -140,13 +140,13 @@ def _grants(
     """Yield that each task has its GPUs, in the order of the tasks."""
     told = [event for event, _ in read_events(paths.events)[0] if isinstance(event, Granted)]
     for number, (task, asked) in enumerate(tasks.items()):
-        attempt = 1 + sum(event.task == task for event in told)
+        # Its code has not begun: granted once more, it is still the first attempt.
+        count = 1 + sum(event.task == task for event in told)
         yield Granted(
             task=task,
             host=machine.host(),
-            container=f"{paths.job_id[-5:]}{f'-{number}' if number else ''}-{attempt}",
+            container=f"{paths.job_id[-5:]}{f'-{number}' if number else ''}-{count}",
             gpus=tuple(gpus[: asked["gpus"]]),
-            attempt=attempt,
         )
         gpus = gpus[asked["gpus"] :]
 
