@@ -143,6 +143,7 @@ class Point:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("walk", WALKS, ids=str)
 def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, monkeypatch, capsys, walk):
     role, tasks, gpus = walk
