@@ -16,9 +16,9 @@ from bench import simulation
 from bench.peers import own_home
 from bench.table import Figure
 
-SIZES = (1, 8, 32, 64, 128, 256, 384, 512)
-WINDOW = 20.0
-SETTLE = 5.0
+SIZES = (1, 8, 64, 128, 256, 384, 512)
+WINDOW = 12.0
+SETTLE = 3.0
 PLOT = Path(__file__).parents[1] / "docs" / "images" / "driver-cost.svg"
 _TICK = os.sysconf("SC_CLK_TCK")
 

@@ -144,14 +144,19 @@ def _hundreds(folder: Path) -> Figure:
             bundle = build(Cell(number=1, source="1"), [], {})
             spec = JobSpec(name="bench", roles=(Role(count=tasks),))
             job = Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
-            with simulation.player(place, job.id, "1000", "1", "worker-3", "10"):
-                job.wait()
+            with simulation.player(place, job.id, "1000", "5", "worker-3", "2"):
+                job.wait(PATIENCE)
             root = place / "simulated" / job.id
-            return (root / "signals").stat().st_mtime - (root / "worker-3/exit").stat().st_mtime
+            first: dict[str, float] = {}
+            for line in (root / "signals").read_text().splitlines():
+                task, _, at = line.split()
+                first.setdefault(task, float(at))
+            assert len(first) == tasks - 1
+            return max(first.values()) - (root / "worker-3" / "exit").stat().st_mtime
 
     return Figure(
         what=f"{HUNDREDS} simulated tasks: one fails → all others signalled",
-        target="≤ 1 s",
+        target="a look apart",
         unit="s",
         ours=[one(HUNDREDS)],
         peers={f"{RANKS} simulated tasks": [one(RANKS)]},

@@ -104,7 +104,7 @@ class SimulatedRequest(Request):
 
     def _tell(self, task: str, *, kill: bool) -> None:
         with (self._folder / _SIGNALS).open("a") as file:
-            file.write(f"{task} {_KILL if kill else _TERM}\n")
+            file.write(f"{task} {_KILL if kill else _TERM} {time.time()}\n")
 
     def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
         """Bring messages to the folders, and theirs back."""
@@ -167,11 +167,12 @@ class Player:
             for number, task in enumerate(tasks)
         ]
         for due, step, task in order:
-            while (rest := due - time.monotonic()) > 0:
-                self._hear()
-                if len(self._ended) == len(tasks):
-                    return
+            self._hear()  # also where the steps are behind their time
+            while (rest := due - time.monotonic()) > 0 and len(self._ended) < len(tasks):
                 time.sleep(min(rest, _LOOK))
+                self._hear()
+            if len(self._ended) == len(tasks):
+                return
             if task not in self._ended:
                 self._step(task, step)
         self._hear()
@@ -230,7 +231,7 @@ class Player:
         whole = [line for line in lines if line.endswith("\n")]
         self._heard = sum(map(len, whole))
         for line in whole:
-            task, code = line.split()
+            task, code, _ = line.split()
             if task not in self._ended:
                 self._leave(task, int(code))
         self._list()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from xml.etree import ElementTree as ET
 
 import pytest
 from submarine_engine import Cell, Job, JobSpec, JobState, Role
@@ -10,7 +11,7 @@ from submarine_engine.bundle import build
 from submarine_engine.history import JobPaths
 from submarine_engine.job import TaskState
 
-from bench import simulation
+from bench import drivers, simulation
 
 
 @pytest.fixture
@@ -60,3 +61,15 @@ def test_a_simulated_job_that_is_cancelled_is_asked_to_end(played):
     status = played(3, 1000, then=cancel).status()
     assert (status.state, status.reason) == (JobState.CANCELLED, "enough")
     assert [task.exit_code for task in status.tasks] == [-15] * 3
+
+
+def test_a_plot_of_costs_has_each_of_them_in_its_place():
+    found = [drivers.Cost(tasks, tasks / 5120, 30 + tasks / 100) for tasks in (1, 256, 512)]
+    drawn = ET.fromstring(drivers.plot(found))  # noqa: S314 - our own
+    circles = [node for node in drawn.iter() if node.tag.endswith("circle")]
+    core = [(float(one.get("cx")), float(one.get("cy"))) for one in circles[:3]]
+    (left, low), (middle, half), (right, high) = core
+    assert len(circles) == 6
+    assert left < middle < right
+    assert low - half == pytest.approx(half - high, abs=0.5)  # what is linear is drawn so
+    assert found[-1].per_task == pytest.approx(60 / 5120)
