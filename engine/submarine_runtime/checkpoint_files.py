@@ -7,6 +7,7 @@ and their sum. It is complete or not there; one that reads otherwise is passed o
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -316,12 +317,16 @@ class Folder:
     # opens it, a new name only after a while.
 
     def tell(self, name: str, line: str) -> None:
-        """Add a line to a file that others read."""
+        """Add a line to a file that others read; OSError where it is not there as a whole."""
         # Where others may write, a link could lead into any file of the user's.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._path(name), flags, 0o600)
         try:
-            os.write(descriptor, f"{line}\n".encode())
+            data, size = f"{line}\n".encode(), os.fstat(descriptor).st_size
+            if os.write(descriptor, data) < len(data):
+                # A full disk: what is said next would be read as the rest of this line.
+                os.ftruncate(descriptor, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(descriptor)
 

@@ -66,13 +66,22 @@ class Ranks:
         self._shortest, self._mean = float("inf"), 0.0
 
     def enter(self) -> None:
-        """Say that this rank is there; the first removes what other attempts have left."""
+        """Say that this rank is there; the first removes what other attempts have left.
+
+        Raises
+        ------
+        PermissionError
+            Another user has made the folder in which the ranks agree.
+        OSError
+            It cannot be written.
+        """
         if self.rank == 0:
             job = self.key.partition(".")[0]
             for name in self._storage.names():
                 if name.startswith(f"{_FOLDER}{job}.") and name != self._folder:
                     self._storage.remove(name)
         self._storage.make(self._folder)
+        self._storage.expect_own(self._folder)
         self._storage.tell(f"{self._folder}/{self.rank}", "here")
 
     # What rank 0 says.
@@ -207,8 +216,11 @@ class Ranks:
 
     def _take_part(self, rank: int, line: str) -> None:
         step, _, words = line.partition(" ")
-        if words:
-            numbers = None if words == _FAILED else [int(word) for word in words.split()]
+        with suppress(ValueError):  # what is no such line tells of no part
+            numbers = None
+            if words != _FAILED:
+                size, total = map(int, words.split())
+                numbers = [size, total]
             self._parts.setdefault(int(step), {})[rank] = numbers
 
     def absent(self) -> set[int]:

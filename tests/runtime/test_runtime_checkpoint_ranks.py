@@ -1,11 +1,15 @@
 """Checkpoints of several ranks: each draws its own numbers, and goes on drawing them."""
 
 import json
+import os
 import random
+import resource
 import signal
 from functools import partial
 
 import pytest
+from submarine_runtime.checkpoint_files import Folder
+from submarine_runtime.checkpoint_ranks import Ranks
 
 from tests.runtime.conftest import Task, wait_for
 
@@ -308,3 +312,58 @@ def test_nothing_is_left_of_what_ranks_said_once_a_later_attempt_begins(gang):
     for _ in range(3):
         assert gang(STEPS="3").wait() == [0, 0]
     assert len(list(gang.kept.glob(".ranks-*"))) == 1
+
+
+@pytest.fixture
+def ranks(tmp_path):
+    return [Ranks(Folder(str(tmp_path)), rank, 2, "the-job.1.0") for rank in range(2)]
+
+
+@pytest.fixture
+def file_size():
+    """Let no file of this process grow beyond a size, as a full disk would: in midst of a write."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit(size=before[0]):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+
+    yield limit
+    limit()
+
+
+def test_what_a_full_disk_cuts_is_no_word_of_a_rank(ranks, file_size):
+    first, other = ranks
+    first.enter()
+    other.enter()
+    file_size(12)
+    with pytest.raises(OSError, match="No space left"):
+        other.add(100, (1234, 5678))
+    assert not first.say(at=100, stop=True)
+    file_size()
+    other.add(100, None)
+    first.say(at=200, stop=False)
+    assert first.parts(100) == {1: None}
+    other.look()
+    assert other.calls == {200: False}
+
+
+@pytest.mark.parametrize("line", ["he100 12 34", "100 12", "100 12 34 56", "100 1x 2", "x failed"])
+def test_a_spoilt_line_tells_of_no_part(ranks, line):
+    first, other = ranks
+    first.enter()
+    other.enter()
+    first._storage.tell(".ranks-the-job.1.0/1", line)
+    assert first.parts(100) == {}
+    other.add(100, (12, 34))
+    assert first.parts(100) == {1: [12, 34]}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a folder of another user")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ranks_agree_in_no_folder_of_another_user(ranks, tmp_path, rank):
+    there = tmp_path / ".ranks-the-job.1.0"
+    there.mkdir(0o777)
+    os.chown(there, 65534, 65534)
+    with pytest.raises(PermissionError, match="belongs to user 65534"):
+        ranks[rank].enter()
+    assert list(there.iterdir()) == []
