@@ -32,8 +32,9 @@ class Trackers:
     ----------
     world
         How many workers there are.
-    port
-        Where to say it, if there is anybody else.
+    host, port
+        Where to say it, if there is anybody else. Where the workers meet at 127.0.0.1, no other
+        machine is listened to: a tracker has no password.
 
     Raises
     ------
@@ -41,12 +42,14 @@ class Trackers:
         The port is taken.
     """
 
-    def __init__(self, world: int, port: int) -> None:
+    def __init__(self, world: int, host: str, port: int) -> None:
         self._world = world
+        near = world == 1 or host == _LOOPBACK
+        self._listens = _LOOPBACK if near else "0.0.0.0"  # noqa: S104 - workers are elsewhere
         self._ports: list[int] = []
         self._newest: Any = None
         if world > 1:
-            server = socket.create_server(("", port), backlog=world)
+            server = socket.create_server((self._listens, port), backlog=world)
             threading.Thread(
                 target=self._serve, args=(server,), daemon=True, name="submarine-xgboost"
             ).start()
@@ -56,9 +59,8 @@ class Trackers:
         tracker_type = importlib.import_module("xgboost.tracker").RabitTracker
         if self._newest is not None:
             self._newest.wait_for()
-        # Workers are elsewhere; their ranks are those of the job.
-        host = "0.0.0.0" if self._world > 1 else _LOOPBACK  # noqa: S104
-        tracker = tracker_type(n_workers=self._world, host_ip=host, sortby="task")
+        # Their ranks are those of the job.
+        tracker = tracker_type(n_workers=self._world, host_ip=self._listens, sortby="task")
         tracker.start()
         self._newest = tracker
         self._ports.append(int(tracker.worker_args()["dmlc_tracker_port"]))
@@ -67,11 +69,15 @@ class Trackers:
     def _serve(self, server: socket.socket) -> None:
         while True:
             connection, _ = server.accept()
-            with connection, suppress(OSError, ValueError):
-                connection.settimeout(_LONGEST_CALL)
-                number = int(connection.recv(20))
-                if 0 <= number < len(self._ports):
-                    connection.sendall(b"%d" % self._ports[number])
+            # One each: whoever connects and says nothing would have all workers wait.
+            threading.Thread(target=self._tell, args=(connection,), daemon=True).start()
+
+    def _tell(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError, ValueError):
+            connection.settimeout(_LONGEST_CALL)
+            number = int(connection.recv(20))
+            if 0 <= number < len(self._ports):
+                connection.sendall(b"%d" % self._ports[number])
 
 
 _own: list[Trackers] = []
@@ -94,7 +100,7 @@ def arguments(rank: int, world: int, host: str, port: int) -> dict[str, Any]:
         Rank 0 does not come, or cannot be reached; at rank 0, the port is taken.
     """
     global _begun  # noqa: PLW0603 - trainings of this process
-    found = _begin(world, port) if rank == 0 else _ask(_begun, host, port)
+    found = _begin(world, host, port) if rank == 0 else _ask(_begun, host, port)
     _begun += 1
     return {
         "dmlc_communicator": "rabit",
@@ -104,10 +110,10 @@ def arguments(rank: int, world: int, host: str, port: int) -> dict[str, Any]:
     }
 
 
-def _begin(world: int, port: int) -> int:
+def _begin(world: int, host: str, port: int) -> int:
     try:
         if not _own:
-            _own.append(Trackers(world, port))
+            _own.append(Trackers(world, host, port))
         return _own[0].begin()
     except OSError as error:
         raise RuntimeError(

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import types
+from contextlib import ExitStack
 from typing import ClassVar
 
 import pytest
@@ -186,6 +187,35 @@ def test_who_asks_for_a_training_that_has_not_begun_waits_and_names_rank_0(
     with pytest.raises(RuntimeError, match=f"{me} 0.3 s: it has begun no such training"):
         xgboost_tracker.arguments(1, 2, "127.0.0.1", port)
     assert len(tracker.made) == 1
+
+
+@pytest.mark.parametrize(("host", "listens"), [("127.0.0.1", "127.0.0.1"), ("node-7", "0.0.0.0")])  # noqa: S104
+def test_tasks_of_one_machine_are_not_listened_for_elsewhere(
+    tracker, port, monkeypatch, host, listens
+):
+    made = []
+    real = socket.create_server
+
+    def create_server(address, **more):
+        made.append(address[0])
+        return real(address, **more)
+
+    monkeypatch.setattr(socket, "create_server", create_server)
+    xgboost_tracker.arguments(0, 2, host, port)
+    assert (made, tracker.made[0].told["host_ip"]) == ([listens], listens)
+
+
+@pytest.mark.usefixtures("tracker")
+def test_strangers_who_say_nothing_keep_no_worker_waiting(port, monkeypatch):
+    monkeypatch.setattr(xgboost_tracker, "_begun", 0)
+    monkeypatch.setattr(xgboost_tracker, "_LONGEST_CALL", 60.0)
+    told = xgboost_tracker.arguments(0, 2, "127.0.0.1", port)
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as worker:
+            worker.sendall(b"0")
+            assert worker.recv(20) == b"%d" % told["dmlc_tracker_port"]
 
 
 def test_a_firewall_is_thought_of(monkeypatch):
