@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -350,6 +350,7 @@ class Source:
 
     folder: Path
     manifest: Manifest | None
+    _texts: dict[str, list[str]] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def of(cls, task: Path) -> Source:
@@ -428,10 +429,12 @@ class Source:
         for code in self.manifest.compiled if self.manifest else ():
             if code.file == file:
                 return code.lines
-        try:
-            return (self.folder / file).read_text(errors="replace").splitlines()
-        except OSError:
-            return []
+        if file not in self._texts:
+            self._texts[file] = []
+            with suppress(OSError):
+                text = (self.folder / file).read_text(errors="replace")
+                self._texts[file] = text.splitlines()
+        return self._texts[file]
 
 
 def _has_bundle(place: Path) -> bool:

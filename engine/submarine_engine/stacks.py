@@ -25,6 +25,8 @@ _FRAME = re.compile(r'  File "([^"\n]{1,1000})", line ([0-9]{1,9}) in ([^\n]{1,6
 _RUNTIME = "/submarine_runtime/"
 _BUNDLE = "/bundle/"
 _MOST_LINES = 20_000
+_MOST_PLACES = 5_000
+"""Frames of one job that are looked up; its driver does nothing else meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -222,12 +224,12 @@ def read_stacks(told: Mapping[str, Any], folder: Path, tasks: Sequence[str]) -> 
         All of the job's, in their order.
     """
     ranks = ranks_of(tasks)
-    source = Source.of(folder)
+    reader = _Reader(Source.of(folder))
     found = [
         TaskStacks(
             task,
             clean(str(one["host"])),
-            read_threads(str(one["stacks"] or ""), source),
+            reader.threads(str(one["stacks"] or "")),
         )
         for task, one in told["tasks"].items()
         if task in tasks
@@ -255,35 +257,50 @@ def read_threads(text: str, source: Source) -> tuple[Thread, ...]:
     source
         The bundle that it runs.
     """
-    threads: list[list[Step]] = []
-    for line in text.splitlines()[:_MOST_LINES]:
-        if _THREAD.fullmatch(line):
-            threads.append([])
-        elif threads and (found := _FRAME.fullmatch(line)):
-            threads[-1].append(_step(clean(found[1]), int(found[2]), clean(found[3]), source))
-    # The newest thread is told first, the innermost frame likewise.
-    return tuple(Thread(tuple(_users(steps[::-1]))) for steps in reversed(threads))
+    return _Reader(source).threads(text)
 
 
-def _step(path: str, line: int, function: str, source: Source) -> Step:
-    file = _in_bundle(path, source)
-    own = source.frame(RemoteFrame(file=file, line=line, function=function, text=""))
-    return Step(file, line, function, own)
+class _Reader:
+    """Reads what tasks of one job have told: hundreds, each as much as it may, most of it alike."""
 
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._known: set[str] = set()
+        if manifest := source.manifest:
+            files = {span.file for span in manifest.lines}
+            self._known = {*files, manifest.entry, *manifest.modules}
+        self._steps: dict[tuple[str, str, str], Step] = {}
 
-def _in_bundle(path: str, source: Source) -> str:
-    """Return a path relative to the bundle, wherever the task has that; others as they are."""
-    manifest = source.manifest
-    known = {span.file for span in manifest.lines} if manifest else set()
-    if manifest:
-        known |= {manifest.entry, *manifest.modules}
-    at = path.find(_BUNDLE)
-    while at >= 0:
-        below = path[at + len(_BUNDLE) :]
-        if str(PurePosixPath(below)) in known:
-            return below
-        at = path.find(_BUNDLE, at + 1)
-    return path
+    def threads(self, text: str) -> tuple[Thread, ...]:
+        """Do what `read_threads` does."""
+        threads: list[list[Step]] = []
+        for line in text.splitlines()[:_MOST_LINES]:
+            if _THREAD.fullmatch(line):
+                threads.append([])
+            elif threads and (found := _FRAME.fullmatch(line)):
+                threads[-1].append(self._step(found[1], found[2], found[3]))
+        # The newest thread is told first, the innermost frame likewise.
+        return tuple(Thread(tuple(_users(steps[::-1]))) for steps in reversed(threads))
+
+    def _step(self, path: str, number: str, function: str) -> Step:
+        told = path, number, function
+        if told not in self._steps:
+            if len(self._steps) >= _MOST_PLACES:
+                return Step(clean(path), int(number), clean(function), None)
+            file, line, name = self._in_bundle(clean(path)), int(number), clean(function)
+            own = self._source.frame(RemoteFrame(file=file, line=line, function=name, text=""))
+            self._steps[told] = Step(file, line, name, own)
+        return self._steps[told]
+
+    def _in_bundle(self, path: str) -> str:
+        """Return a path relative to the bundle, wherever the task has that; others as they are."""
+        at = path.find(_BUNDLE)
+        while at >= 0:
+            below = path[at + len(_BUNDLE) :]
+            if str(PurePosixPath(below)) in self._known:
+                return below
+            at = path.find(_BUNDLE, at + 1)
+        return path
 
 
 def _users(steps: list[Step]) -> list[Step]:

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from submarine_engine import stacks
 from submarine_engine.bundle import Cell, build
 from submarine_engine.clusters import stacks as clusters_stacks
 from submarine_engine.errors import CommandError, JobError
@@ -121,6 +122,24 @@ def test_what_a_task_tells_cannot_move_the_cursor(folder):
     text = 'Thread 0x1 (most recent call first):\n  File "\x1b[2Ja\u202e", line 1 in \x1b[31mf\n'
     (thread,) = read_threads(text, Source.of(folder))
     assert thread.place == "a\ufffd, line 1, in f()"
+
+
+def test_a_driver_is_not_held_up_by_what_tasks_tell(folder, monkeypatch):
+    looked = []
+    real = Source.frame
+    monkeypatch.setattr(Source, "frame", lambda self, one: looked.append(1) or real(self, one))
+    monkeypatch.setattr(stacks, "_MOST_PLACES", 100)
+    texts = {}
+    for task in ("worker_0", "worker_1"):
+        line = '  File "/a/bundle/script.py", line {} in ' + task + "\n"
+        texts[task] = MAIN.format(frames="".join(line.format(n) for n in range(1000)))
+    found = read_stacks(told(**texts), folder, ["worker-0", "worker-1"])
+    assert len(looked) == 100
+    assert all(len(one.threads[0].steps) >= 1000 for one in found.tasks)
+    alike = MAIN.format(frames='  File "/lib/a.py", line 1 in f\n' * 1000)
+    looked.clear()
+    read_stacks(told(worker_0=alike, worker_1=alike), folder, ["worker-0", "worker-1"])
+    assert len(looked) < 10
 
 
 @given(

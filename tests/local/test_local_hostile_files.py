@@ -92,6 +92,17 @@ def test_a_running_job_is_followed_all_the_same(local, name, make):
     assert local.paths(job_id).supervisor_log.read_text() == ""
 
 
+@pytest.mark.parametrize("name", ["stacks.json", "stacks-asked.json"])
+def test_who_asks_for_stacks_waits_for_no_pipe(local, name):
+    make = f'os.mkfifo(f"{{folder}}/../../{name}")'
+    job_id = local.submit(WAIT.format(make=make))
+    local.until_running(job_id, local.folder / "made")
+    (task,) = Job(local.cluster, job_id).stacks().tasks
+    assert task.threads
+    (local.folder / "go on").touch()
+    assert local.follow(job_id).state is JobState.SUCCEEDED
+
+
 def test_a_supervisor_outlives_a_turn_that_fails(local, task, monkeypatch, capsys):
     turns = []
 

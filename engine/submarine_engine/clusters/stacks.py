@@ -12,6 +12,7 @@ the word of a stranger: `submarine_engine.stacks` reads it.
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -21,11 +22,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from submarine_runtime.stacks import ASK, CPU, STACKS
 
 from submarine_engine.errors import ClusterError, JobError
-from submarine_engine.history import JobPaths, read_json, write_json
+from submarine_engine.history import JobPaths, read_foreign, write_json
 from submarine_engine.job import JobState
 from submarine_engine.masking import masker_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from submarine_engine.clusters.backend import Request
     from submarine_engine.lifecycle import JobStatus
 
@@ -39,6 +42,8 @@ VERSION = 1
 
 LARGEST_QUESTION = 4096
 """Bytes of ``stacks-asked.json``."""
+
+_LARGEST = 1 << 28  # of hundreds of tasks, each with the most that it may tell
 
 
 class Told(NamedTuple):
@@ -161,13 +166,13 @@ def ask(paths: JobPaths, status: Callable[[], JobStatus]) -> Mapping[str, Any]:
     until = time.monotonic() + _ASKERS_PATIENCE
     try:
         while True:
-            with suppress(OSError, ValueError):
-                if (told := read_json(paths.stacks)) and told["id"] in ids:
-                    return told
-                # Somebody else asks, too, and has taken the place of this question.
-                if (other := read_json(paths.stacks_asked)) is not None:
-                    ids.add(str(other["id"]))
-                elif len(ids) > 1:  # ... and has gone without an answer
+            if (told := _told(paths.stacks)) and str(told.get("id")) in ids:
+                return told
+            # Somebody else asks, too, and has taken the place of this question.
+            if other := _told(paths.stacks_asked):
+                ids.add(str(other.get("id")))
+            elif len(ids) > 1:  # ... and has gone without an answer
+                with suppress(OSError):
                     write_json(paths.stacks_asked, mine)
             _expect_running(paths.job_id, status())
             if time.monotonic() > until:
@@ -178,9 +183,17 @@ def ask(paths: JobPaths, status: Callable[[], JobStatus]) -> Mapping[str, Any]:
                 )
             time.sleep(_LOOK)
     finally:
-        with suppress(OSError, ValueError):
-            if read_json(paths.stacks_asked) == mine:
+        with suppress(OSError):
+            if _told(paths.stacks_asked) == mine:
                 paths.stacks_asked.unlink()
+
+
+def _told(path: Path) -> dict[str, Any] | None:
+    """Return what lies there; the job's code can put there what it likes."""
+    with suppress(OSError, ValueError, RecursionError):
+        told = json.loads(read_foreign(path, _LARGEST))
+        return told if isinstance(told, dict) else None
+    return None
 
 
 def _expect_running(job_id: str, status: JobStatus) -> None:
