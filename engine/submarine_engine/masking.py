@@ -58,9 +58,10 @@ def write_marks(
         for form in _forms(line.decode("utf-8", "surrogateescape")):
             for piece in _pieces(form.encode("utf-8", "surrogateescape")):
                 pieces.setdefault(piece, name)
-    from submarine_engine.history import read_json, write_json  # noqa: PLC0415 - readers need none
+    from submarine_engine.history import write_json  # noqa: PLC0415 - readers need none
 
-    told = (read_json(former / FILE) if former else None) or {}
+    before = _read(former) if former else None
+    told = before[0] if before else {}
     if not pieces and not told:
         return
     key = bytes.fromhex(told["key"]) if told else os.urandom(32)
@@ -121,14 +122,21 @@ def masker_of(folder: Path) -> Masker | None:
     OSError
         The machine cannot open it now: nothing is shown unmasked for that.
     """
+    found = _read(folder)
+    return found[1] if found else None
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], Masker] | None:
+    """Return what a job says of its secrets, and what masks them."""
     try:
         # The job's own code can write there: a pipe is not waited for.
         descriptor = os.open(folder / FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
-            return Masker(json.loads(file.read(_LARGEST)), folder)
+            told = json.loads(file.read(_LARGEST))
+            return told, Masker(told, folder)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
         return None
-    except (ValueError, KeyError, TypeError):  # somebody has spoilt it
+    except (ValueError, KeyError, TypeError, RecursionError):  # somebody has spoilt it
         return None
 
 

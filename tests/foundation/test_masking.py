@@ -118,6 +118,29 @@ def test_a_file_that_somebody_spoilt_masks_nothing_and_harms_nobody(tmp_path, te
     assert masker_of(tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    "spoilt",
+    [b"", b"[]", b"{}", b'{"key": 1}', b"[" * 100_000],
+    ids=["nothing", "a list", "no key", "a key that is none", "nested without end"],
+)
+def test_a_job_is_run_again_whose_code_has_spoilt_what_is_known_of_its_secrets(tmp_path, spoilt):
+    former, folder = tmp_path / "former", tmp_path / "folder"
+    former.mkdir()
+    folder.mkdir()
+    (former / FILE).write_bytes(spoilt)
+    assert masker_of(former) is None
+    write_marks(folder, [("TOKEN", TOKEN)], former)
+    assert masker_of(folder).text(TOKEN) == MASK
+
+
+def test_a_job_is_run_again_whose_code_has_put_a_pipe_there(tmp_path):
+    former = tmp_path / "former"
+    former.mkdir()
+    os.mkfifo(former / FILE)
+    write_marks(tmp_path, [("TOKEN", TOKEN)], former)
+    assert masker_of(tmp_path).text(TOKEN) == MASK
+
+
 def test_no_secret_leaves_no_file(tmp_path):
     write_marks(tmp_path, [("SHORT", "12345")])
     assert not (tmp_path / FILE).exists()
