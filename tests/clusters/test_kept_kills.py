@@ -197,6 +197,57 @@ def test_several_begin_together_whoever_answers_them(tmp_path, home, number, whe
     until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))
 
 
+SEVERAL_TWICE = """
+import os, time
+from submarine_runtime import job
+descriptor = os.open({side!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+os.write(descriptor, f"{{job.attempt}}: {{job.rank}} of {{job.world_size}}\\n".encode())
+if job.attempt == 1:
+    while job.rank != 1 or open({side!r}).read().count("of") < 3: time.sleep(0.02)
+    raise SystemExit("no luck")
+"""
+
+
+def several_begun_again(folder, home):
+    """Have what was killed recovered: all tasks have run twice, the second time together."""
+    cluster = open_cluster("hosts")
+    (job_id,) = job_ids(home)
+    until(lambda: cluster.status(job_id).state.final)
+    status = cluster.status(job_id)
+    assert (status.state, status.attempt, status.failures) == (JobState.SUCCEEDED, 2, 1), status
+    ran = sorted((folder / "side").read_text().splitlines())
+    assert ran == [f"{attempt}: {rank} of 3" for attempt in (1, 2) for rank in range(3)]
+    for task in ("chief-0", "worker-0", "worker-1"):
+        log = JobPaths(home, job_id).task(task).stderr.read_text()
+        assert log.count("— attempt 2 of 4 begins: worker-0 on") == 1, log
+    kinds = Counter(
+        f"{type(one).__name__} {getattr(one, 'task', '')}" for one in events(home, job_id)
+    )
+    assert max(count for kind, count in kinds.items() if not kind.startswith("Waiting")) <= 2, kinds
+    until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))
+    return status
+
+
+@pytest.mark.parametrize(
+    ("number", "where"),
+    [
+        (1, r"os\.remove answer\.json"),  # all are over, and what they were told is to go
+        (4, r"subprocess\.Popen"),  # none of the second attempt has begun
+        (6, r"subprocess\.Popen"),  # two of it wait for the third
+        (5, r"os\.rename \.answer\.json"),  # all are there, and none is told
+        (7, r"os\.rename \.answer\.json"),  # one of three is told, and runs
+    ],
+)
+def test_several_are_begun_again_together(tmp_path, home, number, where):
+    code = SEVERAL_TWICE.format(side=str(tmp_path / "side"))
+    roles = {"worker": 2, "chief": 1}
+    submit(
+        tmp_path, "hosts", "keeper", number, where=where, roles=roles, code=code, retries=3
+    )  # fmt: skip
+    several_begun_again(tmp_path, home)
+    assert (tmp_path / "killed").exists()
+
+
 TRAIN = """
 import os, time
 import submarine_runtime
