@@ -67,8 +67,11 @@ class Asker:
         self.close()
         self._line = line
         self._typed[item.number] = "\n"
+        prompt = item.prompt
+        if len(self._job.status().tasks) > 1:  # each of them may ask the same
+            prompt = f"{item.task} | {prompt}"
         try:
-            answer = _read_until_over(line.pipe, lambda: self._read(item.prompt, item.password))
+            answer = _read_until_over(line.pipe, lambda: self._read(prompt, item.password))
         except EOFError:
             line.answer(None)
         else:

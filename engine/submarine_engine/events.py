@@ -236,6 +236,8 @@ class Display:
     last
         It came when the code was over already: figures that were left open. In a notebook they
         stand below the cell's value.
+    mark
+        Whose it is, as it stands before lines of text, where it is shown among several tasks'.
     """
 
     task: str
@@ -248,6 +250,7 @@ class Display:
     stdout: int = 0
     stderr: int = 0
     last: bool = False
+    mark: str = ""
 
     @property
     def text(self) -> str:
@@ -261,8 +264,10 @@ class Display:
         return "".join(f"<{kind}>" for kind in list(self.data)[:1])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON form: the fields, and ``"event": "Display"``."""
-        return {"event": "Display", **asdict(self)}
+        """Return the JSON form: the fields but for `mark`, and ``"event": "Display"``."""
+        told = asdict(self)
+        del told["mark"]  # how it is shown is for who shows it
+        return {"event": "Display", **told}
 
 
 DISPLAY_KINDS = ("display", "update", "clear")

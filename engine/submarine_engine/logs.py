@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from submarine_engine.asking import Shown
@@ -356,7 +357,7 @@ class _Show:
             self._give(key)
         displays, self._displays = self._displays, []
         for display in displays:
-            self._renderer.display(display)
+            self._renderer.display(replace(display, mark=self._mark_of(display.task)))
         self._renderer.tick()
 
     def finish(self) -> None:
@@ -376,14 +377,18 @@ class _Show:
             self._renderer.status(self.status)
 
     def _give(self, key: tuple[str, str], *, final: bool = False) -> None:
-        log, tasks = self._logs[key], self.status.tasks
-        if self._which != ALL or len(tasks) <= 1:
-            text = log.text(final=final)
-        else:
-            self._marks = self._marks or marks([one.task for one in tasks], colour=self._colour)
-            text = log.lines(self._marks[key[0]], final=final)
+        log, mark = self._logs[key], self._mark_of(key[0])
+        text = log.lines(mark, final=final) if mark else log.text(final=final)
         if text:
             self._renderer.text(*key, text)
+
+    def _mark_of(self, task: str) -> str:
+        """Return what stands before what `task` shows; nothing where no other is shown."""
+        tasks = self.status.tasks
+        if self._which != ALL or len(tasks) <= 1:
+            return ""
+        self._marks = self._marks or marks([one.task for one in tasks], colour=self._colour)
+        return self._marks[task]
 
 
 def _queue(queue: list[Display], item: Display) -> None:

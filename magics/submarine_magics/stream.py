@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from IPython import get_ipython
@@ -189,8 +190,10 @@ class CellOutput(Renderer):
         """Show what the job shows, below the text before it; in a terminal as text."""
         if self._limit is None:
             if text := self._plain.text(item):
-                self.text(item.task, "stdout", text)
+                self.text(item.task, "stdout", _marked(item.mark, text))
             return
+        if item.mark and list(item.data) == ["text/plain"]:  # as a line of text: a progress bar
+            item = replace(item, data={"text/plain": _marked(item.mark, item.text)}, mark="")
         if item.last and self.below_value:
             self._show_after_value(item)
             return
@@ -201,6 +204,8 @@ class CellOutput(Renderer):
             return
         if item.kind == "display":
             self._clear_if_waiting()
+            if item.mark:
+                self.text(item.task, "stdout", f"{item.mark}\n")
             self._end_tail()
         _publish(item)
 
@@ -210,6 +215,8 @@ class CellOutput(Renderer):
 
         def show() -> None:
             events.unregister("post_execute", show)
+            if item.mark:
+                _write("stdout", f"{item.mark}\n")
             _publish(item)
 
         events.register("post_execute", show)
@@ -274,6 +281,10 @@ class CellOutput(Renderer):
 
 def _nothing() -> None:
     pass
+
+
+def _marked(mark: str, text: str) -> str:
+    return "".join(f"{mark}{line}" for line in text.splitlines(keepends=True))
 
 
 def _publish(item: Display) -> None:

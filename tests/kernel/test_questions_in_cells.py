@@ -58,6 +58,21 @@ def held_bytes(home):
     return b"".join(path.read_bytes() for path in Path(home).rglob("*") if path.is_file())
 
 
+def test_each_of_several_tasks_asks_by_its_name(own_kernel):
+    cell = """%%submarine --gpus 0 --num_workers 2 --logs all
+from submarine_runtime import job
+print(f"rank {job.rank} got", input("Name: "))"""
+    sent = own_kernel.send(cell, allow_stdin=True)
+    prompts = []
+    for _ in range(2):
+        prompts.append(asked(own_kernel)["prompt"])
+        own_kernel.client.input(prompts[-1][:8].upper())
+    text = own_kernel.collect(sent).stream("stdout")
+    assert sorted(prompts) == ["worker-0 | Name: ", "worker-1 | Name: "]
+    for rank in range(2):
+        assert f"rank {rank} got WORKER-{rank}" in text
+
+
 def test_a_cell_asks_as_a_plain_one_does_and_its_log_has_the_question(own_kernel):
     plain = answered(own_kernel, ASKING, "Zoë", "s3cret-word")
     own_kernel.run("del name, secret")

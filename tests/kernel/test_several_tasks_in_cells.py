@@ -84,3 +84,28 @@ def test_a_task_that_there_is_not_is_refused_before_anything_is_asked_for(kernel
     assert "the job has no task 'worker-2'" in ran.error
     assert "say one of first, all, worker-0, worker-1" in ran.error
     assert not ran.of_type("display_data")
+
+
+def test_what_each_of_several_shows_stands_below_its_name(kernel):
+    ran = kernel.run(
+        "%%submarine --num_workers 2 --gpus 0 --logs all\n"
+        "from IPython.display import HTML, display\nfrom submarine_runtime import job\n"
+        "display(HTML(f'<b>drawn by {job.rank}</b>'))"
+    )
+    seen = []
+    for message in ran.messages:
+        content = message["content"]
+        if message["msg_type"] == "stream":
+            seen += re.findall(r"worker-(\d) \| ", content["text"])
+        elif found := re.search(r"drawn by (\d)", str(content.get("data", {}).get("text/html"))):
+            seen.append(found[1])
+    assert sorted([seen[:2], seen[2:]]) == [["0", "0"], ["1", "1"]]
+
+
+def test_a_bar_of_each_of_several_tasks_stands_after_its_name(kernel):
+    ran = kernel.run(
+        "%%submarine --num_workers 2 --gpus 0 --logs all\n"
+        "from tqdm.auto import tqdm\nfor _ in tqdm(range(3)): pass"
+    )
+    shown = re.findall(r"worker-(\d) \| (?:\x1b\[0m)?100%", ran.text)
+    assert sorted(shown) == ["0", "1"]

@@ -339,6 +339,16 @@ def test_one_of_several_tasks_does_not_clear_what_the_others_show():
     assert watch([[*begin, *items, *END]]) == [("display", "one"), ("display", "two")]
 
 
+@pytest.mark.parametrize(("which", "mark"), [("all", "worker-1 | "), ("worker-1", "")])
+def test_a_display_says_whose_it_is_where_several_are_shown(which, mark):
+    begin = [Submitted(gpus=0, tasks=("worker-0", "worker-1"))]
+    watcher = Recorder()
+    watcher.display = lambda item: watcher.calls.append((item.mark, item.text))
+    items = [*begin, shown("drawn", task="worker-1"), *END]
+    follow(Job(RecordedCluster([items]), "x"), watcher, which=which)
+    assert (mark, "drawn") in watcher.calls
+
+
 def test_an_offset_leaves_out_the_displays_before_it():
     items = [shown("before", stdout=3), out(b"0123456789"), shown("behind", stdout=10)]
     assert watch([[*BEGIN, *items, *END]], offset=5) == [("stdout", "56789"), ("display", "behind")]
