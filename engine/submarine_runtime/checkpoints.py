@@ -186,9 +186,17 @@ class Loop:
         checkpoint_state.set_random_states(mine["random"])
         self.done = told["step"]
         if rank == 0 and told.get("job") not in ("", os.environ.get("SUBMARINE_JOB_ID", "")):
-            warn(
-                f"goes on after step {self.done} of job {told.get('job')}, kept in {storage.where}"
+            warn(self._begins(f"job {told.get('job')}, kept in {storage.where}"))
+
+    def _begins(self, whose: str) -> str:
+        """Say what another job's checkpoint leaves to do."""
+        # Whoever changed the code and ran the cell again is to see why nothing was trained.
+        if self._total is not None and self.done >= self._total:
+            return (
+                f"no step is left to do: {self.done} were done by {whose}; to begin anew, give "
+                "another --checkpoint_path, or remove that one"
             )
+        return f"goes on with step {self.done}, after those of {whose}"
 
     @property
     def is_due(self) -> bool:

@@ -383,10 +383,20 @@ def test_the_log_says_whose_checkpoint_it_is(attempts):
     again = attempts(script, env={"SUBMARINE_JOB_ID": "first"})
     assert again.wait() == 0
     assert not again.stderr
+    more = attempts(script.replace("3", "5"), env={"SUBMARINE_JOB_ID": "second"})
+    assert more.wait() == 0
+    whose = f"job first, kept in {attempts.place}"
+    assert more.stderr == f"submarine: goes on with step 3, after those of {whose}\n"
+
+
+def test_the_log_says_that_nothing_is_left_to_train(attempts):
+    script = "from submarine_runtime import job\nfor _ in job.steps(3, {}, every=0): 0"
+    assert attempts(script, env={"SUBMARINE_JOB_ID": "first"}).wait() == 0
     task = attempts(script, env={"SUBMARINE_JOB_ID": "second"})
     assert task.wait() == 0
-    assert (
-        task.stderr == f"submarine: goes on after step 3 of job first, kept in {attempts.place}\n"
+    assert task.stderr == (
+        f"submarine: no step is left to do: 3 were done by job first, kept in {attempts.place}; "
+        "to begin anew, give another --checkpoint_path, or remove that one\n"
     )
 
 
