@@ -95,8 +95,11 @@ def test_a_gang_takes_all_its_gpus_or_none(local, tmp_path):
 
 
 def test_more_than_the_machine_has_is_refused_in_words(local):
-    with pytest.raises(ResourcesError, match="asks for 4 GPUs, this machine has 3"):
+    words = "asks for 4 GPUs, its 4 tasks together, this machine has 3"
+    with pytest.raises(ResourcesError, match=words) as caught:
         local.submit("1", roles=roles(worker=4))
+    # What is asked for by --gpus is each task's.
+    assert caught.value.fix.startswith("ask for fewer tasks, or fewer GPUs for each")
 
 
 def test_a_cancel_ends_all_tasks(local):

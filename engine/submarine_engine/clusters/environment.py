@@ -275,5 +275,5 @@ def refuse_rendezvous(spec: JobSpec) -> None:
     raise UnsupportedError(
         f"{', '.join(taken)}: each task of a job of several gets its own as it begins",
         where=given[taken[0]],
-        fix="leave it out; the tasks' ports are chosen where they run; --framework none sets none",
+        fix="leave it out, or write --framework none and set them all yourself",
     )

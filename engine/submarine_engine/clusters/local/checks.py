@@ -51,7 +51,7 @@ def check_spec(spec: JobSpec, found: Inventory) -> JobSpec:
         for role in spec.roles
     ]
     spec = replace(spec, roles=tuple(roles))
-    _check_gpus(spec.gpus or 0, found)
+    _check_gpus(spec, found)
     for role in spec.roles:
         _check_resources(role.resources)
     return spec
@@ -76,11 +76,17 @@ def _check_kind(spec: JobSpec) -> None:
         check_installed()
 
 
-def _check_gpus(asked: int, found: Inventory) -> None:
-    there = len(found.devices)
+def _check_gpus(spec: JobSpec, found: Inventory) -> None:
+    asked, there = spec.gpus or 0, len(found.devices)
     if asked > there:
         has = f"this machine has {there}" if there else "this machine has none"
-        less = f"ask for fewer: --gpus {there}" if there else "leave --gpus out to run on the CPU"
+        if not there:
+            less = "leave --gpus out to run on the CPU"
+        elif (tasks := len(spec.tasks)) == 1:
+            less = f"ask for fewer: --gpus {there}"
+        else:  # --gpus is what each task gets: one GPU or none may still be too many together
+            has = f"its {tasks} tasks together, {has}"
+            less = "ask for fewer tasks, or fewer GPUs for each (--gpus 0 runs them on the CPU)"
         raise ResourcesError(
             f"the job asks for {_some(asked)}, {has}"
             + (f" ({found.problem})" if found.problem else ""),
