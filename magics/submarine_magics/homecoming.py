@@ -210,6 +210,8 @@ def _left_behind(home: Homecoming | None) -> str:
         listed += f" and {len(names) - _MOST_STAYED} more"
     if not names and not home.changed:
         return "it had changed nothing yet"
+    if names and home.changed:
+        listed += ", and what it changed in place"
     return f"what it did until then is in the notebook{': ' if names else ''}{listed}"
 
 

@@ -177,6 +177,7 @@ def test_an_interrupted_cell_leaves_what_it_did(notebook, tmp_path):
     ends = ": cancelled; what it did until then is in the notebook: `"
     assert ends in str(caught.value)
     assert "`losses`" in caught.value.what
+    assert caught.value.what.endswith(", and what it changed in place")  # the model
     assert "KeyboardInterrupt" not in str(caught.value)
     assert len(str(caught.value).splitlines()) == 2  # what, and where the log is
     assert notebook["losses"] == [0, 1, 2]
