@@ -2,5 +2,5 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("lightning") else ["test_frameworks.py"]
+collect_ignore = [] if find_spec("lightning") else ["test_distributed.py", "test_frameworks.py"]
 """The frameworks have an environment of their own: `make test-long` runs their tests there."""

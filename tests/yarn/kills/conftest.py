@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -17,6 +18,9 @@ from tests.jobs import end_processes_of
 from .ground import Ground
 
 LEASE = 2.0
+
+collect_ignore = [] if find_spec("lightning") else ["test_yarn_kills_trainings.py"]
+"""The frameworks have an environment of their own: `make test-long` runs their tests there."""
 
 
 @pytest.fixture(scope="session")
