@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.store import read_events
@@ -25,6 +27,10 @@ while not os.path.exists({gate!r}): time.sleep(0.05)
 job.attempt
 """
 OUT = "attempt 1\nattempt 2\n"
+
+
+def is_alive(pid):
+    return Path(f"/proc/{pid}/exe").exists()
 
 
 def until_attempt(job, number):
@@ -92,6 +98,48 @@ def test_a_node_that_is_lost(ground):
     finally:
         node.start()
         ground.yarn.wait_ready()
+
+
+GANG = """
+import os, time
+from submarine_runtime import job
+with open(f"{flag}{{job.attempt}}.{{job.rank}}", "w") as file: file.write(str(os.getpid()))
+while not os.path.exists({gate!r}): time.sleep(0.05)
+job.attempt
+"""
+
+
+@pytest.mark.parametrize("mode", ["warm", "cold"])
+def test_a_node_that_is_lost_with_the_master_on_it(ground, mode):
+    """Both are lost at once: the application's end is the node's, and costs no attempt."""
+
+    def begun(attempt):
+        flags = [job.flag.with_name(f"flag{attempt}.{rank}") for rank in range(2)]
+        job.job.status()
+        return all(flag.exists() and flag.read_text() for flag in flags) and flags
+
+    job = ground.submit(GANG, count=2, gpus=3, mode=mode, retries=0)
+    flags = until(lambda: begun(1), PATIENCE)
+    noted = job.noted
+    node = ground.node_at(ground.rm.application(noted["app_id"])["amHostHttpAddress"])
+    master = ground.master_of(noted["app_id"])
+    node.kill()
+    try:
+        kill(master)
+        for rank, flag in enumerate(flags):
+            if ground.node_at(noted["containers"][f"worker-{rank}"][1]).name == node.name:
+                kill(int(flag.read_text()))
+        until(lambda: begun(2), PATIENCE)
+        job.gate.touch()
+        status = job.job.wait(PATIENCE)
+        assert status.state is JobState.SUCCEEDED, status.reason
+        assert (status.attempt, status.failures) == (2, 0)
+        # What ran on the other nodes is over, too.
+        until(lambda: not any(is_alive(int(flag.read_text())) for flag in flags), PATIENCE)
+    finally:
+        node.start()
+        ground.yarn.wait_ready()
+    ground.until_free()
 
 
 def test_the_keeper_between_two_attempts(ground):
