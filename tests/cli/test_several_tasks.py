@@ -7,8 +7,18 @@ import json
 
 import pytest
 from submarine_engine.cli.output import Output
-from submarine_engine.cli.terminal_view import JsonView, View
-from submarine_engine.events import Finished, LogChunk, Submitted, Warned
+from submarine_engine.cli.terminal_view import JsonView, View, ending_text
+from submarine_engine.events import (
+    Exited,
+    Finished,
+    Granted,
+    LogChunk,
+    Released,
+    Returned,
+    Started,
+    Submitted,
+    Warned,
+)
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import fold
 
@@ -40,6 +50,22 @@ def test_lines_are_whole_and_say_whose_they_are(shown):
     assert shown(("worker-0", "worker-1"), *pieces) == (
         b"worker-1 | one\nworker-0 | epoch 1\nworker-0 | \nworker-1 | tw\xffo\nworker-0 | last\n"
     )
+
+
+@pytest.mark.parametrize(("gpus", "words"), [(1, "1 GPU released"), (2, "2 GPUs released")])
+def test_the_last_line_counts_the_gpus(gpus, words):
+    tasks = [f"worker-{n}" for n in range(gpus)]
+    events = [
+        Submitted(gpus=gpus, tasks=tuple(tasks)),
+        *(Granted(task=task, host="a", container=task, gpus=("0",)) for task in tasks),
+        *(Started(task=task) for task in tasks),
+        *(Returned(task=task) for task in tasks),
+        *(Exited(task=task, exit_code=0) for task in tasks),
+        *(Released(task=task) for task in tasks),
+        Finished(state=JobState.SUCCEEDED),
+    ]
+    output = Output(out=io.StringIO(), err=io.StringIO())
+    assert f" · {words} " in ending_text(output, "an-id", "job", fold(events))
 
 
 def test_the_log_of_one_task_is_as_it_is(shown):

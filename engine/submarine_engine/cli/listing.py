@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.amounts import clock, duration
+from submarine_engine.amounts import clock, count, duration
 from submarine_engine.cli.output import OK, Output, code_of_job, visible
 from submarine_engine.command.parser import Command
 from submarine_engine.events import Moment
@@ -125,7 +125,7 @@ def _task_row(task: TaskStatus) -> tuple[str, ...]:
 def _show_ledger(status: JobStatus, output: Output) -> None:
     ledger = status.ledger
     seconds = ledger.seconds(Moment.now())
-    words = [f"{ledger.gpus} GPU"]
+    words = [count(ledger.gpus, "GPU")]
     words += [f"{stage} {duration(spent)}" for stage, spent in seconds.items()]
     if ledger.released_after is not None:
         words.append(f"released {duration(ledger.released_after)} after return")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from submarine_engine.amounts import clock, duration
+from submarine_engine.amounts import clock, count, duration
 from submarine_engine.asking import Asker
 from submarine_engine.cli.output import (
     INTERRUPTED,
@@ -299,7 +299,8 @@ def ending_text(output: Output, job_id: str, name: str, status: JobStatus) -> st
         where = f"{failed.place}: " if failed and not status.reason.startswith(failed.place) else ""
         words.append(visible(f"{where}{status.reason}", line=True))
     if status.ledger.gpus and (released := status.ledger.released_after) is not None:
-        words.append(f"{status.ledger.gpus} GPU released {duration(released)} after return")
+        gpus = count(status.ledger.gpus, "GPU")
+        words.append(f"{gpus} released {duration(released)} after return")
     return " · ".join([*words, job_id])
 
 

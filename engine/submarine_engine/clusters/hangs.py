@@ -124,7 +124,8 @@ class HangFinder:
         more = f"; and {rest} places more" if rest > 0 else ""
         return (
             f"the job seems to hang, for {duration(self._after)} no rank has printed, reported"
-            f" progress or used a processor: {shown}{more}. It goes on; job stacks shows more"
+            f" progress or used a processor: {shown}{more}. It goes on; "
+            "`submarine job stacks` shows more"
         )
 
     def _hangs(self) -> bool:
