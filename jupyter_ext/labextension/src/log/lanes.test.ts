@@ -41,6 +41,12 @@ describe('Lanes', () => {
     expect(lanes.current!.task).toBe('worker-0');
   });
 
+  it('does not offer the logs of all tasks where it means all of one', () => {
+    const all = { task: 'worker-0', stream: 'all', size: 10 } as const;
+    lanes.set([all, ...logs(2)]);
+    expect(tabs()[0].textContent).toBe('All output');
+  });
+
   it('keeps the stream when another task is chosen, and the choice when logs grow', () => {
     lanes.set(logs(4));
     tabs()[1].click();

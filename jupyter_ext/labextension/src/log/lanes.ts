@@ -82,5 +82,5 @@ function key(log: LogView | null): string {
 }
 
 function title(log: LogView): string {
-  return log.stream === 'all' ? 'All' : `${log.stream} · ${size(log.size)}`;
+  return log.stream === 'all' ? 'All output' : `${log.stream} · ${size(log.size)}`;
 }
