@@ -107,6 +107,24 @@ def test_a_disk_that_is_full_when_a_queued_job_would_start(small_disk, declare_g
     assert small_disk.cluster.gpus()[0].job_id is None
 
 
+def test_a_disk_that_is_full_between_two_attempts(small_disk, declare_gpus):
+    """What cannot be noted is not begun: the job ends, and its GPU is free."""
+    declare_gpus(1)
+    gate = small_disk.folder / "gate"
+    script = f"import os\nwhile not os.path.exists({str(gate)!r}): pass\nraise ValueError('full')"
+    job_id = small_disk.submit(script, gpus=1, retries=1000)
+    small_disk.until_running(job_id)
+    filler = fill(small_disk.home)
+    gate.touch()
+    story = small_disk.follow(job_id)  # some attempts fit into the last page of its events
+    filler.unlink()
+    assert (story.state, story.status.attempt < 100) == (JobState.FAILED, True), story.status
+    assert story.status.reason.endswith(
+        "it is not begun again, since the job's folder cannot be written: No space left on device"
+    )
+    until(lambda: all(gpu.job_id is None for gpu in small_disk.cluster.gpus()))
+
+
 def test_the_reserve_is_gone_when_the_job_is(local):
     job_id = local.submit("1")
     local.follow(job_id)

@@ -103,6 +103,30 @@ def test_who_asks_for_stacks_waits_for_no_pipe(local, name):
     assert local.follow(job_id).state is JobState.SUCCEEDED
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        'open(path, "w").write("[")',
+        'open(path, "w").write("[1]")',
+        "os.unlink(path)",
+        "os.unlink(path); os.mkfifo(path)",
+        "os.unlink(path); os.mkdir(path)",
+    ],
+)
+def test_a_job_whose_code_spoils_its_own_plan_is_over(local, declare_gpus, make):
+    declare_gpus(1)
+    script = f"""
+import os
+path = os.environ["SUBMARINE_TASK_DIR"] + "/task.json"
+{make}
+raise ValueError("once more")
+"""
+    story = local.follow(local.submit(script, gpus=1, retries=1))
+    assert (story.state, story.status.attempt) == (JobState.FAILED, 2)
+    assert "cannot be started: " in story.logs["stderr"].decode().splitlines()[-1]
+    assert local.cluster.gpus()[0].job_id is None
+
+
 def test_a_supervisor_outlives_a_turn_that_fails(local, task, monkeypatch, capsys):
     turns = []
 

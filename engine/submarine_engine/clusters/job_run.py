@@ -94,6 +94,8 @@ _UNTOLD = 0.5  # seconds of waiting that are not worth a word, nor three questio
 
 _REST = 12  # times what a turn took of the processor: hundreds of tasks take a twelfth of a core
 
+_ROOM_COMES = 3.0  # seconds that a full disk is given before the job ends between two attempts
+
 _WOKEN = 0.5  # where a host is woken: limits of time and memory are looked at so often
 
 _LONGEST_REASON = 500
@@ -160,6 +162,7 @@ class JobRun:
         )
         self._unwritten: list[Event] = []
         self._dead_at: float | None = None
+        self._full_since: float | None = None
         # Of the keeper before this one: what returned after it has not returned before the cancel.
         asked_to_end = (event for event in told if isinstance(event, CancelRequested))
         self._begin(next(asked_to_end, None))
@@ -467,14 +470,29 @@ class JobRun:
         Noted first: whoever takes the job over from here on asks for this attempt, and for no
         other. What a backend has of the one before, it forgets when it is asked for this one.
         """
-        reason, counted = again.reason, again.counted
-        self._write(Retried(attempt=again.attempt, reason=reason, counted=counted, at=now))
-        if self._unwritten:  # a full disk
-            return False
+        noted = Retried(attempt=again.attempt, reason=again.reason, counted=again.counted, at=now)
+        try:
+            self._journal.append(*self._unwritten, noted)
+        except OSError as error:
+            return self._wait_for_room(again, error)
+        self._unwritten.clear()
+        self._full_since = None
+        self._status = apply(self._status, noted)
         self._request.close()
         # It has left the line long ago, and stands at its end now.
         self._backend.submit_queue.join(self._paths.job_id)
         self._begin()
+        return True
+
+    def _wait_for_room(self, again: Again, error: OSError) -> bool:
+        """End a job that stays where it is for want of room: it may hold GPUs, and hears nobody."""
+        now = time.monotonic()
+        self._full_since = self._full_since or now
+        if now - self._full_since < _ROOM_COMES:
+            return False
+        why = f"the job's folder cannot be written: {error.strerror or error}"
+        reason = f"{again.reason}; it is not begun again, since {why}"
+        self._finish(Finish(JobState.FAILED, reason, self._course.blamed))
         return True
 
     def _settle(self, container: TaskRun, released: Moment) -> None:

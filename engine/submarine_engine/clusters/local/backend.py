@@ -54,7 +54,14 @@ from submarine_engine.clusters.machine import (
 from submarine_engine.clusters.tasks import CANNOT_RUN, TaskRun
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import Event, Granted, Moment, Started
-from submarine_engine.history import JobPaths, make_private, read_json, write_aside, write_json
+from submarine_engine.history import (
+    JobPaths,
+    make_private,
+    read_foreign,
+    read_json,
+    write_aside,
+    write_json,
+)
 from submarine_engine.job import JobSpec
 from submarine_engine.lifecycle import TaskStatus, fold
 
@@ -131,6 +138,7 @@ class Wake:
 
 _GIB = 1 << 30
 _MIB = 1 << 20
+_LARGEST_PLAN = 16 * _MIB
 _MEASURE_EVERY = 0.4  # seconds: looking at all processes of the machine takes some milliseconds
 
 
@@ -741,9 +749,17 @@ class Starter:
 
     def start_again(self, processes: Sequence[Process], attempt: int) -> None:
         """Start the tasks of another attempt, with plans that say so."""
-        for task in self._spec.tasks:
-            plan = self._paths.task(task).plan
-            write_json(plan, {**(read_json(plan) or {}), "attempt": attempt})
+        try:
+            for task in self._spec.tasks:
+                plan = self._paths.task(task).plan
+                told = json.loads(read_foreign(plan, _LARGEST_PLAN))
+                write_json(plan, {**told, "attempt": attempt})
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            # A full disk, or the code of the attempt before was at it: then none is started.
+            why = (isinstance(error, OSError) and error.strerror) or "its plan cannot be read"
+            for process in processes:
+                self._give_up(process, why)
+            return
         self._start(processes)
         _sign(self._paths, processes)
 
@@ -758,11 +774,20 @@ class Starter:
                 logs = open_logs(files)
                 command = [sys.executable, "-u", str(RUNTIME), str(files.root)]
                 process.pid = self._fork_task(command, environment, logs, process.leases)
-            except OSError as error:  # the others are told, as where it had failed a moment later
-                process.exit_status = CANNOT_RUN
-                for descriptor in logs[1:]:
-                    os.write(descriptor, f"cannot be started: {error.strerror}\n".encode())
+            except OSError as error:
                 for descriptor in logs:
+                    os.close(descriptor)
+                self._give_up(process, error.strerror or str(error))
+
+    def _give_up(self, process: Process, why: str) -> None:
+        """Take a task for over; the others are told, as where it had failed a moment later."""
+        process.exit_status = CANNOT_RUN
+        with suppress(OSError):
+            *others, log = open_logs(self._paths.task(process.task))
+            try:
+                os.write(log, f"cannot be started: {why}\n".encode())
+            finally:
+                for descriptor in (*others, log):
                     os.close(descriptor)
 
 
