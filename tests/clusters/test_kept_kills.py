@@ -275,3 +275,21 @@ def test_who_asks_for_the_model_is_answered_by_the_next_keeper(tmp_path, home):
     assert not (JobPaths(home, job_id).task("worker-0").root / "ask.json").exists()
     (tmp_path / "gate").touch()
     until(lambda: cluster.status(job_id).state is JobState.SUCCEEDED)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        r"os\.rename \.stacks\.[0-9a-f]",  # the task is about to be asked
+        r"os\.rename \.stacks\.json",  # it has answered, and that is about to be told
+    ],
+)
+def test_who_asks_for_stacks_is_answered_by_the_next_keeper(tmp_path, home, where):
+    job_id = submit(tmp_path, "hosts", "keeper", 1, where=where, hold=True, gpus=1)
+    cluster = open_cluster("hosts")
+    until(lambda: cluster.status(job_id).state is JobState.RUNNING)
+    (task,) = cluster.stacks(job_id).tasks
+    assert task.threads
+    assert (tmp_path / "killed").exists()
+    (tmp_path / "gate").touch()
+    assert recovered(tmp_path, home) is not None
