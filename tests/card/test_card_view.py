@@ -208,9 +208,9 @@ def test_of_several_tasks_the_card_says_who_failed_and_how_each_ended(stage):
     assert card.sentence == "worker-2 on gpu-host-1: ValueError: rank 2 says <b>why</b>"
     assert [(task.task, task.state, task.detail) for task in card.tasks] == [
         ("worker-0", "failed", "ConnectionResetError"),
-        ("worker-1", "killed", "signal 9"),
+        ("worker-1", "killed", "as the job failed"),
         ("worker-2", "failed", "exit code 1"),
-        ("worker-3", "killed", "signal 9"),
+        ("worker-3", "killed", "as the job failed"),
     ]
     html = to_html(card)
     assert "<b>" not in html

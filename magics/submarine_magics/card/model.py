@@ -603,6 +603,8 @@ def _task(status: JobStatus, task: TaskStatus, log_url: str | None) -> TaskView:
     other = status.failed_task not in ("", task.task)
     if other and task.reason and task.state is TaskState.FAILED:
         detail.append(visible(task.reason.partition(":")[0], _LONGEST_REASON))
+    elif other and task.state is TaskState.KILLED:
+        detail.append("as the job failed")  # a signal alone would read as out of memory
     elif task.exit_code:
         word = "signal" if task.exit_code < 0 else "exit code"
         detail.append(f"{word} {abs(task.exit_code)}")
