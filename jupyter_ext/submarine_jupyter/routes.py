@@ -322,7 +322,10 @@ def of_type(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a type as annotation
         if rest == [...]:
             return _list(of_type(first))
         size = 1 + len(rest)
-        return {**_list(of_type(first)), "minItems": size, "maxItems": size}
+        if len({first, *rest}) == 1:
+            return {**_list(of_type(first)), "minItems": size, "maxItems": size}
+        each = [of_type(one) for one in (first, *rest)]
+        return {**_list({"anyOf": each}), "minItems": size, "maxItems": size}
     if isinstance(kind, type) and is_dataclass(kind):
         hints = get_type_hints(kind)
         return _object({field.name: of_type(hints[field.name]) for field in fields(kind)})

@@ -90,12 +90,12 @@ class HostsBackend(Backend):
         file_address(spec.input_path or "", "--input_path")
         file_address(spec.checkpoint_path or "", "--checkpoint_path")
         for role in spec.roles:
-            asked = role.resources
-            gpus = asked.gpus, "GPUs", max(HOSTS.values())
+            asked, gpus, cores = role.resources, max(HOSTS.values()), machine.vcores()
             memory = asked.memory, "MiB", machine.memory()
-            for amount, unit, total in (gpus, memory, (asked.vcores, "vcores", machine.vcores())):
-                if (amount or 0) > total:
-                    raise ResourcesError(f"the job asks for {amount} {unit}, a host has {total}")
+            for one in (asked.gpus, "GPUs", gpus), memory, (asked.vcores, "vcores", cores):
+                if (one[0] or 0) > one[2]:
+                    what = "the job asks for {} {}, a host has {}".format(*one)
+                    raise ResourcesError(what, fix="ask for less")
         one = (replace(r, resources=replace(r.resources, gpus=1)) for r in spec.roles)
         both = zip(spec.roles, one, strict=True)
         return replace(spec, roles=tuple(n if r.resources.gpus is None else r for r, n in both))
