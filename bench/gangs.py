@@ -20,7 +20,7 @@ from submarine_engine import Cell, Job, JobSpec, Resources, Role
 from submarine_engine.bundle import build
 from submarine_engine.clusters import open_cluster
 
-from bench.peers import own_home
+from bench.peers import in_the_frameworks, own_home
 from bench.table import Figure, in_turn
 
 RANKS = 4
@@ -259,16 +259,6 @@ def _measure(folder: Path, name: str) -> list[list[float]]:
         return in_turn(rounds, *map(once, ways))
 
 
-def _in_the_frameworks(folder: Path, name: str) -> list[list[float]]:
-    python = Path(f"{sys.prefix}-frameworks", "bin", "python")
-    if not python.exists():
-        raise RuntimeError(f"there is no {python}: make {python.parents[1]}/.frameworks")
-    command = [python, "-m", "bench.gangs", folder, name]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    values: list[list[float]] = json.loads(done.stdout.splitlines()[-1])
-    return values
-
-
 def launch(folder: Path) -> list[Figure]:
     """Measure launch, step rate and recovery of 4 ranks beside torchrun."""
     figures = []
@@ -292,7 +282,7 @@ def launch(folder: Path) -> list[Figure]:
     ):
         place = folder / name
         place.mkdir()
-        mine, theirs = _in_the_frameworks(place, name)
+        mine, theirs = in_the_frameworks("bench.gangs", place, name)
         figures.append(Figure(what=what, target=target, unit=unit, ours=mine, peers={peer: theirs}))
     return figures
 

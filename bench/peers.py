@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -62,3 +63,20 @@ def plain(script: Path, source: str, **options: Any) -> subprocess.Popen[str]:  
     """Start ``python -u script.py``."""
     script.write_text(source)
     return subprocess.Popen([sys.executable, "-u", str(script)], text=True, **options)
+
+
+def in_the_frameworks(module: str, folder: Path, name: str) -> list[list[float]]:
+    """Run a module where the frameworks are installed; return the lists that it prints last.
+
+    Raises
+    ------
+    RuntimeError
+        That environment is not made.
+    """
+    python = Path(f"{sys.prefix}-frameworks", "bin", "python")
+    if not python.exists():
+        raise RuntimeError(f"there is no {python}: make {python.parents[1]}/.frameworks")
+    command = [python, "-m", module, folder, name]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    values: list[list[float]] = json.loads(done.stdout.splitlines()[-1])
+    return values

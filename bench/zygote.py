@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ from submarine_engine.bundle import build
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.local import zygotes
 
-from bench.peers import first_line, own_home
+from bench.peers import first_line, in_the_frameworks, own_home
 from bench.table import Figure, in_turn
 
 ROUNDS = 7
@@ -40,13 +39,13 @@ def first_lines(folder: Path) -> Figure:
 
 def torch_first_lines(folder: Path) -> Figure:
     """Measure the same of torch, in the environment of `make pytest-frameworks`."""
-    mine, theirs = _in_the_frameworks(folder, "TORCH")
+    mine, theirs = _both(folder, "TORCH")
     return _figure("request → first line, torch imported", "≤ 0.3 s", mine, theirs)
 
 
 def torch_steps(folder: Path) -> Figure:
     """Measure up to the line after the first step of an optimizer, which imports much by itself."""
-    mine, theirs = _in_the_frameworks(folder, "STEP")
+    mine, theirs = _both(folder, "STEP")
     return _figure("request → first step of an optimizer, torch", "≤ 0.5 s", mine, theirs)
 
 
@@ -55,13 +54,8 @@ def _figure(what: str, target: str, mine: list[float], theirs: list[float]) -> F
     return Figure(what=what, target=target, unit="s", ours=mine, peers=peers)
 
 
-def _in_the_frameworks(folder: Path, name: str) -> list[list[float]]:
-    python = Path(f"{sys.prefix}-frameworks", "bin", "python")
-    if not python.exists():
-        raise RuntimeError(f"there is no {python}: make {python.parents[1]}/.frameworks")
-    command = [python, "-m", "bench.zygote", folder, name]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    values: list[list[float]] = json.loads(done.stdout)
+def _both(folder: Path, name: str) -> list[list[float]]:
+    values = in_the_frameworks("bench.zygote", folder, name)
     for kind, found in zip(("forked", "fresh"), values, strict=True):
         low, *_, high = sorted(found)
         print(f"{name.lower()}, {kind}: {low:.3f} to {high:.3f} s", file=sys.stderr)

@@ -12,7 +12,7 @@ import platform
 import shutil
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -245,9 +245,7 @@ class DrivenCluster(RecordedCluster):
     def retry(self, job_id: str, *, notebook: bool = False) -> str:
         """Run a job that is over and did not succeed once more, as a new one; return its id."""
         with self.on_record(job_id) as paths:
-            status = self.status(job_id)
-            record = read_json(paths.record)
-            refuse_retry(job_id, status, record)
+            record = _record_to_retry(paths, self.status(job_id))
             try:
                 bundle = Bundle.read(paths.bundle)
             except (OSError, ValueError, KeyError, TypeError) as error:
@@ -263,7 +261,6 @@ class DrivenCluster(RecordedCluster):
                     job_id=job_id,
                     fix="run it again from the environment that it was made in",
                 )
-            assert record is not None  # noqa: S101 - for the type checker: it was refused
             spec = JobSpec.from_json(record["spec"])
             kept = spec.checkpoint_path or self.backend.own_checkpoints(paths)
             # Nobody waits at the new one's cell, and from a terminal no notebook at all.
@@ -342,21 +339,15 @@ class DrivenCluster(RecordedCluster):
             return self.backend.links(paths, self.statuses.status(paths))
 
 
-def refuse_retry(job_id: str, status: JobStatus, record: Mapping[str, Any] | None) -> None:
-    """Refuse to run a job again that cannot be, or need not.
-
-    Parameters
-    ----------
-    job_id, status
-        The job.
-    record
-        The content of its ``record.json``.
+def _record_to_retry(paths: JobPaths, status: JobStatus) -> dict[str, Any]:
+    """Return the record of a job that can be run again.
 
     Raises
     ------
     JobError
         It is not over, has succeeded, or is gone.
     """
+    job_id = paths.job_id
     if not status.state.final:
         raise JobError(
             "it is not over yet", job_id=job_id, fix=f"end it first: submarine job cancel {job_id}"
@@ -367,8 +358,10 @@ def refuse_retry(job_id: str, status: JobStatus, record: Mapping[str, Any] | Non
             job_id=job_id,
             fix="run its cell or its command again for another result",
         )
+    record = read_json(paths.record)
     if record is None:
         raise JobError("its record is gone", job_id=job_id, fix="run its cell or command again")
+    return record
 
 
 # Jobs that a keeper sees through.
