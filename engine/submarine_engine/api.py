@@ -361,6 +361,7 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     input_path: str | Path | None = None,
     checkpoint_path: str | Path | None = None,
     workers: int | None = None,
+    ranks_per_task: str | None = None,
     framework: str | None = None,
     retries: int | None = None,
     time_limit: str | float | None = None,
@@ -398,6 +399,8 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
         The job reads them from ``SUBMARINE_INPUT_PATH`` and ``SUBMARINE_CHECKPOINT_PATH``.
     workers
         How many tasks run the call together; the result is that of the first. 1 unless given.
+    ranks_per_task
+        ``"gpu"`` for a rank for each GPU of a worker.
     framework
         Whose variables tell several workers of each other; all of them unless given.
     retries

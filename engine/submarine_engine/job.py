@@ -27,12 +27,20 @@ _WITHOUT_GPU = ("ps", "tensorboard")
 NO_OUTPUTS = (NOTHING,)
 """`JobSpec.outputs` of ``-o none``: nothing but the result is to come back."""
 
+RANK_EACH_GPU = "gpu"
+"""`JobSpec.ranks_per_task` where each GPU of a worker is to have a rank of its own."""
+
 # Kept out: "/" and ":" (folders, HDFS), spaces (the queue's file), and what shells, HTML or YARN's
 # pages would take for their own.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+,@~-]{0,63}")
 _ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _MOST_RETRIES = 1000
+# Launchers that start a process for each GPU by themselves.
+_LAUNCHER = re.compile(
+    r"\b(?:torchrun|torch\.distributed\.(?:run|launch)|accelerate\s+launch|accelerate\.commands"
+    r"|deepspeed|horovodrun|mpirun|mpiexec)\b"
+)
 _KIND_WORDS = {int: "whole number", bool: "truth value", str: "text"}
 
 
@@ -309,6 +317,44 @@ class Role:
         )
 
 
+def _of_ranks(worker: Role) -> Role:
+    """Return a worker's role with a task for each of its GPUs."""
+    asked = worker.resources
+    ranks = asked.gpus or 1
+    memory, vcores = asked.memory, asked.vcores
+    shared = Resources(
+        gpus=1,
+        memory=memory and max(1, memory // ranks),
+        vcores=vcores and max(1, vcores // ranks),
+    )
+    return replace(worker, count=worker.count * ranks, resources=shared)
+
+
+def _check_ranks(roles: tuple[Role, ...]) -> None:
+    """Refuse a rank for each GPU where that means nothing."""
+    where = "--ranks_per_task gpu"
+    by_name = {role.name: role for role in roles}
+    worker, chief = by_name.get("worker"), by_name.get("chief")
+    if worker is None or not worker.resources.gpus:
+        raise CommandError(
+            "a rank for each GPU of a worker, and no worker is said to have any",
+            where=where,
+            fix="say how many GPUs each worker has (--gpus 4), or leave --ranks_per_task out",
+        )
+    if chief is not None and (chief.resources.gpus or 0) > 1:
+        raise CommandError(
+            f"a chief is one rank, and is to have {chief.resources.gpus} GPUs",
+            where=where,
+            fix="give it one (--chief_resources gpu=1), or leave the chief out: a worker is rank 0",
+        )
+    if worker.command and (found := _LAUNCHER.search(worker.command)):
+        raise CommandError(
+            f"{found[0]} starts a process for each GPU of its task by itself",
+            where=where,
+            fix="leave --ranks_per_task out, or launch the program itself: python train.py",
+        )
+
+
 def _check_retries(value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_RETRIES:
         raise CommandError(
@@ -344,6 +390,8 @@ class JobSpec:
         ``SUBMARINE_INPUT_PATH`` and ``SUBMARINE_CHECKPOINT_PATH``.
     framework
         Whose variables tell several tasks of each other: a framework's; all for ``auto``.
+    ranks_per_task
+        ``gpu`` for a rank for each GPU of a worker, see `each_rank_a_task`; else ``1``.
     tensorboard
         Whether to run TensorBoard beside the job.
     quicklinks
@@ -422,6 +470,15 @@ class JobSpec:
             "name",
             "Whose variables tell several tasks of each other: one framework's, all (auto), none.",
             choices=FRAMEWORKS,
+        ),
+    )
+    ranks_per_task: str = field(
+        default="1",
+        metadata=_option(
+            "name",
+            "Ranks in each worker: 1 (unless given), or gpu for one for each of its GPUs.",
+            HOW_GROUP,
+            choices=("1", RANK_EACH_GPU),
         ),
     )
     tensorboard: bool = field(
@@ -505,6 +562,8 @@ class JobSpec:
         for name, option in options_of(JobSpec):
             if option.choices and (value := getattr(self, name)) is not None:
                 option.check(value)
+        if self.ranks_per_task == RANK_EACH_GPU:
+            _check_ranks(self.roles)
         for name in self.secrets:
             if not _ENV_KEY.fullmatch(name):
                 raise CommandError(
@@ -538,6 +597,16 @@ class JobSpec:
     def tasks(self) -> tuple[str, ...]:
         """The ids of all tasks, role by role."""
         return tuple(task for role in self.roles for task in role.tasks)
+
+    def each_rank_a_task(self) -> JobSpec:
+        """Return the same job with a task of one GPU for each rank, as clusters run it.
+
+        A worker's memory and virtual cores are shared out evenly among its ranks.
+        """
+        if self.ranks_per_task != RANK_EACH_GPU:
+            return self
+        roles = tuple(_of_ranks(role) if role.name == "worker" else role for role in self.roles)
+        return replace(self, roles=roles, ranks_per_task="1")
 
     @property
     def gpus(self) -> int | None:

@@ -228,6 +228,9 @@ class Place:
         self.role = str(mine["role"])
         self.index = int(mine["index"])
         self.hosts = tuple(str(one["host"]) for one in ranks)
+        near = [int(one["rank"]) for one in ranks if one["host"] == mine["host"]]
+        self.local_rank = near.index(self.rank) if self.rank >= 0 else -1
+        self.local_world_size = len(near)
         self.attempt = attempt
         self.is_chief = self.rank == 0
         self.first = ranks[0] if ranks else {}

@@ -24,6 +24,12 @@ rank: int
 """Which of the workers this is, from 0; a chief comes first. -1 for a task that is no worker."""
 world_size: int
 """How many workers the job has, a chief among them."""
+local_rank: int
+"""Which of the workers on its host this is, from 0: for what is done once a host. -1 likewise. It
+is no number of a GPU: a task sees its own GPUs alone, the first of them as number 0.
+"""
+local_world_size: int
+"""How many workers its host has."""
 role: str
 """What this task is for: ``chief``, ``worker``, ``ps``, ``evaluator``."""
 index: int
@@ -225,7 +231,17 @@ def __getattr__(name: str) -> object:
     return getattr(found, name)
 
 
-_PLACES = ("rank", "world_size", "role", "index", "hosts", "attempt", "is_chief")
+_PLACES = (
+    "rank",
+    "world_size",
+    "local_rank",
+    "local_world_size",
+    "role",
+    "index",
+    "hosts",
+    "attempt",
+    "is_chief",
+)
 
 
 def progress(fraction: float, message: str = "") -> None:

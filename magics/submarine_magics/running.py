@@ -129,7 +129,7 @@ def run_bundle(
         bench.sent[job.id] = bundle.sent, main
         return job
     which = command.values.get("logs")
-    check_task(which, spec.tasks)
+    check_task(which, spec.each_rank_a_task().tasks)
     spec = replace(spec, asks=bench.answers(command))
     with noted(Interrupt()) as interrupt:
         job = bench.submit(cluster, spec, bundle, interrupt)

@@ -73,7 +73,8 @@ WORKERS = """
     if __name__ == "__main__":
 """
 BAD = """
-for options in ({"workers": 0}, {"workers": "two"}, {"framework": "caffe"}):
+wrong = {"workers": 0}, {"workers": "two"}, {"framework": "caffe"}, {"ranks_per_task": "gpu"}
+for options in wrong:
     try:
         launch(where, **options)
     except CommandError as error:
@@ -89,7 +90,14 @@ def test_a_call_runs_in_several_workers_and_returns_the_first_one_s_value(progra
         "role worker cannot have 0 tasks",
         "workers='two' is no whole number",
         "there is no framework 'caffe'",
+        "a rank for each GPU of a worker, and no worker is said to have any",
     ]
+
+
+def test_a_call_has_a_rank_for_each_gpu(program, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")
+    body = "print(launch(where, gpus=2, ranks_per_task='gpu', framework='pytorch'))"
+    assert run(program(body, WORKERS)).stdout == "(0, 2, True, False)\n"
 
 
 def test_launch_streams_and_returns(program):

@@ -192,6 +192,8 @@ def test_a_word_after_a_name_to_bring_back_is_the_script_in_a_terminal():
         ("--num_chief 2", "a job has one chief, not 2", "--num_chief 1"),
         ("--evaluator_launch_cmd x", "there are no evaluators", "--num_evaluator 1"),
         ("--framework mxnet", "there is no framework 'mxnet'", "--framework auto, pytorch, "),
+        ("--ranks_per_task 2", "there is no ranks per task '2'", "--ranks_per_task 1 or gpu"),
+        ("--ranks_per_task gpu", "no worker is said to have any", "(--gpus 4)"),
         ("-keytab x", "--keytab is refused", "leave it out"),
     ],
 )

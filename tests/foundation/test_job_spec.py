@@ -148,6 +148,57 @@ def test_what_cannot_be_is_refused_with_the_way_out(build, what):
     assert caught.value.fix
 
 
+def test_a_rank_for_each_gpu_is_a_task_of_one():
+    both = Resources(gpus=2, memory=4096, vcores=3)
+    ps = Role(name="ps", resources=Resources(gpus=0, memory=512))
+    spec = JobSpec(roles=(Role(count=2, resources=both), ps), ranks_per_task="gpu")
+    ranks = spec.each_rank_a_task()
+    assert ranks.tasks == ("worker-0", "worker-1", "worker-2", "worker-3", "ps-0")
+    assert ranks.roles[0].resources == Resources(gpus=1, memory=2048, vcores=1)
+    assert ranks.roles[1] == ps
+    assert ranks.gpus == spec.gpus
+    assert ranks.each_rank_a_task() == ranks
+    assert JobSpec(roles=spec.roles).each_rank_a_task().tasks == ("worker-0", "worker-1", "ps-0")
+
+
+@pytest.mark.parametrize(
+    ("roles", "what", "fix"),
+    [
+        ((Role(),), "no worker is said to have any", "--gpus 4"),
+        ((Role(resources=Resources(gpus=0)),), "no worker is said to have any", "--gpus 4"),
+        ((Role(name="chief"),), "no worker is said to have any", "--gpus 4"),
+        (
+            (
+                Role(name="chief", resources=Resources(gpus=2)),
+                Role(resources=Resources(gpus=2)),
+            ),
+            "a chief is one rank, and is to have 2 GPUs",
+            "--chief_resources gpu=1",
+        ),
+        *(
+            (
+                (Role(resources=Resources(gpus=2), command=command),),
+                f"{name} starts a process for each GPU",
+                "leave --ranks_per_task out",
+            )
+            for command, name in [
+                ("torchrun train.py", "torchrun"),
+                ("NCCL_DEBUG=INFO /opt/bin/torchrun --standalone train.py", "torchrun"),
+                ("python -m torch.distributed.run train.py", "torch.distributed.run"),
+                ("accelerate launch train.py", "accelerate launch"),
+            ]
+        ),
+    ],
+)
+def test_a_rank_for_each_gpu_where_that_means_nothing(roles, what, fix):
+    with pytest.raises(CommandError) as caught:
+        JobSpec(roles=roles, ranks_per_task="gpu")
+    assert what in caught.value.what
+    assert caught.value.where == "--ranks_per_task gpu"
+    assert fix in caught.value.fix
+    assert JobSpec(roles=roles)
+
+
 @pytest.mark.parametrize("state", JobState)
 def test_final_job_states(state):
     assert state.final == (state in {"succeeded", "failed", "cancelled", "lost"})

@@ -82,6 +82,36 @@ def test_each_task_has_its_own_gpus_folder_and_threads(local):
     assert all(task.released for task in status.tasks)
 
 
+RANKS = """
+import os
+from submarine_runtime import job
+names = "CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
+names += "JAX_PROCESS_ID", "OMP_NUM_THREADS"
+print([os.environ.get(name) for name in names], job.local_rank, job.local_world_size)
+if job.rank == 2:
+    raise ValueError("of the third GPU")
+"""
+
+
+def test_a_task_of_several_gpus_may_have_a_rank_for_each(local):
+    role = Role(resources=Resources(gpus=3, vcores=3))
+    job_id = local.submit(RANKS, roles=(role,), ranks_per_task="gpu", env={"OMP_NUM_THREADS": ""})
+    status = local.follow_several(job_id)
+    assert [task.gpus for task in status.tasks] == [("0",), ("1",), ("2",)]
+    # Each rank sees its own GPU alone, as number 0: that is what LOCAL_RANK chooses by.
+    for number, task in enumerate(("worker-0", "worker-1", "worker-2")):
+        told = [str(number), str(number), "3", "0", "1", str(number), ""]
+        assert out(local, job_id, task) == f"{told} {number} 3\n"
+    assert status.failed_task == "worker-2"
+    assert "of the third GPU" in status.reason
+
+
+def test_a_rank_for_each_gpu_needs_all_of_them_at_once(local):
+    role = Role(count=2, resources=Resources(gpus=2))
+    with pytest.raises(ResourcesError, match="asks for 4 GPUs, its 4 tasks together"):
+        local.submit("1", roles=(role,), ranks_per_task="gpu")
+
+
 def test_a_gang_takes_all_its_gpus_or_none(local, tmp_path):
     flag, gate = tmp_path / "flag", tmp_path / "gate"
     wait = f"open({str(flag)!r}, 'w')\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)"

@@ -54,7 +54,7 @@ def run(command: Command, output: Output) -> int:
     asks = cluster.asks and not values.get("detach") and not output.json and sys.stdin.isatty()
     spec = replace(command.named(program.name), asks=asks)
     which = values.get("logs")
-    check_task(which, spec.tasks)
+    check_task(which, spec.each_rank_a_task().tasks)
     if values.get("dry_run"):
         return _show_plan(cluster.check(spec), program.bundle, values.get("script"), output)
     with noted(Interrupts()) as interrupts:  # from here on there is a job to cancel

@@ -225,6 +225,7 @@ class DrivenCluster(RecordedCluster):
         return self._check(spec)
 
     def _check(self, spec: JobSpec) -> JobSpec:
+        spec = spec.each_rank_a_task()
         refuse_rendezvous(spec)
         check_options(spec, self.name)
         refuse_reserved(dict.fromkeys(spec.secrets, ""), "--secret")

@@ -111,6 +111,30 @@ def test_each_role_has_its_place(cluster):
     assert config["task"] == {"type": "evaluator", "index": 0}
 
 
+SEES = """
+import os
+from submarine_runtime import job
+print(os.environ["CUDA_VISIBLE_DEVICES"])
+near = 0 <= job.local_rank < job.local_world_size
+print(job.rank, job.world_size, os.environ["LOCAL_RANK"], near)
+"""
+
+
+def test_each_gpu_of_a_task_may_be_a_rank(cluster):
+    resources = Resources(gpus=2, memory=512, vcores=2)
+    options = {"roles": (Role(resources=resources),), "ranks_per_task": "gpu"}
+    if not cluster.several:
+        with pytest.raises(UnsupportedError, match="the job asks for"):
+            cluster.submit(SEES, **options)
+        return
+    job = cluster.submit(SEES, **options)
+    told = [printed(cluster, job, f"worker-{n}").splitlines() for n in range(2)]
+    granted = [list(task.gpus) for task in job.status().tasks]
+    assert [[gpus] for gpus, _ in told] == granted
+    assert len({gpus for gpus, _ in told}) == len(told)
+    assert [place for _, place in told] == ["0 2 0 True", "1 2 0 True"]
+
+
 def test_a_command_is_told_by_its_variables(cluster):
     job = begin(cluster, "1", worker=2, command='echo "$RANK of $WORLD_SIZE"')
     if job is None:
