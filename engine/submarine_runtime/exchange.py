@@ -100,8 +100,8 @@ def put(folder: str, name: str, data: bytes) -> None:
     os.replace(aside, f"{folder}/{name}")  # noqa: PTH105 - as above
 
 
-def meet(folder: str, plan: dict[str, Any], carrier: Carrier | None = None) -> None:
-    """Say hello, wait for the answer, and set the variables of the frameworks.
+def meet(folder: str, plan: dict[str, Any], carrier: Carrier | None = None) -> dict[str, Any]:
+    """Say hello, wait for the answer, set the variables of the frameworks; return all tasks.
 
     The ports are this task's alone until the answer is there. Then they are held on, so that the
     system gives none of them to anybody; who means one, and sets SO_REUSEADDR as servers do, gets
@@ -149,7 +149,9 @@ def meet(folder: str, plan: dict[str, Any], carrier: Carrier | None = None) -> N
         raise ValueError(f"the answer is of version {answer['version']!r}, not {VERSION}")
     if not isinstance(carrier, Files):
         put(folder, ANSWER, data)  # `submarine_runtime.job` reads it there
-    rendezvous.enter(folder, answer["tasks"], plan["task"], plan.get("framework", rendezvous.AUTO))
+    tasks: dict[str, Any] = answer["tasks"]
+    rendezvous.enter(folder, tasks, plan["task"], plan.get("framework", rendezvous.AUTO))
+    return tasks
 
 
 def _wait(carrier: Carrier, hello: bytes) -> bytes:

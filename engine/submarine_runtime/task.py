@@ -230,7 +230,7 @@ def main(folder: str) -> NoReturn:
             folder, plan["bundle"], plan.get("results", "results"), plan.get("key", "")
         )
         if plan.get("peers", 1) > 1:
-            _meet(folder, plan)
+            _meet(folder, plan, outcome)
             note_files()  # its ports are open now
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"submarine: the task cannot begin: {type(error).__name__}: {error}\n")
@@ -245,7 +245,7 @@ def main(folder: str) -> NoReturn:
     leave(code)
 
 
-def _meet(folder: str, plan: dict[str, Any]) -> None:
+def _meet(folder: str, plan: dict[str, Any], outcome: Outcome) -> None:
     """Wait for the other tasks of the job."""
     from submarine_runtime import exchange  # noqa: PLC0415 - of jobs of several tasks
 
@@ -255,13 +255,22 @@ def _meet(folder: str, plan: dict[str, Any]) -> None:
 
         carrier = Store(plan["job_id"], credentials)
     try:
-        exchange.meet(folder, plan, carrier)
+        tasks = exchange.meet(folder, plan, carrier)
     except exchange.NobodyAnsweredError as error:
         sys.stderr.write(f"submarine: the task cannot begin: {error}\n")
         leave(NOBODY_ANSWERED)
     finally:
         if carrier is not None:
             carrier.close()
+    if plan.get("framework") == "none" or len({one["host"] for one in tasks.values()}) == 1:
+        return
+    from submarine_runtime import reach  # noqa: PLC0415 - of jobs on several hosts
+
+    try:
+        reach.check(tasks, plan["task"])
+    except reach.UnreachableError as error:
+        sys.stderr.write(f"submarine: the task cannot begin: {error}\n")
+        leave(outcome.write(Ending("raised", 1, error)))
 
 
 def _run_entry(plan: dict[str, Any], folder: str) -> Ending:

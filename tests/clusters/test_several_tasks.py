@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from submarine_engine.clusters import open_cluster
+from submarine_engine.errors import JobFailedError
+from submarine_engine.future import Job
 from submarine_engine.job import JobState, Resources, Role
 
 from tests.contract.conftest import use_backend
-from tests.jobs import bundle_of, end_processes_of, spec_of, until
+from tests.jobs import bundle_of, end_processes_of, mute_port, spec_of, until
 
 LIE = """
 import json, os, sys, time
@@ -62,4 +64,25 @@ def test_who_does_not_say_hello_is_named_with_its_host(tmp_path, home, monkeypat
     assert status.reason.startswith("worker-1 on alpha ")
     assert words in status.reason
     assert not (tmp_path / "ran").exists()  # nobody began without it
+    until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))
+
+
+def test_who_cannot_be_reached_is_named_before_the_code_begins(tmp_path, home):
+    (tmp_path / "lies").mkdir()
+    with mute_port() as port:
+        lie = f"told.update(host='127.0.0.2', ports=[{port}] * 4)"
+        text = LIE.format(lie=f"{lie}; aside.write_text(json.dumps(told)); aside.rename(hello)")
+        (tmp_path / "lies" / "sitecustomize.py").write_text(text)
+        cluster = open_cluster("hosts")
+        role = Role(count=2, resources=Resources(gpus=1))
+        spec = spec_of(roles=(role,), env={"PYTHONPATH": str(tmp_path / "lies")})
+        code = bundle_of(f"open({str(tmp_path / 'ran')!r}, 'w')")
+        job = Job(cluster, cluster.submit(spec, code, workdir=tmp_path))
+        with pytest.raises(JobFailedError) as caught:
+            job.result(180)
+    assert isinstance(caught.value, OSError)
+    words = f"cannot reach worker-1 at 127.0.0.2:{port} (no answer within 5 s); is there a firewall"
+    assert words in caught.value.what
+    assert "the first to fail was worker-0 on alpha" in caught.value.fix
+    assert not (tmp_path / "ran").exists()
     until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))

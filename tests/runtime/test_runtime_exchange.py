@@ -49,10 +49,10 @@ def test_its_ports_are_its_own_until_it_is_answered(task):
     assert (task.folder / HELLO).stat().st_mode & 0o777 == 0o600
     assert json.loads(hello)["pid"] == task.process.pid
     assert task.process.poll() is None
-    other = mine._replace(network="elsewhere", host="beta")
+    other = mine._replace(network="elsewhere", host="127.0.0.2")
     say(task, answer(SPEC, {"worker-0": mine, "worker-1": other}).decode())
     assert task.wait() == 0
-    assert (task.folder / "stdout").read_text() == f"0 2 {(mine.host, 'beta')}\n"
+    assert (task.folder / "stdout").read_text() == f"0 2 {(mine.host, '127.0.0.2')}\n"
 
 
 @pytest.mark.parametrize(
