@@ -124,7 +124,8 @@ class CellView(Renderer):
 
     def status(self, status: JobStatus) -> None:
         """Bring the card up to date."""
-        self._card.update(status)
+        # Who attaches is told the job's past first: the card shows it as it is now.
+        self._card.update(self._job.status() if self._interrupt is None else status)
 
     def text(self, task: str, stream: str, text: str) -> None:
         """Write text below the card."""
@@ -241,7 +242,7 @@ def show_log(
     CommandError
         The job has no such task.
     """
-    check_task(task, [one.task for one in job.status().tasks], "job logs", words=())
+    check_task(task, [one.task for one in job.status().tasks], "--task")
     view = LogView(job, streams)
     try:
         which, colour = task or ALL, has_colour()

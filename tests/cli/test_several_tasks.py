@@ -135,6 +135,8 @@ def test_a_terminal_shows_the_log_of_rank_0_or_those_that_are_asked_for(submarin
     logs = submarine("job", "logs", "ranks").stdout.splitlines()
     assert sorted(logs) == [b"worker-0 | rank 0", b"worker-1 | rank 1"]
     assert submarine("job", "logs", "ranks", "--task", "worker-1").stdout == b"rank 1"
+    assert submarine("job", "logs", "ranks", "--task", "first").stdout == b"rank 0\n"
+    assert submarine("job", "logs", "ranks", "--task", "all").stdout.splitlines() == logs
     for words in (run, ("job", "attach", "ranks")):
         refused = submarine(*words, "--logs", "ps-0")
         assert refused.returncode

@@ -182,6 +182,14 @@ def test_a_line_below_the_log_says_how_far_it_is(start, train):
     assert "\x1b[32msucceeded\x1b[0m in " in text
 
 
+def test_a_job_that_is_over_is_never_shown_as_one_that_runs(start, train, submarine):
+    train("print('x' * 1000)")
+    submarine("job", "run", "train.py")
+    text = Terminal(start, "job", "attach", "train").read_all()
+    assert "succeeded" in text
+    assert "train  " not in text
+
+
 def test_colours_can_be_turned_off(start, train):
     train("print('x')")
     terminal = Terminal(start, "job", "run", "train.py", NO_COLOR="1")

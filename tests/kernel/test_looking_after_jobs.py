@@ -107,6 +107,17 @@ def test_attaching_shows_the_log_from_its_first_byte_and_brings_the_result(kerne
     assert kernel.value("later") == "{'epochs': 2}"
 
 
+def test_the_card_of_a_job_that_is_over_shows_its_end_from_the_first_picture_on(kernel):
+    kernel.run("%%submarine --detach --name past\ntrain(2)")
+    kernel.run("%submarine job wait past --timeout 60")
+    kernel.run("from submarine_magics.card import display; display._STATIC_EVERY = 0.0")
+    ran = kernel.run("%submarine job attach past")
+    shown = ran.of_type("display_data", "update_display_data")
+    cards = [one["data"]["text/plain"] for one in shown]
+    assert cards
+    assert all("past: succeeded" in card for card in cards)
+
+
 def test_waiting_gives_up_and_a_job_is_killed(kernel):
     kernel.run("%%submarine --detach --name sleeper --gpus 0\nimport time\ntime.sleep(600)")
     ran = kernel.run("%submarine job wait sleeper --timeout 0.1")

@@ -44,6 +44,16 @@ def test_it_shows_the_log_of_rank_0_and_all_tasks_on_its_card(job):
     assert "worker-1 on " in card
 
 
+def test_the_card_of_a_job_that_is_over_shows_its_end_from_the_first_picture_on(job, monkeypatch):
+    job.wait(180)
+    monkeypatch.setattr(following, "_CARD_EVERY", 0.0)
+    messages = []
+    Follower(job, lambda *told: messages.append(told), lambda: None).run()
+    cards = [text for _, told in messages if (text := told.get("data", {}).get("text/plain"))]
+    assert cards
+    assert all("team: succeeded" in card for card in cards)
+
+
 def test_the_logs_of_all_are_plain_text_each_line_with_its_task(job):
     text, _ = shown(job, which="all")
     assert sorted(text.splitlines()) == [

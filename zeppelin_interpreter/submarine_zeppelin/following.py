@@ -109,9 +109,9 @@ class Follower(Renderer):
 
     # What `follow` calls
 
-    def status(self, status: JobStatus) -> None:
+    def status(self, status: JobStatus) -> None:  # noqa: ARG002 - it may be the past
         """Bring the card up to date."""
-        self._status = status
+        self._status = self._job.status()
         self.tick()
 
     def text(self, task: str, stream: str, text: str) -> None:

@@ -234,6 +234,7 @@ def follow(  # noqa: PLR0913 - how to follow, each by its name
         As the job ended; None where `on_interrupt` said to leave.
     """
     status, heeded = JobStatus(), False
+    before = job.status()
 
     def goes_on() -> bool:
         nonlocal heeded
@@ -257,7 +258,8 @@ def follow(  # noqa: PLR0913 - how to follow, each by its name
                 view.display(item)
             elif item is not None:
                 view.event(item, status)
-            view.tick(status)
+            # Of a job that is over all that comes is its past.
+            view.tick(before if before.state.final else status)
     finally:
         view.erase()
         if asker:
@@ -355,14 +357,14 @@ def logs(command: Command, output: Output) -> int:
     job = open_job(values["job"])
     status = job.status()
     tasks = [task.task for task in status.tasks]
-    wanted = values.get("task")
-    check_task(wanted, tasks, "job logs", words=())
+    wanted = values.get("task", ALL)
+    check_task(wanted, tasks, "--task")
     streams = [stream for stream in ("stdout", "stderr") if values.get(stream)]
-    view = JsonView(output, job.id) if output.json else View(output, job.id, wanted or ALL)
+    view = JsonView(output, job.id) if output.json else View(output, job.id, wanted)
     view.know(status)
     offset = values.get("offset", 0)
     for item, _ in shown(job, _nobody, offset=offset, wait=bool(values.get("follow"))):
-        if not isinstance(item, (LogChunk, Display)) or wanted not in (None, item.task):
+        if not isinstance(item, (LogChunk, Display)) or not is_shown(item.task, wanted, status):
             continue
         if isinstance(item, Display):
             if not streams:  # one that asks for the bytes of a stream gets these alone

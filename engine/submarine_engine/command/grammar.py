@@ -282,9 +282,10 @@ class _Words:
 
     def _unknown(self, name: str, loose: Sequence[str]) -> CommandError:
         known = {
-            option.key: option.flag
+            key: option.flag
             for option in (*self.options, *self.verb.of_clusters())
             if not option.hidden and self.front.sees(option)
+            for key in (option.key, *option.meant_by)
         }
         hint = did_you_mean(name.lstrip("-").replace("-", "_"), known)
         after = "; arguments of the script go after --" if self.verb.rest and loose else ""

@@ -203,6 +203,8 @@ class Option(click.Option, Parameter):
         The only values there are, for completion.
     clusters
         The clusters that it has a meaning on; all where empty.
+    meant_by
+        What people write for it: an unknown option of that name is answered with this one.
     """
 
     def __init__(  # noqa: PLR0913 - a declaration, each part by its name
@@ -220,6 +222,7 @@ class Option(click.Option, Parameter):
         against: str = "",
         choices: Sequence[str] = (),
         clusters: Sequence[str] = (),
+        meant_by: Sequence[str] = (),
     ) -> None:
         self.flag = f"--{name}" if len(name) > 1 else f"-{name}"
         self.key = name.replace("-", "_")
@@ -247,6 +250,7 @@ class Option(click.Option, Parameter):
         self.against = against
         self.choices = choices
         self.clusters = clusters
+        self.meant_by = meant_by
 
     @classmethod
     def of(cls, said: OptionInfo, clusters: Sequence[str] = ()) -> Option:
@@ -342,6 +346,7 @@ LOGS = Option(
     TASK,
     "Whose log is shown, of several tasks: first (rank 0, unless given), all, or worker-2.",
     group=HOW_GROUP,
+    meant_by=("task", "rank"),
 )
 
 CLUSTER = Option(

@@ -94,7 +94,8 @@ VERBS = (
         Option("follow", None, "Go on until the job is over.", short="f"),
         Option("stdout", None, "Only what the job wrote to stdout."),
         Option("stderr", None, "Only what the job wrote to stderr."),
-        Option("task", options.TASK, "Only that task's log: worker-0."),
+        Option("task", options.TASK, "Only that task's log: worker-0. All unless given.",
+            meant_by=("logs", "rank")),
         _OFFSET,
         details="stdout and stderr go to this command's own stdout and stderr. Of several tasks "
             "whole lines are written, each after its task, unless --task names one.",
@@ -132,7 +133,8 @@ VERBS = (
         examples=("job retry mnist", "job retry mnist --detach"),
         run=".terminal_view:retry"),
     Verb("job stacks", "Show where the tasks of a running job stand, at cell and line.", _JOB,
-        Option("task", options.TASK, "All threads of that task: worker-0."),
+        Option("task", options.TASK, "All threads of that task: worker-0.",
+            meant_by=("logs", "rank")),
         details="Tasks that stand at the same place are shown together, the odd one first. The job "
             "goes on meanwhile; nothing is installed in it, and one that is stuck in native code "
             "answers, too.",
