@@ -29,7 +29,7 @@ from submarine_engine.errors import ArgumentsError, BundleError, CommandError
 from submarine_engine.future import Job
 from submarine_engine.interrupts import Interrupts, noted
 from submarine_engine.job import RESOURCES_GROUP, JobSpec, OptionInfo, Resources, Role, options_of
-from submarine_engine.logs import PlainDisplays, Renderer, follow
+from submarine_engine.logs import FIRST, PlainDisplays, Renderer, check_task, follow
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
@@ -156,11 +156,14 @@ class PreparedCall:
     ----------
     cluster
         As it was given; None for the configured one.
+    logs
+        Whose log `launch` shows, of several tasks: as `submarine_engine.logs.follow` has it.
     """
 
     spec: JobSpec
     bundle: Bundle
     cluster: Cluster | str | None
+    logs: str = FIRST
 
 
 def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
@@ -172,6 +175,7 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     namespace: Mapping[str, object],
     build: BuildOptions,
     cluster: str | None = None,
+    logs: str | None = None,
 ) -> PreparedCall:
     """Make spec and bundle of ``function(*args, **keywords)``; nothing is asked of a cluster.
 
@@ -183,6 +187,8 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
         The name of the cluster that the call is for, unless a keyword says.
     cells, namespace, build
         As for `submarine_engine.bundle.build`. The secrets are those of the job's option.
+    logs
+        As `launch` has it.
 
     Raises
     ------
@@ -199,7 +205,7 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
         )
     known = job_keywords(keywords.get("cluster") or cluster)
     options = {name: keywords[name] for name in known if keywords.get(name) is not None}
-    _refuse_ambiguous(function, options)
+    _refuse_ambiguous(function, options if logs is None else {**options, "logs": logs})
     kwargs = {name: value for name, value in keywords.items() if name not in known}
     _refuse_arguments(function, args, kwargs, known)
     of_cluster = {
@@ -211,10 +217,12 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
         if said := known[name]:
             said.check(value)
     spec = replace(_spec(function, options), options=of_cluster)
+    check_task(logs, [task for role in spec.roles for task in role.tasks], "logs=")
     build = replace(build, secrets=spec.secrets)
     bundle = build_call(function, args, kwargs, cells, namespace, options=build)
     spec = replace(spec, asks=build.answered)
-    return PreparedCall(spec=spec, bundle=bundle, cluster=options.get("cluster"))
+    cluster_given = options.get("cluster")
+    return PreparedCall(spec=spec, bundle=bundle, cluster=cluster_given, logs=logs or FIRST)
 
 
 def _refuse_arguments(
@@ -423,7 +431,7 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     if here is not None:
         job: Job = here.submit(function, *args, **kwargs, **options)
         return job
-    return _submit(function, args, {**kwargs, **options})
+    return _submit(function, args, {**kwargs, **options})[0]
 
 
 def _signature() -> inspect.Signature:
@@ -447,7 +455,13 @@ def _signature() -> inspect.Signature:
 submit.__signature__ = _signature()  # type: ignore[attr-defined] # as `inspect` documents it
 
 
-def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
+def launch(
+    function: Callable[..., Any],
+    /,
+    *args: Any,  # noqa: ANN401 - the function's own
+    logs: str | None = None,
+    **keywords: Any,  # noqa: ANN401 - likewise
+) -> Any:  # noqa: ANN401 - what it returns
     """Run ``function(*args, …)`` as a job, show its log, and return what the function returned.
 
     An interrupt cancels the job and waits for its end; a second one leaves at once.
@@ -456,6 +470,9 @@ def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
     ----------
     function, args
         As `submit` has them.
+    logs
+        Whose log is shown, of several tasks: ``"first"`` (rank 0's, unless given), ``"all"``, or
+        ``"worker-2"``.
     keywords
         The function's own, and the options that `submit` has: ``gpus=2, memory="8G"``.
 
@@ -470,11 +487,11 @@ def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
     """
     here = _notebook()
     if here is not None:
-        return here.launch(function, *args, **keywords)
+        return here.launch(function, *args, logs=logs, **keywords)
     console = Console()
-    job = _submit(function, args, keywords, console.note)
+    job, which = _submit(function, args, keywords, console.note, logs)
     with cancelling_on_interrupt(job, console):
-        follow(job, console)
+        follow(job, console, which=which)
     results = job.results()
     for warning in results.warnings:
         warnings.warn(warning, stacklevel=2)
@@ -508,7 +525,9 @@ def _submit(
     args: tuple[object, ...],
     keywords: Mapping[str, Any],
     tell: Callable[[str], object] | None = None,
-) -> Job:
+    logs: str | None = None,
+) -> tuple[Job, str]:
+    """Return the job, and whose log is to be shown."""
     config = load_config()
     cells, root = _program(function)
     call = prepare_call(
@@ -519,12 +538,14 @@ def _submit(
         namespace=vars(sys.modules["__main__"]),
         build=BuildOptions(limit=_limit(config), root=root, tell=tell, changes=set_in(root)),
         cluster=config.value("cluster"),
+        logs=logs,
     )
     cluster = call.cluster or config.value("cluster")
     where = open_cluster(cluster) if isinstance(cluster, str) else cluster
     if tell is not None:
         where.tell = tell
-    return Job(where, where.submit(call.spec, call.bundle, workdir=Path.cwd()))
+    job = Job(where, where.submit(call.spec, call.bundle, workdir=Path.cwd()))
+    return job, call.logs
 
 
 def _program(function: Callable[..., Any]) -> tuple[list[Cell], Path]:

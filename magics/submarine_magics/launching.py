@@ -49,7 +49,13 @@ def submit(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Job:
     return _submit(bench, _prepare(bench, function, args, keywords))
 
 
-def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
+def launch(
+    function: Callable[..., Any],
+    /,
+    *args: Any,  # noqa: ANN401 - the function's own
+    logs: str | None = None,
+    **keywords: Any,  # noqa: ANN401 - likewise
+) -> Any:  # noqa: ANN401 - what it returns
     """Run ``function(*args, …)`` as a job in this cell, and return what the function returned.
 
     The card and the log appear in the cell. An interrupt cancels the job and waits for its end; a
@@ -57,6 +63,8 @@ def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
 
     Parameters
     ----------
+    logs
+        As `submarine_engine.launch` has it.
     keywords
         As for `submit`.
 
@@ -69,25 +77,26 @@ def launch(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
     """
     shell = get_ipython()
     if shell is None:
-        return api.launch(function, *args, **keywords)
+        return api.launch(function, *args, logs=logs, **keywords)
     bench = bench_of(shell)
-    call = _prepare(bench, function, args, keywords, waits=True)
+    call = _prepare(bench, function, args, keywords, waits=True, logs=logs)
     with noted(Interrupt()) as interrupt:
         job = _submit(bench, call, interrupt)
-        follow_job(job, interrupt, origin=bench.origin())
+        follow_job(job, interrupt, origin=bench.origin(), which=call.logs)
     results = job.results()
     for warning in results.warnings:
         say(warning)
     return results.value
 
 
-def _prepare(
+def _prepare(  # noqa: PLR0913 - as `prepare_call`, each by its name
     bench: Workbench,
     function: Callable[..., Any],
     args: tuple[object, ...],
     keywords: Mapping[str, Any],
     *,
     waits: bool = False,
+    logs: str | None = None,
 ) -> PreparedCall:
     answered = waits and not keywords.get("cluster") and bench.answers()
 
@@ -100,6 +109,7 @@ def _prepare(
             namespace=bench.namespace,
             build=build,
             cluster=bench.cluster_name(),
+            logs=logs,
         )
 
     call = bench.within_limit(prepare, answered=answered)

@@ -100,6 +100,37 @@ def test_a_call_has_a_rank_for_each_gpu(program, monkeypatch):
     assert run(program(body, WORKERS)).stdout == "(0, 2, True, False)\n"
 
 
+def test_of_several_workers_the_first_one_s_log_is_shown_or_those_that_are_asked_for(program):
+    say = """
+    def say():
+        from submarine_runtime import job
+        print("rank", job.rank)
+
+    def own(logs): pass
+
+    from submarine_engine import CommandError, launch
+    if __name__ == "__main__":
+"""
+    body = """
+for logs in (None, "worker-1", "all"):
+    launch(say, workers=2, gpus=0, logs=logs)
+for called, logs in ((say, "ps-0"), (own, "all")):
+    try:
+        launch(called, workers=2, gpus=0, logs=logs)
+    except CommandError as error:
+        print(error)
+"""
+    told = run(program(body, say)).stdout.splitlines()
+    assert told[:2] == ["rank 0", "rank 1"]
+    assert sorted(told[2:4]) == ["worker-0 | rank 0", "worker-1 | rank 1"]
+    assert told[4:] == [
+        "logs=: the job has no task 'ps-0'",
+        "→ say one of first, all, worker-0, worker-1",
+        "logs='all': `logs` is an option of the job and a parameter of own, too",
+        "→ bind the parameter first: functools.partial(own, logs=…)",
+    ]
+
+
 def test_launch_streams_and_returns(program):
     ran = run(program("net = launch(train, Config(4), scale=3)\nprint(type(net) is Net, net.size)"))
     assert ran.stdout == "training True 2.0 {}\nTrue 12\n"
