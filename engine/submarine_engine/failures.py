@@ -59,7 +59,10 @@ def failed_like(
 
 
 def _rebuild(
-    kinds: tuple[tuple[str, str], ...], what: str, state: dict[str, Any]
+    kinds: tuple[tuple[str, str], ...],
+    what: str,
+    state: dict[str, Any],
+    args: tuple[object, ...] = (),
 ) -> JobFailedError:
     error = JobFailedError.__new__(JobFailedError, what)
     for kind in map(_find, kinds):
@@ -72,9 +75,19 @@ def _rebuild(
             continue
         break
     error.args = (what,)
+    if args:
+        _initialise(error, args)
     error.__dict__.update(state)
     error.__dict__["_kinds"] = kinds
     return error
+
+
+def _initialise(error: BaseException, args: tuple[object, ...]) -> None:
+    """Give an error its arguments, and what C alone keeps of them: an `OSError`'s errno."""
+    base = next(one for one in type(error).__mro__ if one.__module__ == "builtins")
+    with suppress(Exception):  # a foreign class allows what it likes
+        base.__init__(error, *args)  # type: ignore[misc] # the class's own may want others
+    error.args = args
 
 
 def _find(names: tuple[str, str]) -> type[BaseException] | None:
@@ -93,7 +106,7 @@ def _may_be(kind: type[BaseException]) -> bool:
 @lru_cache(maxsize=100)
 def _mix(kind: type[BaseException]) -> type[JobFailedError]:
     def reduce(error: JobFailedError) -> tuple[object, ...]:
-        return _rebuild, (error.__dict__["_kinds"], error.what, error.__dict__)
+        return _rebuild, (error.__dict__["_kinds"], error.what, error.__dict__, error.args)
 
     members = {"__doc__": JobFailedError.__doc__, "__module__": JobFailedError.__module__}
     mixed: Any = type(kind.__name__, (JobFailedError, kind), {**members, "__reduce__": reduce})
@@ -131,7 +144,11 @@ def made_again(raised: Raised, made: _Made | None = None) -> BaseException | Non
 
 
 def as_raised(
-    error: JobFailedError, raised: Raised, masker: Masker | None = None
+    error: JobFailedError,
+    raised: Raised,
+    masker: Masker | None = None,
+    *,
+    in_cell: bool = False,
 ) -> JobFailedError:
     """Return the error of a job with what the job's exception held.
 
@@ -139,6 +156,8 @@ def as_raised(
     ----------
     masker
         Masks the job's secrets: whatever prints an exception shows its arguments and notes.
+    in_cell
+        Whether a cell raises it: then it may be a `KeyboardInterrupt`, which would end a program.
 
     Returns
     -------
@@ -152,7 +171,7 @@ def as_raised(
     original = made_again(raised)
     if original is None:
         return error
-    if isinstance(original, KeyboardInterrupt):  # in a notebook alone: it would end a program
+    if in_cell and isinstance(original, KeyboardInterrupt):
         state = error.__dict__
         with suppress(Exception):  # as `_rebuild`
             error = _mix(type(original))(error.what)  # type: ignore[arg-type]  # as there
@@ -162,9 +181,7 @@ def as_raised(
         return error
     state = error.__dict__.copy()
     made: _Made = {id(raised): error}
-    base = next(one for one in type(original).__mro__ if one.__module__ == "builtins")
-    with suppress(Exception):  # it sets what C alone keeps: an OSError's errno
-        base.__init__(error, *_arguments(raised, made))  # type: ignore[misc]
+    _initialise(error, _arguments(raised, made))
     _fill(error, raised, made)
     error.__dict__.update(state)  # ours go first: a message is made of them
     return error

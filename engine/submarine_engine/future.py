@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.base import Cluster, Cursor
-from submarine_engine.errors import JobCancelledError
+from submarine_engine.errors import (
+    JobCancelledError,
+    JobError,
+    JobFailedError,
+    JobLostError,
+)
 from submarine_engine.events import Display, Granted, LogChunk
 from submarine_engine.job import JobState
 from submarine_engine.results import Results, load_results
@@ -40,6 +45,7 @@ class Job:
         self.cluster = cluster
         self.id = job_id
         self._results: Results | None = None
+        self._error: JobError | None = None
 
     def __repr__(self) -> str:
         return f"<Job {self.id} on {self.cluster.name}: {self.status().state.value}>"
@@ -198,6 +204,8 @@ class Job:
     def results(self, timeout: float | None = None) -> Results:
         """Wait, and return the result with the variables that were brought back.
 
+        What a job ended by is one object, however often and by whichever method it is asked for.
+
         Parameters
         ----------
         timeout
@@ -213,8 +221,14 @@ class Job:
             The job is not over after `timeout` seconds; it goes on.
         """
         status = self.wait(timeout)
+        if self._error is not None:
+            raise self._error.with_traceback(None)  # else each raise would add to it
         if self._results is None:
-            self._results = load_results(self.cluster, self.id, status)
+            try:
+                self._results = load_results(self.cluster, self.id, status)
+            except (JobFailedError, JobCancelledError, JobLostError) as error:
+                self._error = error
+                raise
         return self._results
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - the user's own type

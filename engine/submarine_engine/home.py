@@ -135,6 +135,24 @@ def bring(  # noqa: PLR0913 - what it takes, each by its name
     return _Bringing(originals, namespace, python).run(went, results, budget)
 
 
+def bring_error(went: WentHome, *, results: Path, bundle: Path, python: str = "") -> Raised | None:
+    """Load what the cell raised, and leave all as it is here; None where that is not known.
+
+    Parameters
+    ----------
+    results, bundle, python
+        As for `bring`.
+
+    Raises
+    ------
+    OSError
+        A file cannot be read.
+    """
+    namespace = vars(sys.modules["__main__"])
+    bringing = _BringingError(_Originals(bundle, None, namespace), namespace, python)
+    return bringing.run(went, results, BUDGET).raised
+
+
 class _Originals:
     """Finds the objects that a pickle names."""
 
@@ -492,6 +510,23 @@ class _Bringing:
                 self._owned[id(old)] = old, own
                 self._shared.pop(id(old), None)
         return self._owned.get(id(original), (None, original))[1]
+
+
+class _BringingError(_Bringing):
+    """Loads the frames for the sake of that of the error, which may name objects of all."""
+
+    def run(self, went: WentHome, results: Path, budget: int) -> Homecoming:
+        with (results / FILE).open("rb") as file:
+            self._frames(file, went.frames, budget)
+        return self._home
+
+    def _take(self, frame: Frame, content: Any) -> None:  # noqa: ANN401 - as above
+        if frame.kind == "error" and not _holds_lost(content):
+            super()._take(frame, content)
+        elif frame.kind in ("made", "states"):
+            for named, kind, state in content:
+                if named[0] in ("file", "literal"):  # a copy that was loaded here
+                    self._change(named, kind, state)
 
 
 _EMPTY: dict[str, Callable[[], Any]] = {"list": list, "dict": dict, "set": set}

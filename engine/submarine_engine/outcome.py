@@ -144,7 +144,13 @@ class WentHome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A task's outcome."""
+    """A task's outcome.
+
+    Parameters
+    ----------
+    raised
+        Whether what the code raised lies in a file of its own.
+    """
 
     kind: str
     exit_code: int
@@ -153,6 +159,7 @@ class Outcome:
     outputs: Mapping[str, StoredValue] = field(default_factory=dict)
     error: RemoteError | None = None
     home: WentHome | None = None
+    raised: bool = False
 
 
 def read_outcome(folder: Path) -> Outcome | None:
@@ -208,6 +215,7 @@ def _outcome(data: Mapping[str, Any]) -> Outcome:
         },
         error=_error(error, _MOST_LINKS) if error else None,
         home=_home(data["home"]) if data.get("home") else None,
+        raised=data.get("raised") is True,
     )
 
 

@@ -12,12 +12,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from submarine_runtime.failure import Raised
+from submarine_runtime.outcome import RAISED
+
 from submarine_engine.bundle.model import Manifest, Sent
 from submarine_engine.errors import JobCancelledError, JobError, JobLostError, ResultError
-from submarine_engine.failures import failure
+from submarine_engine.failures import as_raised, failure
 from submarine_engine.history import read_json
-from submarine_engine.home import BUDGET, THE_VALUE, Homecoming, bring
+from submarine_engine.home import BUDGET, THE_VALUE, Homecoming, bring, bring_error
 from submarine_engine.job import JobState
+from submarine_engine.masking import masker_of
 from submarine_engine.outcome import Outcome, StoredValue, WentHome, clean, read_outcome
 
 if TYPE_CHECKING:
@@ -61,19 +65,23 @@ class Results:
     by_task: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
-def load_results(cluster: Cluster, job_id: str, status: JobStatus) -> Results:
+def load_results(
+    cluster: Cluster, job_id: str, status: JobStatus, home: Homecoming | None = None
+) -> Results:
     """Load what the job `job_id` gave back.
 
     Parameters
     ----------
     status
         The job as it ended.
+    home
+        What a cell has brought home already: what it raised then holds the notebook's own objects.
 
     Raises
     ------
     JobFailedError
-        The job failed; where the job raised a built-in exception, the error is one of that type
-        too.
+        The job failed. Where its code raised, the error is of that type too, as far as this process
+        knows it, with the arguments and attributes that it had.
     JobCancelledError, JobLostError
         The job was cancelled, or vanished.
     ResultError
@@ -96,13 +104,39 @@ def load_results(cluster: Cluster, job_id: str, status: JobStatus) -> Results:
     with _readable(job_id, hint):
         outcome = read_outcome(folder)
         if status.state is JobState.FAILED:
-            raise failure(job_id, status, outcome, folder, hint)
+            error = failure(job_id, status, outcome, folder, hint)
+            # At its time limit it was interrupted, which says nothing of why.
+            raised = None if status.cancelling else _raised(folder, outcome, home)
+            if raised is None:
+                raise error
+            masker = masker_of(folder.parent.parent)
+            raise as_raised(error, raised, masker, in_cell=home is not None)
         if outcome is None:
             raise FileNotFoundError(f"there is no {folder / 'outcome.json'}")
         results = _Loader(job_id, folder / "results", outcome).load()
         results.warnings.extend(cluster.warnings(job_id))
         by_task = ByTask(cluster, job_id, status, results.value)
         return replace(results, by_task=by_task)
+
+
+def _raised(folder: Path, outcome: Outcome | None, home: Homecoming | None) -> Raised | None:
+    """Return what a job's code raised; None where that is not known here."""
+    if home is not None and home.raised is not None:
+        return home.raised
+    results = folder / "results"
+    try:
+        if outcome is None:
+            return None
+        if outcome.home is not None:
+            bundle = folder.parent.parent / "bundle"
+            return bring_error(outcome.home, results=results, bundle=bundle, python=outcome.python)
+        if not outcome.raised:
+            return None
+        with (results / RAISED).open("rb") as file:
+            found = pickle.load(file)  # noqa: S301 - the user's own job's
+    except Exception:  # noqa: BLE001 - whatever a foreign __setstate__ raises
+        return None
+    return found if isinstance(found, Raised) else None
 
 
 @contextmanager

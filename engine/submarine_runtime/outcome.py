@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from submarine_runtime.home import Home
 
 VERSION = 1
+RAISED = "raised.pkl"
+"""What the code raised, of a job that no cell waits for: a cell's has it among its frames."""
+
 MISSING = object()
 """Stands for the value of a variable that is not there."""
 
@@ -131,10 +134,29 @@ class Outcome:
             from submarine_runtime.failure import describe  # noqa: PLC0415 - only on a failure
 
             told["error"] = describe(ending.error, self._bundle)
+            if ending.home is None and ending.kind == "raised":
+                told["raised"] = self._keep(ending.error)
         return told
 
+    def _keep(self, error: BaseException) -> bool:
+        """Write what the code raised; whether that could be done."""
+        from submarine_runtime.failure import Raised  # noqa: PLC0415 - only on a failure
+
+        for state in (True, False):
+            file = None
+            with suppress(BaseException):  # a full disk, too: how it ended is more than this
+                os.makedirs(self._results, mode=0o700, exist_ok=True)  # noqa: PTH103 - as below
+                file = _ResultFile(f"{self._results}/{RAISED}")
+                _pickle(Raised(error, state=state), file, self._bundle)
+                file.finish()
+                return True
+            if file is not None:
+                file.discard()
+        return False
+
     def _commit(self, told: dict[str, Any], ending: Ending) -> None:
-        entries = [told["result"], *told["outputs"].values(), {"file": told.get("home") and FILE}]
+        entries = [told["result"], *told["outputs"].values()]
+        entries += [{"file": told.get("home") and FILE}, {"file": told.get("raised") and RAISED}]
         names = {str(entry["file"]) for entry in entries if entry.get("file")}
         paths = {name: f"{self._results}/{name}" for name in names}
         paths = {name: path for name, path in paths.items() if os.path.exists(path)}  # noqa: PTH110 - pathlib takes long to import

@@ -16,12 +16,10 @@ from submarine_engine.bundle import Cell
 from submarine_engine.bundle.model import Definition, Manifest
 from submarine_engine.config import load_config
 from submarine_engine.errors import JobCancelledError, JobFailedError, ResultError
-from submarine_engine.failures import as_raised
 from submarine_engine.future import Job
 from submarine_engine.home import THE_VALUE, Homecoming
 from submarine_engine.job import JobState
-from submarine_engine.masking import masker_of
-from submarine_engine.results import come_home
+from submarine_engine.results import come_home, load_results
 
 from submarine_magics.card.model import visible
 from submarine_magics.show import say
@@ -94,16 +92,11 @@ def _results(
 ) -> object:
     """Take the results of a job that brought nothing home, or raise the error of its end."""
     try:
-        results = job.results()
+        results = load_results(job.cluster, job.id, job.status(), home or Homecoming())
     except JobFailedError as error:
         definer.note(error)
         error.fix = _not_sent(error, bench, main) + error.fix
-        # At its time limit it was interrupted, which says nothing of why.
-        raised = home.raised if home and not job.status().cancelling else None
-        failed = error
-        if raised is not None:
-            masker = masker_of(job.cluster.results(job.id).parent.parent)
-            failed = as_raised(error, raised, masker)
+        raise
     except JobCancelledError as error:
         definer.note(error)
         error.what = f"cancelled; {_left_behind(home)}"  # the card says why
@@ -114,7 +107,6 @@ def _results(
             say(warning)
         bench.shell.push(dict(results.outputs))
         return results.value
-    raise failed  # here, and not above: it keeps its own causes
 
 
 def fetch(bench: Workbench, job: Job, names: Sequence[str]) -> None:

@@ -5,11 +5,13 @@ import pickle
 import re
 import signal
 import sys
+import traceback
 import types
 
 import pytest
 from submarine_engine.errors import JobError, JobFailedError, ResultError, in_a_notebook
 from submarine_engine.events import Moment
+from submarine_engine.future import Job
 from submarine_engine.job import TaskState
 from submarine_engine.results import load_results
 
@@ -179,6 +181,7 @@ def test_the_error_is_of_the_type_that_the_job_raised(ran, raised, kind):
     assert type(again) is type(error)
     assert (str(again), again.frames, again.args) == (str(error), error.frames, error.args)
     assert again._render_traceback_() == error._render_traceback_()
+    assert getattr(again, "errno", None) == getattr(error, "errno", None)
 
 
 def test_an_exception_of_the_notebook_can_be_caught_by_its_class(ran, monkeypatch):
@@ -330,3 +333,60 @@ def test_where_it_lost_another_it_says_who_had_come_to_the_end(ran):
     error = of_two(ran, "raise ConnectionResetError('by peer')")
     assert "before it worker-0 on gpu-0 (2.0 s) had come to the end without an error" in error.fix
     assert "by a barrier" in error.fix
+
+
+def test_the_error_holds_what_the_exception_held(ran):
+    cell = """
+        class Odd(KeyError):
+            def __init__(self, *both): super().__init__(*both); self.both = both
+        raise Odd(1, {"two": [2]}) from OSError(28, "no space")
+    """
+    error = failed(ran.run(cell))
+    assert isinstance(error, KeyError)
+    assert (error.args, error.both) == ((1, {"two": [2]}),) * 2
+    assert repr(error) == "KeyError(1, {'two': [2]})"
+    assert (type(error.__cause__), error.__cause__.errno) == (OSError, 28)
+    assert error.what == "Odd: (1, {'two': [2]})"
+
+
+@pytest.mark.parametrize(
+    "spoilt", [b"", b"\x80", pickle.dumps("no exception"), b"cno_such_module\nName\n."]
+)
+def test_what_is_no_exception_leaves_the_words(ran, spoilt):
+    ran.run("raise ValueError(1, 2)")
+    (ran.folder / "results" / "raised.pkl").write_bytes(spoilt)
+    error = failed(ran)
+    assert isinstance(error, ValueError)
+    assert error.what == "ValueError: (1, 2)"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "raise ValueError(1, lambda: 2)",
+        "class E(ValueError):\n    def __reduce__(self): raise SystemExit\nraise E(1)",
+    ],
+)
+def test_an_exception_that_does_not_pickle_is_told_in_words(ran, cell):
+    error = failed(ran.run(cell))
+    assert isinstance(error, ValueError)
+    assert "(1" in error.what or error.what == "E: 1"
+
+
+def test_an_interrupt_that_the_code_raises_does_not_end_this_program(ran):
+    error = failed(ran.run("raise KeyboardInterrupt('mine')"))
+    assert not isinstance(error, KeyboardInterrupt)
+    assert isinstance(error.__cause__, KeyboardInterrupt)
+
+
+def test_it_is_one_object_by_every_method(ran):
+    job = Job(ran.run("raise ValueError(1, 2)").cluster, "20250101-000000-abcde")
+    job.status = ran.status
+    found = [job.exception()]
+    for method in (job.result, job.results, job.result):
+        with pytest.raises(ValueError, match=r"\(1, 2\)") as caught:
+            method()
+        found.append(caught.value)
+    assert all(error is found[0] for error in found)
+    steps = [frame.f_code.co_name for frame, _ in traceback.walk_tb(found[0].__traceback__)]
+    assert steps.count("results") == 1

@@ -56,6 +56,51 @@ def test_the_cell_raises_what_the_first_to_fail_raised(kernel):
     assert "worker-2 on" in card
 
 
+BAD = """
+class OddError(ValueError):
+    def __init__(self, *both):
+        super().__init__(*both)
+        self.both = both
+
+def bad():
+    from submarine_runtime import job
+    if job.rank == 1:
+        raise OddError(1, "two")
+    import time
+    time.sleep(600)
+
+from submarine_engine import launch, open_job, submit
+"""
+
+
+def test_the_error_is_the_same_wherever_one_asks_for_it(kernel):
+    kernel.run(BAD)
+    seen = "import sys; isinstance(sys.last_value, OddError), repr(sys.last_value), "
+    seen += "sys.last_value.both"
+    same = "(True, \"OddError(1, 'two')\", (1, 'two'))"
+    for cell in (
+        "%%submarine --num_workers 2 --gpus 0 --name odd\nbad()",
+        "open_job('odd').result()",
+        "launch(bad, workers=2, gpus=0)",
+        "given = submit(bad, workers=2, gpus=0)\ngiven.result()",
+        "raise given.exception()",
+    ):
+        assert "OddError: (1, 'two')" in kernel.run(cell).error
+        assert kernel.value(seen) == same
+    assert kernel.value("given.exception() is sys.last_value") == "True"
+
+
+def test_what_a_cell_changed_stays_as_it_is_where_only_its_error_is_asked_for(kernel):
+    kernel.run("import os\nhere = [1]")
+    kernel.run(
+        "%%submarine --gpus 0 --name changes --detach\n"
+        "here.append(2)\nos.environ['SEEN'] = 'x'\nraise ValueError(here)"
+    )
+    assert kernel.value("from submarine_engine import open_job; open_job('changes').exception()")
+    assert kernel.value("here, 'SEEN' in os.environ") == "([1], False)"
+    assert kernel.value("open_job('changes').exception().args") == "([1, 2],)"
+
+
 def test_rank_0_comes_home_and_the_others_values_can_be_had(kernel):
     ran = kernel.run(
         "%%submarine --num_workers 2 --name values\n"

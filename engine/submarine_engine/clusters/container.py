@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from submarine_runtime.container import STARTED
 from submarine_runtime.eventpack import LOG
+from submarine_runtime.outcome import RAISED
 from submarine_runtime.sealing import NotGenuineError, attempt_key, mark, marker
 
 from submarine_engine.clusters.log_mirror import (
@@ -45,7 +46,7 @@ _MOST_OF_OTHERS = 1 << 30
 """Bytes of a result that come home from a task that is not of rank 0: nobody may ask for them."""
 
 _HOME = "home.pkl"
-_RESULT = re.compile(r"(return|home|var-\w{1,200})\.(pkl|txt)")
+_RESULT = re.compile(r"(return|home|raised|var-\w{1,200})\.(pkl|txt)")
 
 
 class Origin(Protocol):
@@ -205,6 +206,8 @@ class Container(TaskRun):
         entries = [outcome.get("result"), *dict(outcome.get("outputs") or {}).values()]
         if outcome.get("home"):
             entries.append({"file": _HOME})
+        if outcome.get("raised"):
+            entries.append({"file": RAISED})
         for entry in entries:
             name = entry.get("file") if isinstance(entry, dict) else None
             if isinstance(name, str) and _RESULT.fullmatch(name) and name in sizes:

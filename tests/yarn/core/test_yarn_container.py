@@ -96,15 +96,15 @@ KEY = os.urandom(32)
 OWNER = {"job_id": "20260101-000000-aaaaa", "task": "worker-0", "container": Brought.container}
 
 
-def marked(tmp_path, key=KEY, value=None, **owner):
+def marked(tmp_path, key=KEY, value=None, error=None, **owner):
     """A source with what the runtime writes for a result, marked as the container of `owner`."""
     folder = tmp_path / "node"
     folder.mkdir(parents=True)
     (tmp_path / "key").write_bytes(attempt_key(key, **{**OWNER, **owner}))
     outcome = Outcome(str(folder), "", ".", str(tmp_path / "key"))
-    ending = HowItEnded("returned", 0)
-    ending.value = value or {"a": 1}
-    assert outcome.write(ending) == 0
+    ending = HowItEnded("raised", 1, error) if error else HowItEnded("returned", 0)
+    ending.value = None if error else value or {"a": 1}
+    assert outcome.write(ending) == ending.exit_code
     source = Brought()
     source.files = {path.name: path.read_bytes() for path in folder.iterdir()}
     source.files["stdout"] = b""
@@ -121,6 +121,18 @@ def brought_home(tmp_path, source):
     container.see(source)
     container.drain()
     return container
+
+
+def test_what_the_code_raised_comes_home_where_it_is_the_containers_own(tmp_path):
+    source = marked(tmp_path, error=ValueError(1, 2))
+    container = brought_home(tmp_path, source)
+    raised = container.files.results / "raised.pkl"
+    assert raised.read_bytes() == source.files["raised.pkl"]
+    assert read_checked(container.files.root).raised
+    source.files["raised.pkl"] += b"x"
+    other = brought_home(tmp_path / "other", source)
+    assert not (other.files.results / "raised.pkl").exists()
+    assert "was not written by worker-0" in read_checked(other.files.root).error.message
 
 
 def test_a_marked_result_comes_home(tmp_path):
