@@ -15,9 +15,10 @@ def _main() -> None:
     if home not in sys.path:
         sys.path.append(home)  # last: nothing of the user's is hidden by what lies beside us
     folder = sys.argv[1]
-    if folder == "--ahead":
-        from submarine_runtime.zygote import serve  # noqa: PLC0415 - no task waits for it
+    if folder in ("--ahead", "--ahead-of-job"):
+        from submarine_runtime import zygote  # noqa: PLC0415 - no task waits for it
 
+        serve = zygote.serve if folder == zygote.OPTION else zygote.serve_job
         folder = serve(sys.argv[2])  # comes back in the forks that are tasks
     main(folder)
 

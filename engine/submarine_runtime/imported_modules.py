@@ -1,4 +1,8 @@
-"""Which installed modules a job had loaded at its end, so that its next run finds them loaded."""
+"""Which installed modules a job has loaded, so that its next run finds them loaded.
+
+At its end a job leaves all their names (`note`). One that may be begun again notes each as it is
+imported (`watch`): its first attempt may come to no end of its own.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 FILE = "imported.json"
+IMPORTS = "imports"
 HEAVY = 150
 """Modules outside the standard library from which on it is worth a process of its own."""
 
@@ -44,6 +49,63 @@ def note(folder: str) -> None:
         with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor
             file.write(lean.dumps({"version": 1, "names": [name for name, _ in found][:_MOST]}))
         os.replace(aside, f"{folder}/{FILE}")  # noqa: PTH105 - pathlib takes long to import
+
+
+def watch(folder: str) -> int:
+    """Note in `folder` each module that is imported from now on, a line each.
+
+    Returns the descriptor of the file, -1 where it cannot be written.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(f"{folder}/{IMPORTS}", flags, mode_in(folder))
+    except OSError:  # a full disk is no reason to fail
+        return -1
+    sys.meta_path.insert(0, _Watch(descriptor))
+    return descriptor
+
+
+class _Watch:
+    """Notes what is looked for; finds nothing itself."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._left = _MOST
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+        """Note a name; most are never looked for, since they are loaded."""
+        if self._left > 0:
+            self._left -= 1
+            with suppress(OSError, ValueError):  # the job's code may have closed it
+                os.write(self._descriptor, f"{name}\n".encode())
+
+
+def is_installed(name: str) -> bool:
+    """Return whether a module is of the standard library or of a package, and none of the user's.
+
+    Its outermost package says so; it need not be loaded.
+    """
+    top = name.partition(".")[0]
+    if top in _known:
+        return _known[top]
+    found = False
+    with suppress(Exception):
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = find(top, None) if find else None
+            if spec is not None:
+                origin = spec.origin or ""
+                places = [origin, *(f"{one}/" for one in spec.submodule_search_locations or ())]
+                found = origin in _BUILT_IN or any(
+                    one.startswith(_LIBRARY) or _is_extra(one) for one in places
+                )
+                break
+    _known[top] = found
+    return found
+
+
+_known: dict[str, bool] = {}
+_BUILT_IN = ("built-in", "frozen")
 
 
 def installed() -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ import time
 
 from submarine_runtime import display_hooks, displays, lean, moments, stacks
 from submarine_runtime.home import NAME, Ending, Home
-from submarine_runtime.leave import die_by, leave, note_files
+from submarine_runtime.leave import die_by, leave, note_file, note_files
 from submarine_runtime.outcome import MISSING, Outcome
 from submarine_runtime.saving import PLACE
 
@@ -236,6 +236,10 @@ def main(folder: str) -> NoReturn:
         sys.stderr.write(f"submarine: the task cannot begin: {type(error).__name__}: {error}\n")
         leave(CANNOT_RUN)
     command = plan["command"]
+    if command is None and plan.get("ahead", {}).get("watch"):
+        from submarine_runtime.imported_modules import watch  # noqa: PLC0415 - only where it is asked for
+
+        note_file(watch(folder))
     ending = _run_entry(plan, folder) if command is None else _run_command(command)
     code = outcome.write(ending)
     if plan.get("ahead"):

@@ -1,8 +1,10 @@
-"""A process that imports ahead what a notebook's jobs import, and forks for each of them.
+"""A process that imports ahead what jobs import, and forks for each of their tasks.
 
 ``PYTHON -u …/submarine_runtime/__main__.py --ahead FOLDER``: it imports the modules that are named
 in the folder, and gives its place up where it may not be forked: threads and open devices do not
 survive a fork (`unfit`). A forked process is made the task that a fresh one would have been.
+
+With ``--ahead-of-job DESCRIPTOR`` it is one job's own, a child of the job's supervisor.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from submarine_runtime.displays import INLINE
-from submarine_runtime.imported_modules import installed, leave_out
+from submarine_runtime.imported_modules import installed, is_installed, leave_out
+from submarine_runtime.rendezvous import VARIABLES
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 
@@ -48,7 +51,7 @@ LATE = (
 
 DRIVER = "SUBMARINE_DRIVER"
 ROOM = "SUBMARINE_ZYGOTE"
-"""Holds the place of ``SUBMARINE_JOB_ID`` in what the kernel shows of a process's environment."""
+"""Holds the place of job and task in what the kernel shows of a process's environment."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -87,9 +90,9 @@ class Shown:
             raise OSError(f"there is no {entry} in the environment")
         return start + at, text.index(b"\0", at + 1) - at - 1
 
-    def become(self, job_id: str, arguments: list[str]) -> None:
-        """Show the process as one of a job, started with these arguments."""
-        _write(self._room, f"SUBMARINE_JOB_ID={job_id}".encode())
+    def become(self, job_id: str, task: str, arguments: list[str]) -> None:
+        """Show the process as one of a job's task, started with these arguments."""
+        _write(self._room, f"SUBMARINE_JOB_ID={job_id}\0SUBMARINE_TASK={task}".encode())
         _write(self._driver, f"{DRIVER}=0".encode())
         line = b"\0".join(os.fsencode(argument) for argument in arguments)
         if len(line) < self._arguments[1]:
@@ -309,9 +312,15 @@ _TRIALS: dict[str, Callable[[], None]] = {
 # becomes the job's supervisor by ``execve``: so the task is its supervisor's child, and neither has
 # anything to do with this process any more. It ends when nobody asks for long, when memory runs
 # low, when a file changes that it has read, or when its folder goes.
+#
+# A job of several tasks, and one that may be begun again, has a zygote of its own: a fork of that
+# one, or a process that its supervisor starts. It is the supervisor's child, and forks twice: what
+# it forks becomes the supervisor's child, since that is the subreaper of all below it.
 
 
 OPTION = "--ahead"
+OPTION_OF_JOB = "--ahead-of-job"
+READY = b"ready"
 GUARD = "--guard"
 """Makes ``supervisor.py`` the guard of the supervisor whose process it names."""
 WANTED = "wanted.json"
@@ -321,6 +330,8 @@ UNFIT = "unfit"
 
 _IMPORTS_TAKE = 900
 _LOOK = 5.0
+_LOOK_OF_JOB = 30.0
+_NAP = 0.0005
 _PATIENCE = 2.0
 _LONGEST = 1 << 24
 _MOST_DESCRIPTORS = 250
@@ -336,13 +347,44 @@ def serve(folder: str) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:  # another one has been quicker
         os._exit(0)
-    zygote = _Zygote(folder, lock)
+    os.utime(lock)
+    zygote = _Zygote(json.loads(Path(folder, WANTED).read_bytes()), os.fstat(lock).st_ctime_ns)
     try:
         zygote.prepare()
     except _Unfit as why:
         Path(folder, UNFIT).write_text(f"{why}\n", encoding="utf-8")
         os._exit(0)
-    return zygote.wait()
+    return zygote.wait(folder, lock)
+
+
+def serve_job(descriptor: str) -> str:
+    """Import, then fork the tasks of one job; returns in a task alone, with the task's folder.
+
+    Parameters
+    ----------
+    descriptor
+        Of the connection to the job's supervisor, whose child this process is.
+    """
+    os.environ.pop(DRIVER, None)
+    os.environ.pop(ROOM, None)
+    clock = os.memfd_create("clock")  # as files have it, which is a little behind
+    began = os.fstat(clock).st_ctime_ns
+    os.close(clock)
+    with socket.socket(fileno=int(descriptor)) as connection:
+        os.set_inheritable(connection.fileno(), False)
+        wanted, _ = _receive(connection)
+        if not die_with_parent(wanted["supervisor"]):
+            os._exit(0)
+        zygote = _Zygote(wanted, began)
+        try:
+            zygote.prepare()
+            if why := zygote.unfit_for(wanted):
+                raise _Unfit(why)  # noqa: TRY301 - told like any other
+        except _Unfit as why:
+            connection.sendall(f"no: {why}".encode())
+            os._exit(0)
+        connection.sendall(READY)
+        return zygote.serve(connection, wanted["supervisor"])
 
 
 def available() -> tuple[int, int]:
@@ -396,30 +438,40 @@ def _forget_orphans() -> None:
 
 
 class _Watched(type(os.environ)):  # type: ignore[misc]
-    """The environment, as long as it is watched which of `LATE` an import reads."""
+    """The environment, as long as it is watched which variables of one task an import reads."""
 
     read: set[str] = set()  # noqa: RUF012 - one process, one environment
 
     def __getitem__(self, key: str) -> str:
-        if key in LATE:
+        if key in LATE or key in VARIABLES:
             self.read.add(key)
         value: str = super().__getitem__(key)
         return value
 
 
 class _Zygote:
-    def __init__(self, folder: str, lock: int) -> None:
-        self._folder = folder
-        self._lock = lock
-        os.utime(lock)
-        self._began = os.fstat(lock).st_ctime_ns
-        wanted = json.loads(Path(folder, WANTED).read_bytes())
+    """A process with imports done.
+
+    Parameters
+    ----------
+    wanted
+        What is wanted of it: ``names`` of modules, ``workdir``, ``room`` of memory to leave, and,
+        of one that a notebook's jobs share, after how many ``idle`` seconds it ends.
+    began
+        When it did, as the clock of files has it, in nanoseconds.
+    """
+
+    def __init__(self, wanted: dict[str, Any], began: int) -> None:
+        self._folder = ""
+        self._lock = -1
+        self._began = began
         self._names = [str(name) for name in wanted["names"]]
         self._workdir = str(wanted["workdir"])
-        self._idle = float(wanted["idle"])
+        self._idle = float(wanted.get("idle", 0))
         self._room = int(wanted["room"])
         self._shown = Shown()
         self._for_gpus = True
+        self._for_several = True
         self._paths: list[str] = []
         self._folders: list[str] = []
         self._score = Path("/proc/self/oom_score_adj").read_text(encoding="ascii")
@@ -438,9 +490,11 @@ class _Zygote:
         _signal.alarm(0)
         if why := unfit(before):
             raise _Unfit(why)
-        if read := _Watched.read - {"CUDA_VISIBLE_DEVICES"}:
-            raise _Unfit(f"a library has read {', '.join(sorted(read))} as it was imported")
-        self._for_gpus = not (_Watched.read or has_driver())
+        read = _Watched.read
+        if late := read.intersection(LATE) - {"CUDA_VISIBLE_DEVICES"}:
+            raise _Unfit(f"a library has read {', '.join(sorted(late))} as it was imported")
+        self._for_gpus = "CUDA_VISIBLE_DEVICES" not in read and not has_driver()
+        self._for_several = read.isdisjoint(VARIABLES)
         with _quiet():
             if why := trial():
                 raise _Unfit(why)
@@ -454,10 +508,12 @@ class _Zygote:
             stream.flush()
 
     def _import(self) -> None:
-        guard = _Guard(set(self._names))
+        # What is the user's own changes between two runs.
+        names = [name for name in self._names if is_installed(name)]
+        guard = _Guard(set(names))
         sys.meta_path.insert(0, guard)
         left = ""
-        for name in self._names:
+        for name in names:
             if name in sys.modules or (left and f"{name}.".startswith(left)):
                 continue
             try:
@@ -472,8 +528,17 @@ class _Zygote:
             guard.asked = ""
         sys.meta_path.remove(guard)
 
-    def wait(self) -> str:
-        """Answer until there is a reason to end; returns in a task alone."""
+    def wait(self, folder: str, lock: int) -> str:
+        """Answer the jobs of a notebook until there is a reason to end; returns in tasks alone.
+
+        Parameters
+        ----------
+        folder
+            Where it is found.
+        lock
+            What says that it lives, locked.
+        """
+        self._folder, self._lock = folder, lock
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         here = os.open(self._folder, os.O_PATH | os.O_CLOEXEC)
         near = f"/proc/self/fd/{here}"  # the path itself may be longer than an address can be
@@ -501,12 +566,82 @@ class _Zygote:
             connection.close()
             until = time.monotonic() + self._idle
 
+    def serve(self, connection: socket.socket, supervisor: int) -> str:
+        """Fork the tasks of one job until its supervisor needs no more; returns in these alone."""
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        while True:
+            if not poll.poll(_LOOK_OF_JOB * 1000):
+                if available()[0] < self._room:
+                    os._exit(0)
+                continue
+            try:
+                asked, descriptors = _receive(connection)
+            except (OSError, ValueError, TypeError, struct.error):  # it has gone
+                os._exit(0)
+            self._reap()
+            task = self._fork_task(connection, asked, descriptors, supervisor)
+            if task is not None:
+                return task
+
+    def _fork_task(
+        self,
+        connection: socket.socket,
+        asked: dict[str, Any],
+        descriptors: list[int],
+        supervisor: int,
+    ) -> str | None:
+        """Fork a task that becomes the supervisor's child; returns its folder in the task alone."""
+        answer = socket.socket(fileno=descriptors[0])
+        pid = -1
+        try:
+            if why := self._refusal(asked):
+                answer.sendall(f"no: {why}".encode())
+                return None
+            with _quiet():
+                pid = os.fork()
+        except (OSError, KeyError, TypeError):  # the supervisor sees that the answer ends
+            return None
+        finally:
+            if pid:  # else this process would go on to hold the job's GPUs
+                answer.close()
+                for descriptor in descriptors[1:]:
+                    os.close(descriptor)
+        if pid:
+            return None
+        try:
+            between = os.getpid()
+            with _quiet():
+                if os.fork():
+                    os._exit(0)
+            connection.close()
+            while os.getppid() == between:
+                time.sleep(_NAP)
+            os.setsid()
+            # Nothing is started before the supervisor knows the process and says so.
+            answer.sendall(str(os.getpid()).encode())
+            if answer.recv(2) != b"go":
+                os._exit(0)
+            answer.close()
+            return self._become_task(asked, supervisor, descriptors[1:3], descriptors[3:])
+        except BaseException:  # noqa: BLE001 - nothing may come back to the zygote's loop
+            os._exit(1)
+
     def _step_back(self) -> None:
         """Let jobs come first: for the processor, and where memory runs out."""
         with suppress(OSError):
             Path("/proc/self/autogroup").write_text("5", encoding="ascii")
+        self._yield_memory()
+
+    @staticmethod
+    def _yield_memory() -> None:
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("800", encoding="ascii")
+
+    def _keep_memory(self) -> None:
+        """Take that back in a job's process."""
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(self._score, encoding="ascii")
 
     def _note_files(self) -> None:
         """Note what must not change: files that were read, and where modules are found."""
@@ -604,31 +739,31 @@ class _Zygote:
             return why
         if available()[0] < self._room:
             return "memory is low"
-        if asked["gpus"] and not self._for_gpus:
-            return "a library has looked for GPUs"
+        if why := self.unfit_for(asked):
+            return why
         if any(self._hides(folder) for folder in (asked["bundle"], *self._folders)):
             return "a file of the job hides a module"
+        return None
+
+    def unfit_for(self, asked: dict[str, Any]) -> str | None:
+        """Return in words why no tasks like these are forked from here; None where they are."""
+        if asked["gpus"] and not self._for_gpus:
+            return "a library has looked for GPUs"
+        if asked["several"] and not self._for_several:
+            return "a library has looked for the other tasks"
         return None
 
     def _become_supervisor(
         self, connection: socket.socket, asked: dict[str, Any], descriptors: list[int]
     ) -> str:
-        """Fork the supervisor, and become its guard; returns in the task, with its folder."""
+        """Fork the supervisor, and become its guard; returns in tasks, with their folder."""
         try:
-            log, lock, *streams = descriptors[:4]
-            leases = descriptors[4:]
-            os.setsid()
-            with suppress(OSError):
-                Path("/proc/self/oom_score_adj").write_text(self._score, encoding="ascii")
-            for number in (1, 2):
-                os.dup2(log, number)
-            os.close(log)
-            become_subreaper()
-            connection.sendall(b"ready")
-            if connection.recv(2) != b"go":
-                os._exit(0)
-            connection.sendall(b"on")
-            connection.close()
+            log, lock, *rest = descriptors
+            # The supervisor itself starts each of several tasks.
+            alone = asked["task"]
+            streams, leases = (rest[:2], rest[2:]) if alone else ([], rest)
+            self._keep_memory()
+            _lead(log, connection)
             told = [f"{time.time()!r}", f"{time.monotonic()!r}"]
             supervisor = os.fork()
             if supervisor:  # as `supervisor._leave_guard`; the exec gives the memory back
@@ -636,29 +771,60 @@ class _Zygote:
                     os.set_inheritable(descriptor, True)
                 command = [*asked["supervisor"][:4], GUARD, str(supervisor)]
                 os.execve(command[0], command, asked["environment"])  # noqa: S606 - no shell
-            os.unlink(asked["launch"])  # noqa: PTH108 - as `supervisor._start` does, and why
             become_subreaper()
-            supervisor = os.getpid()
-            pid = os.fork()
-            if pid == 0:
-                os.close(lock)
-                return self._become_task(asked, supervisor, streams, leases)
+            supervisor, pid = os.getpid(), 0
+            if alone:
+                os.unlink(asked["launch"])  # noqa: PTH108 - as `supervisor._start` does, and why
+                pid = os.fork()
+                if pid == 0:
+                    os.close(lock)
+                    os.setsid()
+                    return self._become_task(asked, supervisor, streams, leases)
+            own = ["", ""]
+            if asked["own"]:
+                its, *own = self._fork_own(supervisor)
+                if its is not None:
+                    for descriptor in (lock, *streams, *leases):
+                        os.close(descriptor)
+                    return self.serve(its, supervisor)
             for descriptor in (lock, *leases):
                 os.set_inheritable(descriptor, True)
             command = [
                 *asked["supervisor"], str(lock), "", ",".join(map(str, leases)),
-                asked["ahead"], "--forked", str(pid), *told,
+                asked["ahead"], "--forked", str(pid), *told, *own,
             ]  # fmt: skip
             os.execve(command[0], command, asked["environment"])  # noqa: S606 - no shell on purpose
         except BaseException:  # noqa: BLE001 - nothing may come back to the zygote's loop
             os._exit(1)
 
+    def _fork_own(self, supervisor: int) -> tuple[socket.socket | None, str, str]:
+        """Fork the own zygote of the supervisor's job.
+
+        Returns its connection in that one alone; in the supervisor its descriptor and process,
+        empty where none could be made.
+        """
+        ours, its = socket.socketpair()
+        try:
+            child = os.fork()
+        except OSError:  # a job can do without
+            return None, "", ""
+        if child:
+            os.set_inheritable(ours.fileno(), True)
+            return None, str(ours.detach()), str(child)
+        ours.close()
+        os.setsid()
+        if not die_with_parent(supervisor):
+            os._exit(0)
+        self._yield_memory()
+        return its, "", ""
+
     def _become_task(
         self, asked: dict[str, Any], supervisor: int, streams: list[int], leases: list[int]
     ) -> str:
-        os.setsid()
+        """Become a task, as the leader of its session and the supervisor's child."""
         if not die_with_parent(supervisor):
             os._exit(1)
+        self._keep_memory()
         for number, descriptor in enumerate(streams, 1):
             os.dup2(descriptor, number)
             os.close(descriptor)
@@ -668,9 +834,24 @@ class _Zygote:
         late = {name: value for name, value in asked["environment"].items() if name in LATE}
         set_environment(late)
         sys.argv = [sys.argv[0], task]
-        self._shown.become(late["SUBMARINE_JOB_ID"], [sys.executable, "-u", *sys.argv])
+        job_id, name = late["SUBMARINE_JOB_ID"], late["SUBMARINE_TASK"]
+        self._shown.become(job_id, name, [sys.executable, "-u", *sys.argv])
         refresh()
         return task
+
+
+def _lead(log: int, connection: socket.socket) -> None:
+    """Lead a job's processes, where who asks for it still waits."""
+    os.setsid()
+    for number in (1, 2):
+        os.dup2(log, number)
+    os.close(log)
+    become_subreaper()
+    connection.sendall(READY)
+    if connection.recv(2) != b"go":
+        os._exit(0)
+    connection.sendall(b"on")
+    connection.close()
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from submarine_engine.clusters.local import zygotes
 from submarine_engine.clusters.local.backend import RUNTIME
-from submarine_engine.job import JobState
+from submarine_engine.clusters.machine import process_stat
+from submarine_engine.job import JobState, Resources, Role
 from submarine_runtime import zygote
 
 from tests.jobs import LIMIT, bundle_of, processes_of, spec_of, until
@@ -121,8 +122,8 @@ def test_a_forked_job_that_fails_is_begun_again_by_itself(ahead):
     ahead.warm(**options)
     story = ahead.run(AGAIN, retries=1, **options)
     assert story.state is JobState.SUCCEEDED, story
-    forked, first, fresh, second = story.out.splitlines()
-    assert (forked, fresh) == ("True", "False")
+    forked, first, again, second = story.out.splitlines()
+    assert (forked, again) == ("True", "True")
     assert second == first.replace("'1'", "'2'", 1)
     assert "kept" in first
 
@@ -577,6 +578,164 @@ large = numpy.ones((600, 600)) @ numpy.ones((600, 600))
 grown = jax.jit(lambda x: x @ x)(jax.numpy.ones((64, 64))).sum()
 print(model.loss_, centers, large.sum(), grown)
 """
+
+
+# Of several tasks, and of attempts after the first.
+
+
+def several(count=2, **options):
+    return {"roles": (Role(count=count, resources=Resources(gpus=1)),), **options}
+
+
+def said(local, job_id, count=2):
+    """Return what each task of a job has printed, in the order of ranks."""
+    status = local.follow_several(job_id)
+    assert status.state is JobState.SUCCEEDED, status.reason
+    files = [local.paths(job_id).task(f"worker-{rank}") for rank in range(count)]
+    return [one.stdout.read_text() for one in files]
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    """Install so many modules that they are worth a process; return a script that has them."""
+    folder = tmp_path / "env" / "site-packages" / "many"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("PYTHONPATH", str(folder.parent))
+    for number in range(zygotes._MANY):
+        (folder / f"m{number}.py").write_text("")
+    (folder / "__init__.py").write_text(
+        f"for number in range({zygotes._MANY}): __import__(f'many.m{{number}}')\n"
+    )
+    return "import sys; print('many' in sys.modules, flush=True); import many\n"
+
+
+def attempts(count=2, before="", wait=""):
+    """Return a script that fails in all its attempts but the last, after `wait`."""
+    return (
+        f"{before}\nimport os\nattempt = int(os.environ['SUBMARINE_ATTEMPT'])\n"
+        f"if attempt < {count}:\n    {wait or 'pass'}\n    raise ValueError('once more')\n"
+    )
+
+
+# Rank 0 tells what is imported: none is ended before it has told all.
+DIES = "import time; os.environ['RANK'] == '0' and os.kill(os.getpid(), 9); time.sleep(600)"
+DIES_ALONE = "os.kill(os.getpid(), 9)"
+
+
+def own_zygotes(local):
+    return [pid for pid, line in processes_of(local.home).items() if "--ahead-of-job" in line]
+
+
+def test_each_of_several_tasks_finds_its_imports_done(ahead):
+    ahead.warm()
+    script = IS_FORKED + "import os; print(os.environ['RANK'], os.environ['CUDA_VISIBLE_DEVICES'])"
+    job_id = ahead.submit(script, **several())
+    assert said(ahead.local, job_id) == ["True\n0 0\n", "True\n1 1\n"]
+    until(lambda: all(gpu.job_id is None for gpu in ahead.local.cluster.gpus()))
+
+
+def test_tasks_of_a_job_leave_their_imports_to_the_next(ahead):
+    assert said(ahead.local, ahead.submit(WARM, **several())) == ["", ""]
+    until(ahead.ready)
+    assert said(ahead.local, ahead.submit(IS_FORKED, **several())) == ["True\n", "True\n"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_so_does_each_in_attempts_after_the_first(ahead, count):
+    ahead.warm()
+    job_id = ahead.submit(attempts(3, IS_FORKED), retries=2, **several(count))
+    assert said(ahead.local, job_id, count) == ["True\nTrue\nTrue\n"] * count
+
+
+@pytest.mark.parametrize(("count", "dies"), [(1, DIES_ALONE), (2, DIES)])
+def test_what_the_first_attempt_imports_the_second_finds_done(ahead, many, count, dies):
+    job_id = ahead.submit(attempts(2, many, dies), retries=1, **several(count))
+    assert said(ahead.local, job_id, count) == ["False\nTrue\n"] * count
+    until(lambda: not own_zygotes(ahead.local))
+
+
+def test_it_is_imported_while_the_first_attempt_runs(ahead, many, tmp_path):
+    gate = tmp_path / "gate"
+    wait = f"import time\n    while not os.path.exists({str(gate)!r}): time.sleep(0.02)"
+    job_id = ahead.submit(attempts(2, many, wait), retries=1, **several())
+    (pid,) = until(lambda: own_zygotes(ahead.local))
+    assert process_stat(pid).parent == ahead.local.supervisor(job_id)
+    gate.touch()
+    assert said(ahead.local, job_id) == ["False\nTrue\n"] * 2
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)]
+)
+def test_without_it_each_task_is_started_anew(ahead, many, tmp_path, number):
+    gate = tmp_path / "gate"
+    wait = f"import time\n    while not os.path.exists({str(gate)!r}): time.sleep(0.02)"
+    job_id = ahead.submit(attempts(2, many, wait), retries=1, **several())
+    (pid,) = until(lambda: own_zygotes(ahead.local))
+    os.kill(pid, number)
+    gate.touch()
+    assert all(text.startswith("False\n") for text in said(ahead.local, job_id))
+    until(lambda: not own_zygotes(ahead.local))
+
+
+def test_it_ends_with_the_supervisor(ahead, many, tmp_path):
+    gate = tmp_path / "gate"
+    wait = f"import time\n    while not os.path.exists({str(gate)!r}): time.sleep(0.02)"
+    job_id = ahead.submit(attempts(2, many, wait), retries=1, **several())
+    until(lambda: own_zygotes(ahead.local))
+    os.kill(ahead.local.supervisor(job_id), signal.SIGKILL)
+    until(lambda: ahead.local.state(job_id) is JobState.LOST)
+    until(lambda: not own_zygotes(ahead.local))
+
+
+def test_a_module_of_the_users_own_is_imported_by_each_attempt(ahead, many, tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "mine.py").write_text("")
+    os.environ["PYTHONPATH"] += f":{own}"  # `many` has it put back
+    script = f"{many}print('mine' in sys.modules); import mine\n"
+    job_id = ahead.submit(attempts(2, script, DIES), retries=1, **several())
+    assert said(ahead.local, job_id) == ["False\nFalse\nTrue\nFalse\n"] * 2
+
+
+def test_what_has_looked_for_its_rank_is_for_tasks_alone(ahead, library):
+    library("import os\nSEEN = os.environ.get('RANK')")
+    ahead.warm(HEAVY + "import decimal, lately")
+    assert ahead.is_forked()
+    script = IS_FORKED + "import lately; print(lately.SEEN)"
+    job_id = ahead.submit(script, **several())
+    assert said(ahead.local, job_id) == ["False\n0\n", "False\n1\n"]
+
+
+def test_a_task_whose_environment_differs_is_started_anew(ahead):
+    ahead.warm()
+    roles = (
+        Role(resources=Resources(gpus=1)),
+        Role(name="ps", resources=Resources(gpus=0, vcores=1)),
+    )
+    threads = IS_FORKED + "import os; print(os.environ.get('OMP_NUM_THREADS'))"
+    job_id = ahead.submit(threads, roles=roles)
+    status = ahead.local.follow_several(job_id)
+    assert status.state is JobState.SUCCEEDED, status.reason
+    text = [ahead.local.paths(job_id).task(t).stdout.read_text() for t in ("worker-0", "ps-0")]
+    assert text[1] == "False\n1\n"
+
+
+def test_a_forked_task_of_several_is_as_a_fresh_one(ahead):
+    ahead.warm(HEAVY + "import decimal, resource, signal, threading")
+    told = []
+    for isolation in ("fresh", "shared"):
+        job_id = ahead.submit(LIKE, **several(options={"isolation": isolation}))
+        text = said(ahead.local, job_id)[1]
+        told.append(json.loads(text.replace(job_id, "JOB")))
+    fresh, forked = told
+    assert fresh["parent"] == "supervisor.py"
+    for name in fresh.keys() - {"descriptors", "environment"}:
+        assert forked[name] == fresh[name], name
+    assert len(forked["descriptors"]) == len(fresh["descriptors"])
+    ports = ("MASTER_PORT", "PET_MASTER_PORT", "JAX_COORDINATOR_ADDRESS", "TF_CONFIG")
+    environments = [{k: v for k, v in one["environment"] if k not in ports} for one in told]
+    assert environments[0] == environments[1]
 
 
 @pytest.mark.service  # imports jax and scikit-learn four times

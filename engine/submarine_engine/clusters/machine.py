@@ -76,8 +76,8 @@ _spawned: set[int] = set()
 
 def spawn_detached(
     arguments: Sequence[str], environment: Mapping[str, str], *, log: Path, keep: Sequence[int]
-) -> None:
-    """Start a process in a session of its own that outlives this one.
+) -> int:
+    """Start a process in a session of its own that outlives this one; return its id.
 
     Parameters
     ----------
@@ -110,6 +110,7 @@ def spawn_detached(
         os.close(descriptor)
     process.returncode = 0  # `reap` waits for it: it may well outlive the Popen
     _spawned.add(process.pid)
+    return process.pid
 
 
 def reap() -> None:

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
     from submarine_engine.clusters.base import Saved
     from submarine_engine.clusters.exchange import Messages
+    from submarine_engine.clusters.local.zygotes import OwnZygote
     from submarine_engine.clusters.log_mirror import LogSource
     from submarine_engine.clusters.saving import Asked
     from submarine_engine.config import Config
@@ -274,22 +275,20 @@ class LocalRequest(Request):
         The job.
     processes
         Its tasks' processes, in the order of the spec.
-    start
-        Starts them; None where they run.
+    starter
+        Starts those of another attempt, and knows of this one's beginning.
     """
 
     is_woken = True
 
     def __init__(
-        self,
-        job: KeptJob,
-        processes: Sequence[Process],
-        start: Callable[[Sequence[Process], int], object] | None = None,
+        self, job: KeptJob, processes: Sequence[Process], starter: Starter | None = None
     ) -> None:
         self._paths = job.paths
         self._attempt = job.attempt
         self._processes = processes
-        self._start = start
+        self._starter = starter
+        self._begun = job.attempt == 1
         # The GPUs of a job that may be begun again are kept for that: whoever waits for them
         # would have them for the time of one attempt, and the job would stand behind all others.
         self._keeps = job.spec.retries is not None
@@ -306,7 +305,7 @@ class LocalRequest(Request):
     @property
     def begun(self) -> bool:
         """Whether its processes were started."""
-        return self._start is None
+        return self._begun
 
     def ask(self) -> AllocatedByTask:
         """Return what was granted before this process was started; start it once more.
@@ -318,9 +317,11 @@ class LocalRequest(Request):
         """
         if not self._paths.root.exists():
             raise ClusterError("the job's folder was deleted")
-        if self._start is not None:
-            start, self._start = self._start, None
-            start(self._processes, self._attempt)
+        if self._starter is not None and not self._begun:
+            self._begun = True
+            self._starter.start_again(self._processes, self._attempt)
+        elif self._starter is not None and self._keeps:
+            self._starter.look()
         return {one.task: Allocated(one.container, machine.host()) for one in self._processes}
 
     def reap(self) -> None:
@@ -454,7 +455,7 @@ class LocalBackend(Backend):
         Where jobs are kept.
     processes
         In the supervisor of a job: its tasks' processes.
-    start
+    starter
         Likewise: starts those of another attempt.
     grace
         Seconds between SIGTERM and SIGKILL for jobs submitted here; None takes the configured.
@@ -468,14 +469,14 @@ class LocalBackend(Backend):
         self,
         home: Path,
         processes: Sequence[Process] = (),
-        start: Callable[[Sequence[Process], int], object] | None = None,
+        starter: Starter | None = None,
         *,
         grace: float | None = None,
     ) -> None:
         super().__init__(home)
         self.queue = Queue(home)
         self._processes = processes
-        self._start = start
+        self._starter = starter
         self._grace = grace
 
     @classmethod
@@ -536,7 +537,10 @@ class LocalBackend(Backend):
                 workdir=workdir,
                 home=launch["home"],
             )
-            ahead = {} if launch["ahead"] is None else {"ahead": {"idle": launch["ahead"]}}
+            ahead = {}
+            if launch["ahead"] is not None and task == spec.tasks[0]:  # all import much the same
+                watch = spec.retries is not None
+                ahead = {"ahead": {"idle": launch["ahead"], "watch": watch}}
             write_json(staged.task(task).plan, {**plan, "moments": True, **ahead})
         given, kept = resolve_paths(spec, Path(workdir), local_path)
         own = {
@@ -614,10 +618,9 @@ class LocalBackend(Backend):
 
     def request(self, job: KeptJob) -> Request:
         """Return what follows the processes of this supervisor's job, and starts new ones."""
-        if job.attempt == 1:
-            return LocalRequest(job, self._processes)
-        self._processes = [process.again() for process in self._processes]
-        return LocalRequest(job, self._processes, self._start)
+        if job.attempt > 1:
+            self._processes = [process.again() for process in self._processes]
+        return LocalRequest(job, self._processes, self._starter)
 
 
 def own_checkpoints(paths: JobPaths) -> Path:
@@ -627,7 +630,7 @@ def own_checkpoints(paths: JobPaths) -> Path:
 
 def _is_shared(spec: JobSpec, config: Config) -> bool:
     """Return whether a job may be forked from a process that has imported its libraries."""
-    if len(spec.tasks) > 1 or spec.roles[0].command is not None:
+    if spec.roles[0].command is not None:
         return False
     isolation = spec.options.get("isolation")
     if isolation is None:
@@ -651,6 +654,7 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
     grace: float,
     fork_task: ForkTask,
     ahead: str = "",
+    own: tuple[int, int] | None = None,
 ) -> None:
     """See a job through, and then to the next in the queue.
 
@@ -669,19 +673,23 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
         `supervisor.fork_task`.
     ahead
         The folder of the zygote for jobs like this one, see `zygotes`; empty for none.
+    own
+        The job's own zygote where it was forked from that: descriptor and process.
     """
     paths = JobPaths(Path(home), job_id)
     wake = Wake(paths)
     spec = JobSpec.from_json((read_json(paths.record) or {})["spec"])
     status = fold(event for event, _ in store.read_events(paths.events)[0])
     processes = [_process_of(spec, task, leases) for task in status.tasks]
-    starter = Starter(paths, spec, fork_task)
+    starter = Starter(paths, spec, fork_task, ahead)
+    if own:
+        starter.adopt(*own)
     if pid:
         processes[0].pid, processes[0].started = pid, Moment(*started)
     elif not starter.start_first(processes):
         return
     _sign(paths, processes)
-    backend = LocalBackend(Path(home), processes, starter.start_again)
+    backend = LocalBackend(Path(home), processes, starter)
     run = JobRun(backend, paths, lambda: 0, {"grace": grace})
     for _ in range(_LAST_WORD_TRIES):
         over = False
@@ -698,6 +706,7 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
         if over or not paths.root.exists():
             break
         time.sleep(1)
+    starter.close()
     from submarine_engine.clusters.store import sweep  # noqa: PLC0415 - it need not hurry
 
     with suppress(OSError):
@@ -706,7 +715,7 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
         from submarine_engine.clusters.local import zygotes  # noqa: PLC0415 - likewise
 
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-            zygotes.prepare(Path(ahead), paths, processes[0].task)
+            zygotes.prepare(Path(ahead), paths, spec.tasks[0])
 
 
 def _process_of(spec: JobSpec, task: TaskStatus, leases: list[int]) -> Process:
@@ -726,13 +735,39 @@ class Starter:
         The job.
     fork_task
         `supervisor.fork_task`.
+    ahead
+        The folder of the zygote for jobs like this one; empty where each task is a process of its
+        own from the beginning.
     """
 
-    def __init__(self, paths: JobPaths, spec: JobSpec, fork_task: ForkTask) -> None:
+    def __init__(
+        self, paths: JobPaths, spec: JobSpec, fork_task: ForkTask, ahead: str = ""
+    ) -> None:
         self._paths = paths
         self._spec = spec
         self._fork_task = fork_task
         self._own: Mapping[str, Mapping[str, str]] = {}  # of several: what is each task's alone
+        self._zygote: OwnZygote | None = None
+        if ahead and (spec.retries is not None or len(spec.tasks) > 1):
+            from submarine_engine.clusters.local.zygotes import OwnZygote  # noqa: PLC0415 - as above
+
+            self._zygote = OwnZygote(Path(ahead), paths, spec)
+
+    def adopt(self, descriptor: int, pid: int) -> None:
+        """Take the job's own zygote, which was forked as the job began."""
+        if self._zygote is not None:
+            self._zygote.adopt(descriptor, pid)
+
+    def look(self) -> None:
+        """See to it that what the job imports is imported when it is begun again."""
+        if self._zygote is not None:
+            self._zygote.look()
+
+    def close(self) -> None:
+        """Start no more."""
+        if self._zygote is not None:
+            self._zygote.close()
+            self._zygote = None
 
     def start_first(self, processes: Sequence[Process]) -> bool:
         """Start all tasks; False where another supervisor has begun the job."""
@@ -745,6 +780,8 @@ class Starter:
             return False
         self._own = {task: told["environment"] for task, told in launch["tasks"].items()}
         self._start(processes)
+        if self._spec.retries is None:
+            self.close()
         return True
 
     def start_again(self, processes: Sequence[Process], attempt: int) -> None:
@@ -760,24 +797,51 @@ class Starter:
             for process in processes:
                 self._give_up(process, why)
             return
+        if self._zygote is not None:
+            self._zygote.hurry()
         self._start(processes)
         _sign(self._paths, processes)
 
     def _start(self, processes: Sequence[Process]) -> None:
+        asked = {process.task: self._ask_zygote(process) for process in processes}
         for process in processes:
-            files = self._paths.task(process.task)
-            own = self._own.get(process.task, {})
-            environment = {**os.environ, **own, **gpu_environment(process.gpus)}
             process.started = Moment.now()
             logs: tuple[int, ...] = ()
             try:
-                logs = open_logs(files)
-                command = [sys.executable, "-u", str(RUNTIME), str(files.root)]
-                process.pid = self._fork_task(command, environment, logs, process.leases)
+                if asking := asked[process.task]:
+                    process.pid = asking()
+                if not process.pid:
+                    logs = open_logs(self._paths.task(process.task))
+                    root = str(self._paths.task(process.task).root)
+                    command = [sys.executable, "-u", str(RUNTIME), root]
+                    environment = self._environment(process)
+                    process.pid = self._fork_task(command, environment, logs, process.leases)
             except OSError as error:
                 for descriptor in logs:
                     os.close(descriptor)
                 self._give_up(process, error.strerror or str(error))
+
+    def _environment(self, process: Process) -> dict[str, str]:
+        own = self._own.get(process.task, {})
+        return {**os.environ, **own, **gpu_environment(process.gpus)}
+
+    def _ask_zygote(self, process: Process) -> Callable[[], int] | None:
+        """Have a task forked where that can be; return what waits for its process.
+
+        All are asked for first: the forks of large processes take their time side by side.
+        """
+        if self._zygote is None:
+            return None
+        logs: tuple[int, ...] = ()
+        try:
+            logs = open_logs(self._paths.task(process.task))
+            environment = self._environment(process)
+            return self._zygote.fork(process.task, environment, logs, process.leases)
+        except OSError:  # a fresh one would not be started either, and says so
+            return None
+        finally:
+            for descriptor in logs:
+                os.close(descriptor)
 
     def _give_up(self, process: Process, why: str) -> None:
         """Take a task for over; the others are told, as where it had failed a moment later."""

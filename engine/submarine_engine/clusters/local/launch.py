@@ -101,7 +101,9 @@ def _start(
 
             ahead = zygotes.place(paths, launch, record)
             keep = [lock, *logs, *held]
-            if zygotes.fork(ahead, paths, alone, program, environment, keep):
+            again = record["spec"].get("retries") is not None
+            own = again or not alone
+            if zygotes.fork(ahead, paths, alone, program, environment, keep, own=own):
                 return
         # The order of `supervisor.main`.
         arguments = [

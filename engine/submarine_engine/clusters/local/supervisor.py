@@ -42,8 +42,12 @@ def main(arguments: list[str]) -> None:
     held = [int(descriptor) for descriptor in leases.split(",") if descriptor]
     for descriptor in (int(lock), *logs, *held):
         os.set_inheritable(descriptor, False)  # the task alone gets what is its own
+    own: tuple[int, int] | None = None
     if command[0] == "--forked":  # this process has been the subreaper since before the fork
         pid, started = int(command[1]), (float(command[2]), float(command[3]))
+        if command[4]:
+            own = (int(command[4]), int(command[5]))
+            os.set_inheritable(own[0], False)
     else:
         _leave_guard((int(lock), *logs))
         # Whatever loses its parent becomes this process's child, so that nothing outlives the job.
@@ -63,6 +67,7 @@ def main(arguments: list[str]) -> None:
         grace=float(grace),
         fork_task=fork_task,
         ahead=ahead,
+        own=own,
     )
 
 
