@@ -507,6 +507,7 @@ _LOST_PEER = (
     r"|(?:closed|reset) by peer|broken ?pipe|socket closed|lost connection|failed to connect"
     r"|\bunavailable|remote process|ncclremote|nccl.{0,40}aborted|collective ops is aborted"
     r"|heartbeat|recvvalue failed|sendbytes failed"
+    r"|collective/result\.cc"  # where XGBoost raises whatever its ranks' connections say
 )
 _LOST_TYPES = frozenset(
     "BrokenPipeError ConnectionAbortedError ConnectionError ConnectionRefusedError "  # noqa: SIM905 - as a list it is five lines

@@ -455,6 +455,12 @@ def test_what_a_job_is_ended_for_is_no_tasks_failure():
         (("RuntimeError",), "[pair.cc:534] Connection closed by peer [10.0.0.1]:4711", True),
         (("UnavailableError",), "Collective ops is aborted by: worker 2", True),
         (("XlaRuntimeError",), "UNAVAILABLE: Gloo all-reduce failed", True),
+        (
+            ("XGBoostError", "ValueError"),
+            "[20:46:25] /src/collective/result.cc:83: [quantile.cc:300|20:46:25]:\n\n- Poll error",
+            True,
+        ),
+        (("XGBoostError",), "[20:46:25] /src/objective/objective.cc:26: Unknown", False),
         (("ValueError",), "shapes (64,) and (10,)", False),
         (("RuntimeError",), "CUDA out of memory", False),
         (("RuntimeError",), "a" * 20_000 + "connection reset", False),
