@@ -546,6 +546,8 @@ class JobRun:
 
     def _judge(self, container: TaskRun, ending: Ending) -> tuple[JobState, str]:
         state, reason = final_task_state(ending, self._paths.root, oom_killed=container.oom_killed)
+        if container.lost and container.said and state is not JobState.SUCCEEDED:
+            return state, f"{self._backend.title} says: {container.said}"
         unsaid = not ending.kind or (ending.interrupted and self._course.cancelled is None)
         if state is not JobState.SUCCEEDED and unsaid and container.said:
             reason = f"{reason}; {self._backend.title} says: {container.said}"

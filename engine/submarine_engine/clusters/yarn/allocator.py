@@ -189,6 +189,7 @@ _ON_ITS_WAY = 20.0
 _GATHERED = 60.0  # seconds that an application's nodes take at most to gather its logs
 _LOOK_EVERY = 0.25  # seconds, once all containers are there: how they end is seen elsewhere first
 _STATES = ("WAITING", "REQUESTED", "RUNNING", *_ENDED)
+_PREEMPTED = "Container preempted"  # `SchedulerUtils.PREEMPTED_CONTAINER` of YARN
 
 
 class Allocator(ABC):
@@ -359,6 +360,17 @@ class Allocator(ABC):
         with suppress(Exception):
             self._looked_at = 0.0
             self._look()
+        return self._said(task)
+
+    def container(self, task: str) -> Allocated | None:
+        """Return the task's container; None where it has none yet."""
+        return self._known.get(task)
+
+    def is_preempted(self, task: str) -> bool:
+        """Return whether the scheduler has taken the task's container back, as its master says."""
+        return self._said(task).startswith(_PREEMPTED)
+
+    def _said(self, task: str) -> str:
         container = self._seen.get(self._instances.get(task, ""))
         said = str(getattr(container, "exit_message", "") or "")
         return " ".join(said.split())[:500]

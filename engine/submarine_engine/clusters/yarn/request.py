@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _LAST_WORDS = 15.0
 _LAST_WORDS_EVERY = 0.05
+_ENDING = ("RUNNING", "KILLING")
+"""Of a node's container that it was told to end: it runs until that is heard, and for the grace."""
 
 
 class YarnRequest(Request):
@@ -58,7 +60,8 @@ class YarnRequest(Request):
         self._allocator = open_allocator(services, job.paths, job.spec, job.launch, job.attempt)
         self.ends_with_job = self._allocator.ends_with_job
         self._report: dict[str, Any] = {}  # the last that the manager said of the application
-        self._preempted_before: int | None = None
+        # Of an application that others share, as many as it had before this attempt.
+        self._preempted_before: int | None = 0 if self.ends_with_job else None
         self._withdrawn = False
 
     @property
@@ -109,8 +112,21 @@ class YarnRequest(Request):
         return self._allocator.is_new(container)
 
     def is_over(self, task: str) -> bool:
-        """Return whether the application's master was told that a container has ended."""
-        return self._allocator.is_over(task)
+        """Return whether the application's master was told that a container has ended.
+
+        Of one that is preempted it is told at once; its node has yet to end it, and gives it a
+        grace, in which it writes its last checkpoint and log.
+        """
+        if not self._allocator.is_over(task):
+            return False
+        return not (self._allocator.is_preempted(task) and self._ends_still(task))
+
+    def _ends_still(self, task: str) -> bool:
+        found = self._allocator.container(task)
+        if found is None or not found.node:
+            return False
+        told = _ask_node(self._services, found.node, f"/ws/v1/node/containers/{found.id}")
+        return str(at(told, "container", "state")) in _ENDING
 
     @property
     def stopped(self) -> bool:
@@ -122,12 +138,16 @@ class YarnRequest(Request):
 
         No exit status tells that: skein passes none on, and a node forgets a container in the
         moment in which it is over. Nor does a SIGTERM, since YARN ends what uses too much memory by
-        one, too. But the manager counts what it has preempted, and knows its nodes; and it says
-        FAILED of an application whose master died, FINISHED of one whose containers failed.
+        one, too. But the scheduler's words of what it has preempted come by the master, and where
+        that is gone, the manager counts them; it knows its nodes; and it says FAILED of an
+        application whose master died, FINISHED of one whose containers failed.
         """
+        if self._allocator.is_preempted(container.task):
+            return True
         with suppress(ClusterError):
             self._report = self._rm.application(self._allocator.app_id)
-            if _preempted(self._report) > (self._preempted_before or 0):
+            unsaid = not self._allocator.words(container.task)
+            if unsaid and self._counts_preempted:
                 return True
             if self._report["state"] == "FAILED" and not wanted:
                 return True
@@ -136,12 +156,18 @@ class YarnRequest(Request):
             return _has_forgotten(self._services, container)
         return False
 
+    @property
+    def _counts_preempted(self) -> bool:
+        return _preempted(self._report) > (self._preempted_before or 0)
+
     def words(self, task: str, *, patient: bool) -> str:
         """Return what YARN says of a container's end; it ends before it is said why."""
         until = time.monotonic() + _LAST_WORDS
         while not (said := self._allocator.words(task)):
             if self._report.get("state") in FINAL:
-                return over_words(self._report)
+                words = over_words(self._report)
+                # The first container that is gone takes the application with it, and its words.
+                return f"a container was preempted: {words}" if self._counts_preempted else words
             if not patient or time.monotonic() > until:
                 break
             time.sleep(_LAST_WORDS_EVERY)
@@ -272,15 +298,20 @@ def _has_forgotten(services: Services, container: TaskRun) -> bool:
     """
     if container.started is None or not container.node:
         return False
-    connection = NodeConnection(container.node, user=services.conf.user, timeout=_NODE)
+    told = _ask_node(services, container.node, "/ws/v1/node/info")
+    return number(at(told, "nodeInfo", "nmStartupTime")) / 1000 > container.started.wall
+
+
+def _ask_node(services: Services, address: str, path: str) -> Any:  # noqa: ANN401 - as JSON has it
+    """Return what a node answers; None where it does not, or answers nonsense."""
+    connection = NodeConnection(address, user=services.conf.user, timeout=_NODE)
     try:
-        connection.get("/ws/v1/node/info")
-        told = json.loads(connection.body(_LARGEST))
+        connection.get(path)
+        return json.loads(connection.body(_LARGEST))
     except (ClusterError, ValueError):
-        return False
+        return None
     finally:
         connection.close()
-    return number(at(told, "nodeInfo", "nmStartupTime")) / 1000 > container.started.wall
 
 
 def _is_lost(services: Services, address: str) -> bool:
