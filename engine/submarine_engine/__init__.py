@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.job import JobSpec, JobState, Resources, Role, TaskState
     from submarine_engine.lifecycle import JobStatus, Ledger, TaskStatus
+    from submarine_engine.pool.mapping import map  # noqa: A004 - what it is called everywhere
     from submarine_engine.records import JobSummary, list_jobs, open_job
 
 __version__ = "0.1.0"
@@ -59,6 +60,7 @@ _MEMBERS = {
     "future": "Job",
     "job": "JobSpec JobState Resources Role TaskState",
     "lifecycle": "JobStatus Ledger TaskStatus",
+    "pool.mapping": "map",
     "records": "JobSummary list_jobs open_job",
 }
 _HOMES = {name: module for module, names in _MEMBERS.items() for name in names.split()}
@@ -108,6 +110,7 @@ __all__ = [
     "UnsupportedError",
     "launch",
     "list_jobs",
+    "map",
     "open_job",
     "submit",
 ]

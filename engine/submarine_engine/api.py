@@ -278,12 +278,17 @@ def _refuse_ambiguous(function: Callable[..., Any], options: Mapping[str, object
             )
 
 
-def _spec(function: Callable[..., Any], options: Mapping[str, Any]) -> JobSpec:
+def function_name(function: Callable[..., Any]) -> str:
+    """Return what a job is called by its function."""
     while isinstance(function, functools.partial):
         function = function.func
     called = _NOT_IN_A_NAME.sub("-", getattr(function, "__name__", "")).strip("-._")
+    return called[:64] or "job"
+
+
+def _spec(function: Callable[..., Any], options: Mapping[str, Any]) -> JobSpec:
     resources = Resources(**_fields(Resources, options))
-    given = {"name": called[:64] or "job", **_fields(JobSpec, options)}
+    given = {"name": function_name(function), **_fields(JobSpec, options)}
     count = options.get(_WORKERS)
     role = Role(resources=resources, count=1 if count in (None, "") else _number(_WORKERS, count))
     return JobSpec(roles=(role,), **given)
@@ -427,7 +432,7 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     """
     given = locals()
     options = {option: given[option] for option in OPTIONS}
-    here = _notebook()
+    here = notebook()
     if here is not None:
         job: Job = here.submit(function, *args, **kwargs, **options)
         return job
@@ -485,7 +490,7 @@ def launch(
     CommandError, BundleError, SubmissionError
         As `submit`.
     """
-    here = _notebook()
+    here = notebook()
     if here is not None:
         return here.launch(function, *args, logs=logs, **keywords)
     console = Console()
@@ -498,7 +503,7 @@ def launch(
     return results.value
 
 
-def _notebook() -> Any:  # noqa: ANN401 - a module that an entry point names
+def notebook() -> Any:  # noqa: ANN401 - a module that an entry point names
     """Return what launches jobs in the notebook that this process is a kernel of, else None.
 
     The engine knows no front end: whoever is one says so by an entry point.
@@ -520,17 +525,29 @@ def _limit(config: Config) -> int:
     return open_cluster(config.value("cluster")).room() or limit
 
 
-def _submit(
+def prepare(
     function: Callable[..., Any],
-    args: tuple[object, ...],
+    args: Sequence[object],
     keywords: Mapping[str, Any],
     tell: Callable[[str], object] | None = None,
     logs: str | None = None,
-) -> tuple[Job, str]:
-    """Return the job, and whose log is to be shown."""
+    *,
+    of: Callable[..., Any] | None = None,
+) -> PreparedCall:
+    """Make spec and bundle of a call in this program, as `prepare_call` does.
+
+    Parameters
+    ----------
+    tell
+        Is told which value takes long.
+    logs
+        Whose log is to be shown.
+    of
+        The program's own function, where `function` is one that is given it.
+    """
     config = load_config()
-    cells, root = _program(function)
-    call = prepare_call(
+    cells, root = _program(function if of is None else of)
+    return prepare_call(
         function,
         args,
         keywords,
@@ -540,7 +557,18 @@ def _submit(
         cluster=config.value("cluster"),
         logs=logs,
     )
-    cluster = call.cluster or config.value("cluster")
+
+
+def _submit(
+    function: Callable[..., Any],
+    args: tuple[object, ...],
+    keywords: Mapping[str, Any],
+    tell: Callable[[str], object] | None = None,
+    logs: str | None = None,
+) -> tuple[Job, str]:
+    """Return the job, and whose log is to be shown."""
+    call = prepare(function, args, keywords, tell, logs)
+    cluster = call.cluster or load_config().value("cluster")
     where = open_cluster(cluster) if isinstance(cluster, str) else cluster
     if tell is not None:
         where.tell = tell

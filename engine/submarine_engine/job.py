@@ -417,6 +417,8 @@ class JobSpec:
         has them. Which there are, and what they may be, is for the cluster to check.
     asks
         Whether whoever submits the job waits for it and answers what its code asks.
+    parent
+        The job that this one works for, see `submarine_engine.pool`: lists show that one alone.
 
     Raises
     ------
@@ -536,6 +538,7 @@ class JobSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
     notebook: str | None = None
     asks: bool = False
+    parent: str | None = None
 
     def __post_init__(self) -> None:  # noqa: C901, PLR0912 - one check after another
         if not _NAME.fullmatch(self.name):

@@ -23,6 +23,8 @@ from submarine_engine.history import (
 )
 from submarine_engine.job import JobState
 
+_SECOND = len("20260101-000000")
+
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
     from submarine_engine.future import Job
@@ -38,6 +40,8 @@ class JobSummary:
         How many the job asked for.
     created, finished
         None where that is not known, or not yet.
+    parent
+        The job that it works for; None for those that somebody has submitted.
     """
 
     id: str
@@ -48,6 +52,7 @@ class JobSummary:
     gpus: int = 0
     created: Moment | None = None
     finished: Moment | None = None
+    parent: str | None = None
 
     def elapsed(self, now: Moment) -> float | None:
         """Return seconds from submission to the job's end, or to `now`.
@@ -70,6 +75,7 @@ class JobSummary:
             "gpus": self.gpus,
             "created": _pair(self.created),
             "finished": _pair(self.finished),
+            "parent": self.parent,
         }
 
 
@@ -95,16 +101,44 @@ def list_jobs(home: Path | None = None, limit: int | None = None) -> list[JobSum
     return [_as_it_stands(summary, clusters) for summary in newest]
 
 
-def iter_jobs(home: Path) -> Iterator[JobSummary]:
+def iter_jobs(home: Path, *, children: bool = False) -> Iterator[JobSummary]:
     """Yield the summaries on record, newest first; a folder that holds none is passed over.
 
     Where the setting `user` is set, only that user's.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    children
+        Whether jobs that work for another one are among them.
     """
     user = shown_user()
     for group in of_one_second(job_ids(home)):
         theirs = [one for one in group if user is None or job_user(home, one) == user]
         found = [summary for job_id in theirs if (summary := _read(home, job_id))]
+        found = [summary for summary in found if children or not summary.parent]
         yield from sorted(found, key=_age)
+
+
+def children_of(home: Path, parent: str) -> list[str]:
+    """Return the jobs that work for another one, the oldest first.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    parent
+        The job that they work for. None of them is older.
+    """
+    found = []
+    for job_id in job_ids(home):
+        if job_id[:_SECOND] < parent[:_SECOND]:
+            break
+        summary = _read(home, job_id)
+        if summary is not None and summary.parent == parent:
+            found.append(job_id)
+    return found[::-1]
 
 
 def _age(summary: JobSummary) -> float:
@@ -125,6 +159,7 @@ def _read(home: Path, job_id: str) -> JobSummary | None:
             gpus=int(data["gpus"] or 0),
             created=_moment(data["created"]),
             finished=_moment(data["finished"]),
+            parent=data.get("parent") or None,
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None  # being made, being deleted, or of a later release

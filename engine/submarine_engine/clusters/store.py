@@ -167,6 +167,7 @@ def summary(
         "gpus": sum(resources),
         "created": record["created"],
         "finished": finished,
+        "parent": record["spec"].get("parent"),
     }
 
 

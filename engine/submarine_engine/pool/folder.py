@@ -1,0 +1,127 @@
+"""A pool's folder: every file of it, named once.
+
+It lies beside the jobs, not in one of them: `job retry` runs a controller again as a new job, which
+goes on where the one before was ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from submarine_engine.bundle.model import Bundle
+from submarine_engine.errors import JobNotFoundError, SubmissionError
+from submarine_engine.history import (
+    check_home,
+    is_job_id,
+    make_private,
+    new_job_id,
+    read_json,
+    write_json,
+)
+from submarine_engine.job import JobSpec
+
+VERSION = 1
+
+
+class PoolFolder:
+    """The files of one pool.
+
+    Parameters
+    ----------
+    root
+        Its folder: ``<home>/pools/<id>``.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.plan = root / "pool.json"
+        self.bundle = root / "bundle"
+        self.calls = root / "calls.jsonl"
+        self.arguments = root / "arguments"
+        self.values = root / "values"
+        self.inputs = root / "inputs"
+        self.withdrawn = root / "withdrawn"
+        self.lock = root / "controller.lock"
+        self.giver = root / "giver.lock"
+
+    @property
+    def home(self) -> Path:
+        """Where the jobs are kept."""
+        return self.root.parent.parent
+
+    @classmethod
+    def new(cls, home: Path, plan: Mapping[str, Any], spec: JobSpec, bundle: Bundle) -> PoolFolder:
+        """Make the folder of a new pool.
+
+        Parameters
+        ----------
+        home
+            Where the jobs are kept.
+        plan
+            What the controller has to know, as `read` gives it back.
+        spec
+            The workers'.
+        bundle
+            What they run.
+
+        Raises
+        ------
+        SubmissionError
+            The disk is full, or the folder cannot be written.
+        ConfigError
+            As `check_home`.
+        """
+        check_home(home)
+        folder = cls(home / "pools" / new_job_id())
+        try:
+            make_private(folder.root)
+            bundle.write(folder.bundle)
+            # A controller is without GPUs, so it sees none: its workers see those that we see.
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+            told = {**plan, "version": VERSION, "spec": spec.to_json(), "visible": visible}
+            write_json(folder.plan, told)
+        except (OSError, ValueError) as error:
+            raise SubmissionError(
+                f"the pool's folder cannot be written: {error}",
+                where=str(folder.root),
+                fix="make room there, or let SUBMARINE_HOME name a folder of yours with room",
+            ) from error
+        return folder
+
+    @classmethod
+    def of(cls, home: Path, pool: str) -> PoolFolder:
+        """Return the folder of the pool of that id.
+
+        Raises
+        ------
+        JobNotFoundError
+            It is no id, or there is no such pool.
+        """
+        folder = cls(home / "pools" / pool)
+        if not is_job_id(pool) or not folder.plan.is_file():
+            raise JobNotFoundError(f"there is no pool {pool!r} in {home}")
+        return folder
+
+    def read(self) -> dict[str, Any]:
+        """Return the plan.
+
+        Raises
+        ------
+        JobNotFoundError
+            It is gone, or of another release.
+        """
+        check_home(self.home)
+        try:
+            plan = read_json(self.plan)
+        except (OSError, json.JSONDecodeError) as error:
+            raise JobNotFoundError(f"the pool {self.root} cannot be read: {error}") from error
+        if plan is None or plan.get("version") != VERSION:
+            raise JobNotFoundError(
+                f"the pool's plan {self.plan} is gone, or of another release",
+                fix="run it again from its cell",
+            )
+        return plan

@@ -1,0 +1,162 @@
+"""Calls that a program gives: written to the pool's folder, and read there by the controller.
+
+A map of what is there already is whole before anything is asked for. A generator is asked for more
+as calls end, and an `Executor` writes what is submitted, as long as the program lives: it holds a
+lock meanwhile. Once nobody holds it, nothing more will come.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from submarine_runtime.call_frames import Reader, append, cut_torn, frame
+
+from submarine_engine.clusters import locks
+from submarine_engine.errors import SubmissionError
+from submarine_engine.pool.calls import DONE, WAIT, Answer, Call, End, Nothing
+from submarine_engine.pool.pool import called, words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from submarine_engine.pool.folder import PoolFolder
+    from submarine_engine.pool.pool import Pool
+
+
+class Giver:
+    """Writes calls for a pool, and holds its lock: more may come as long as it does.
+
+    Parameters
+    ----------
+    folder
+        The pool's.
+
+    Raises
+    ------
+    SubmissionError
+        Its folder cannot be written.
+    """
+
+    def __init__(self, folder: PoolFolder) -> None:
+        try:
+            self._lock = locks.take(folder.giver, wait=1.0)
+            cut_torn(str(folder.inputs))
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            self._inputs = os.open(folder.inputs, flags, 0o600)
+            self._withdrawn = os.open(folder.withdrawn, flags, 0o600)
+        except OSError as error:
+            raise SubmissionError(
+                f"the pool's folder cannot be written: {error.strerror or error}",
+                where=str(folder.root),
+                fix="make room there",
+            ) from error
+        self._closed = False
+
+    def give(self, call: Call) -> None:
+        """Give a call."""
+        about = {"index": call.index, "label": call.label, "batch": call.batch}
+        append(self._inputs, frame({"kind": "call", **about}, call.arguments))
+
+    def withdraw(self, index: int, *, running: bool = False) -> None:
+        """Take a call back."""
+        append(self._withdrawn, frame({"kind": "withdraw", "index": index, "running": running}))
+
+    def close(self) -> None:
+        """Say that there will be no more."""
+        if not self._closed:
+            self._closed = True
+            append(self._inputs, frame({"kind": "done"}))
+            os.close(self._inputs)
+            os.close(self._withdrawn)
+            if self._lock is not None:
+                locks.drop(self._lock)
+
+
+class Inputs:
+    """The calls of a `Giver`, as a pool's source.
+
+    Parameters
+    ----------
+    folder
+        The pool's.
+    """
+
+    def __init__(self, folder: PoolFolder) -> None:
+        self._folder = folder
+        self._reader = Reader(str(folder.inputs))
+        self._withdrawn = Reader(str(folder.withdrawn))
+        self._frames: list[tuple[dict[str, Any], bytes]] = []
+        self._done = False
+        self._pool: Pool
+        self._known: frozenset[int] = frozenset()
+        self.ends = 0
+        self.failed = 0
+        self.given = 0
+
+    def begin(self, pool: Pool) -> None:
+        """Hear whose calls these are."""
+        self._pool = pool
+        self._known = pool.known
+
+    def look(self) -> None:
+        """Take back what is not wanted any more."""
+        for head, _ in self._withdrawn.read():
+            self._pool.withdraw(head["index"], running=head["running"])
+
+    def next(self) -> Call | Nothing:
+        """Return the next call that was given."""
+        while not self._done:
+            if not self._frames and not self._read():
+                return WAIT
+            head, payload = self._frames.pop(0)
+            if head["kind"] == "done":
+                self._done = True
+            else:
+                self.given += 1
+                if head["index"] not in self._known:
+                    return Call(head["index"], payload, head["label"], head["batch"])
+        return DONE
+
+    def _read(self) -> bool:
+        # Whether anybody is there comes first: what was written before the end is then read.
+        gone = locks.is_free(self._folder.giver)
+        for taken in self._reader.read():
+            self._frames.append(taken)
+            if len(self._frames) >= _AT_ONCE:
+                break
+        if not self._frames and gone:
+            self._done = True
+            self._pool.say("whoever gave the calls is gone: there will be no more of them")
+            return False
+        return bool(self._frames)
+
+    def began(self, call: Call, worker: str) -> None:
+        """Hear that a call runs."""
+
+    def reported(self, call: Call, report: Mapping[str, Any]) -> Answer:  # noqa: ARG002 - of others
+        """Let it go on: nobody has asked."""
+        return Answer.GO_ON
+
+    def ended(self, call: Call, end: End) -> None:
+        """Tell what became of a call, in the log."""
+        self.ends += 1
+        self.failed += not end.succeeded
+        on = f" on {end.host}" if end.host else ""
+        self._pool.say(f"{called(call)} {words(end)}{on}")
+
+
+_AT_ONCE = 64
+
+
+def label_of(value: object) -> str:
+    """Return a short text for a call by its argument; empty where that has none."""
+    if not isinstance(value, (str, int, float, os.PathLike)):
+        return ""
+    text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    text = json.dumps(str(text), ensure_ascii=False)[1:-1]
+    return text if len(text) <= _LONGEST_LABEL else f"…{text[1 - _LONGEST_LABEL :]}"
+
+
+_LONGEST_LABEL = 60

@@ -1,0 +1,312 @@
+"""A pool's record: which call was given to whom, and what came of it. The truth on each call.
+
+``calls.jsonl`` has a line for each step, only appended to by the one controller that holds the
+pool's lock:
+
+    {"kind": "call", "index", "label", "batch", "at", "size"}   its arguments, in ``arguments``
+    {"kind": "worker", "job"}                                   a worker was asked for
+    {"kind": "given", "index", "try", "worker"}                 before the worker is told
+    {"kind": "began", "index", "try", "worker"}
+    {"kind": "tried", "index", "try", "outcome", …}             it will be tried again
+    {"kind": "ended", "index", "try", "outcome", "at", "size", …}   for good; its payload is in
+                                                                ``values``
+    {"kind": "over", "why"}                                     there will be no more
+
+What is larger lies in the two files beside it, written before the line that says where.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.pool.calls import Call, End
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from submarine_engine.pool.folder import PoolFolder
+
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+
+
+@dataclass
+class Noted:
+    """A call on record that has not ended.
+
+    Parameters
+    ----------
+    tries
+        How often it was given.
+    failures
+        How often it failed by itself.
+    losses
+        How often its worker was lost while it ran.
+    given
+        The worker that has it now; empty where none has.
+    began
+        Whether that one has begun it.
+    """
+
+    call: Call
+    tries: int = 0
+    failures: int = 0
+    losses: int = 0
+    given: str = ""
+    began: bool = False
+
+
+@dataclass
+class Record:
+    """What a journal holds.
+
+    Parameters
+    ----------
+    open
+        The calls that have not ended, by index.
+    ended
+        The lines that say what became of the others, in the order of their ends.
+    calls
+        All of them.
+    workers
+        The jobs that were asked for.
+    over
+        Why there will be no more; None where there may be.
+    """
+
+    open: dict[int, Noted] = field(default_factory=dict)
+    ended: dict[int, dict[str, Any]] = field(default_factory=dict)
+    calls: dict[int, Call] = field(default_factory=dict)
+    workers: list[str] = field(default_factory=list)
+    over: str | None = None
+
+
+class Journal:
+    """Writes a pool's record. The caller holds the pool's lock.
+
+    Parameters
+    ----------
+    folder
+        The pool's.
+
+    Raises
+    ------
+    OSError
+        It cannot be written.
+    """
+
+    def __init__(self, folder: PoolFolder) -> None:
+        self._folder = folder
+        self._lines = os.open(folder.calls, _FLAGS, 0o600)
+        _cut_torn_line(self._lines)
+        self._arguments = os.open(folder.arguments, _FLAGS, 0o600)
+        self._values = os.open(folder.values, _FLAGS, 0o600)
+        self.record = _read(self._lines, self._arguments)
+
+    def call(self, call: Call) -> Noted:
+        """Note a call that a source gave."""
+        at = _append(self._arguments, call.arguments)
+        told = {"index": call.index, "label": call.label, "batch": call.batch}
+        self._line("call", **told, at=at, size=len(call.arguments))
+        noted = self.record.open[call.index] = Noted(call)
+        return noted
+
+    def worker(self, job_id: str) -> None:
+        """Note that a worker was asked for."""
+        self._line("worker", job=job_id)
+
+    def given(self, *noted: Noted, worker: str) -> None:
+        """Note that a worker will be told of calls."""
+        lines = []
+        for one in noted:
+            one.tries += 1
+            one.given, one.began = worker, False
+            told = {"index": one.call.index, "try": one.tries, "worker": worker}
+            lines.append(_as_line("given", told))
+        _append(self._lines, b"".join(lines))
+
+    def began(self, noted: Noted, host: str) -> None:
+        """Note that a call has begun."""
+        noted.began = True
+        told = {"index": noted.call.index, "try": noted.tries, "worker": noted.given, "host": host}
+        _append(self._lines, _as_line("began", told))
+
+    def tried(self, noted: Noted, end: End) -> None:
+        """Note that a try came to nothing, and there will be another."""
+        _tried(noted, end.outcome)
+        told = {"index": noted.call.index, "try": noted.tries, "outcome": end.outcome}
+        _append(self._lines, _as_line("tried", {**told, **_told(end)}))
+
+    def end(self, line: dict[str, Any]) -> End:
+        """Return what became of a call by its line ``ended``, with its payload."""
+        return end_of(line, piece(self._folder.values, line["at"], line["size"]))
+
+    def ended(self, noted: Noted, end: End) -> None:
+        """Note what became of a call, for good.
+
+        Raises
+        ------
+        ValueError
+            That is on record already.
+        """
+        index = noted.call.index
+        if index not in self.record.open:
+            raise ValueError(f"call {index} has ended already")
+        at = _append(self._values, end.payload)
+        told = {"index": index, "try": noted.tries, "outcome": end.outcome, **_told(end)}
+        _append(self._lines, _as_line("ended", {**told, "at": at, "size": len(end.payload)}))
+        del self.record.open[index]
+
+    def over(self, why: str = "") -> None:
+        """Note that there will be no more calls, and why in words where that is no good end."""
+        self._line("over", why=why)
+
+    def close(self) -> None:
+        """Close the files."""
+        for descriptor in (self._lines, self._arguments, self._values):
+            os.close(descriptor)
+
+    def _line(self, kind: str, **told: Any) -> None:  # noqa: ANN401 - what JSON can hold
+        _append(self._lines, _as_line(kind, told))
+
+
+class Follower:
+    """Reads a pool's record as it grows, from any process.
+
+    Parameters
+    ----------
+    folder
+        The pool's.
+    """
+
+    def __init__(self, folder: PoolFolder) -> None:
+        self._folder = folder
+        self._offset = 0
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the lines that are new since the last look."""
+        try:
+            with self._folder.calls.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def end(self, line: dict[str, Any]) -> End:
+        """Return what became of a call by its line ``ended``, with its payload."""
+        return end_of(line, piece(self._folder.values, line["at"], line["size"]))
+
+
+def end_of(line: dict[str, Any], payload: bytes) -> End:
+    """Return what a line tells of how a try went."""
+    return End(
+        outcome=line["outcome"],
+        payload=payload,
+        seconds=line["seconds"],
+        told=line["told"],
+        worker=line["worker"],
+        host=line["host"],
+        attempts=line["try"],
+    )
+
+
+def piece(path: Path, at: int, size: int) -> bytes:
+    """Return some bytes of a file.
+
+    Raises
+    ------
+    OSError
+        They are not there.
+    """
+    with path.open("rb") as file:
+        file.seek(at)
+        data = file.read(size)
+    if len(data) < size:
+        raise OSError(f"{path} ends before byte {at + size}")
+    return data
+
+
+def _told(end: End) -> dict[str, Any]:
+    return {
+        "seconds": end.seconds,
+        "worker": end.worker,
+        "host": end.host,
+        "told": dict(end.told),
+    }
+
+
+def _tried(noted: Noted, outcome: str) -> None:
+    noted.given, noted.began = "", False
+    if outcome == "lost":
+        noted.losses += 1
+    elif outcome != "withdrawn":
+        noted.failures += 1
+
+
+def _as_line(kind: str, told: dict[str, Any]) -> bytes:
+    return json.dumps({"kind": kind, **told}, ensure_ascii=True).encode() + b"\n"
+
+
+def _append(descriptor: int, data: bytes) -> int:
+    """Write all of `data` to a file's end; return where it begins."""
+    at = os.lseek(descriptor, 0, os.SEEK_END)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return at
+
+
+def _cut_torn_line(descriptor: int) -> None:
+    size = os.fstat(descriptor).st_size
+    at = size
+    while at > 0:
+        begin = max(0, at - 65536)
+        found = os.pread(descriptor, at - begin, begin).rfind(b"\n")
+        if found >= 0:
+            at = begin + found + 1
+            break
+        at = begin
+    if at < size:
+        os.truncate(descriptor, at)
+
+
+def _lines(descriptor: int) -> Iterator[dict[str, Any]]:
+    with open(descriptor, "rb", closefd=False) as file:
+        file.seek(0)
+        for line in file:
+            yield json.loads(line)
+
+
+def _read(lines: int, arguments: int) -> Record:
+    record = Record()
+    for line in _lines(lines):
+        kind = line["kind"]
+        if kind == "worker":
+            record.workers.append(line["job"])
+            continue
+        if kind == "over":
+            record.over = line["why"]
+            continue
+        index = line["index"]
+        if kind == "call":
+            data = os.pread(arguments, line["size"], line["at"])
+            call = record.calls[index] = Call(index, data, line["label"], line["batch"])
+            record.open[index] = Noted(call)
+            continue
+        noted = record.open[index]
+        if kind == "given":
+            noted.tries, noted.given, noted.began = line["try"], line["worker"], False
+        elif kind == "began":
+            noted.began = True
+        elif kind == "tried":
+            _tried(noted, line["outcome"])
+        elif kind == "ended":
+            record.ended[index] = line
+            del record.open[index]
+    return record

@@ -1,0 +1,229 @@
+"""From a function to a pool: its workers' bundle, its folder, and the job that runs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from submarine_runtime import worker
+
+from submarine_engine import api
+from submarine_engine.api import PreparedCall, prepare_call
+from submarine_engine.bundle import BuildOptions
+from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.base import Cluster
+from submarine_engine.config import load_config
+from submarine_engine.errors import CommandError, UnsupportedError
+from submarine_engine.future import Job
+from submarine_engine.history import default_home
+from submarine_engine.job import JobSpec
+from submarine_engine.pool.controller import control
+from submarine_engine.pool.folder import PoolFolder
+
+LOCAL = "local"
+"""Where controllers run: on the machine of whoever asks."""
+
+_TAKEN_OVER = 5
+"""How often a controller whose process is killed is begun again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a pool is to be, before anything is asked for.
+
+    Parameters
+    ----------
+    function
+        What each call calls.
+    options
+        The workers', as `submarine_engine.submit` has them, and ``time_limit``, the pool's.
+    forks
+        Whether each call runs in a fork of its own.
+    max_gpus, max_workers
+        How many GPUs, or workers, the pool may have at once.
+    source
+        The class of its source, ``module:Class``: it is given the folder.
+    told
+        What else its controller has to know.
+    """
+
+    function: Callable[..., Any]
+    options: Mapping[str, Any]
+    source: str
+    forks: bool = True
+    max_gpus: int | None = None
+    max_workers: int | None = None
+    told: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedPool:
+    """A pool that is ready to be made: nothing has been asked for yet.
+
+    Parameters
+    ----------
+    spec
+        The workers', with every number that was left to the cluster.
+    most
+        How many workers there may be.
+    """
+
+    call: PreparedCall
+    cluster: Cluster
+    spec: JobSpec
+    most: int
+    plan: Plan
+
+    def make(self, names: Collection[str] = ()) -> PoolFolder:
+        """Make the pool's folder.
+
+        Parameters
+        ----------
+        names
+            Of the program, that the workers' script defines for arguments.
+
+        Raises
+        ------
+        SubmissionError
+            It cannot be written.
+        """
+        told = {
+            **(self.plan.told or {}),
+            "source": self.plan.source,
+            "cluster": self.cluster.name,
+            "most": self.most,
+            "workdir": str(Path.cwd()),
+            "names": sorted(names),
+        }
+        return PoolFolder.new(default_home(), told, self.spec, self.call.bundle)
+
+
+def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
+    """Make the bundle of a pool's workers, and see whether the cluster can run them.
+
+    Parameters
+    ----------
+    names
+        Of the program, that the workers' script has to define besides what the function needs.
+
+    Raises
+    ------
+    CommandError
+        An option is not possible.
+    BundleError
+        The function or what it needs cannot travel.
+    SubmissionError, ClusterError
+        The cluster cannot run the workers.
+    """
+    check_function(plan.function)
+    options = {key: value for key, value in plan.options.items() if value is not None}
+    options.pop("time_limit", None)  # the controller's
+    options.setdefault("name", api.function_name(plan.function))
+    if options.get("workers", 1) != 1:
+        raise UnsupportedError(
+            "a call is run by one task", where="workers", fix="leave it out, or use submit()"
+        )
+    variables = vars(sys.modules["__main__"])
+    known = [variables[name] for name in sorted(names)]
+    keywords = {**options, **({} if plan.forks else {"forks": False})}
+    args = (plan.function, *known)
+    here = api.notebook()
+    if here is not None:
+        call: PreparedCall = here.prepare(worker.serve, args, keywords)
+        cluster = here.cluster_of(call)
+    else:
+        call = api.prepare(worker.serve, args, keywords, of=plan.function)
+        wanted = call.cluster or load_config().value("cluster")
+        cluster = open_cluster(wanted) if isinstance(wanted, str) else wanted
+    spec = cluster.check(call.spec)
+    return PreparedPool(
+        call=call, cluster=cluster, spec=spec, most=_most(plan, spec, cluster), plan=plan
+    )
+
+
+def control_job(folder: PoolFolder, spec: JobSpec, time_limit: object = None) -> Job:
+    """Submit the job that runs a pool.
+
+    Parameters
+    ----------
+    spec
+        The workers': it has the name of the pool.
+    time_limit
+        As `submarine_engine.submit` has it.
+
+    Raises
+    ------
+    SubmissionError
+        It cannot be submitted.
+    """
+    keywords = {"gpus": 0, "retries": _TAKEN_OVER, "time_limit": time_limit, "name": spec.name}
+    made = prepare_call(
+        control,
+        (folder.root.name,),
+        {key: value for key, value in keywords.items() if value is not None},
+        cells=[],
+        namespace={},
+        build=BuildOptions(),
+        cluster=LOCAL,
+    )
+    made = replace(made, cluster=LOCAL)
+    here = api.notebook()
+    if here is not None:
+        job: Job = here.submit_prepared(made)
+        return job
+    where = open_cluster(LOCAL)
+    return Job(where, where.submit(made.spec, made.bundle, workdir=Path.cwd()))
+
+
+def check_function(function: object) -> None:
+    """Refuse what cannot be called.
+
+    Raises
+    ------
+    CommandError
+        It is no function.
+    """
+    if not callable(function):
+        raise CommandError(
+            f"{function!r} is no function", fix="give the function, then its inputs: f, inputs"
+        )
+
+
+def count(name: str, value: object, least: int = 1) -> int:
+    """Return a number that was given for an option.
+
+    Raises
+    ------
+    CommandError
+        It is no whole number, or too small.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise CommandError(
+            f"{name}={value!r} is not possible: it must be a whole number, {least} or more",
+            fix=f"leave {name} out for the usual",
+        )
+    return value
+
+
+def _most(plan: Plan, spec: JobSpec, cluster: Cluster) -> int:
+    if plan.max_workers is not None:
+        count("max_workers", plan.max_workers)
+    each = spec.gpus or 0
+    if not each:
+        if plan.max_gpus is not None:
+            raise CommandError(
+                "max_gpus is for calls with GPUs", fix="leave it out, or ask for gpus=1"
+            )
+        return plan.max_workers or len(os.sched_getaffinity(0))
+    if plan.max_gpus is not None and count("max_gpus", plan.max_gpus) < each:
+        raise CommandError(
+            f"max_gpus={plan.max_gpus} is less than the {each} of one call",
+            fix=f"ask for max_gpus={each} or more",
+        )
+    gpus = plan.max_gpus if plan.max_gpus is not None else len(cluster.gpus())
+    most = max(1, gpus // each)
+    return min(most, plan.max_workers or most)

@@ -1,0 +1,312 @@
+"""`map`: one function over many inputs, each result there as soon as it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sized
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.errors import CommandError, JobFailedError, SubmarineError
+from submarine_engine.future import Job
+from submarine_engine.history import default_home
+from submarine_engine.pool.arguments import Arguments
+from submarine_engine.pool.calls import Call
+from submarine_engine.pool.controller import tell_progress
+from submarine_engine.pool.folder import PoolFolder
+from submarine_engine.pool.inputs import Giver, Inputs, label_of
+from submarine_engine.pool.journal import Follower
+from submarine_engine.pool.launching import Plan, check_function, control_job, count, prepare
+from submarine_engine.pool.pool import called
+from submarine_engine.pool.results import Loader
+
+if TYPE_CHECKING:
+    from submarine_engine.pool.calls import End
+
+GIVE_UP = 20
+_LOOK_AHEAD = 64
+_SOONEST = 0.005
+_LATEST = 0.05
+_LOOK = 0.5
+
+
+class MapSource(Inputs):
+    """The calls of a map, for its controller."""
+
+    def ended(self, call: Call, end: End) -> None:
+        """Tell what became of a call, in the log and on the card."""
+        super().ended(call, end)
+        tell_progress(self.ends, max(self.given, self.ends), self.failed)
+
+    def result(self) -> Mapped:
+        """Return what the job's own result is."""
+        return Mapped(self._folder)
+
+
+class Mapped(Iterator[Any]):
+    """What a map gives: an iterator of its values, and all that is there of them by now.
+
+    Where a call failed, `next` raises its error; the next one goes on with the call after it.
+
+    Parameters
+    ----------
+    folder
+        The pool's.
+    ordered
+        Whether values come in the order of their inputs, else as they come.
+
+    Attributes
+    ----------
+    job
+        The job that runs it.
+    """
+
+    def __init__(self, folder: PoolFolder, *, ordered: bool = True) -> None:
+        self._folder = folder
+        self._ordered = ordered
+        self._follower = Follower(folder)
+        self._loader = Loader(folder)
+        self._labels: dict[int, str] = {}
+        self._ends: dict[int, End] = {}
+        self._order: list[int] = []
+        self._shown = 0
+        self._over: str | None = None
+        self._feeder: _Feeder | None = None
+        self._looked = 0.0
+        self.job: Job | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _opened, (self._folder.root.name,)
+
+    def __repr__(self) -> str:
+        self._read()
+        failed = sum(not end.succeeded for end in self._ends.values())
+        return f"<map: {len(self._ends):,} calls have ended, {failed:,} of them without a value>"
+
+    def __iter__(self) -> Mapped:
+        return self
+
+    def __next__(self) -> Any:  # noqa: ANN401 - the user's own
+        pause = _SOONEST
+        while True:
+            self._feed()
+            if self._read():
+                pause = _SOONEST
+            if (index := self._next()) is not None:
+                self._shown += 1
+                return self._value(index)
+            if self._is_over():
+                raise StopIteration
+            time.sleep(pause)
+            pause = min(_LATEST, pause * 1.3)
+
+    def wait(self) -> Mapped:
+        """Wait until every call has ended, and return itself."""
+        while True:
+            self._feed()
+            self._read()
+            if self._is_over():
+                return self
+            time.sleep(_LATEST)
+
+    def results(self) -> dict[int, Any]:
+        """Return the values that are there by now, by the place of their input.
+
+        Raises
+        ------
+        ResultError
+            One cannot be loaded here.
+        """
+        self._read()
+        return {
+            index: self._value(index) for index in sorted(self._ends) if self._ends[index].succeeded
+        }
+
+    @property
+    def failed(self) -> dict[int, SubmarineError]:
+        """The errors of the calls that have failed by now, by the place of their input."""
+        self._read()
+        return {
+            index: self._loader.error(self._ends[index], self._called(index))
+            for index in sorted(self._ends)
+            if not self._ends[index].succeeded
+        }
+
+    def cancel(self) -> bool:
+        """End the job, its workers and all calls that have not ended; what is there stays."""
+        return self.job is not None and self.job.cancel("the map was cancelled")
+
+    # The record, as it grows.
+
+    def _next(self) -> int | None:
+        if not self._ordered:
+            return self._order[self._shown] if self._shown < len(self._order) else None
+        return self._shown if self._shown in self._ends else None
+
+    def _read(self) -> bool:
+        lines = self._follower.read()
+        for line in lines:
+            if line["kind"] == "call":
+                self._labels[line["index"]] = line["label"]
+            elif line["kind"] == "ended":
+                self._ends[line["index"]] = self._follower.end(line)
+                self._order.append(line["index"])
+            elif line["kind"] == "over":
+                self._over = line["why"]
+        return bool(lines)
+
+    def _value(self, index: int) -> Any:  # noqa: ANN401 - the user's own
+        return self._loader.value(self._ends[index], self._called(index))
+
+    def _called(self, index: int) -> str:
+        return called(Call(index, b"", self._labels.get(index, "")))
+
+    def _feed(self) -> None:
+        if self._feeder is not None and not self._feeder.feed(len(self._ends)):
+            self._feeder = None
+
+    def _is_over(self) -> bool:
+        """Return whether every call has ended; raise where some never will."""
+        if self._over == "":
+            return True
+        if self._over is None:
+            if self.job is None or time.monotonic() - self._looked < _LOOK:
+                return False
+            self._looked = time.monotonic()
+            if not self.job.done() or self._read():
+                return False
+        if self.job is not None:
+            self.job.results()  # raises what has ended it
+        raise JobFailedError(self._over or "the job that ran the map has ended before it was done")
+
+
+def _opened(pool: str) -> Mapped:
+    return Mapped(PoolFolder.of(default_home(), pool))
+
+
+class _Feeder:
+    """Takes inputs of a generator as calls end, and gives them on."""
+
+    def __init__(
+        self,
+        giver: Giver,
+        inputs: Iterator[tuple[Any, ...]],
+        arguments: Arguments,
+        given: int,
+        batch: int,
+    ) -> None:
+        self._giver = giver
+        self._inputs = inputs
+        self._arguments = arguments
+        self._given = given
+        self._batch = batch
+
+    def feed(self, ended: int) -> bool:
+        """Give what there is room for; return whether there may be more."""
+        while self._given - ended < _LOOK_AHEAD + self._batch:
+            try:
+                taken = next(self._inputs)
+            except StopIteration:
+                self._giver.close()
+                return False
+            except BaseException:
+                self._giver.close()
+                raise
+            self._giver.give(_call(self._given, taken, self._arguments, self._batch))
+            self._given += 1
+        return True
+
+
+def _call(index: int, taken: tuple[Any, ...], arguments: Arguments, batch: int) -> Call:
+    label = label_of(taken[0]) if taken else ""
+    what = f"input {index}" + (f" ({label})" if label else "")
+    return Call(index, arguments.pack(taken, {}, what), label, batch)
+
+
+def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, each by its name
+    function: Callable[..., Any],
+    /,
+    *inputs: Iterable[Any],
+    batch: int = 1,
+    retries: int = 0,
+    ordered: bool = True,
+    forks: bool = True,
+    max_gpus: int | None = None,
+    max_workers: int | None = None,
+    give_up: int | None = GIVE_UP,
+    **options: Any,  # noqa: ANN401 - of the workers' jobs
+) -> Mapped:
+    """Call `function` with each of the inputs, on the cluster; return the values as they come.
+
+    Parameters
+    ----------
+    function
+        What each call calls.
+    inputs
+        As for Python's own `map`: with several, a call takes one of each.
+    batch
+        How many calls one process runs after another.
+    retries
+        How often a call that fails is tried again. One whose worker is lost is given again anyhow.
+    ordered
+        Whether values come in the order of their inputs, else as they come.
+    forks
+        Whether each call runs in a fork of its own; else all of a worker run in one process.
+    max_gpus, max_workers
+        How many there may be at once: all GPUs of the cluster unless given; without GPUs, as many
+        workers as there are cores.
+    give_up
+        Stop once so many calls have failed and none has succeeded; None for never.
+    options
+        Of each worker, as `submit` has them: ``gpus=1, memory="8G"``; ``time_limit`` is that of the
+        whole.
+
+    Raises
+    ------
+    CommandError
+        An option is not possible.
+    BundleError
+        The function, what it needs or an input cannot travel.
+    SubmissionError
+        The cluster refuses the job.
+    """
+    check_function(function)
+    count("batch", batch)
+    count("retries", retries, 0)
+    if give_up is not None:
+        count("give_up", give_up)
+    if not inputs:
+        raise CommandError("there are no inputs", fix="give them after the function: map(f, files)")
+    told = {"retries": retries, "give_up": give_up}
+    plan = Plan(
+        function=function,
+        options=options,
+        source=f"{__name__}:{MapSource.__name__}",
+        forks=forks,
+        max_gpus=max_gpus,
+        max_workers=max_workers,
+        told=told,
+    )
+    finite = all(isinstance(one, Sized) for one in inputs)
+    taken = zip(*inputs, strict=False)
+    arguments = Arguments()
+    first = taken if finite else islice(taken, _LOOK_AHEAD)
+    calls = [_call(index, one, arguments, batch) for index, one in enumerate(first)]
+    prepared = prepare(plan, arguments.names)
+    folder = prepared.make(arguments.names)
+    giver = Giver(folder)
+    try:
+        for call in calls:
+            giver.give(call)
+        whole = finite or len(calls) < _LOOK_AHEAD
+        if whole:
+            giver.close()
+        found = Mapped(folder, ordered=ordered)
+        found.job = control_job(folder, prepared.spec, options.get("time_limit"))
+    except BaseException:
+        giver.close()
+        raise
+    if not whole:
+        known = Arguments(arguments.names)
+        found._feeder = _Feeder(giver, taken, known, len(calls), batch)  # noqa: SLF001 - its own
+    return found

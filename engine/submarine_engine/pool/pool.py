@@ -1,0 +1,567 @@
+"""A pool: calls of one function, by workers that stay, each call to its end exactly once.
+
+The pool's journal is the truth. What is about to be done stands there before it is done, and an end
+is written once; so a pool that is run again after its process was killed goes on with the same
+workers, and hears from the beginning what these have told.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.errors import JobNotFoundError, SubmarineError, SubmissionError
+from submarine_engine.job import JobSpec, JobState
+from submarine_engine.pool.calls import Answer, Call, End, Nothing, Source
+from submarine_engine.pool.journal import Journal, Noted
+from submarine_engine.pool.workers import PoolWorker
+from submarine_engine.records import children_of, iter_jobs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from submarine_engine.bundle import Bundle
+    from submarine_engine.clusters.base import Cluster
+    from submarine_engine.pool.folder import PoolFolder
+
+LOST_TRIES = 5
+"""How often a call is given again since its worker was lost while it ran."""
+
+_SOONEST = 0.002
+_LATEST = 0.02
+_STAY = 20.0
+_AT_ONCE = 4
+_LOOK_AROUND = 1.0
+_LOOKED_AT = 50
+_ENDING_TAKES = 30.0
+_STARTS = 3
+_BETWEEN_STARTS = 2.0
+
+
+class GivenUpError(SubmarineError):
+    """A pool cannot go on: no worker can begin, or every call fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """What a pool's workers are.
+
+    Parameters
+    ----------
+    cluster
+        Where they run.
+    spec
+        Of each; its parent is the job that runs the pool.
+    bundle
+        What they run: a script that ends in `submarine_runtime.worker.serve`.
+    workdir
+        Where relative paths begin.
+    most, least
+        How many there may be, and how many stay though others wait for their GPUs.
+    """
+
+    cluster: Cluster
+    spec: JobSpec
+    bundle: Bundle
+    workdir: Path
+    most: int = 1
+    least: int = 0
+
+
+class Pool:
+    """Runs the calls of a source.
+
+    Parameters
+    ----------
+    folder
+        The pool's; the caller holds its lock.
+    workers
+        What the workers are.
+    retries
+        How often a call that fails by itself is tried again.
+    give_up
+        After how many calls that failed while none succeeded it is given up; None for never.
+    say
+        Is told in words what happens, a line at a time.
+    """
+
+    def __init__(
+        self,
+        folder: PoolFolder,
+        workers: Workers,
+        *,
+        retries: int = 0,
+        give_up: int | None = None,
+        say: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self.folder = folder
+        self._kind = workers
+        self._retries = retries
+        self._give_up = give_up
+        self.say = say
+        self.journal = Journal(folder)
+        self._workers: dict[str, PoolWorker] = {}
+        self._waiting: deque[Noted] = deque()
+        self._source: Source
+        self._done = False
+        self._unwanted: set[int] = set()
+        self._succeeded = 0
+        self._failed = 0
+        self._first: End | None = None
+        self._starts = 0
+        self._next_start = 0.0
+        self._looked_around = 0.0
+        self._others_wait = False
+        self._free: int | None = None
+
+    @property
+    def known(self) -> frozenset[int]:
+        """The calls, by index, that a controller before this one has taken from the source."""
+        return frozenset(self.journal.record.calls)
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are, those that are still to begin among them."""
+        return sum(not worker.ending for worker in self._workers.values())
+
+    @property
+    def crowded(self) -> bool:
+        """Whether other jobs wait while this pool has more workers than its least."""
+        return self._others_wait and self.workers > self._kind.least
+
+    def run(self, source: Source) -> None:
+        """Run all calls that a source gives; go on where the pool was run before.
+
+        Raises
+        ------
+        GivenUpError
+            No worker can begin, or every call fails.
+        OSError
+            The pool's folder cannot be written.
+        """
+        self._source = source
+        source.begin(self)
+        try:
+            self._take_over()
+            pause = _SOONEST
+            while not self._over():
+                if self._turn():
+                    pause = _SOONEST
+                time.sleep(pause)
+                pause = min(_LATEST, pause * 1.3)
+            self._end_workers()
+            self.journal.over()
+        except GivenUpError as error:
+            self.journal.over(str(error))
+            self._cancel("the pool was given up")
+            raise
+        except BaseException:
+            self._cancel("its pool has ended")
+            raise
+        finally:
+            for worker in self._workers.values():
+                worker.close()
+            self.journal.close()
+
+    def withdraw(self, index: int, *, running: bool = False) -> None:
+        """Take a call back that has not begun, or end it where it runs.
+
+        Its source hears how it ended. One that runs comes to its own end unless `running`.
+        """
+        noted = self.journal.record.open.get(index)
+        if noted is None:
+            self._unwanted.add(index)  # it may be still to come
+        elif noted in self._waiting:
+            self._waiting.remove(noted)
+            self._end(noted, End(outcome="withdrawn", attempts=noted.tries))
+        elif worker := self._workers.get(noted.given):
+            worker.withdraw(noted, running=running)
+
+    # One turn.
+
+    def _over(self) -> bool:
+        return self._done and not self._waiting and not self.journal.record.open
+
+    def _turn(self) -> bool:
+        """Do what there is to do; return whether there was anything."""
+        active = False
+        self._source.look()
+        for worker in list(self._workers.values()):
+            active = self._hear(worker) or active
+            self._look(worker)
+        active = self._feed() or active
+        self._look_around()
+        self._grow()
+        self._shrink()
+        return active
+
+    def _hear(self, worker: PoolWorker) -> bool:
+        frames = worker.read()
+        for head, payload in frames:
+            key = head.get("index"), head.get("try")
+            noted = worker.given.get(key)  # type: ignore[arg-type] # None is no key of these
+            if noted is None:  # it was heard before a controller took over
+                continue
+            kind = head["kind"]
+            if kind == "began":
+                if not noted.began:
+                    self.journal.began(noted, worker.host)
+                self._source.began(noted.call, worker.job_id)
+            elif kind == "report":
+                self._report(worker, noted, payload)
+            elif kind == "ended":
+                del worker.given[key]  # type: ignore[arg-type] # as above
+                self._settle(noted, _end_of(head, payload, noted, worker))
+                if head.get("outcome") != "withdrawn":
+                    worker.took(_number(head.get("seconds")))
+        return bool(frames)
+
+    def _report(self, worker: PoolWorker, noted: Noted, payload: bytes) -> None:
+        with suppress(ValueError):
+            report = json.loads(payload)
+            if isinstance(report, dict):
+                answer = self._source.reported(noted.call, report)
+                if answer is not Answer.GO_ON:
+                    worker.tell(noted, answer.value)
+
+    def _look(self, worker: PoolWorker) -> None:
+        """See whether a worker is over; its calls are given again."""
+        try:
+            over = worker.look()
+        except JobNotFoundError:
+            over = True
+        except SubmarineError:  # the cluster does not answer now
+            return
+        if worker.spoilt and not over and not worker.ending:
+            self.say(f"worker {worker.job_id}: what it tells cannot be read: {worker.spoilt}")
+            worker.cancel("what it tells its pool cannot be read")
+        if not over:
+            return
+        self._hear(worker)  # what it told last
+        del self._workers[worker.job_id]
+        worker.close()
+        if worker.ready or worker.ending:
+            self._starts = 0
+        else:
+            self._did_not_begin(worker)
+        lost = sorted(worker.given.values(), key=lambda noted: noted.call.index, reverse=True)
+        for noted in lost:
+            if noted.began:
+                why = worker.status.reason if worker.status else ""
+                told = {"reason": why, "state": worker.state.value}
+                end = End(
+                    outcome="lost",
+                    told=told,
+                    worker=worker.job_id,
+                    host=worker.host,
+                    attempts=noted.tries,
+                )
+                self._settle(noted, end)
+            else:
+                self._again(noted)
+
+    def _did_not_begin(self, worker: PoolWorker) -> None:
+        from submarine_engine.future import Job  # noqa: PLC0415 - only where something failed
+
+        self._starts += 1
+        self._next_start = time.monotonic() + _BETWEEN_STARTS
+        error = None
+        with suppress(SubmarineError):
+            error = Job(self._kind.cluster, worker.job_id).exception(0)
+        error = error or SubmarineError(worker.status.reason if worker.status else "it is gone")
+        what = getattr(error, "what", str(error))
+        self.say(f"worker {worker.job_id} could not begin: {what}")
+        # An error of the code is the same on each node; what a node did may not be.
+        if getattr(error, "frames", ()) or self._starts >= _STARTS:
+            raise GivenUpError(
+                f"no worker can begin: {what}",
+                where=getattr(error, "where", "") or f"job {worker.job_id}",
+                fix=f"its log: submarine job logs {worker.job_id}",
+            ) from error
+
+    # What becomes of a call.
+
+    def _settle(self, noted: Noted, end: End) -> None:
+        """Note how a try went: for good, or to be tried again."""
+        if end.outcome == "lost":
+            again = noted.losses + 1 < LOST_TRIES
+        else:
+            failed = end.outcome in ("error", "died")
+            again = failed and noted.failures < self._retries
+        if not again:
+            self._end(noted, end)
+            return
+        self.journal.tried(noted, end)
+        self.say(f"{called(noted.call)} {words(end)}; it is tried again")
+        self._waiting.appendleft(noted)
+
+    def _again(self, noted: Noted) -> None:
+        noted.given, noted.began = "", False
+        self._waiting.appendleft(noted)
+
+    def _end(self, noted: Noted, end: End) -> None:
+        self.journal.ended(noted, end)
+        self._count(end)
+        self._source.ended(noted.call, end)
+        self._may_give_up()
+
+    def _count(self, end: End) -> None:
+        if end.succeeded:
+            self._succeeded += 1
+        elif end.outcome in ("error", "died", "lost"):
+            self._failed += 1
+            self._first = self._first or end
+
+    def _may_give_up(self) -> None:
+        if self._give_up is None or self._succeeded or self._failed < self._give_up:
+            return
+        first = words(self._first) if self._first else ""
+        raise GivenUpError(
+            f"all of the first {self._failed} calls failed; the first one {first}",
+            fix="mend that, and run it again; give_up=None goes on whatever fails",
+        )
+
+    # Calls to workers.
+
+    def _feed(self) -> bool:
+        fed = False
+        ready = sorted(self._workers.values(), key=lambda worker: len(worker.given))
+        for worker in ready:
+            while (batch := self._batch(worker)) is not None:
+                self.journal.given(*batch, worker=worker.job_id)
+                try:
+                    worker.give(batch)
+                except OSError as error:  # its folder is gone
+                    worker.spoilt = str(error)
+                fed = True
+        if not self._waiting:
+            self._pull()
+        return fed
+
+    def _batch(self, worker: PoolWorker) -> list[Noted] | None:
+        if not worker.room(1) or not (self._waiting or self._pull()):
+            return None
+        size = self._waiting[0].call.batch
+        if not (room := worker.room(size)):
+            return None
+        batch = [self._waiting.popleft()]
+        while len(batch) < room and (self._waiting or self._pull()):
+            if self._waiting[0].call.batch != size:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
+
+    def _pull(self) -> bool:
+        """Ask the source for a call; return whether there is one."""
+        while not self._done:
+            given = self._source.next()
+            if not isinstance(given, Call):
+                self._done = given is Nothing.DONE
+                return False
+            noted = self.journal.call(given)
+            if given.index not in self._unwanted:
+                self._waiting.append(noted)
+                return True
+            self._end(noted, End(outcome="withdrawn", attempts=0))
+        return False
+
+    # Workers: more, fewer.
+
+    def _grow(self) -> None:
+        if not self._waiting or self.workers >= self._kind.most:
+            return
+        gpus = self._kind.spec.gpus
+        beginning = sum(not (w.ready or w.ending) for w in self._workers.values())
+        if beginning >= (1 if gpus else _AT_ONCE) or time.monotonic() < self._next_start:
+            return
+        # The first one may wait in the queue; each further one takes what is free.
+        if gpus and self.workers and not self._is_free(gpus):
+            return
+        try:
+            job_id = self._kind.cluster.submit(
+                self._kind.spec, self._kind.bundle, workdir=self._kind.workdir
+            )
+        except SubmissionError as error:
+            if self.workers:
+                self._next_start = time.monotonic() + _BETWEEN_STARTS
+                return
+            raise GivenUpError(
+                f"no worker can be submitted: {error.what}", where=error.where, fix=error.fix
+            ) from error
+        except SubmarineError as error:  # the cluster does not answer now
+            self.say(f"no worker can be submitted now: {error.what}")
+            self._next_start = time.monotonic() + _BETWEEN_STARTS
+            return
+        self.journal.worker(job_id)
+        self._add(job_id)
+
+    def _add(self, job_id: str) -> PoolWorker:
+        task = self._kind.spec.tasks[0]
+        worker = PoolWorker(self._kind.cluster, self.folder.home, job_id, task)
+        self._workers[job_id] = worker
+        return worker
+
+    def _is_free(self, gpus: int) -> bool:
+        if self._others_wait:
+            return False
+        if self._free is None:
+            try:
+                self._free = sum(gpu.held_by is None for gpu in self._kind.cluster.gpus())
+            except SubmarineError:
+                self._free = 0
+        return self._free >= gpus
+
+    def _look_around(self) -> None:
+        """See once a second who else waits for GPUs, and how many are free."""
+        if not self._kind.spec.gpus or time.monotonic() - self._looked_around < _LOOK_AROUND:
+            return
+        self._looked_around = time.monotonic()
+        self._free = None
+        self._others_wait = any(
+            job.state is JobState.QUEUED
+            and job.gpus
+            and job.parent != self._kind.spec.parent
+            and job.cluster == self._kind.cluster.name
+            for job in islice(iter_jobs(self.folder.home, children=True), _LOOKED_AT)
+        )
+
+    def _shrink(self) -> None:
+        """End workers that have nothing to do where others wait, or keep them."""
+        for worker in self._workers.values():
+            if worker.ending or worker.given:
+                continue
+            if self.crowded and (worker.ready or worker.state is JobState.QUEUED):
+                if worker.ready:
+                    worker.end()
+                elif self.workers > 1:
+                    worker.cancel("another job waits for GPUs")
+            elif worker.ready:
+                worker.stay(_STAY)
+
+    def _end_workers(self) -> None:
+        for worker in self._workers.values():
+            if worker.ready:
+                with suppress(OSError):
+                    worker.end()
+            else:
+                worker.cancel("there is nothing left to do")
+        until = time.monotonic() + _ENDING_TAKES
+        left = list(self._workers.values())
+        while left and time.monotonic() < until:
+            left = [worker for worker in left if not _is_over(worker)]
+            time.sleep(_LATEST)
+        for worker in left:
+            worker.cancel("its pool has ended")
+
+    def _cancel(self, reason: str) -> None:
+        for worker in self._workers.values():
+            worker.cancel(reason)
+
+    # Going on where another process was ended.
+
+    def _take_over(self) -> None:
+        record = self.journal.record
+        if record.over:
+            raise GivenUpError(record.over)
+        if record.over is not None and not record.open:
+            self._done = True
+        parent = self._kind.spec.parent
+        asked = [*record.workers, *(children_of(self.folder.home, parent) if parent else ())]
+        for job_id in dict.fromkeys(asked):
+            worker = self._add(job_id)
+            worker.given = {
+                (noted.call.index, noted.tries): noted
+                for noted in record.open.values()
+                if noted.given == job_id
+            }
+        for index, line in record.ended.items():
+            end = self.journal.end(line)
+            self._count(end)
+            self._source.ended(record.calls[index], end)
+        self._waiting.extend(
+            noted for noted in record.open.values() if noted.given not in self._workers
+        )
+        for noted in self._waiting:
+            noted.given, noted.began = "", False
+        self._give_again()
+        if record.calls:
+            done = len(record.ended)
+            self.say(f"going on: {done} of {len(record.calls)} calls have ended")
+
+    def _give_again(self) -> None:
+        """Tell workers of calls that the journal gives them and that they never heard of."""
+        for worker in list(self._workers.values()):
+            heard = worker.heard()
+            unheard = [noted for key, noted in worker.given.items() if key not in heard]
+            for noted in unheard:
+                del worker.given[noted.call.index, noted.tries]
+                self._again(noted)
+
+
+def called(call: Call) -> str:
+    """Return what people call a call."""
+    return f"call {call.index}" + (f" ({call.label})" if call.label else "")
+
+
+def words(end: End) -> str:
+    """Return in words what became of a call."""
+    if end.succeeded:
+        return f"done in {end.seconds:.2g} s"
+    if end.outcome == "error":
+        error = end.told.get("error") or {}
+        said = str(error.get("message", "")).partition("\n")[0]
+        return f"raised {error.get('type', 'an error')}: {said}"[:300]
+    if end.outcome == "died":
+        code = end.told.get("code")
+        how = f"by signal {-code}" if isinstance(code, int) and code < 0 else f"with code {code}"
+        return f"ended its process {how}"
+    if end.outcome == "lost":
+        why = end.told.get("reason") or end.told.get("state", "")
+        return f"was lost with its worker {end.worker}: {why}"
+    return {"withdrawn": "was cancelled", "stop": "was stopped", "pause": "was paused"}.get(
+        end.outcome, end.outcome
+    )
+
+
+_OUTCOMES = {"value", "text", "error", "died", "withdrawn", "stop", "pause"}
+_LONGEST_TOLD = 100_000
+
+
+def _end_of(head: dict[str, Any], payload: bytes, noted: Noted, worker: PoolWorker) -> End:
+    """Return what a worker tells of a call, which is the word of a stranger."""
+    outcome = head.get("outcome")
+    own = {"kind", "index", "try", "size", "outcome", "seconds"}
+    told = {key: value for key, value in head.items() if key not in own}
+    if outcome not in _OUTCOMES:
+        outcome, told = "died", {"code": None}
+    return End(
+        outcome=str(outcome),
+        payload=payload,
+        seconds=_number(head.get("seconds")),
+        told=told,
+        worker=worker.job_id,
+        host=worker.host,
+        attempts=noted.tries,
+    )
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) and value >= 0 else 0.0
+
+
+def _is_over(worker: PoolWorker) -> bool:
+    try:
+        return worker.look()
+    except SubmarineError:
+        return True
+
+
+def with_parent(spec: JobSpec, parent: str | None) -> JobSpec:
+    """Return the spec of workers whose pool a job runs."""
+    return replace(spec, parent=parent, notebook=None, asks=False)

@@ -1,0 +1,190 @@
+"""A worker of a pool: a job of its own, and the two files that it is talked to by."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from submarine_runtime.call_frames import (
+    CALLS,
+    RETURNS,
+    Reader,
+    SpoiltError,
+    append,
+    cut_torn,
+    frame,
+)
+
+from submarine_engine.errors import SubmarineError
+from submarine_engine.history import JobPaths
+from submarine_engine.job import JobState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from submarine_engine.clusters.base import Cluster
+    from submarine_engine.lifecycle import JobStatus
+    from submarine_engine.pool.journal import Noted
+
+AHEAD = 0.25
+"""Seconds of work that a worker is given beyond the call that it runs."""
+_MOST_AHEAD = 32
+_LOOK = 0.25
+_NEWEST = 0.3
+"""How much the newest call says of how long the next one takes."""
+
+
+class PoolWorker:
+    """A job that takes calls.
+
+    Parameters
+    ----------
+    cluster
+        Where it runs.
+    home
+        Where the jobs are kept.
+    job_id
+        The job.
+    task
+        The task that takes the calls.
+
+    Attributes
+    ----------
+    host
+        Where it is; empty until it is ready.
+    given
+        The calls that it has, by index and try, in the order that they were given.
+    """
+
+    def __init__(self, cluster: Cluster, home: Path, job_id: str, task: str) -> None:
+        self._cluster = cluster
+        self.job_id = job_id
+        self._folder = JobPaths(home, job_id).task(task).root
+        self._returns = Reader(str(self._folder / RETURNS))
+        self._calls: int | None = None
+        self.ready = False
+        self.host = ""
+        self.given: dict[tuple[int, int], Noted] = {}
+        self.ending = False
+        self.spoilt = ""
+        self.status: JobStatus | None = None
+        self._looked = 0.0
+        self._mean: float | None = None
+        self._batches = 0
+        self._stayed = time.monotonic()
+
+    @property
+    def state(self) -> JobState:
+        """The job's state, as of the last look."""
+        return self.status.state if self.status else JobState.QUEUED
+
+    def look(self) -> bool:
+        """Ask the cluster how the job is, where it has not been asked for a while.
+
+        Returns
+        -------
+        bool
+            Whether it is over.
+        """
+        now = time.monotonic()
+        if now - self._looked >= _LOOK:
+            self._looked = now
+            self.status = self._cluster.status(self.job_id)
+        return self.state.final
+
+    def read(self) -> list[tuple[dict[str, Any], bytes]]:
+        """Return what it has told since the last time."""
+        frames = []
+        try:
+            for head, payload in self._returns.read():
+                if head["kind"] == "ready":
+                    self.ready = True
+                    self.host = str(head.get("host", ""))
+                else:
+                    frames.append((head, payload))
+        except (SpoiltError, OSError) as error:
+            # What the job's code has spoilt is nothing to go on with.
+            self.spoilt = str(error)
+        return frames
+
+    def heard(self) -> set[tuple[int, int]]:
+        """Return the calls that it was told of, by index and try."""
+        reader = Reader(str(self._folder / CALLS))
+        try:
+            frames = [head for head, _ in reader.read() if head["kind"] == "call"]
+        except (SpoiltError, OSError) as error:
+            self.spoilt = str(error)
+            return set()
+        finally:
+            reader.close()
+        return {(head["index"], head["try"]) for head in frames}
+
+    def room(self, batch: int) -> int:
+        """Return how many more calls to give it now, at most a batch."""
+        if not self.ready or self.ending or self.spoilt:
+            return 0
+        ahead = min(_MOST_AHEAD, int(AHEAD / max(self._mean, 1e-6))) if self._mean else 0
+        most = batch + ahead
+        return min(batch, most - len(self.given)) if len(self.given) <= most - batch else 0
+
+    def took(self, seconds: float) -> None:
+        """Note how long a call took."""
+        old = seconds if self._mean is None else self._mean
+        self._mean = old + _NEWEST * (seconds - old)
+
+    def give(self, noted: list[Noted]) -> None:
+        """Tell it of calls, which the journal says are given to it; raises OSError."""
+        self._batches += 1
+        of = {"of": f"{os.getpid()}-{self._batches}"} if len(noted) > 1 else {}
+        data = []
+        for one in noted:
+            self.given[one.call.index, one.tries] = one
+            head = {"kind": "call", "index": one.call.index, "try": one.tries, **of}
+            data.append(frame(head, one.call.arguments))
+        self._say(b"".join(data))
+
+    def withdraw(self, noted: Noted, *, running: bool) -> None:
+        """Ask it not to begin a call, or to end it where it runs."""
+        about = {"index": noted.call.index, "try": noted.tries, "running": running}
+        self._say(frame({"kind": "withdraw", **about}))
+
+    def tell(self, noted: Noted, word: str) -> None:
+        """Answer a report of a call."""
+        about = {"index": noted.call.index, "try": noted.tries, "word": word}
+        self._say(frame({"kind": "told", **about}))
+
+    def stay(self, every: float) -> None:
+        """Tell it that it is still wanted, though it has no call."""
+        if time.monotonic() - self._stayed >= every:
+            self._say(frame({"kind": "stay"}))
+
+    def end(self) -> None:
+        """Let it end once it has done what it was given."""
+        if not self.ending:
+            self.ending = True
+            self._say(frame({"kind": "end"}))
+
+    def cancel(self, reason: str) -> None:
+        """End its job."""
+        self.ending = True
+        try:
+            self._cluster.cancel(self.job_id, reason)
+        except SubmarineError:  # it is gone
+            return
+
+    def close(self) -> None:
+        """Close its files."""
+        self._returns.close()
+        if self._calls is not None:
+            os.close(self._calls)
+            self._calls = None
+
+    def _say(self, data: bytes) -> None:
+        if self._calls is None:
+            path = self._folder / CALLS
+            cut_torn(str(path))
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._calls = os.open(path, flags, 0o600)
+        self._stayed = time.monotonic()
+        append(self._calls, data)

@@ -1,0 +1,178 @@
+"""What a pool's controller and a worker tell each other: frames in two files, only appended to.
+
+A frame is a line of JSON, whose ``size`` says how many bytes follow it. Who reads takes whole
+frames alone, and begins anew at the last one's end: a writer that was killed in the middle leaves
+half of one, which whoever writes next cuts off.
+
+``calls``, by the controller:
+
+    {"kind": "call", "number", "index", "try", "of"}    arguments, pickled: ``(args, keywords)``
+    {"kind": "withdraw", "index", "try", "running"}     not to be begun; ended, too, if `running`
+    {"kind": "told", "index", "try", "word"}            what a report is answered with
+    {"kind": "stay"}                                    there is somebody, though there is no call
+    {"kind": "end"}                                     when all that was given is done
+
+``returns``, by the worker:
+
+    {"kind": "ready", "pid", "host"}                    definitions and values are loaded
+    {"kind": "began", "index", "try", "stdout", "stderr"}
+    {"kind": "report", "index", "try"}                  JSON
+    {"kind": "ended", "index", "try", "outcome", "seconds", "stdout", "stderr", …}
+
+The outcome is ``value`` (pickled), ``text`` (it cannot be pickled: what it looks like), ``error``
+(the exception, pickled, where it can be), ``withdrawn``, ``died``, or the word that the call was
+ended by (`Ended`).
+"""
+
+from __future__ import annotations
+
+import os
+
+from submarine_runtime import lean
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+CALLS = "calls"
+RETURNS = "returns"
+LONGEST_HEAD = 1 << 20
+"""Bytes of a frame's first line: an error is told there with its chain."""
+
+_PIECE = 1 << 20
+
+
+class SpoiltError(ValueError):
+    """What is there is no frame."""
+
+
+def frame(head: dict[str, Any], payload: bytes = b"") -> bytes:
+    """Return the bytes of a frame."""
+    return f"{lean.dumps({**head, 'size': len(payload)})}\n".encode() + payload
+
+
+def append(descriptor: int, data: bytes) -> None:
+    """Write all of a frame, whatever a single write takes."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+class Reader:
+    """Reads whole frames of a file that grows.
+
+    Parameters
+    ----------
+    path
+        The file; it need not be there yet.
+
+    Attributes
+    ----------
+    offset
+        The end of the last frame that was read.
+    """
+
+    def __init__(self, path: str, offset: int = 0) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self.offset = offset
+
+    def read(self) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Yield what is whole by now, head and payload.
+
+        Raises
+        ------
+        SpoiltError
+            It is none of a writer of ours.
+        OSError
+            It cannot be read.
+        """
+        if self._descriptor is None:
+            try:
+                # Not waited for where it is a pipe, and not followed: the task's code could put
+                # anything there.
+                flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+                self._descriptor = os.open(self._path, flags)
+            except FileNotFoundError:
+                return
+        size = os.fstat(self._descriptor).st_size
+        while self.offset < size:
+            taken = take(self._descriptor, self.offset, size)
+            if taken is None:
+                return
+            head, payload, self.offset = taken
+            yield head, payload
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def take(descriptor: int, offset: int, size: int) -> tuple[dict[str, Any], bytes, int] | None:
+    """Read the frame that begins at `offset`; None where it is not whole in `size` bytes yet.
+
+    Returns
+    -------
+    head, payload, end
+        The last one is where the next frame begins.
+
+    Raises
+    ------
+    SpoiltError
+        It is no frame.
+    """
+    first = os.pread(descriptor, 4096, offset)
+    while b"\n" not in first:
+        if len(first) > LONGEST_HEAD:
+            raise SpoiltError(f"no frame begins at byte {offset}")
+        more = os.pread(descriptor, len(first), offset + len(first))
+        if not more:
+            return None
+        first += more
+    line = first[: first.index(b"\n")]
+    head = parsed(line)
+    begin = offset + len(line) + 1
+    end = begin + head["size"]
+    if end > size:
+        return None
+    payload = first[len(line) + 1 :][: head["size"]]
+    while len(payload) < head["size"]:
+        more = os.pread(descriptor, min(head["size"] - len(payload), 1 << 30), begin + len(payload))
+        if not more:
+            return None
+        payload += more
+    return head, payload, end
+
+
+def parsed(line: bytes) -> dict[str, Any]:
+    """Return a frame's head.
+
+    Raises
+    ------
+    SpoiltError
+        It is none.
+    """
+    try:
+        head = lean.loads(line.decode())
+    except ValueError as error:
+        raise SpoiltError(f"no frame: {error}") from None
+    size = head.get("size") if isinstance(head, dict) else None
+    if type(size) is not int or size < 0 or not isinstance(head.get("kind"), str):
+        raise SpoiltError("no frame")
+    return head  # type: ignore[no-any-return] # a dict, as was looked at
+
+
+def cut_torn(path: str) -> int:
+    """Cut off the half of a frame at a file's end, where its writer was killed; return its size."""
+    reader = Reader(path)
+    try:
+        for _ in reader.read():
+            pass
+    finally:
+        reader.close()
+    if os.path.exists(path):  # noqa: PTH110 - pathlib takes long to import
+        os.truncate(path, reader.offset)
+    return reader.offset

@@ -1,0 +1,486 @@
+"""A task that takes calls, one after another: what the script of a pool's worker ends in.
+
+Definitions, imports and values of the script are there once, before the first call; `serve` then
+reads calls from a file and writes what comes of them to another one (`call_frames`). By default
+each call runs in a fork of this process: what it does to memory and variables, and a crash, are its
+own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+
+from submarine_runtime import lean
+from submarine_runtime.call_frames import CALLS, RETURNS, Reader, append, frame, parsed
+from submarine_runtime.lean import mode_in, standard, suppress, type_name
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+IDLE = 60.0
+"""Seconds without a call after which a worker ends by itself: whoever gave them may be gone."""
+
+_SOONEST = 0.002
+_LATEST = 0.02  # a look at one file
+_LOOK = 0.05
+_SIGKILL = 9
+_PIECE = 1 << 16
+_LONGEST_TEXT = 20_000
+
+
+class Ended(BaseException):
+    """Ends a call before its time, by the word of whoever gave it.
+
+    No `Exception`: code that catches all of these is not to go on.
+
+    Parameters
+    ----------
+    word
+        What it was told: ``stop`` or ``pause``.
+    """
+
+    def __init__(self, word: str) -> None:
+        super().__init__(word)
+        self.word = word
+
+
+class Running:
+    """The call that runs in this process.
+
+    Parameters
+    ----------
+    index
+        Which call it is.
+    attempt
+        The how manieth try it is.
+    """
+
+    def __init__(
+        self, index: int, attempt: int, tell: Callable[[bytes], None], calls: Reader
+    ) -> None:
+        self.index = index
+        self.attempt = attempt
+        self._tell = tell
+        self._calls = calls
+        self._word = ""
+
+    def report(self, said: dict[str, Any]) -> None:
+        """Tell the controller how far the call is.
+
+        Parameters
+        ----------
+        said
+            What JSON can hold.
+        """
+        head = {"kind": "report", "index": self.index, "try": self.attempt}
+        self._tell(frame(head, lean.dumps(said).encode()))
+
+    def word(self) -> str:
+        """Return what reports have been answered with so far; empty where there is no answer."""
+        for head, _ in self._calls.read():
+            about = head.get("index"), head.get("try")
+            if head["kind"] == "told" and about == (self.index, self.attempt):
+                self._word = str(head.get("word", ""))
+        return self._word
+
+
+current: Running | None = None
+"""The call that runs here, for the code in it; None where there is none."""
+
+
+class Given:
+    """A call as it was given.
+
+    Parameters
+    ----------
+    index
+        Which call it is.
+    attempt
+        The how manieth try it is.
+    data
+        The arguments, pickled.
+    """
+
+    def __init__(self, index: int, attempt: int, data: bytes) -> None:
+        self.index = index
+        self.attempt = attempt
+        self.data = data
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What tells it from all others."""
+        return self.index, self.attempt
+
+
+def serve(
+    function: Callable[..., Any],
+    /,
+    *known: Any,  # noqa: ANN401, ARG001 - of any kind; that they are named is all
+    forks: bool = True,
+    idle: float = IDLE,
+) -> None:
+    """Run `function` for each call that comes, until there are no more.
+
+    Parameters
+    ----------
+    function
+        What each call calls.
+    known
+        Classes of the arguments: that the script names them is why it defines them.
+    forks
+        Whether each call runs in a fork of its own; else all run in this very process.
+    idle
+        Seconds without a call after which it ends.
+    """
+    Worker(function, os.environ["SUBMARINE_TASK_DIR"], idle, forks=forks).run()
+
+
+class Worker:
+    """The process that takes calls.
+
+    Parameters
+    ----------
+    function, idle, forks
+        As `serve` has them.
+    folder
+        The task's.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], folder: str, idle: float, *, forks: bool
+    ) -> None:
+        self._function = function
+        self._idle = idle
+        self._forks = forks
+        self._calls_path = f"{folder}/{CALLS}"
+        self._calls = Reader(self._calls_path)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._returns = os.open(f"{folder}/{RETURNS}", flags, mode_in(folder))
+        self._todo: deque[list[Given]] = deque()
+        self._unwanted: set[tuple[int, int]] = set()
+        self._ending = False
+        main = sys.modules["__main__"]
+        self._bundle = os.path.dirname(getattr(main, "__file__", "") or "")  # noqa: PTH120 - pathlib takes long to import
+
+    def run(self) -> None:
+        """Take calls until there are no more."""
+        # Imported here, once: what a fork imports, the next one would import again.
+        _unpickled(_pickled(((), {}), self._bundle), self._bundle)
+        import select  # noqa: F401, PLC0415 - of the forks' parent
+
+        self._tell(frame({"kind": "ready", "pid": os.getpid(), "host": os.uname().nodename}))
+        pause, since = _SOONEST, time.monotonic()
+        while True:
+            if self._look():
+                pause, since = _SOONEST, time.monotonic()
+            if self._todo:
+                self._do(self._todo.popleft())
+                pause, since = _SOONEST, time.monotonic()
+                continue
+            if self._ending or time.monotonic() - since > self._idle:
+                return
+            time.sleep(pause)
+            pause = min(_LATEST, pause * 1.2)
+
+    def _tell(self, data: bytes) -> None:
+        append(self._returns, data)
+
+    def _look(self) -> bool:
+        """Read what has come; return whether anything has."""
+        came = False
+        for head, payload in self._calls.read():
+            came = True
+            kind = head["kind"]
+            if kind == "call":
+                given = Given(int(head["index"]), int(head["try"]), payload)
+                # Those of one batch follow one another in one fork.
+                if self._todo and head.get("of") is not None and head["of"] == self._batch:
+                    self._todo[-1].append(given)
+                else:
+                    self._todo.append([given])
+                self._batch = head.get("of")
+            elif kind == "withdraw":
+                key = int(head["index"]), int(head["try"])
+                waits = any(given.key == key for batch in self._todo for given in batch)
+                if waits or head.get("running"):
+                    self._unwanted.add(key)
+            elif kind == "end":
+                self._ending = True
+        return came
+
+    _batch: object = None
+
+    def _do(self, batch: list[Given]) -> None:
+        """Run the calls of a batch; begin anew after each that takes its process along."""
+        while batch:
+            for given in [one for one in batch if one.key in self._unwanted]:
+                self._unwanted.discard(given.key)
+                self._tell(_ended(given, "withdrawn"))
+                batch.remove(given)
+            if not batch:
+                return
+            done = self._do_forked(batch) if self._forks else self._do_here(batch)
+            batch = [given for given in batch if given.key not in done]
+
+    def _do_here(self, batch: list[Given]) -> set[tuple[int, int]]:
+        given = batch[0]
+        self._call(given, self._tell)
+        self._look()
+        return {given.key}
+
+    def _do_forked(self, batch: list[Given]) -> set[tuple[int, int]]:
+        """Run calls in a fork; return which of them are over."""
+        _flush()
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                os.close(reading)
+                for given in batch:
+                    self._call(given, lambda data: append(writing, data))
+                code = 0
+            finally:
+                # Not `sys.exit`: what is to be cleaned up at the end is the worker's.
+                _leave(code)
+        os.close(writing)
+        try:
+            return self._follow(pid, reading, batch)
+        finally:
+            os.close(reading)
+
+    def _follow(self, pid: int, reading: int, batch: list[Given]) -> set[tuple[int, int]]:
+        """Hand on what a fork tells, until it has ended; return which calls are over."""
+        fork = _Fork(pid, reading, batch)
+        unwanted = False
+        looked = time.monotonic()
+        try:
+            while not fork.over:
+                for data in fork.told(_LOOK):
+                    self._tell(data)
+                if time.monotonic() - looked >= _LOOK:
+                    looked = time.monotonic()
+                    self._look()
+                    if fork.running is not None and fork.running.key in self._unwanted:
+                        unwanted = True
+                        fork.kill()
+        finally:
+            # Where the worker is to end meanwhile, so are its calls.
+            code = fork.close()
+        # One that ended before its first call began: that one is not to be tried for ever.
+        dead = fork.running or (None if fork.done else batch[0])
+        if dead is not None:
+            self._unwanted.discard(dead.key)
+            how = "withdrawn" if unwanted else "died"
+            self._tell(_ended(dead, how, code=code))
+            fork.done.add(dead.key)
+        return fork.done
+
+    def _call(self, given: Given, tell: Callable[[bytes], None]) -> None:
+        """Run one call, and tell what comes of it."""
+        global current  # noqa: PLW0603 - there is one
+        tell(frame({"kind": "began", "index": given.index, "try": given.attempt, **_logs()}))
+        begun = time.monotonic()
+        calls = Reader(self._calls_path, self._calls.offset)
+        current = Running(given.index, given.attempt, tell, calls)
+        try:
+            told, payload = self._result(given)
+        finally:
+            current = None
+            calls.close()
+        _flush()
+        told["seconds"] = time.monotonic() - begun
+        outcome = told.pop("outcome")
+        tell(_ended(given, outcome, payload, **told, **_logs()))
+
+    def _result(self, given: Given) -> tuple[dict[str, Any], bytes]:
+        try:
+            args, keywords = _unpickled(given.data, self._bundle)
+            value = self._function(*args, **keywords)
+            if type(value).__name__ == "coroutine" and hasattr(value, "cr_await"):
+                value = standard("asyncio", self._bundle).run(value)
+        except Ended as ended:
+            return {"outcome": ended.word}, b""
+        except BaseException as error:
+            from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - only here
+
+            if isinstance(error, KeyboardInterrupt) and error.args == (ASKED_TO_END,):
+                raise
+            return self._failed(error)
+        return self._stored(value)
+
+    def _failed(self, error: BaseException) -> tuple[dict[str, Any], bytes]:
+        from submarine_runtime.failure import Raised, describe, show  # noqa: PLC0415 - only on a failure
+
+        show(error, self._bundle)
+        told = {"outcome": "error", "error": describe(error, self._bundle)}
+        for keeps in (True, False):
+            with suppress(Exception):
+                return told, _pickled(Raised(error, state=keeps), self._bundle)
+        return told, b""
+
+    def _stored(self, value: object) -> tuple[dict[str, Any], bytes]:
+        told = {"outcome": "value", "type": type_name(value)}
+        try:
+            return told, _pickled(value, self._bundle)
+        except BaseException as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
+            from submarine_runtime.failure import message, text  # noqa: PLC0415 - only here
+
+            told["outcome"] = "text"
+            told["why"] = f"{type(error).__name__}: {message(error)}"
+        with suppress(BaseException):
+            return told, text(repr(value)).encode()[:_LONGEST_TEXT]
+        return told, object.__repr__(value).encode()
+
+
+class _Fork:
+    """A fork that runs calls, as its parent sees it."""
+
+    def __init__(self, pid: int, reading: int, batch: list[Given]) -> None:
+        import select  # noqa: PLC0415 - the first line waits for it
+
+        self._pid = pid
+        self._batch = batch
+        self._reading = reading
+        os.set_blocking(reading, False)
+        self._pipe = _Pipe(reading)
+        self._ended = os.pidfd_open(pid)
+        self._poll = select.poll()
+        self._poll.register(reading, select.POLLIN)
+        self._poll.register(self._ended, select.POLLIN)
+        self.running: Given | None = None
+        self.done: set[tuple[int, int]] = set()
+        self.over = False
+
+    def told(self, patience: float) -> list[bytes]:
+        """Return the frames that it has told; wait for some, or for its end, so many seconds."""
+        self.over = self._ended in [ready for ready, _ in self._poll.poll(int(patience * 1000))]
+        found = []
+        for head, data in self._pipe.frames():
+            found.append(data)
+            key = head.get("index"), head.get("try")
+            if head["kind"] == "began":
+                self.running = next((given for given in self._batch if given.key == key), None)
+            elif head["kind"] == "ended":
+                self.done.add(key)  # type: ignore[arg-type] # as this process wrote them
+                self.running = None
+        if self._pipe.closed:  # it would be ready for ever
+            with suppress(KeyError):
+                self._poll.unregister(self._reading)
+        return found
+
+    def kill(self) -> None:
+        """End it at once."""
+        with suppress(OSError):
+            os.kill(self._pid, _SIGKILL)
+
+    def close(self) -> int:
+        """End it where it runs, and return how it ended, as `os.waitstatus_to_exitcode` does."""
+        if not self.over:
+            self.kill()
+        os.close(self._ended)
+        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+
+class _Pipe:
+    """Frames out of a pipe; half of one at its end is dropped with whoever wrote it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._data = bytearray()
+        self.closed = False
+
+    def frames(self) -> Sequence[tuple[dict[str, Any], bytes]]:
+        """Return the frames that are whole by now: the head, and all of their bytes."""
+        while not self.closed:
+            try:
+                piece = os.read(self._descriptor, _PIECE)
+            except BlockingIOError:
+                break
+            self._data += piece
+            self.closed = not piece
+        found = []
+        while (at := self._data.find(b"\n")) >= 0:
+            head = parsed(bytes(self._data[:at]))
+            end = at + 1 + head["size"]
+            if end > len(self._data):
+                break
+            found.append((head, bytes(self._data[:end])))
+            del self._data[:end]
+        return found
+
+
+def _pickled(value: object, bundle: str) -> bytes:
+    """Pickle as results of jobs are: by name what has one in the script, all else by value."""
+    io = standard("io", bundle)
+    pickle = standard("pickle", bundle)
+    from submarine_runtime.byvalue import ByValue  # noqa: PLC0415 - not before the first result
+    from submarine_runtime.frameworks import reduced  # noqa: PLC0415 - likewise
+
+    class Pickler(ByValue, pickle.Pickler):  # type: ignore[misc, name-defined]
+        namespace = vars(sys.modules["__main__"])
+
+        def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
+            found = reduced(obj)
+            return self.by_value(obj) if found is NotImplemented else found
+
+        def persistent_id(self, obj: object) -> tuple[Any, ...] | None:
+            return self.globals_of(obj) if type(obj) is dict else None
+
+    file = io.BytesIO()
+    Pickler(file, 5).dump(value)
+    return file.getvalue()  # type: ignore[no-any-return] # of a module without types
+
+
+def _unpickled(data: bytes, bundle: str) -> Any:  # noqa: ANN401 - the user's own
+    pickle = standard("pickle", bundle)
+
+    class Unpickler(pickle.Unpickler):  # type: ignore[misc, name-defined]
+        def persistent_load(self, space: tuple[str, ...]) -> dict[str, Any]:
+            return vars(sys.modules[space[1] if space[1:] else "__main__"])
+
+    return Unpickler(standard("io", bundle).BytesIO(data)).load()
+
+
+def _ended(given: Given, outcome: str, payload: bytes = b"", **more: Any) -> bytes:  # noqa: ANN401
+    head = {"kind": "ended", "index": given.index, "try": given.attempt, "outcome": outcome, **more}
+    return frame(head, payload)
+
+
+def _logs() -> dict[str, int]:
+    """Return how long both logs are: what a call writes stands between two of these."""
+    sizes = {}
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        with suppress(OSError):
+            sizes[name] = os.fstat(descriptor).st_size
+    return sizes
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BaseException):
+            stream.flush()
+
+
+def _leave(code: int) -> None:
+    """End a fork, with all that it has started."""
+    _flush()
+    with suppress(BaseException):
+        if _has_children():
+            from submarine_runtime.leave import end_others  # noqa: PLC0415 - seldom
+
+            end_others()
+    os._exit(code)
+
+
+def _has_children() -> bool:
+    for thread in os.listdir("/proc/self/task"):  # noqa: PTH208 - names only
+        with open(f"/proc/self/task/{thread}/children", "rb") as file:  # noqa: PTH123 - pathlib takes long to import
+            if file.read(1):
+                return True
+    return False
