@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.job import JobSpec, JobState, Resources, Role, TaskState
     from submarine_engine.lifecycle import JobStatus, Ledger, TaskStatus
+    from submarine_engine.pool.executor import Executor
     from submarine_engine.pool.mapping import map  # noqa: A004 - what it is called everywhere
     from submarine_engine.records import JobSummary, list_jobs, open_job
 
@@ -60,6 +61,7 @@ _MEMBERS = {
     "future": "Job",
     "job": "JobSpec JobState Resources Role TaskState",
     "lifecycle": "JobStatus Ledger TaskStatus",
+    "pool.executor": "Executor",
     "pool.mapping": "map",
     "records": "JobSummary list_jobs open_job",
 }
@@ -81,6 +83,7 @@ __all__ = [
     "Cursor",
     "Display",
     "Event",
+    "Executor",
     "Gpu",
     "Job",
     "JobCancelledError",

@@ -140,6 +140,17 @@ def serve(
     Worker(function, os.environ["SUBMARINE_TASK_DIR"], idle, forks=forks).run()
 
 
+def apply(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
+    """Call a function that travels with the arguments: one that no name leads to.
+
+    Parameters
+    ----------
+    function, args, keywords
+        The call.
+    """
+    return function(*args, **keywords)
+
+
 class Worker:
     """The process that takes calls.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from IPython import get_ipython
+from submarine_engine import Executor, map  # noqa: A004 - what it is called everywhere
 
 from submarine_magics.launching import launch, submit
 from submarine_magics.workbench import bench_of
@@ -12,7 +13,9 @@ from submarine_magics.workbench import bench_of
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-__all__ = ["launch", "load_ipython_extension", "submit", "unload_ipython_extension"]
+__all__ = [
+    "Executor", "launch", "load_ipython_extension", "map", "submit", "unload_ipython_extension",
+]  # fmt: skip
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

@@ -20,6 +20,7 @@ from submarine_magics.workbench import Workbench, bench_of
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import BuildOptions
+    from submarine_engine.clusters.base import Cluster
     from submarine_engine.future import Job
 
 
@@ -89,6 +90,31 @@ def launch(
     return results.value
 
 
+def prepare(
+    function: Callable[..., Any],
+    args: tuple[object, ...],
+    keywords: Mapping[str, Any],
+) -> PreparedCall:
+    """Make spec and bundle of a call of this notebook, for whoever runs it by a job of its own."""
+    shell = get_ipython()
+    return _prepare(bench_of(shell), function, args, keywords)
+
+
+def cluster_of(call: PreparedCall) -> Cluster:
+    """Return where a prepared call is to run."""
+    cluster = call.cluster
+    if cluster is None or isinstance(cluster, str):
+        return bench_of(get_ipython()).cluster(cluster)
+    return cluster
+
+
+def submit_prepared(call: PreparedCall) -> Job:
+    """Submit a prepared call; its card can be shown in the running cell."""
+    shell = get_ipython()
+    display.register_table(shell)
+    return _submit(bench_of(shell), call)
+
+
 def _prepare(  # noqa: PLR0913 - as `prepare_call`, each by its name
     bench: Workbench,
     function: Callable[..., Any],
@@ -118,6 +144,4 @@ def _prepare(  # noqa: PLR0913 - as `prepare_call`, each by its name
 
 
 def _submit(bench: Workbench, call: PreparedCall, interrupt: Interrupt | None = None) -> Job:
-    cluster = call.cluster
-    where = bench.cluster(cluster) if cluster is None or isinstance(cluster, str) else cluster
-    return bench.submit(where, bench.from_here(call.spec), call.bundle, interrupt)
+    return bench.submit(cluster_of(call), bench.from_here(call.spec), call.bundle, interrupt)

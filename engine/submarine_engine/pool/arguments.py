@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import pickle
 import sys
@@ -9,7 +10,7 @@ import types
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from submarine_runtime.byvalue import ByValue
+from submarine_runtime.byvalue import GLOBALS, ByValue
 from submarine_runtime.frameworks import reduced
 
 from submarine_engine.bundle.pickling import describe_value, refusal
@@ -82,6 +83,11 @@ class _Pickler(ByValue, pickle.Pickler):
     def namespace(self) -> dict[str, Any]:  # type: ignore[override] # it is that of the moment
         return vars(sys.modules[_MAIN])
 
+    def globals_of(self, obj: object) -> tuple[str, ...] | None:
+        # What a function reads of the program goes along: the script may not have it.
+        found = super().globals_of(obj)
+        return None if found == GLOBALS else found
+
     def persistent_id(self, obj: object) -> tuple[str, ...] | None:
         return self.globals_of(obj) if type(obj) is dict else None
 
@@ -110,3 +116,17 @@ def load(data: bytes) -> Any:  # noqa: ANN401 - the user's own
 class _Unpickler(pickle.Unpickler):
     def persistent_load(self, space: tuple[str, ...]) -> dict[str, Any]:
         return vars(sys.modules[space[1] if space[1:] else _MAIN])
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as pickle has it
+        found = super().find_class(module, name)
+        return _fill_class if name == "_class_setstate" else found
+
+
+def _fill_class(kind: type, state: Any) -> type:  # noqa: ANN401 - cloudpickle's own
+    """Fill a class that came by value, unless it is the program's own, come back."""
+    here: object = sys.modules.get(kind.__module__)
+    for step in kind.__qualname__.split("."):
+        here = getattr(here, step, None)
+    if here is not kind:
+        importlib.import_module("cloudpickle.cloudpickle")._class_setstate(kind, state)  # noqa: SLF001 - its own hook
+    return kind

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from submarine_engine.pool.pool import Pool
-
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -92,13 +90,35 @@ class End:
         return self.outcome in ("value", "text")
 
 
+class Runner(Protocol):
+    """What a source may ask of the pool that runs its calls."""
+
+    @property
+    def known(self) -> frozenset[int]:
+        """The calls, by index, that a controller before this one has taken from the source."""
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are, those that are still to begin among them."""
+
+    @property
+    def crowded(self) -> bool:
+        """Whether other jobs wait while the pool has more workers than its least."""
+
+    def withdraw(self, index: int, *, running: bool = False) -> None:
+        """Take a call back that has not begun, or end it where it runs."""
+
+    def say(self, line: str) -> object:
+        """Tell in the log what happens."""
+
+
 class Source(Protocol):
     """Where a pool's calls come from, and who hears what becomes of them.
 
     All of it is called by the pool's one thread, and must not block.
     """
 
-    def begin(self, pool: Pool) -> None:
+    def begin(self, pool: Runner) -> None:
         """Hear whose calls these are, before all else."""
 
     def look(self) -> None:

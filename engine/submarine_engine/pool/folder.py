@@ -106,6 +106,23 @@ class PoolFolder:
             raise JobNotFoundError(f"there is no pool {pool!r} in {home}")
         return folder
 
+    def again(self, more: Mapping[str, Any]) -> PoolFolder:
+        """Make the folder of a new pool of the same workers.
+
+        Parameters
+        ----------
+        more
+            What its plan has besides this one's.
+
+        Raises
+        ------
+        SubmissionError, JobNotFoundError
+            As `new` and `read`.
+        """
+        plan = self.read()
+        spec = JobSpec.from_json(plan.pop("spec"))
+        return self.new(self.home, {**plan, **more}, spec, Bundle.read(self.bundle))
+
     def read(self) -> dict[str, Any]:
         """Return the plan.
 

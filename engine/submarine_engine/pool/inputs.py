@@ -21,8 +21,8 @@ from submarine_engine.pool.pool import called, words
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from submarine_engine.pool.calls import Runner
     from submarine_engine.pool.folder import PoolFolder
-    from submarine_engine.pool.pool import Pool
 
 
 class Giver:
@@ -89,13 +89,13 @@ class Inputs:
         self._withdrawn = Reader(str(folder.withdrawn))
         self._frames: list[tuple[dict[str, Any], bytes]] = []
         self._done = False
-        self._pool: Pool
+        self._pool: Runner
         self._known: frozenset[int] = frozenset()
         self.ends = 0
         self.failed = 0
         self.given = 0
 
-    def begin(self, pool: Pool) -> None:
+    def begin(self, pool: Runner) -> None:
         """Hear whose calls these are."""
         self._pool = pool
         self._known = pool.known

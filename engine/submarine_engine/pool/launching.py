@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping
@@ -78,13 +79,15 @@ class PreparedPool:
     most: int
     plan: Plan
 
-    def make(self, names: Collection[str] = ()) -> PoolFolder:
-        """Make the pool's folder.
+    @property
+    def names(self) -> frozenset[str]:
+        """What the workers' script defines: arguments refer to it by name."""
+        tree = ast.parse(self.call.bundle.script)
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        return frozenset(node.name for node in tree.body if isinstance(node, kinds))
 
-        Parameters
-        ----------
-        names
-            Of the program, that the workers' script defines for arguments.
+    def make(self) -> PoolFolder:
+        """Make the pool's folder.
 
         Raises
         ------
@@ -97,7 +100,7 @@ class PreparedPool:
             "cluster": self.cluster.name,
             "most": self.most,
             "workdir": str(Path.cwd()),
-            "names": sorted(names),
+            "time_limit": self.plan.options.get("time_limit"),
         }
         return PoolFolder.new(default_home(), told, self.spec, self.call.bundle)
 
@@ -145,21 +148,17 @@ def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
     )
 
 
-def control_job(folder: PoolFolder, spec: JobSpec, time_limit: object = None) -> Job:
+def control_job(folder: PoolFolder) -> Job:
     """Submit the job that runs a pool.
-
-    Parameters
-    ----------
-    spec
-        The workers': it has the name of the pool.
-    time_limit
-        As `submarine_engine.submit` has it.
 
     Raises
     ------
     SubmissionError
         It cannot be submitted.
     """
+    plan = folder.read()
+    spec = JobSpec.from_json(plan["spec"])
+    time_limit = plan.get("time_limit")
     keywords = {"gpus": 0, "retries": _TAKEN_OVER, "time_limit": time_limit, "name": spec.name}
     made = prepare_call(
         control,

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.errors import CommandError, JobFailedError, SubmarineError
+from submarine_runtime.call_frames import Reader
+
+from submarine_engine.errors import CommandError, JobError, JobFailedError, SubmarineError
 from submarine_engine.future import Job
 from submarine_engine.history import default_home
 from submarine_engine.pool.arguments import Arguments
@@ -72,6 +74,8 @@ class Mapped(Iterator[Any]):
         self._shown = 0
         self._over: str | None = None
         self._feeder: _Feeder | None = None
+        former = folder.read().get("former")
+        self._former = _opened(former) if former else None
         self._looked = 0.0
         self.job: Job | None = None
 
@@ -118,9 +122,10 @@ class Mapped(Iterator[Any]):
             One cannot be loaded here.
         """
         self._read()
-        return {
-            index: self._value(index) for index in sorted(self._ends) if self._ends[index].succeeded
-        }
+        values = {index: self._value(index) for index in self._ends if self._ends[index].succeeded}
+        if self._former is not None:
+            values = {**self._former.results(), **values}
+        return dict(sorted(values.items()))
 
     @property
     def failed(self) -> dict[int, SubmarineError]:
@@ -132,6 +137,37 @@ class Mapped(Iterator[Any]):
             if not self._ends[index].succeeded
         }
 
+    def retry_failed(self) -> Mapped:
+        """Run the calls that gave no value once more, with the same code and inputs.
+
+        Returns
+        -------
+        Mapped
+            Its iterator gives the values of these calls alone; its `results` are all that there
+            are, also of this map. The places of the inputs stay what they were.
+
+        Raises
+        ------
+        JobError
+            The map is not over yet.
+        CommandError
+            No call has failed.
+        """
+        self._read()
+        if self._over is None and self.job is not None and not self.job.done():
+            raise JobError(
+                "the map is not over yet", job_id=self.job.id, fix="wait() for it, or cancel() it"
+            )
+        calls = [
+            Call(head["index"], data, head["label"], head["batch"])
+            for head, data in Reader(str(self._folder.inputs)).read()
+            if head["kind"] == "call" and not self._succeeded(head["index"])
+        ]
+        if not calls:
+            raise CommandError("no call has failed: there is nothing to run again")
+        folder = self._folder.again({"former": self._folder.root.name})
+        return _begun(Mapped(folder, ordered=self._ordered), calls)
+
     def cancel(self) -> bool:
         """End the job, its workers and all calls that have not ended; what is there stays."""
         return self.job is not None and self.job.cancel("the map was cancelled")
@@ -141,7 +177,15 @@ class Mapped(Iterator[Any]):
     def _next(self) -> int | None:
         if not self._ordered:
             return self._order[self._shown] if self._shown < len(self._order) else None
-        return self._shown if self._shown in self._ends else None
+        if self._former is None:
+            return self._shown if self._shown in self._ends else None
+        # A controller takes them in the order that they were given.
+        places = list(self._labels)
+        place = places[self._shown] if self._shown < len(places) else None
+        return place if place in self._ends else None
+
+    def _succeeded(self, index: int) -> bool:
+        return index in self._ends and self._ends[index].succeeded
 
     def _read(self) -> bool:
         lines = self._follower.read()
@@ -293,20 +337,32 @@ def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, eac
     first = taken if finite else islice(taken, _LOOK_AHEAD)
     calls = [_call(index, one, arguments, batch) for index, one in enumerate(first)]
     prepared = prepare(plan, arguments.names)
-    folder = prepared.make(arguments.names)
-    giver = Giver(folder)
+    found = Mapped(prepared.make(), ordered=ordered)
+    if finite or len(calls) < _LOOK_AHEAD:
+        return _begun(found, calls)
+    return _begun(found, calls, taken, Arguments(prepared.names), batch)
+
+
+def _begun(
+    found: Mapped,
+    calls: Iterable[Call],
+    more: Iterator[tuple[Any, ...]] | None = None,
+    arguments: Arguments | None = None,
+    batch: int = 1,
+) -> Mapped:
+    """Give a map its calls, and submit its job."""
+    giver = Giver(found._folder)  # noqa: SLF001 - of this module
+    given = 0
     try:
         for call in calls:
             giver.give(call)
-        whole = finite or len(calls) < _LOOK_AHEAD
-        if whole:
+            given += 1
+        if more is None or arguments is None:
             giver.close()
-        found = Mapped(folder, ordered=ordered)
-        found.job = control_job(folder, prepared.spec, options.get("time_limit"))
+        else:
+            found._feeder = _Feeder(giver, more, arguments, given, batch)  # noqa: SLF001 - likewise
+        found.job = control_job(found._folder)  # noqa: SLF001 - likewise
     except BaseException:
         giver.close()
         raise
-    if not whole:
-        known = Arguments(arguments.names)
-        found._feeder = _Feeder(giver, taken, known, len(calls), batch)  # noqa: SLF001 - its own
     return found

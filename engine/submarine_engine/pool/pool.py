@@ -104,7 +104,7 @@ class Pool:
         self._kind = workers
         self._retries = retries
         self._give_up = give_up
-        self.say = say
+        self._say = say
         self.journal = Journal(folder)
         self._workers: dict[str, PoolWorker] = {}
         self._waiting: deque[Noted] = deque()
@@ -119,6 +119,10 @@ class Pool:
         self._looked_around = 0.0
         self._others_wait = False
         self._free: int | None = None
+
+    def say(self, line: str) -> None:
+        """Tell in the log what happens."""
+        self._say(line)
 
     @property
     def known(self) -> frozenset[int]:
