@@ -1,16 +1,15 @@
 """`map` of a plain program, on the real local cluster: each call by a worker that stays."""
 
-import json
-import subprocess
-import sys
-import textwrap
-
 import pytest
 
-PROGRAM = """
-    import sys
+from tests.pool.programs import Program
 
-    from submarine_engine import map, open_job
+PROGRAM = """
+    import itertools, os, sys, time
+    from pathlib import Path
+
+    from submarine_engine import list_jobs, map, open_job
+    from submarine_engine.errors import SubmarineError
 
     class Point:
         def __init__(self, x): self.x = x
@@ -29,45 +28,231 @@ PROGRAM = """
             raise Odd(point.x)
         return Point(point.x + offset)
 
+    def check(n):
+        if n % 77 == 3:
+            raise ValueError(n)
+        return n * 2
+
+    def once(folder, n):
+        flag = Path(folder, str(n))
+        if n % 2 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), 9)
+        return n, os.getpid()
+
+    def until(condition):
+        limit = time.monotonic() + 120
+        while not condition():
+            assert time.monotonic() < limit
+            time.sleep(0.01)
+
+    def gather(found):
+        values, errors = [], []
+        while True:
+            try:
+                values.append(next(found))
+            except StopIteration:
+                return values, errors
+            except (LookupError, ValueError) as error:
+                errors.append(error)
+
     if __name__ == "__main__":
 """
 
 
 @pytest.fixture
 def program(tmp_path):
-    """Run a program that ends in `body`; return what it printed."""
-
-    def run(body, *, program=PROGRAM, code=0):
-        path = tmp_path / "program.py"
-        path.write_text(textwrap.dedent(program) + textwrap.indent(textwrap.dedent(body), "    "))
-        command = [sys.executable, "-W", "error", str(path)]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert ran.returncode == code, ran.stdout + ran.stderr
-        return ran.stdout if code == 0 else ran.stderr
-
-    return run
+    return Program(tmp_path, PROGRAM)
 
 
 def test_values_errors_and_classes_of_the_program_come_back(program):
-    told = program("""
-        import json
+    program.run("""
         found = map(shift, [Point(n) for n in range(6)], gpus=0, max_workers=2)
+        values, (error,) = gather(found)
+        assert values == [Point(n + 100) for n in (0, 1, 2, 4, 5)], values
+        assert error.x == 3 and "raise Odd(point.x)" in str(error)
+        assert sorted(found.results()) == [0, 1, 2, 4, 5]
+        assert isinstance(found.failed[3], Odd)
+        assert found.job.result().results()[4] == Point(104)
+        assert open_job(found.job.id).result().wait().results()[5] == Point(105)
+        # One entry in the list: the workers are the map's.
+        assert [job.id for job in list_jobs()] == [found.job.id]
+        assert found.job.status().state.value == "succeeded"
+    """)
+
+
+def test_what_failed_runs_again_and_nothing_else(program, tmp_path):
+    folder = tmp_path / "flags"
+    folder.mkdir()
+    program.run(
+        f"""
+        found = map(once, [{str(folder)!r}] * 7, range(7), gpus=0, max_workers=2, give_up=None)
+        try:
+            found.retry_failed()
+        except SubmarineError as error:
+            assert "not over" in str(error)
+        found.wait()
+        assert sorted(found.failed) == [1, 3, 5] and "signal 9" in str(found.failed[1])
+        before = found.results()
+        again = found.retry_failed().wait()
+        assert [value[0] for value in again] == [1, 3, 5] and not again.failed
+        assert {{**again.results(), **before}} == again.results()
+        assert [value[0] for value in again.results().values()] == list(range(7))
+        try:
+            again.retry_failed()
+        except SubmarineError as error:
+            print(error)
+    """,
+        "no call has failed",
+    )
+
+
+def test_a_call_that_fails_is_tried_again_so_often(program, tmp_path):
+    folder = tmp_path / "flags"
+    folder.mkdir()
+    program.run(f"""
+        found = map(once, [{str(folder)!r}] * 4, range(4), gpus=0, batch=4, retries=1)
+        assert [value[0] for value in found] == [0, 1, 2, 3]
+    """)
+
+
+def test_a_batch_runs_in_one_process_and_without_forks_all_do(program, tmp_path):
+    program.run(f"""
+        folder = {str(tmp_path)!r}
+        evens = range(0, 16, 2)
+        pids = [pid for _, pid in map(once, [folder] * 8, evens, gpus=0, batch=4, max_workers=1)]
+        assert len(set(pids)) == 2 and len(set(pids[:4])) == 1, pids
+        one = {{"gpus": 0, "max_workers": 1}}
+        pids = [pid for _, pid in map(once, [folder] * 8, evens, forks=False, **one)]
+        assert len(set(pids)) == 1, pids
+        pids = [pid for _, pid in map(once, [folder] * 8, evens, gpus=0, max_workers=1)]
+        assert len(set(pids)) == 8, pids
+    """)
+
+
+def test_values_come_as_they_are_there(program, tmp_path):
+    program.run(f"""
+        flag = Path({str(tmp_path / "flag")!r})
+
+        def late(n):
+            while n == 0 and not flag.exists():
+                time.sleep(0.01)
+            return n
+
+        found = map(late, range(4), gpus=0, max_workers=2, ordered=False)
+        first = [next(found) for _ in range(3)]
+        assert 0 not in first and found.results() == {{n: n for n in (1, 2, 3)}}
+        flag.touch()
+        assert list(found) == [0]
+    """)
+
+
+def test_inputs_without_end_are_taken_as_calls_end(program):
+    program.run("""
+        taken = []
+
+        def numbers():
+            for n in itertools.count(1):
+                taken.append(n)
+                yield n * 77
+
+        found = map(check, numbers(), gpus=0)
+        values = list(itertools.islice(found, 150))
+        assert values == [n * 154 for n in range(1, 151)]
+        assert 150 <= len(taken) < 300, len(taken)
+        assert found.cancel()
+        assert found.job.wait().state.value == "cancelled"
+    """)
+
+
+def test_bad_input_is_named_before_anything_is_asked(program):
+    program.run(
+        """
+        class Held:
+            def __reduce__(self): raise TypeError("never")
+
+        inputs = [*range(731), Held(), *range(268)]
+        for arguments, options in (
+            ((check, inputs), {}),
+            ((check, [1]), {"batch": 0}),
+            ((check, [1]), {"retries": -1}),
+            ((check, [1]), {"give_up": 0}),
+            ((check, [1]), {"max_gpus": 0, "gpus": 1}),
+            ((check, [1]), {"workers": 2}),
+            ((check,), {}),
+            (("check", [1]), {}),
+        ):
+            try:
+                map(*arguments, **{"gpus": 0, **options})
+            except SubmarineError as error:
+                print(type(error).__name__, error)
+        try:
+            map(chekc, [1])
+        except NameError as error:
+            print(error)
+        assert not list_jobs()
+    """,
+        "input 731",
+        "TypeError: never",
+        "batch=0",
+        "retries=-1",
+        "give_up=0",
+        "one task",
+        "there are no inputs",
+        "'check' is no function",
+        "'chekc'",
+    )
+
+
+def test_a_worker_that_dies_at_import_ends_the_map_with_its_error(program):
+    path = program.folder / "broken.py"
+    path.write_text(
+        "import os\nif 'SUBMARINE_TASK' in os.environ:\n    raise ImportError('half')\n"
+    )
+    program.run(
+        """
+        import broken
+
+        def use(n): return broken, n
+
+        found = map(use, range(100), gpus=0)
+        try:
+            next(found)
+        except SubmarineError as error:
+            print(error)
+        assert found.job.wait().state.value == "failed"
+    """,
+        "no worker can begin",
+        "half",
+        "broken.py",
+    )
+
+
+def test_when_every_call_fails_it_stops_with_the_first_error(program):
+    program.run(
+        """
+        found = map(check, [3] * 100, gpus=0, give_up=5)
         values, errors = [], []
         while True:
             try:
                 values.append(next(found))
-            except StopIteration:
+            except ValueError as error:
+                errors.append(error)
+            except SubmarineError as error:
+                print(error)
                 break
-            except Odd as error:
-                errors.append([error.x, error.frames[-1].line, str(error)])
-        assert values == [Point(n + 100) for n in (0, 1, 2, 4, 5)], values
-        assert sorted(found.results()) == [0, 1, 2, 4, 5]
-        assert isinstance(found.failed[3], Odd)
-        job = found.job
-        assert job.result().results()[4] == Point(104)
-        print(json.dumps([errors, job.status().state.value, job.id]))
+        assert not values and 5 <= len(errors) < 100
+        assert len(found.failed) == len(errors)
+    """,
+        "all of the first 5 calls failed",
+        "ValueError: 3",
+        "give_up=None",
+    )
+
+
+def test_no_input_is_no_map(program):
+    program.run("""
+        found = map(check, [], gpus=0)
+        assert list(found) == [] and found.results() == {}
+        assert found.wait().job.wait().state.value == "succeeded"
     """)
-    (error,), state, _ = json.loads(told)
-    assert error[0] == 3
-    assert "raise Odd(point.x)" in error[2]
-    assert state == "succeeded"

@@ -28,7 +28,7 @@ from submarine_engine.pool.folder import PoolFolder
 LOCAL = "local"
 """Where controllers run: on the machine of whoever asks."""
 
-_TAKEN_OVER = 5
+_TAKEN_OVER = 3
 """How often a controller whose process is killed is begun again."""
 
 

@@ -219,9 +219,11 @@ class Mapped(Iterator[Any]):
             self._looked = time.monotonic()
             if not self.job.done() or self._read():
                 return False
+        if self._over:
+            raise JobFailedError(self._over, job_id=self.job.id if self.job else "")
         if self.job is not None:
             self.job.results()  # raises what has ended it
-        raise JobFailedError(self._over or "the job that ran the map has ended before it was done")
+        raise JobFailedError("the job that ran the map has ended before it was done")
 
 
 def _opened(pool: str) -> Mapped:

@@ -280,9 +280,12 @@ class Pool:
             error = Job(self._kind.cluster, worker.job_id).exception(0)
         error = error or SubmarineError(worker.status.reason if worker.status else "it is gone")
         what = getattr(error, "what", str(error))
+        frames = getattr(error, "frames", ())
+        if frames:
+            what = f"{what} ({frames[-1]})"
         self.say(f"worker {worker.job_id} could not begin: {what}")
         # An error of the code is the same on each node; what a node did may not be.
-        if getattr(error, "frames", ()) or self._starts >= _STARTS:
+        if frames or self._starts >= _STARTS:
             raise GivenUpError(
                 f"no worker can begin: {what}",
                 where=getattr(error, "where", "") or f"job {worker.job_id}",
