@@ -506,9 +506,14 @@ class _Notice:
     def __exit__(self, *_: object) -> None:
         self._loops -= 1
 
+    @property
+    def looked_at(self) -> bool:
+        """Whether a loop will look: one that keeps checkpoints, after its step."""
+        return bool(self._loops) or time.monotonic() < self._until
+
     def take(self) -> bool:
         """Note that somebody asks, unless nobody would look or it is the second time."""
-        if self.given or not (self._loops or time.monotonic() < self._until):
+        if self.given or not self.looked_at:
             return False
         self.given = True
         return True

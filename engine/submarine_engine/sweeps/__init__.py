@@ -1,0 +1,1 @@
+"""Sweeps: many trials of one function or cell, for which Optuna chooses the parameters."""

@@ -1,0 +1,227 @@
+"""What training code reports of a trial, step by step; outside one it is checked, no more.
+
+>>> from submarine_runtime import report
+>>> for epoch in range(20):
+...     report(epoch, loss=train_one_epoch())
+
+A trial that is to end hears so at its next report. What `report` raises then is no `Exception`, so
+that code which catches those ends all the same. Packages with loops of their own have a callback
+each: `keras`, `lightning`, `transformers`, `xgboost`.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+
+from submarine_runtime.lean import suppress
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from typing import Any
+
+_MOST_VALUES = 100
+_LONGEST_NAME = 100
+
+STOP, PAUSE = "stop", "pause"
+
+
+class Last:
+    """What was reported last, by name, for the value of a trial whose code returns none."""
+
+    values: dict[str, float] = {}  # noqa: RUF012 - of the process, as there is one trial in it
+    paused = False
+
+
+def in_trial() -> bool:
+    """Return whether a trial of a sweep runs here."""
+    return _running() is not None
+
+
+def _running() -> Any:  # noqa: ANN401 - a `worker.Running`, of a module that is loaded in workers
+    worker = sys.modules.get("submarine_runtime.worker")
+    return None if worker is None else worker.current
+
+
+def report(step: int, /, **values: float) -> None:
+    """Say what a trial has come to after a step.
+
+    A sweep prunes by it, and takes the last one for the trial's value where the code returns none.
+    Outside a sweep it does nothing, so the same code runs in a plain cell.
+
+    >>> report(epoch, loss=0.12, accuracy=0.93)
+
+    Parameters
+    ----------
+    step
+        The number of the step or epoch: whole, 0 or more, and each once.
+    values
+        Numbers by name, one at least, the objective among them. Those of torch, numpy, jax and
+        TensorFlow are numbers, too.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The step is no such number, or a value is no number.
+    Ended
+        The trial is pruned or paused. ``finally`` runs; ``except Exception`` does not see it.
+    """
+    number = _step(step)
+    if not values:
+        raise TypeError(f"report({step!r:.20}) says nothing: write report({step!r:.20}, loss=0.12)")
+    if len(values) > _MOST_VALUES:
+        raise ValueError(
+            f"report() was given {len(values)} values, {_MOST_VALUES} at most are kept"
+        )
+    told = {name: _number(name, value) for name, value in values.items()}
+    running = _running()
+    if running is None:
+        return
+    Last.values = {**Last.values, **told}
+    checkpoints = sys.modules.get("submarine_runtime.checkpoints")
+    keeps = checkpoints is not None and checkpoints.notice.looked_at
+    # JSON has no word for what is no number.
+    sent = {name: value if math.isfinite(value) else str(value) for name, value in told.items()}
+    running.report({"step": number, "values": sent, "keeps": keeps})
+    word = running.word()
+    if word == PAUSE and checkpoints is not None and checkpoints.notice.take():
+        Last.paused = True  # the loop keeps a checkpoint after this step, and ends then
+    elif word in {STOP, PAUSE} and not Last.paused:
+        raise sys.modules["submarine_runtime.worker"].Ended(word)
+
+
+def _step(step: object) -> int:
+    index = getattr(step, "__index__", None)
+    if isinstance(step, bool) or index is None:
+        raise TypeError(f"report({step!r:.40}, …): the step is a whole number")
+    number = int(index())
+    if not 0 <= number < 1 << 53:
+        raise ValueError(f"report({number}, …): the step is 0 or more")
+    return number
+
+
+def _number(name: str, value: object) -> float:
+    """Return a number, also of what holds one: a scalar of numpy, torch, jax or TensorFlow."""
+    if len(name) > _LONGEST_NAME:
+        raise ValueError(f"report(…, {name:.40}…=…): the name is too long")
+    # A text could be read as one, and would be wrong the day that it is "n/a".
+    if not isinstance(value, (str, bytes, bool)):
+        with suppress(TypeError, ValueError, OverflowError, RuntimeError):
+            return float(value)  # type: ignore[arg-type] # what holds no number says so
+    raise TypeError(f"report(…, {name}={value!r:.40}): a number is reported")
+
+
+# Callbacks of packages that have loops of their own. Nothing of them is imported here: each is made
+# where the package is there.
+
+
+def keras() -> Any:  # noqa: ANN401 - a keras.callbacks.Callback
+    """Return a callback for Keras's ``fit`` that reports each epoch's numbers.
+
+    >>> model.fit(x, y, validation_data=(a, b), callbacks=[reports.keras()])
+    """
+    callbacks = _package("keras.callbacks", "tf_keras.callbacks", "tensorflow.keras.callbacks")
+
+    class Report(callbacks.Callback):  # type: ignore[misc, name-defined] # of what is there
+        """Reports each epoch's numbers."""
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ANN401 - Keras's
+            """Report what Keras logs at an epoch's end."""
+            _report_numbers(epoch, logs or {})
+
+    return Report()
+
+
+def lightning() -> Any:  # noqa: ANN401 - a Callback of Lightning
+    """Return a callback for Lightning's ``Trainer`` that reports the metrics after each validation.
+
+    A module without a validation is reported after each epoch of training.
+
+    >>> Trainer(callbacks=[reports.lightning()]).fit(model, data)
+    """
+    package = _package("lightning.pytorch", "pytorch_lightning")
+
+    class Report(package.Callback):  # type: ignore[misc, name-defined] # of what is there
+        """Reports the metrics that the module has logged."""
+
+        def on_validation_end(self, trainer: Any, _module: Any) -> None:  # noqa: ANN401 - Lightning's
+            """Report what a validation came to, but for the look that comes before all training."""
+            if not trainer.sanity_checking:
+                _report_numbers(trainer.current_epoch, trainer.callback_metrics)
+
+        def on_train_epoch_end(self, trainer: Any, _module: Any) -> None:  # noqa: ANN401 - likewise
+            """Report an epoch that no validation follows."""
+            if not trainer.enable_validation:
+                _report_numbers(trainer.current_epoch, trainer.callback_metrics)
+
+    return Report()
+
+
+def transformers() -> Any:  # noqa: ANN401 - a TrainerCallback
+    """Return a callback for the ``Trainer`` of transformers that reports each evaluation.
+
+    >>> Trainer(model, arguments, …, callbacks=[reports.transformers()]).train()
+    """
+    package = _package("transformers")
+
+    class Report(package.TrainerCallback):  # type: ignore[misc, name-defined] # of what is there
+        """Reports each evaluation's metrics."""
+
+        def on_evaluate(
+            self,
+            _arguments: Any,  # noqa: ANN401 - as transformers calls it
+            state: Any,  # noqa: ANN401 - likewise
+            _control: Any,  # noqa: ANN401 - likewise
+            metrics: Any = None,  # noqa: ANN401 - likewise
+            **_more: Any,  # noqa: ANN401 - likewise
+        ) -> None:
+            """Report what an evaluation came to."""
+            _report_numbers(state.global_step, metrics or {})
+
+    return Report()
+
+
+def xgboost() -> Any:  # noqa: ANN401 - a TrainingCallback
+    """Return a callback for ``xgboost.train`` that reports each round, as ``test_logloss``.
+
+    >>> xgboost.train(parameters, matrix, evals=[(test, "test")], callbacks=[reports.xgboost()])
+    """
+    callbacks = _package("xgboost.callback")
+
+    class Report(callbacks.TrainingCallback):  # type: ignore[misc, name-defined] # of what is there
+        """Reports each round's evaluations."""
+
+        def after_iteration(self, _model: Any, epoch: int, evals_log: Any) -> bool:  # noqa: ANN401 - XGBoost's
+            """Report a round, and let it go on."""
+            told = {
+                f"{data}_{metric}": history[-1]
+                for data, metrics in evals_log.items()
+                for metric, history in metrics.items()
+            }
+            # With cross-validation each is a mean and its deviation.
+            _report_numbers(
+                epoch, {k: v[0] if isinstance(v, tuple) else v for k, v in told.items()}
+            )
+            return False
+
+    return Report()
+
+
+def _report_numbers(step: int, logged: Any) -> None:  # noqa: ANN401 - a mapping of a package's own
+    """Report those of a package's logs that are numbers, by names that keywords may have."""
+    told = {}
+    for name, value in logged.items():
+        with suppress(TypeError, ValueError):  # what else it logs is its own business
+            told[str(name)] = _number(str(name), value)
+    if told:
+        report(step, **dict(list(told.items())[:_MOST_VALUES]))
+
+
+def _package(*names: str) -> Any:  # noqa: ANN401 - a module
+    """Return the first of the modules that is there; one that is imported already before others."""
+    for name in sorted(names, key=lambda name: name not in sys.modules):
+        with suppress(ImportError):
+            __import__(name)
+            return sys.modules[name]
+    package = names[0].partition(".")[0]
+    raise ImportError(f"{package} is not installed here: this callback is for trainings with it")
