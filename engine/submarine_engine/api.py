@@ -525,7 +525,7 @@ def _limit(config: Config) -> int:
     return open_cluster(config.value("cluster")).room() or limit
 
 
-def prepare(
+def prepare(  # noqa: PLR0913 - as `_submit`, and whose program it is
     function: Callable[..., Any],
     args: Sequence[object],
     keywords: Mapping[str, Any],
