@@ -289,9 +289,21 @@ def function_name(function: Callable[..., Any]) -> str:
 def _spec(function: Callable[..., Any], options: Mapping[str, Any]) -> JobSpec:
     resources = Resources(**_fields(Resources, options))
     given = {"name": function_name(function), **_fields(JobSpec, options)}
-    count = options.get(_WORKERS)
-    role = Role(resources=resources, count=1 if count in (None, "") else _number(_WORKERS, count))
-    return JobSpec(roles=(role,), **given)
+    workers = options.get(_WORKERS)
+    least, count = (None, 1) if workers in (None, "") else _workers(workers)
+    return JobSpec(roles=(Role(resources=resources, count=count, least=least),), **given)
+
+
+def _workers(given: object) -> tuple[int | None, int]:
+    """Return the fewest workers, None for no fewer, and the most."""
+    if isinstance(given, (tuple, list)):
+        given = ":".join(str(_number(_WORKERS, one)) for one in given)
+    if isinstance(given, str) and ":" in given:
+        from submarine_engine.command.values import read_workers  # noqa: PLC0415 - seldom
+
+        found = read_workers(given)
+        return found if isinstance(found, tuple) else (None, found)
+    return None, _number(_WORKERS, given)
 
 
 def _fields(kind: type, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -373,7 +385,7 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     docker_image: str | None = None,
     input_path: str | Path | None = None,
     checkpoint_path: str | Path | None = None,
-    workers: int | None = None,
+    workers: int | str | tuple[int, int] | None = None,
     ranks_per_task: str | None = None,
     framework: str | None = None,
     retries: int | None = None,
@@ -412,6 +424,7 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
         The job reads them from ``SUBMARINE_INPUT_PATH`` and ``SUBMARINE_CHECKPOINT_PATH``.
     workers
         How many tasks run the call together; the result is that of the first. 1 unless given.
+        ``(2, 4)`` or ``"2:4"`` begins with 2 where 4 are not free, and goes on with 4 later.
     ranks_per_task
         ``"gpu"`` for a rank for each GPU of a worker.
     framework

@@ -163,6 +163,27 @@ class Retried(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Growing(Event):
+    """The job is asked to write a checkpoint and end: it is to go on with more tasks.
+
+    `reason` says in words how many there is room for.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resized(Event):
+    """From this attempt on the job has these tasks, which ask for `gpus` in all.
+
+    Said before they are granted anything, and only where they are others than before.
+    """
+
+    tasks: tuple[str, ...]
+    gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested(Event):
     """Somebody wants the job to end; `expired` where that is its own time limit."""
 
@@ -347,7 +368,7 @@ EVENTS: Mapping[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
         Submitted, Waiting, Granted, Started, Progressed, Warned, Returned, Exited, Released,
-        Retried, CancelRequested, Finished,
+        Retried, Growing, Resized, CancelRequested, Finished,
     )
 }  # fmt: skip
 

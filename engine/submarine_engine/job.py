@@ -254,6 +254,9 @@ class Role:
         A shell command line to run in the bundle's folder; None runs the bundle's entry script.
     args
         Arguments of the entry script (its ``sys.argv[1:]``); none go with a command.
+    least
+        With how many tasks it may begin where there is no room for `count`; of workers alone. None
+        for no fewer.
     """
 
     name: str = "worker"
@@ -261,6 +264,7 @@ class Role:
     resources: Resources = field(default_factory=Resources)
     command: str | None = None
     args: tuple[str, ...] = ()
+    least: int | None = None
 
     def __post_init__(self) -> None:
         if self.name not in ROLE_NAMES:
@@ -273,6 +277,8 @@ class Role:
             )
         if self.name == "chief" and self.count > 1:
             raise CommandError(f"a job has one chief, not {self.count}", fix="write --num_chief 1")
+        if self.least is not None:
+            self._check_least(self.least)
         if self.command is not None and not self.command.strip():
             raise CommandError(
                 f"the launch command of role {self.name} is empty",
@@ -283,6 +289,19 @@ class Role:
                 f"the launch command of role {self.name} runs in place of the script, which the "
                 "arguments are for",
                 fix="write them into the command",
+            )
+
+    def _check_least(self, least: object) -> None:
+        if self.name != "worker":
+            raise CommandError(
+                f"the number of {self.name} tasks cannot change: the workers' alone can",
+                fix=f"give one number for {self.name}",
+            )
+        if isinstance(least, bool) or not isinstance(least, int) or not 0 < least < self.count:
+            raise CommandError(
+                f"{least!r} to {self.count} workers is not possible: the first number is the"
+                " fewest, 1 or more, and the second is larger",
+                fix="write for example 2:4",
             )
 
     @property
@@ -314,6 +333,7 @@ class Role:
             resources=Resources.from_json(data["resources"]),
             command=data["command"],
             args=tuple(data.get("args", ())),
+            least=data.get("least"),
         )
 
 
@@ -327,7 +347,8 @@ def _of_ranks(worker: Role) -> Role:
         memory=memory and max(1, memory // ranks),
         vcores=vcores and max(1, vcores // ranks),
     )
-    return replace(worker, count=worker.count * ranks, resources=shared)
+    least = worker.least and worker.least * ranks
+    return replace(worker, count=worker.count * ranks, least=least, resources=shared)
 
 
 def _check_ranks(roles: tuple[Role, ...]) -> None:
@@ -617,6 +638,35 @@ class JobSpec:
         if any(role.resources.gpus is None for role in self.roles):
             return None
         return sum(role.count * (role.resources.gpus or 0) for role in self.roles)
+
+    @property
+    def elastic(self) -> Role | None:
+        """The workers where their number may change from one attempt to the next, else None."""
+        return next((role for role in self.roles if role.least is not None), None)
+
+    @property
+    def smallest(self) -> JobSpec:
+        """The job with the fewest workers that it may begin with; itself where that is fixed."""
+        return self if (role := self.elastic) is None else self.sized(role.least or 1)
+
+    @property
+    def tries(self) -> int | None:
+        """As `retries`; 0 unless given where the number of workers may change."""
+        return 0 if self.retries is None and self.elastic is not None else self.retries
+
+    def sized(self, workers: int) -> JobSpec:
+        """Return the job with that many workers, no fewer and no more.
+
+        Parameters
+        ----------
+        workers
+            How many.
+        """
+        roles = (
+            replace(role, count=workers, least=None) if role.name == "worker" else role
+            for role in self.roles
+        )
+        return replace(self, roles=tuple(roles))
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, with ``"version"``."""

@@ -28,9 +28,11 @@ from submarine_engine.events import (
     Exited,
     Finished,
     Granted,
+    Growing,
     Moment,
     Progressed,
     Released,
+    Resized,
     Retried,
     Returned,
     Started,
@@ -117,6 +119,12 @@ class JobStatus:
         Why the attempt before this one ended; empty in the first.
     spent
         Seconds that former attempts were ``queued``, ``held`` and ``busy``.
+    growing
+        Why this attempt is asked to end, where that is to go on with more tasks.
+    grown
+        How many former attempts were ended for that.
+    gone
+        Tasks that former attempts had, and this one has not; their logs stay.
     """
 
     state: JobState = JobState.QUEUED
@@ -135,6 +143,9 @@ class JobStatus:
     failures: int = 0
     retried: str = ""
     spent: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    growing: str = ""
+    grown: int = 0
+    gone: tuple[str, ...] = ()
     # Where each task of `tasks` stands: hundreds are looked for, each at each of its events.
     _places: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
@@ -373,6 +384,8 @@ def _(event: Retried, status: JobStatus) -> JobStatus:
         state=JobState.QUEUED,
         attempt=event.attempt,
         failures=status.failures + event.counted,
+        growing="",
+        grown=status.grown + bool(status.growing and not event.counted),
         retried=event.reason,
         spent=(queued, held, busy),
         ahead=None,
@@ -380,6 +393,35 @@ def _(event: Retried, status: JobStatus) -> JobStatus:
         warning="",
         tasks=tasks,
     )
+
+
+@_apply.register
+def _(event: Growing, status: JobStatus) -> JobStatus:
+    return replace(status, growing=event.reason)
+
+
+@_apply.register
+def _(event: Resized, status: JobStatus) -> JobStatus:
+    names = tuple(task.task for task in status.tasks)
+    # Given anew, since nothing had begun with what was given before: as `Granted` has it.
+    begun = any(task.busy or task.state.final for task in status.tasks)
+    if event.tasks == names or begun or status.submitted is None:
+        return status
+    queued = max((task.queued for task in status.tasks if task.queued), default=event.at, key=_mono)
+    fresh = (TaskStatus(task=task, attempt=status.attempt, queued=queued) for task in event.tasks)
+    had = status.attempt > 1
+    gone = [task for task in (*status.gone, *(names if had else ())) if task not in event.tasks]
+    return replace(
+        status,
+        tasks=tuple(fresh),
+        asked_gpus=event.gpus,
+        gone=tuple(dict.fromkeys(gone)),
+        _places={task: place for place, task in enumerate(event.tasks)},
+    )
+
+
+def _mono(moment: Moment) -> float:
+    return moment.mono
 
 
 @_apply.register
@@ -430,6 +472,9 @@ class TaskEnd:
         Whose end it is; empty where nobody asks.
     lost
         The cluster ended it, or lost it with its node; the code itself had not failed.
+    paused
+        It has ended since it was asked to, and not by itself: a loop that keeps checkpoints has
+        stopped between two steps, or the request was an interrupt.
     """
 
     state: JobState
@@ -440,6 +485,7 @@ class TaskEnd:
     echo: bool = False
     task: str = ""
     lost: bool = False
+    paused: bool = False
 
 
 def final_state(
@@ -555,6 +601,9 @@ WORKERS = ("chief", "worker")
 
 _DONE = JobState.SUCCEEDED
 
+GROW_AFTER = 30.0
+"""Seconds for which there has to be room for more workers before a job goes on with them."""
+
 HELLO_WITHIN = 300.0
 """Seconds that a task of several has to say hello, once all of them have their containers.
 
@@ -634,6 +683,11 @@ class Observations:
         When the job's code first began, in whichever attempt; None where it has not.
     stopped
         Whether somebody ended the job by the cluster's own means, as its command line.
+    room
+        How many more tasks the job could have now, where their number may change and no other job
+        waits for what is free.
+    kept
+        Whether this attempt has kept a checkpoint.
     """
 
     tasks: tuple[TaskSeen, ...]
@@ -645,6 +699,8 @@ class Observations:
     over: bool = False
     started: Moment | None = None
     stopped: bool = False
+    room: int = 0
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -662,20 +718,23 @@ class Policy:
         the cluster does to it; None where its code may not run twice for any reason.
     time_limit
         Seconds for which it may go on, all attempts together, from the first start of its code.
+    grow_after
+        As `GROW_AFTER`.
     """
 
     grace: float
     hello_within: float = HELLO_WITHIN
     retries: int | None = None
     time_limit: float | None = None
+    grow_after: float = GROW_AFTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
     """What a driver keeps in mind from one look to the next; there is one for each attempt.
 
-    A driver that takes over a job knows `cancelled`, `attempt` and `failures` by its events, and
-    begins anew with the rest.
+    A driver that takes over a job knows `cancelled`, `attempt`, `failures`, `growing` and `grown`
+    by its events, and begins anew with the rest.
 
     Parameters
     ----------
@@ -685,7 +744,7 @@ class Course:
         Why the driver ends it itself.
     refused
         Whether that is for good: the cluster does not run the job.
-    attempt, failures
+    attempt, failures, growing, grown
         As `JobStatus` has them.
     asked
         Containers that were asked to end.
@@ -701,6 +760,8 @@ class Course:
         The task for whose failure the driver ends the others.
     echoed
         Since when tasks have failed that tell of another's failure alone.
+    free_since
+        Since when there has been room for more tasks.
     """
 
     cancelled: CancelRequested | None = None
@@ -715,6 +776,9 @@ class Course:
     gathered: float | None = None
     blamed: str = ""
     echoed: float | None = None
+    growing: str = ""
+    grown: int = 0
+    free_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -834,6 +898,8 @@ def decide(course: Course, seen: Observations, now: Moment, policy: Policy) -> D
         return Decision(course, events, _leave_queue(course))
     course, gate = _gather(course, seen, now, policy.hello_within)
     course = _blame(course, seen, now)
+    course, grows = _grow(course, seen, now, policy)
+    events = (*events, *grows)
     course, signals = _end_running(course, seen, now, policy.grace)
     course, settled = _settle(course, seen, now)
     return Decision(course, events, (*signals, *gate, *settled))
@@ -858,10 +924,14 @@ def _again_or_not(
     course: Course, seen: Observations, now: Moment, policy: Policy, finish: Finish
 ) -> Again | Finish:
     """Return what comes after an attempt that ended so: another one, or the end."""
-    failed = finish.state in (JobState.FAILED, JobState.LOST)
+    # A loop that was stopped for more tasks may have been left as if it had come to its end.
+    paused = course.growing and any(task.end and task.end.paused for task in seen.tasks)
+    failed = paused or finish.state in (JobState.FAILED, JobState.LOST)
     wanted = course.cancelled is not None or course.refused or seen.stopped
     if not failed or wanted or policy.retries is None:
         return finish
+    if course.growing and not course.cause and any(t.end and t.end.paused for t in seen.tasks):
+        return Again(course.attempt + 1, course.growing, counted=False)
     lost = [task for task in seen.tasks if task.end and task.end.lost]
     left = LOST_TRIES - _lost_before(course) if lost else policy.retries - course.failures
     if left > 0 and not _is_expired(seen, now, policy):
@@ -877,7 +947,7 @@ def _again_or_not(
 
 def _lost_before(course: Course) -> int:
     """Return how many former attempts the cluster ended."""
-    return course.attempt - 1 - course.failures
+    return course.attempt - 1 - course.failures - course.grown
 
 
 def _is_expired(seen: Observations, now: Moment, policy: Policy) -> bool:
@@ -891,6 +961,28 @@ def _is_expired(seen: Observations, now: Moment, policy: Policy) -> bool:
 
 def _limit_words(policy: Policy) -> str:
     return f"was over its time limit of {exactly(policy.time_limit or 0)} (--time_limit)"
+
+
+def _grow(
+    course: Course, seen: Observations, now: Moment, policy: Policy
+) -> tuple[Course, tuple[Event, ...]]:
+    """Let a job go on with more tasks, where there has been room for them for a while.
+
+    Never one that has kept no checkpoint in this attempt: it would lose what it has done.
+    """
+    ending = course.cancelled is not None or course.cause or course.growing
+    if ending or policy.retries is None:
+        return course, ()
+    runs = all(task.container and task.end is None and not task.over for task in seen.tasks)
+    if not runs or seen.room <= 0 or _are_through(seen.tasks):
+        return replace(course, free_since=None), ()
+    since = now.mono if course.free_since is None else course.free_since
+    course = replace(course, free_since=since)
+    if now.mono - since < policy.grow_after or not seen.kept:
+        return course, ()
+    had = sum(task.task.startswith("worker-") for task in seen.tasks)
+    reason = f"there is room for {had + seen.room} workers, and it has {had}"
+    return replace(course, growing=reason), (Growing(reason=reason, at=now),)
 
 
 def _gather(
@@ -922,7 +1014,7 @@ def _blame(course: Course, seen: Observations, now: Moment) -> Course:
 
     The others wait for it, or will fail of that: what they say then is noise.
     """
-    if course.cause or course.cancelled is not None:
+    if course.cause or course.cancelled is not None or course.growing:
         return course
     first = _first_to_fail(seen.tasks)
     if first is None or all(task.end for task in seen.tasks):
@@ -970,15 +1062,18 @@ def _end_running(
     A parameter server never ends by itself: it ends with the workers.
     """
     through = _are_through(seen.tasks)
-    if course.cancelled is None and not course.cause and not through:
+    grows = bool(course.growing) and course.cancelled is None and not course.cause
+    if course.cancelled is None and not course.cause and not through and not grows:
         return course, []
     running = [task for task in seen.tasks if task.container and task.end is None]
     do: list[Instruction] = []
     if any(not task.container for task in seen.tasks):
         do.append(Withdraw())
-    if (course.cancelled is not None or through) and course.kill_at is None:
+    # One that is to grow has the time that its step takes; once one has ended, none goes on alone.
+    ends = not grows or any(task.end for task in seen.tasks)
+    if (course.cancelled is not None or through or (grows and ends)) and course.kill_at is None:
         course = replace(course, kill_at=now.mono + grace)
-    has_time = course.kill_at is not None and now.mono < course.kill_at
+    has_time = not ends or (course.kill_at is not None and now.mono < course.kill_at)
     if has_time and not seen.urgent and not course.cause:
         ask = [task for task in running if task.container not in course.asked]
         do += [Signal(task.task, task.container, kill=False) for task in ask]

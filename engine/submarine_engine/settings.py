@@ -130,6 +130,13 @@ KEYS = {
             example="5",
         ),
         Key(
+            name="grow_after",
+            help="Seconds of room for more workers after which a job of 2:4 goes on with them.",
+            default=lambda: 30.0,
+            read=read_period,
+            example="30",
+        ),
+        Key(
             name="tensorboard_idle",
             help="Seconds after its last reader for which a TensorBoard goes on.",
             default=lambda: 600.0,

@@ -99,6 +99,7 @@ class Loop:
         if self.keeps and _is_trained_here():
             self._ranks = checkpoint_ranks.of_this_process(self.storage)
         self._pending: _Pending | None = None
+        self._has_own = False
         self._least = self._pause = 0.0
         self._last = time.monotonic()
 
@@ -120,6 +121,7 @@ class Loop:
         OSError
             The folder cannot be read or written; `PermissionError` where another user's lie there.
         """
+        self._has_own = own is not None
         # What cannot be kept is told before the training.
         checkpoint_state.expect_keepable(state)
         if own is not None:
@@ -166,8 +168,8 @@ class Loop:
         if own is not None and len(told["files"]) != count:
             raise ValueError(
                 f"the checkpoint {storage.where}/{name} holds what {len(told['files'])} ranks had "
-                f"of their own, and now there are {count}: begin with as many, or give another "
-                "--checkpoint_path"
+                f"of their own, and now there are {count}: begin with as many (--num_workers "
+                f"{len(told['files'])}), or give another --checkpoint_path"
             )
         seen: dict[int, Any] = {}
         checkpoint_state.fill(state, kept["state"], seen)
@@ -282,6 +284,10 @@ class Loop:
         files.write_note(storage, aside, step, written)
         files.put_in_place(storage, aside, files.name_of(step))
         files.forget_all_but(storage, KEEP)
+        if not self._has_own:  # what each rank has of its own fits no other number of ranks
+            from submarine_runtime import job  # noqa: PLC0415 - it imports this module late, too
+
+            job.note_kept()
 
     def _try(self, write: Callable[[], object], aside: str, *, must: bool) -> bool:
         """Write something of a checkpoint; say in the log why there is none where it fails."""
@@ -493,10 +499,14 @@ def _expect_same(state: object, own: object, kept: dict[str, Any], where: str) -
 
 
 class _Notice:
-    """Whether somebody has asked the job to end, while a loop comes to the end of its step."""
+    """Whether somebody has asked the job to end, while a loop comes to the end of its step.
+
+    `given` until the loop is there, `obeyed` from then on.
+    """
 
     def __init__(self) -> None:
         self.given = False
+        self.obeyed = False
         self._loops = 0
         self._looked_at = self._until = 0.0
 
@@ -526,7 +536,7 @@ class _Notice:
 
     def obey(self, done: int) -> None:
         """End the loop after so many steps as an interrupted cell is ended; say why in the log."""
-        self.given = False
+        self.given, self.obeyed = False, True
         from submarine_runtime import notices  # noqa: PLC0415 - only where it comes to it
         from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - likewise
 

@@ -287,6 +287,13 @@ def _report(number: float, message: str) -> None:
         _reporter.report(folder, number, " ".join(str(message).split())[:_LONGEST_MESSAGE])
 
 
+def note_kept() -> None:
+    """Tell the job's driver that this attempt has kept a checkpoint: it may be begun again now."""
+    folder = os.environ.get("SUBMARINE_TASK_DIR")
+    if folder and not _reporter.kept:
+        _reporter.keep(folder)
+
+
 def flush_progress() -> None:
     """Write what still waits to be written."""
     _reporter.flush()
@@ -298,14 +305,18 @@ class _Reporter:
     told = False
     """Whether the code itself says how far it is."""
 
+    kept = False
+    """Whether a checkpoint was kept."""
+
     def __init__(self) -> None:
         self._lock = allocate_lock()
-        self._newest: tuple[str, float, str] | None = None
+        self._newest: tuple[str, float | None, str] | None = None
+        self._last: tuple[float | None, str] = None, ""
         self._waits = False
         self._owner = 0
         self._next = 0.0
 
-    def report(self, folder: str, fraction: float, message: str) -> None:
+    def report(self, folder: str, fraction: float | None, message: str) -> None:
         if self._owner != os.getpid():  # a fork: its parent's thread is not here
             self.__init__()  # type: ignore[misc]
             self._owner = os.getpid()
@@ -320,6 +331,11 @@ class _Reporter:
             else:
                 self._write()
 
+    def keep(self, folder: str) -> None:
+        self.kept = True
+        fraction, message = self._newest[1:] if self._newest else self._last
+        self.report(folder, fraction, message)
+
     def _write_late(self, delay: float) -> None:
         time.sleep(delay)
         with self._lock:
@@ -330,13 +346,16 @@ class _Reporter:
         if self._newest is None:
             return
         folder, fraction, message = self._newest
-        self._newest = None
+        self._newest, self._last = None, (fraction, message)
         self._next = time.monotonic() + _EVERY
+        told: dict[str, object] = {"fraction": fraction, "message": message}
+        if self.kept:
+            told["kept"] = True
         aside = f"{folder}/.progress.json.{os.getpid()}"
         with suppress(OSError):  # a full disk is no reason to end a training
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode_in(folder))
             with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor
-                file.write(lean.dumps({"fraction": fraction, "message": message}))
+                file.write(lean.dumps(told))
             os.replace(aside, f"{folder}/progress.json")  # noqa: PTH105 - as above
 
     def flush(self) -> None:

@@ -265,7 +265,14 @@ def _head(ending: Ending) -> dict[str, Any]:
         "returned_at": ending.at,
         "exit_code": ending.exit_code,
         "python": sys.version.split()[0],
+        "paused": _is_paused(),
     }
+
+
+def _is_paused() -> bool:
+    """Tell whether a loop that keeps checkpoints has stopped early, since the job was asked to."""
+    checkpoints = sys.modules.get("submarine_runtime.checkpoints")
+    return checkpoints is not None and bool(checkpoints.notice.obeyed)
 
 
 def _entry(value: object) -> dict[str, Any]:

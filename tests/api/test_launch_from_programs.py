@@ -73,7 +73,8 @@ WORKERS = """
     if __name__ == "__main__":
 """
 BAD = """
-wrong = {"workers": 0}, {"workers": "two"}, {"framework": "caffe"}, {"ranks_per_task": "gpu"}
+wrong = [{"workers": 0}, {"workers": "two"}, {"workers": (4, 2)}, {"workers": "2:"},
+         {"workers": (2, "4")}, {"framework": "caffe"}, {"ranks_per_task": "gpu"}]
 for options in wrong:
     try:
         launch(where, **options)
@@ -89,6 +90,9 @@ def test_a_call_runs_in_several_workers_and_returns_the_first_one_s_value(progra
         "(0, 2, True, False)",
         "role worker cannot have 0 tasks",
         "workers='two' is no whole number",
+        "'4:2' is not possible: the first is the fewest, 1 or more, the second the most",
+        "'2:' is not possible",
+        "workers='4' is no whole number",
         "there is no framework 'caffe'",
         "a rank for each GPU of a worker, and no worker is said to have any",
     ]
@@ -129,6 +133,12 @@ for called, logs in ((say, "ps-0"), (own, "all")):
         "logs='all': `logs` is an option of the job and a parameter of own, too",
         "→ bind the parameter first: functools.partial(own, logs=…)",
     ]
+
+
+@pytest.mark.parametrize("workers", ["(1, 2)", "'1:2'"])
+def test_a_call_may_run_in_some_workers_to_some(program, workers):
+    body = f"print(launch(where, workers={workers}, gpus=0, framework='pytorch'))"
+    assert run(program(body, WORKERS)).stdout == "(0, 2, True, False)\n"
 
 
 def test_launch_streams_and_returns(program):

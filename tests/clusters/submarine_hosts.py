@@ -208,7 +208,7 @@ class HostsRequest(Request):
     def ask(self):
         queue, missing = self._backend.submit_queue, self._missing()
         late = bool(missing and not self._claims and not queue.is_turn(self._id))
-        if late or (missing and not self._claim(missing)):
+        if late or (missing and not self._claim_most(missing)):
             return None
         queue.leave(self._id)
         for claim in self._claims:
@@ -216,9 +216,17 @@ class HostsRequest(Request):
         return {one.task: Allocated(one.id, one.host) for one in self._claims}
 
     def _missing(self):
+        if self._job.spec.elastic and self._claims:  # it has begun with what there was
+            return []
         return [t for t in self._job.spec.tasks if t not in {claim.task for claim in self._claims}]
 
-    def _claim(self, tasks):
+    def _claim_most(self, missing):
+        if (role := self._job.spec.elastic) is None:
+            return self._claim(missing)
+        sizes = map(self._job.spec.sized, range(role.count, role.least - 1, -1))
+        return any(self._claim(spec.tasks, spec) for spec in sizes)
+
+    def _places(self, tasks):
         taken = {gpu for claim in self._backend.claims() for gpu in claim.gpus}
         free, places = {h: [gpu for gpu in gpus_of(h) if gpu not in taken] for h in HOSTS}, []
         for task in tasks:
@@ -226,17 +234,29 @@ class HostsRequest(Request):
             asked = self._job.spec.options.get("host")
             host = next((h for h in HOSTS if asked in (None, h) and len(free[h]) >= count), None)
             if host is None:
-                return False
+                break
             places.append((task, host, [free[host].pop(0) for _ in range(count)]))
+        return places
+
+    def room(self):
+        had = {claim.task for claim in self._claims}
+        others = (one for one in self._backend.folder().open_jobs() if one != self._id)
+        if any(not self._backend.claims_of(one) for one in others):  # another one waits
+            return 0
+        return len(self._places([task for task in self._job.spec.tasks if task not in had]))
+
+    def _claim(self, tasks, spec=None):
+        if len(places := self._places(tasks)) < len(tasks):
+            return False
         try:
-            self._claims += [self._write(*place) for place in places]
+            self._claims += [self._write(*place, spec or self._job.spec) for place in places]
         except OSError as error:
             raise ClusterError(f"the host cannot be written: {error}", where=self._id) from error
         return True
 
-    def _write(self, task, host, gpus):
+    def _write(self, task, host, gpus, spec):
         """Make a task's folder on its host, and all in it, whole or not at all."""
-        spec, record = self._job.spec, self._job.record
+        record = self._job.record
         folder = self._backend.place(host, self._id) / task
         make_private(folder.parent)
         staged = folder.with_name(f".{task}")

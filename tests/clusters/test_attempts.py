@@ -7,9 +7,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from submarine_engine import Job
 from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.base import Cursor
 from submarine_engine.clusters.store import clear_attempt, read_events
-from submarine_engine.events import Retried
+from submarine_engine.events import LogChunk, Retried
 from submarine_engine.history import JobPaths, new_job_id
 from submarine_engine.job import JobState, Resources, Role
 
@@ -140,3 +142,47 @@ def test_a_log_that_is_none_gets_no_line(tmp_path, what):
     make[what]()
     clear_attempt(paths, ["worker-0"], "— attempt 2 of 2 begins: no —")
     assert elsewhere.read_bytes() == b""
+
+
+TEAM = """
+import os, time
+from submarine_runtime import job
+print(job.rank, "of", job.world_size, "in", job.attempt, flush=True)
+open({flag!r} + str(job.attempt) + os.environ["SUBMARINE_TASK"], "w").close()
+while not os.path.exists({gate!r}): time.sleep(0.02)
+job.world_size
+"""
+
+
+def test_an_elastic_job_goes_on_with_what_is_left(tmp_path, hosts):
+    """Two of its hosts are lost, and what they had is another job's by the time that it asks."""
+    flag, gate, through = str(tmp_path / "flag"), tmp_path / "gate", tmp_path / "through"
+    roles = (Role(count=4, least=2, resources=Resources(gpus=1)),)
+    job_id = submit(hosts, tmp_path, TEAM.format(flag=flag, gate=str(gate)), roles=roles)
+    until(lambda: all(Path(f"{flag}1worker-{rank}").exists() for rank in range(4)))
+    wait = f"import os, time\nwhile not os.path.exists({str(through)!r}): time.sleep(0.02)\n"
+    other = submit(hosts, tmp_path, wait, gpus=2)
+    until(lambda: hosts.status(other).ahead is not None)
+    cursor = hosts.read(job_id, Cursor()).cursor  # somebody follows it
+    for task in ("worker-2", "worker-3"):
+        lose_host(hosts, job_id, task)
+    until(lambda: Path(f"{flag}2worker-1").exists())
+    status = hosts.status(job_id)
+    assert [task.task for task in status.tasks] == ["worker-0", "worker-1"]
+    assert status.gone == ("worker-2", "worker-3")
+    assert hosts.status(other).state is JobState.RUNNING
+    for one in (gate, through):
+        one.touch()
+    job = Job(hosts, job_id)
+    assert job.result(180) == 2
+    (again,) = retried(hosts, job_id)
+    assert not again.counted
+    logs = {}
+    while not (batch := hosts.read(job_id, cursor)).ended:
+        cursor = batch.cursor
+    batch = hosts.read(job_id, Cursor())
+    for chunk in batch.items:
+        if isinstance(chunk, LogChunk) and chunk.stream == "stdout":
+            logs[chunk.task] = logs.get(chunk.task, b"") + chunk.data
+    assert logs["worker-0"] == b"0 of 4 in 1\n0 of 2 in 2\n"
+    assert logs["worker-3"] == b"3 of 4 in 1\n"  # what it wrote stays to be read

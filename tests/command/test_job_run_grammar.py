@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from submarine_engine.command import NOTEBOOK, TERMINAL, parse, parse_cell
+from submarine_engine.command import NOTEBOOK, TERMINAL, parse, parse_cell, to_command
 from submarine_engine.errors import CommandError
 from submarine_engine.job import NO_OUTPUTS, JobSpec, Resources, Role
 
@@ -177,6 +177,20 @@ def test_a_word_after_a_name_to_bring_back_is_the_script_in_a_terminal():
         ("--gpus 2 --worker_resources gpu=1", "contradict each other: gpus is 2 and 1", "one out"),
         ("--cpus 2 --worker_resources vcores=1", "vcores is 2 and 1", "one out"),
         ("--num_workers 0", "role worker cannot have 0 tasks", "1 or more"),
+        (
+            "--num_workers 4:2",
+            "--num_workers: '4:2' is not possible: the first is the fewest",
+            "2:4",
+        ),
+        (
+            "--num_workers 0:2",
+            "--num_workers: '0:2' is not possible: the first is the fewest",
+            "2:4",
+        ),
+        ("--num_workers 2:", "--num_workers: '2:' is not possible", "for example 2:4"),
+        ("--num_workers :4", "--num_workers: ':4' is not possible", "for example 2:4"),
+        ("--num_workers 1:2:3", "--num_workers: '1:2:3' is not possible", "for example 2:4"),
+        ("--num_ps 1:2", "--num_ps: '1:2' is not possible", "a whole number"),
         ("--num_ps 0 --ps_launch_cmd x", "there are no parameter servers", "--num_ps 1"),
         ("--ps_resources memory=1G", "there are no parameter servers", "--num_ps 1"),
         ("--detach --wait_job_finish", "contradict each other", "leave one out"),
@@ -224,3 +238,12 @@ def test_what_has_a_meaning_elsewhere_is_refused_here(text, surface):
 def test_a_cell_runs_itself_not_a_script():
     with pytest.raises(CommandError, match=r"'train\.py' has no meaning here"):
         parse_cell("train.py")
+
+
+def test_a_number_of_workers_may_be_two():
+    spec = parse("job run --num_workers 2:4 --num_chief 1 --num_ps 2").spec
+    workers = spec.roles[0]
+    assert (workers.least, workers.count) == (2, 4)
+    assert spec.elastic is workers
+    assert "--num_workers 2:4" in to_command(spec)
+    assert parse("job run --num_workers 3:3").spec.roles[0] == Role(count=3)

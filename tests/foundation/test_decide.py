@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from submarine_engine.events import (
     CancelRequested,
     Granted,
+    Growing,
     Moment,
     Retried,
     Started,
@@ -66,6 +67,9 @@ class World:
     hellos: set = field(default_factory=set)
     gone: bool = False
     lost: set = field(default_factory=set)
+    asked: set = field(default_factory=set)
+    room: int = 0
+    kept: bool = False
     policy: Policy = POLICY
     course: Course = field(default_factory=Course)
     did: list = field(default_factory=list)
@@ -97,6 +101,8 @@ class World:
             cause=self.cause,
             over=self.gone,
             started=fold(self.events).started,
+            room=self.room,
+            kept=self.kept,
         )
 
     def look(self, *, asked=True):
@@ -113,20 +119,25 @@ class World:
             assert self.containers[one.task] == one.container
             assert one.task not in self.ends, "a stranger may have its number"
             if one.kill or not self.deaf:
+                if not one.kill and one.task in self.alive:
+                    self.asked.add(one.task)
                 self.alive.discard(one.task)
                 self.told_over.add(one.task)
         elif isinstance(one, Settle):
             assert one.task not in self.ends, "settled twice"
             code = JobState.SUCCEEDED if one.task not in self.told_over else JobState.FAILED
-            lost = one.task in self.lost
-            self.ends[one.task] = TaskEnd(state=code, at=at(self.now), lost=lost)
+            lost, paused = one.task in self.lost, one.task in self.asked
+            end = TaskEnd(state=code, at=at(self.now), lost=lost, paused=paused)
+            self.ends[one.task] = end
         elif isinstance(one, Again):
             assert set(self.ends) == set(self.tasks), "begun again before all are settled"
             assert not self.alive, "begun twice"
             told = Retried(attempt=one.attempt, counted=one.counted, at=at(self.now))
             self.events.append(told)
-            for held in (self.containers, self.told_over, self.ends, self.hellos, self.lost):
+            of_it = self.containers, self.told_over, self.ends, self.hellos, self.lost, self.asked
+            for held in of_it:
                 held.clear()
+            self.kept = False
             self.course = course_of(self)
         elif isinstance(one, Finish):
             self.finished = one
@@ -149,7 +160,13 @@ def takes_over(world):
 def course_of(world):
     asked = next((one for one in world.events if isinstance(one, CancelRequested)), None)
     status = fold(world.events)
-    return Course(cancelled=asked, attempt=status.attempt, failures=status.failures)
+    return Course(
+        cancelled=asked,
+        attempt=status.attempt,
+        failures=status.failures,
+        growing=status.growing,
+        grown=status.grown,
+    )
 
 
 STEPS = {
@@ -540,7 +557,13 @@ def lose(world):
         world.lost.add(task)
 
 
-ENDLESS = {**STEPS, "a task is lost": lose}
+ENDLESS = {
+    **STEPS,
+    "a task is lost": lose,
+    "there is room": lambda world: setattr(world, "room", 2),
+    "there is none": lambda world: setattr(world, "room", 0),
+    "a checkpoint": lambda world: setattr(world, "kept", bool(world.alive)),
+}
 MANY_LIVES = st.lists(st.sampled_from(sorted(ENDLESS)), max_size=60)
 RETRIES = st.sampled_from([None, 0, 1, 3])
 
@@ -574,7 +597,9 @@ def test_a_job_is_begun_again_only_as_often_as_it_may_be(steps, size, retries):
     again = [one for _, one in world.of(Again)]
     assert [one.attempt for one in again] == list(range(2, len(again) + 2))
     assert sum(one.counted for one in again) <= (retries or 0)
-    assert sum(not one.counted for one in again) <= LOST_TRIES
+    grown = sum(one.reason.startswith("there is room") for one in again)
+    assert grown <= sum(isinstance(one, Growing) for one in world.events)
+    assert sum(not one.counted for one in again) - grown <= LOST_TRIES
     assert retries is not None or not again
 
 
@@ -711,3 +736,138 @@ def test_who_had_returned_or_comes_to_its_end_keeps_its_result():
         assert decide(Course(cancelled=expired), seen, at(5), LIMIT).do == (
             Finish(JobState.SUCCEEDED, ""),
         )
+
+
+# Jobs that may have more tasks.
+
+
+ELASTIC = Policy(grace=GRACE, retries=0, grow_after=30.0)
+
+
+def elastic(**more):
+    """Return a job of two tasks that run, and have kept a checkpoint."""
+    world = World(2, policy=ELASTIC, kept=True, **more)
+    begin(world)
+    world.hellos.update(world.tasks)
+    world.look()
+    return world
+
+
+def test_a_job_grows_when_there_has_been_room_for_a_while():
+    world = elastic(room=2)
+    world.now += 29
+    world.look()
+    assert not world.of(Signal)
+    world.now += 1
+    world.look()
+    assert {one.task for _, one in world.of(Signal)} == set(world.tasks)
+    assert not any(one.kill for _, one in world.of(Signal))
+    (growing,) = (one for one in world.events if isinstance(one, Growing))
+    world.look()
+    world.look()
+    ((_, again),) = world.of(Again)
+    assert again == Again(2, growing.reason, counted=False)
+    status = fold(world.events)
+    assert (status.grown, status.growing, status.failures) == (1, "", 0)
+
+
+def test_room_that_comes_and_goes_is_none():
+    world = elastic(room=2)
+    for room in (2, 0, 2):
+        world.room = room
+        world.now += 29
+        world.look()
+    assert not world.of(Signal)
+
+
+def test_a_job_that_has_kept_nothing_waits_for_its_first_checkpoint():
+    world = elastic(room=2)
+    world.kept = False
+    world.now += 300
+    world.look()
+    assert not world.of(Signal)
+    world.kept = True
+    world.look()
+    assert world.of(Signal)
+
+
+def test_a_job_whose_code_may_run_once_never_grows():
+    world = elastic(room=2)
+    world.policy = replace(ELASTIC, retries=None)
+    world.now += 300
+    assert not [one for one in world.look().do if isinstance(one, Signal)]
+
+
+def test_a_step_may_take_as_long_as_it_does_but_nobody_waits_for_one_that_stays_behind():
+    world = elastic(room=1, deaf=True)
+    world.now += 30
+    world.look()
+    world.now += 1000 * GRACE
+    world.look()
+    assert not any(one.kill for _, one in world.of(Signal))
+    first, second = world.tasks
+    world.alive.discard(first)
+    world.told_over.add(first)
+    world.asked.add(first)
+    world.look()  # it is settled
+    world.look()
+    world.now += GRACE
+    world.look()
+    assert {one.task for _, one in world.of(Signal) if one.kill} == {second}
+    world.look()
+    world.look()
+    assert [one.counted for _, one in world.of(Again)] == [False]
+
+
+def test_another_driver_goes_on_with_what_its_predecessor_had_begun():
+    world = elastic(room=1, deaf=True)
+    world.now += 30
+    world.look()
+    takes_over(world)
+    world.deaf, world.room = False, 0
+    for _ in range(3):
+        world.look()
+    assert [one.counted for _, one in world.of(Again)] == [False]
+    assert sum(isinstance(one, Growing) for one in world.events) == 1
+
+
+def test_who_is_cancelled_while_it_is_to_grow_is_cancelled():
+    world = elastic(room=1, deaf=True)
+    world.now += 30
+    world.look()
+    world.wanted = "enough"
+    for _ in range(4):
+        world.look()
+        world.now += GRACE
+    assert not world.of(Again)
+    assert world.finished == Finish(JobState.CANCELLED, "enough")
+
+
+def test_a_job_that_comes_to_its_end_meanwhile_has_succeeded():
+    world = elastic(room=1, deaf=True)
+    world.now += 30
+    world.look()
+    world.gone = True  # its tasks are through, and nobody has heard the request
+    world.alive.clear()
+    world.look()
+    world.look()
+    assert not world.of(Again)
+    assert world.finished.state is JobState.SUCCEEDED
+
+
+def test_growing_does_not_use_up_what_a_job_may_lose():
+    world = World(1, policy=ELASTIC)
+    for _ in range(LOST_TRIES + 2):
+        begin(world)
+        world.kept, world.room = True, 1
+        world.look()
+        world.now += 31
+        for _ in range(3):
+            world.look()
+    assert len(world.of(Again)) == LOST_TRIES + 2
+    world.room = 0
+    for _ in range(LOST_TRIES):
+        ended(world, lost=True)
+        assert not world.finished
+    ended(world, lost=True)
+    assert world.finished.state is JobState.FAILED

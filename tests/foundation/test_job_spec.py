@@ -123,6 +123,11 @@ def test_a_spec_cannot_be_changed():
         ),
         (lambda: Role(count=0), "role worker cannot have 0 tasks"),
         (lambda: Role(count=True), "role worker cannot have True tasks"),
+        (lambda: Role(count=2, least=4), "4 to 2 workers is not possible"),
+        (lambda: Role(count=2, least=0), "0 to 2 workers is not possible"),
+        (lambda: Role(count=2, least=2), "2 to 2 workers is not possible"),
+        (lambda: Role(count=2, least=True), "True to 2 workers is not possible"),
+        (lambda: Role(name="ps", count=2, least=1), "the number of ps tasks cannot change"),
         (lambda: Role(command="  "), "launch command of role worker is empty"),
         (lambda: JobSpec(name=""), "'' cannot name a job"),
         (lambda: JobSpec(name="../etc"), "'../etc' cannot name a job"),
@@ -207,3 +212,20 @@ def test_final_job_states(state):
 @pytest.mark.parametrize("state", TaskState)
 def test_final_task_states(state):
     assert state.final == (state in {"succeeded", "failed", "killed"})
+
+
+def test_an_elastic_job_has_its_other_roles_whatever_the_number_of_workers():
+    one = Resources(gpus=1)
+    roles = Role(name="chief", resources=one), Role(count=4, least=2, resources=one)
+    spec = JobSpec(roles=(*roles, Role(name="ps", resources=Resources(gpus=0))))
+    assert spec.tasks == ("chief-0", "worker-0", "worker-1", "worker-2", "worker-3", "ps-0")
+    assert (spec.gpus, spec.smallest.gpus) == (5, 3)
+    assert spec.smallest.tasks == ("chief-0", "worker-0", "worker-1", "ps-0")
+    assert spec.sized(3).elastic is None
+    assert JobSpec.from_json(spec.to_json()) == spec
+
+
+def test_the_code_of_an_elastic_job_may_run_again():
+    assert JobSpec().tries is None
+    assert JobSpec(roles=(Role(count=2, least=1),)).tries == 0
+    assert JobSpec(roles=(Role(count=2, least=1),), retries=3).tries == 3

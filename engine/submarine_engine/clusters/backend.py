@@ -75,7 +75,8 @@ class KeptJob(NamedTuple):
     spec
         What is to run, with every role's resources a number. Besides its ``env``, tasks get what
         `submarine_engine.secret_values.noted_values` reads of the job's folder, by a way that
-        nobody else can look at.
+        nobody else can look at. Where its number of workers may change (`JobSpec.elastic`), the
+        request chooses one for each attempt, see `Request.ask`.
     launch
         What `Backend.prepare` and `Backend.deliver` returned, besides ``entry``, ``home``,
         ``grace``, ``session``.
@@ -137,10 +138,14 @@ class Request(ABC):
 
         Called at each turn, so it returns at once: it adopts, asks, or looks what has come.
 
+        An elastic job begins with as many workers as there is room for at once, none more than
+        `Role.count` and no fewer than `Role.least`; its tasks are told of `JobSpec.sized` then.
+
         Returns
         -------
         mapping or None
-            The containers by task; None while the job cannot begin with what it has.
+            The containers by task; None while the job cannot begin with what it has. Those of an
+            elastic job are all that this attempt has, from the first time on.
 
         Raises
         ------
@@ -188,6 +193,19 @@ class Request(ABC):
         ClusterError
             The cluster does not answer now.
         """
+
+    def room(self) -> int:
+        """Return how many workers more an elastic job could have now, besides those that it has.
+
+        0 where another job waits for what is free, and on clusters that cannot tell. Called about
+        once a second; the job is begun again with more where there is room for a while.
+
+        Raises
+        ------
+        ClusterError
+            The cluster does not answer now.
+        """
+        return 0
 
     def is_fresh(self, container: str) -> bool:  # noqa: ARG002 - of clusters that lag
         """Return whether a container is so new that `count` need not know it yet."""

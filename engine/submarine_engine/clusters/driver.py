@@ -106,7 +106,7 @@ class RecordedCluster(Cluster):
         """
         with self.on_record(job_id) as paths:
             status = self.statuses.status(paths)
-            tasks = [task.task for task in status.tasks]
+            tasks = [*(task.task for task in status.tasks), *status.gone]
             batch = read_batch(paths, tasks, cursor, limit)
             if not batch.items and not batch.ended and self.attend(paths, status):
                 batch = read_batch(paths, tasks, cursor, limit)
@@ -429,9 +429,11 @@ class KeptCluster(DrivenCluster):
 def launch_notes(spec: JobSpec) -> dict[str, Any]:
     """Return what a keeper has to know of whoever submits a job, on any cluster."""
     me = process_stat(os.getpid())
+    config = load_config()
     return {
         "version": 1,
-        "grace": load_config().value("grace"),
+        "grace": config.value("grace"),
+        "grow_after": config.value("grow_after"),
         "session": [os.getpid(), me.start] if spec.notebook and me else None,
     }
 

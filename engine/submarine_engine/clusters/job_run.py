@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -48,6 +48,7 @@ from submarine_engine.events import (
     Moment,
     Progressed,
     Released,
+    Resized,
     Retried,
     Waiting,
     Warned,
@@ -55,6 +56,7 @@ from submarine_engine.events import (
 from submarine_engine.history import JobPaths, read_foreign, read_json, write_aside
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.lifecycle import (
+    GROW_AFTER,
     Again,
     Course,
     EndBeside,
@@ -151,14 +153,15 @@ class JobRun:
             raise ClusterError("its record is gone", where=str(paths.root))
         self._launch = launch
         self._record = record
-        self._spec = spec = JobSpec.from_json(record["spec"])
+        self._whole = spec = JobSpec.from_json(record["spec"])
         told = [event for event, _ in read_events(paths.events)[0]]
         self._status = fold(told)
         self._policy = Policy(
             grace=float(launch["grace"]),
             hello_within=backend.hello_within,
-            retries=spec.retries,
+            retries=spec.tries,
             time_limit=spec.time_limit,
+            grow_after=float(launch.get("grow_after", GROW_AFTER)),
         )
         self._unwritten: list[Event] = []
         self._dead_at: float | None = None
@@ -174,32 +177,29 @@ class JobRun:
 
     def _begin(self, cancelled: CancelRequested | None = None) -> None:
         """Begin with the newest attempt, or go on with it."""
-        status, paths, spec = self._status, self._paths, self._spec
+        status, paths = self._status, self._paths
         attempt = status.attempt
         if attempt > 1 and not any(task.held for task in status.tasks):
-            store.clear_attempt(paths, spec.tasks, self._between)
-        job = KeptJob(paths, spec, self._launch, self._record, attempt)
+            former = [*(task.task for task in status.tasks), *status.gone]
+            store.clear_attempt(paths, former, self._between)
+        job = KeptJob(paths, self._whole, self._launch, self._record, attempt)
         self._request = self._backend.request(job)
-        self._course = Course(cancelled=cancelled, attempt=attempt, failures=status.failures)
-        self._containers = [
-            self._request.follow(paths, task, role.resources.gpus or 0)
-            for role in spec.roles
-            for task in role.tasks
-        ]
-        for container in self._containers:
-            container.gathered = self._request.ends_with_job
-            container.follows = bool(self._status.tasks) and (
-                container.task != self._status.ranked[0].task
-            )
-            container.attempt = attempt
-        warned = bool(self._status.warning)
-        self._stacks = StackLooks(paths, self._request, HangFinder(spec), warned=warned)
+        self._course = Course(
+            cancelled=cancelled,
+            attempt=attempt,
+            failures=status.failures,
+            growing=status.growing,
+            grown=status.grown,
+        )
+        self._is_sized = self._whole.elastic is None
+        self._follow([task.task for task in status.tasks] or list(self._whole.smallest.tasks))
         self._hellos: dict[str, Hello] = {}
         self._wrong_hello = ""
         self._answer = b""  # what the tasks are told; a former keeper may have told them already
-        if len(spec.tasks) > 1 and paths.answer.exists():
+        if paths.answer.exists():
             self._answer = paths.answer.read_bytes()
         self._answered = False
+        self._room, self._room_at = 0, 0.0
         self._relayed: dict[str, bytes] = {}
         self._refused = ""
         self._counted_at = 0.0
@@ -207,6 +207,24 @@ class JobRun:
         self._told_waiting_at = time.monotonic() - _TELLING + _UNTOLD
         self._came_on_at = time.monotonic()  # a container was last given, or began
         self._effort = 0.0  # seconds of the processor that the last turn took
+
+    def _follow(self, tasks: Collection[str]) -> None:
+        """Follow these tasks, which are those of the attempt."""
+        workers = sum(task.startswith("worker-") for task in tasks)
+        self._spec = self._whole if self._whole.elastic is None else self._whole.sized(workers)
+        self._containers = [
+            self._request.follow(self._paths, task, role.resources.gpus or 0)
+            for role in self._spec.roles
+            for task in role.tasks
+        ]
+        for container in self._containers:
+            container.gathered = self._request.ends_with_job
+            container.follows = bool(self._status.tasks) and (
+                container.task != self._status.ranked[0].task
+            )
+            container.attempt = self._status.attempt
+        warned, finder = bool(self._status.warning), HangFinder(self._spec)
+        self._stacks = StackLooks(self._paths, self._request, finder, warned=warned)
 
     @property
     def _between(self) -> str:
@@ -279,6 +297,7 @@ class JobRun:
             except (SubmissionError, ClusterError) as error:
                 self._refused = str(error)
         if given is not None:
+            self._size(given)
             self._see_containers(given)
         if not all(container.id for container in self._containers) and not ending:
             self._tell_waiting()
@@ -297,7 +316,33 @@ class JobRun:
             cause=self._wrong_hello or self._request.cause,
             over=counted is not None and counted.over,
             started=self._status.started,
+            room=self._look_for_room(),
+            kept=any(container.progress.kept for container in self._containers),
         )
+
+    def _size(self, given: AllocatedByTask) -> None:
+        """Follow as many tasks as an elastic job was given for this attempt."""
+        if self._is_sized:
+            return
+        self._is_sized = True
+        tasks = tuple(task for task in self._whole.tasks if task in given)
+        if tasks != tuple(one.task for one in self._containers):
+            sized = self._whole.sized(sum(task.startswith("worker-") for task in tasks))
+            self._write(Resized(tasks=tasks, gpus=sized.gpus or 0))
+            self._follow(tasks)
+
+    def _look_for_room(self) -> int:
+        """Return how many workers more the job could have; asked about once a second."""
+        role, workers = self._whole.elastic, self._spec.roles
+        count = next(one.count for one in workers if one.name == "worker")
+        runs = self._answered or len(self._containers) == 1
+        if role is None or count == role.count or not runs or self._course.growing:
+            return 0
+        if time.monotonic() - self._room_at >= _EVERY:
+            self._room_at = time.monotonic()
+            with suppress(ClusterError):  # it does not answer now: as before
+                self._room = min(self._request.room(), role.count - count)
+        return self._room
 
     def _seen(self, container: TaskRun, counted: Counted | None) -> TaskSeen:
         held = None if counted is None or not container.id else container.id in counted.held
@@ -375,8 +420,9 @@ class JobRun:
 
     def _give_notice(self, task: str) -> None:
         """Tell a task why it will be asked to end, as far as that can be told now."""
-        cancelled, cause = self._course.cancelled, self._course.cause
-        reason = (cancelled.reason if cancelled else cause)[:_LONGEST_REASON]
+        course = self._course
+        cancelled, cause = course.cancelled, course.cause
+        reason = (cancelled.reason if cancelled else cause or course.growing)[:_LONGEST_REASON]
         told = json.dumps({"reason": reason, "seconds": self._policy.grace}).encode()
         with suppress(ClusterError):
             self._request.exchange({task: {NOTICE: told}})
@@ -501,7 +547,8 @@ class JobRun:
         container.bring_home()
         status = container.exit_status
         ending = Ending(-9 if status is None else status, read_outcome(container.files))
-        patient = ending.asked_to_end and self._course.cancelled is None
+        ours = self._course.cancelled is not None or bool(self._course.growing)
+        patient = ending.asked_to_end and not ours
         container.said = self._request.words(container.task, patient=patient)
         if not container.id:
             reason = container.said or "its container never came"
@@ -522,7 +569,7 @@ class JobRun:
         self._ends[container.task] = self._end(container, ending, known or now)
 
     def _end(self, container: TaskRun, ending: Ending, known: TaskStatus) -> TaskEnd:
-        to_its_end = ending.came_to_its_end
+        to_its_end, paused = ending.came_to_its_end, ending.paused
         if not ending.kind and known.exit_code:
             ending = Ending(known.exit_code, {})
         state, reason = self._judge(container, ending)
@@ -534,6 +581,7 @@ class JobRun:
             to_its_end=to_its_end,
             echo=tells_of_another(ending),
             lost=container.lost and state is not JobState.SUCCEEDED,
+            paused=paused,
         )
 
     def _is_lost(self, container: TaskRun, ending: Ending) -> bool:

@@ -61,6 +61,12 @@ def drop(descriptor: int) -> None:
         os.close(descriptor)
 
 
+def share(descriptor: int) -> None:
+    """Let forks keep a descriptor that `take` gave: they hold the lock, too."""
+    with _no_fork:
+        _opened.discard(descriptor)
+
+
 def unlock(descriptor: int) -> None:
     """Close an inherited descriptor, and free its lock for whoever else has it open, too."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -437,7 +437,8 @@ def _write_record(
     write_json(staged.status, summary(record))
     journal = Journal(staged, record)
     try:
-        journal.append(Submitted(gpus=spec.gpus or 0, tasks=spec.tasks, at=created))
+        least = spec.smallest
+        journal.append(Submitted(gpus=least.gpus or 0, tasks=least.tasks, at=created))
     finally:
         journal.close()
 

@@ -60,6 +60,8 @@ class Progress:
         self._epochs: dict[Path, tuple[int, int] | None] = {}
         self._explicit = False
         self._heard = b""
+        self.kept = False
+        """Whether the task says that it has kept a checkpoint."""
 
     def hear(self, said: bytes) -> None:
         """Take what the task says of itself where its file is elsewhere: the next look tells it.
@@ -93,6 +95,7 @@ class Progress:
             return None
         try:
             data = json.loads(heard or read_foreign(self._task.progress, _MOST))
+            self.kept = self.kept or data.get("kept") is True
             fraction, message = float(data["fraction"]), str(data.get("message") or "")
         except (OSError, *_NONSENSE):
             return None
@@ -218,6 +221,11 @@ class Ending(NamedTuple):
         """Whether the script was asked to end (SIGTERM), and did not catch that."""
         error = self.outcome.get("error")
         return isinstance(error, dict) and error.get("type") == "KeyboardInterrupt"
+
+    @property
+    def paused(self) -> bool:
+        """Whether it ended since it was asked to, its loop of steps between two of them if any."""
+        return self.outcome.get("paused") is True or self.asked_to_end
 
     @property
     def asked_to_end(self) -> bool:

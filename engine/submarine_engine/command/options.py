@@ -143,6 +143,7 @@ NAME = Kind("NAME")
 PATH = Kind("PATH", candidates=_paths)
 COMMAND = Kind("COMMAND")
 COUNT = Kind("N", values.read_count)
+WORKERS = Kind("N", values.read_workers)
 BYTES = Kind("BYTES", values.read_count)
 SIZE = Kind("SIZE", values.read_size)
 SECONDS = Kind("SECONDS", values.read_seconds)
@@ -393,7 +394,9 @@ RUN = (
     *(Option.of(said) for _, said in options_of(Resources)),
     Option("worker_resources", RESOURCES, "All three in one: memory=8G,vcores=2,gpu=2.",
         group=RESOURCES_GROUP),
-    Option("num_workers", COUNT, "Number of workers; 1 unless given.", group=_ROLES),
+    Option("num_workers", WORKERS,
+        "Number of workers, 1 unless given; 2:4 begins with 2 where 4 are not free, with 4 later.",
+        group=_ROLES),
     Option("worker_launch_cmd", COMMAND,
         "A shell command to run in each worker in place of the script.", group=_ROLES),
     *(each for name, called in OTHER_ROLES.items() for each in _of_role(name, called)),

@@ -21,6 +21,7 @@ from submarine_engine.command.values import (
     format_memory,
     format_resources,
     format_seconds,
+    format_workers,
 )
 from submarine_engine.command.verbs import ROOT, RUN, find_verb, verbs
 from submarine_engine.declared import find_options
@@ -244,8 +245,11 @@ def _worker(values: Mapping[str, Any]) -> Role:
                 fix="leave one out",
             )
         resources = replace(resources, **{name: value})
+    workers = values.get("num_workers", 1)
+    least, count = workers if isinstance(workers, tuple) else (None, workers)
     return Role(
-        count=values.get("num_workers", 1),
+        count=count,
+        least=least,
         resources=resources,
         command=_launch_command(values, "worker_launch_cmd"),
         args=values.get("args", ()),
@@ -341,7 +345,8 @@ def _role_words(role: Role) -> list[str]:
         words = _option(f"num_{name}", role.count)
         words += _option(f"{name}_resources", format_resources(role.resources) or None)
         return words + _option(f"{name}_launch_cmd", role.command)
-    words = _option("num_workers", role.count) if role.count != 1 else []
+    words = _option("num_workers", format_workers(role.least, role.count))
+    words = words if role.count != 1 else []
     for name, option in options_of(Resources):
         words += _words_of(option, getattr(role.resources, name))
     return words + _option("worker_launch_cmd", role.command)

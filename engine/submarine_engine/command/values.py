@@ -40,6 +40,33 @@ def read_count(text: str) -> int:
     return int(text)
 
 
+def read_workers(text: str) -> int | tuple[int, int]:
+    """Return how many workers: ``4``, or the fewest and the most, ``2:4``.
+
+    Raises
+    ------
+    CommandError
+        It is no number, nor two that make sense.
+    """
+    few, colon, most = text.partition(":")
+    if not colon:
+        return read_count(text)
+    fix = "write the fewest and the most, for example 2:4, or one number"
+    if not _NUMBER.fullmatch(few) or not _NUMBER.fullmatch(most):
+        raise CommandError(f"{text!r} is not possible", fix=fix)
+    if not 0 < int(few) <= int(most):
+        raise CommandError(
+            f"{text!r} is not possible: the first is the fewest, 1 or more, the second the most",
+            fix=fix,
+        )
+    return int(few) if int(few) == int(most) else (int(few), int(most))
+
+
+def format_workers(least: int | None, most: int) -> str:
+    """Return a number of workers as `read_workers` reads it."""
+    return str(most) if least is None else f"{least}:{most}"
+
+
 def read_size(text: str, *, default_unit: str = "") -> int:
     """Return bytes: ``64M``, ``1.5G``, ``1GiB``; units are binary.
 

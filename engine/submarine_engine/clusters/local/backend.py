@@ -40,7 +40,7 @@ from submarine_engine.clusters.job_run import JobRun
 from submarine_engine.clusters.local.checks import NO_GPUS, check_spec, local_checks, local_path
 from submarine_engine.clusters.local.gpus import Inventory, inventory
 from submarine_engine.clusters.local.launch import launch_file, open_logs
-from submarine_engine.clusters.local.scheduler import Queue
+from submarine_engine.clusters.local.scheduler import Queue, Ticket
 from submarine_engine.clusters.machine import (
     Stat,
     child_ids,
@@ -277,21 +277,28 @@ class LocalRequest(Request):
         Its tasks' processes, in the order of the spec.
     starter
         Starts those of another attempt, and knows of this one's beginning.
+    room
+        As `Request.room`.
     """
 
     is_woken = True
 
     def __init__(
-        self, job: KeptJob, processes: Sequence[Process], starter: Starter | None = None
+        self,
+        job: KeptJob,
+        processes: Sequence[Process],
+        starter: Starter | None = None,
+        room: Callable[[], int] = lambda: 0,
     ) -> None:
         self._paths = job.paths
         self._attempt = job.attempt
         self._processes = processes
         self._starter = starter
         self._begun = job.attempt == 1
+        self._room = room
         # The GPUs of a job that may be begun again are kept for that: whoever waits for them
         # would have them for the time of one attempt, and the job would stand behind all others.
-        self._keeps = job.spec.retries is not None
+        self._keeps = job.spec.tries is not None
         self._measured_at = 0.0
 
     def process_of(self, task: str) -> Process:
@@ -430,6 +437,10 @@ class LocalRequest(Request):
         """Return that it waits for nothing: it was granted before."""
         return 0, ""
 
+    def room(self) -> int:
+        """Return for how many workers more there are GPUs that nobody waits for."""
+        return self._room()
+
     def close(self) -> None:
         """Do nothing: nothing was opened."""
 
@@ -539,7 +550,7 @@ class LocalBackend(Backend):
             )
             ahead = {}
             if launch["ahead"] is not None and task == spec.tasks[0]:  # all import much the same
-                watch = spec.retries is not None
+                watch = spec.tries is not None
                 ahead = {"ahead": {"idle": launch["ahead"], "watch": watch}}
             write_json(staged.task(task).plan, {**plan, "moments": True, **ahead})
         given, kept = resolve_paths(spec, Path(workdir), local_path)
@@ -561,6 +572,8 @@ class LocalBackend(Backend):
             "grace": launch["grace"],
             "pool": launch["pool"],
             "ahead": launch["ahead"] is not None,
+            "elastic": spec.elastic is not None,
+            "grow_after": launch["grow_after"],
             "python": sys.executable,
             "command": [sys.executable, "-u", str(RUNTIME)],
             "environment": shared,
@@ -618,9 +631,42 @@ class LocalBackend(Backend):
 
     def request(self, job: KeptJob) -> Request:
         """Return what follows the processes of this supervisor's job, and starts new ones."""
+
+        def room() -> int:
+            wanted = self._wanted(job)
+            return self.queue.spare(wanted.pool) // wanted.step if wanted.more else 0
+
         if job.attempt > 1:
             self._processes = [process.again() for process in self._processes]
-        return LocalRequest(job, self._processes, self._starter)
+            self._processes += self._more(job)
+            order = {task: place for place, task in enumerate(job.spec.tasks)}
+            self._processes.sort(key=lambda process: order[process.task])
+        return LocalRequest(job, self._processes, self._starter, room)
+
+    def _wanted(self, job: KeptJob) -> Ticket:
+        """Return the GPUs that an elastic job would have besides those that it has."""
+        whole = Ticket.of(job.paths.job_id, job.spec, job.launch.get("pool", ()))
+        more = whole.gpus + whole.more - sum(len(one.gpus) for one in self._processes)
+        return whole._replace(gpus=0, more=more if whole.more else 0)
+
+    def _more(self, job: KeptJob) -> list[Process]:
+        """Return tasks that an elastic job has not had so far, with GPUs that nobody waits for."""
+        if not (wanted := self._wanted(job)).more:
+            return []
+        taken: dict[str, int] = {}
+        with suppress(OSError, ClusterError):  # then it goes on as it is
+            taken = self.queue.take_spare(wanted)
+        gpus, had = list(taken), {process.task for process in self._processes}
+        fresh = [task for task in job.spec.tasks if task not in had]
+        found = []
+        for number, task in enumerate(fresh[: len(gpus) // wanted.step]):
+            mine = tuple(gpus[number * wanted.step :][: wanted.step])
+            place = job.spec.tasks.index(task)
+            container = f"{job.paths.job_id[-5:]}-{place}-{job.attempt}"
+            leases = [taken[gpu] for gpu in mine]
+            limit = _limit_of(job.spec, task)
+            found.append(Process(task, container, limit, leases, gpus=mine))
+        return found
 
 
 def own_checkpoints(paths: JobPaths) -> Path:
@@ -690,7 +736,7 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
         return
     _sign(paths, processes)
     backend = LocalBackend(Path(home), processes, starter)
-    run = JobRun(backend, paths, lambda: 0, {"grace": grace})
+    run = JobRun(backend, paths, lambda: 0, {"grace": grace, **starter.launch})
     for _ in range(_LAST_WORD_TRIES):
         over = False
         try:
@@ -720,10 +766,15 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
 
 def _process_of(spec: JobSpec, task: TaskStatus, leases: list[int]) -> Process:
     """Return a task's process, not started; its leases are the first of those that are left."""
-    memory = next(role for role in spec.roles if task.task in role.tasks).resources.memory
     mine, leases[:] = leases[: len(task.gpus)], leases[len(task.gpus) :]
-    limit = memory * _MIB if memory else None
+    limit = _limit_of(spec, task.task)
     return Process(task.task, task.container, limit, mine, gpus=task.gpus)
+
+
+def _limit_of(spec: JobSpec, task: str) -> int | None:
+    """Return how many bytes of memory a task may use; None for any."""
+    memory = next(role for role in spec.roles if task in role.tasks).resources.memory
+    return memory * _MIB if memory else None
 
 
 class Starter:
@@ -747,8 +798,9 @@ class Starter:
         self._spec = spec
         self._fork_task = fork_task
         self._own: Mapping[str, Mapping[str, str]] = {}  # of several: what is each task's alone
+        self.launch: dict[str, Any] = {}  # of an elastic job: what its next attempts have to know
         self._zygote: OwnZygote | None = None
-        if ahead and (spec.retries is not None or len(spec.tasks) > 1):
+        if ahead and (spec.tries is not None or len(spec.tasks) > 1):
             from submarine_engine.clusters.local.zygotes import OwnZygote  # noqa: PLC0415 - as above
 
             self._zygote = OwnZygote(Path(ahead), paths, spec)
@@ -779,28 +831,38 @@ class Starter:
         if launch is None:
             return False
         self._own = {task: told["environment"] for task, told in launch["tasks"].items()}
+        if launch.get("elastic"):
+            self.launch = {name: launch[name] for name in ("pool", "grow_after")}
+            if not self._plan(processes):
+                return True
         self._start(processes)
-        if self._spec.retries is None:
+        if self._spec.tries is None:
             self.close()
         return True
 
     def start_again(self, processes: Sequence[Process], attempt: int) -> None:
         """Start the tasks of another attempt, with plans that say so."""
-        try:
-            for task in self._spec.tasks:
-                plan = self._paths.task(task).plan
-                told = json.loads(read_foreign(plan, _LARGEST_PLAN))
-                write_json(plan, {**told, "attempt": attempt})
-        except (OSError, ValueError, TypeError, RecursionError) as error:
-            # A full disk, or the code of the attempt before was at it: then none is started.
-            why = (isinstance(error, OSError) and error.strerror) or "its plan cannot be read"
-            for process in processes:
-                self._give_up(process, why)
+        if not self._plan(processes, attempt):
             return
         if self._zygote is not None:
             self._zygote.hurry()
         self._start(processes)
         _sign(self._paths, processes)
+
+    def _plan(self, processes: Sequence[Process], attempt: int = 1) -> bool:
+        """Write the tasks' plans anew; False where they are given up."""
+        try:
+            for process in processes:
+                plan = self._paths.task(process.task).plan
+                told = json.loads(read_foreign(plan, _LARGEST_PLAN))
+                write_json(plan, {**told, "attempt": attempt, "peers": len(processes)})
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            # A full disk, or the code of the attempt before was at it: then none is started.
+            why = (isinstance(error, OSError) and error.strerror) or "its plan cannot be read"
+            for process in processes:
+                self._give_up(process, why)
+            return False
+        return True
 
     def _start(self, processes: Sequence[Process]) -> None:
         asked = {process.task: self._ask_zygote(process) for process in processes}

@@ -77,6 +77,7 @@ def _check_kind(spec: JobSpec) -> None:
 
 
 def _check_gpus(spec: JobSpec, found: Inventory) -> None:
+    spec = spec.smallest  # the most may be more than there are: they are never had then
     asked, there = spec.gpus or 0, len(found.devices)
     if asked > there:
         has = f"this machine has {there}" if there else "this machine has none"

@@ -93,7 +93,8 @@ def describe(queue: Queue, job_id: str, ahead: int) -> str:
     pool = ticket.pool if ticket else ()
     holders = [holder for holder in queue.holders(pool, fresh=False).values() if holder]
     if first:
-        asked = f"{first.gpus} GPU{'s' if first.gpus > 1 else ''}"
+        most = f" to {first.gpus + first.more}" if first.more else ""
+        asked = f"{first.gpus}{most} GPU{'s' if first.gpus + first.more > 1 else ''}"
         more = f", {ahead} jobs ahead" if ahead > 1 else ""
         return f"waiting behind {first.name} ({asked}, {len(pool) - len(holders)} free){more}"
     words = []
@@ -157,12 +158,12 @@ class LocalCluster(DrivenCluster):
         ClusterError
             The queue is locked by a process that is stopped.
         """
-        if not spec.gpus:
+        if not spec.gpus:  # as many tasks as there may be: nothing is short
             launch.start(paths, {}, lock)
             return
         try:
             told = read_json(launch_file(paths)) or {}
-            self._queue.add(Ticket(paths.job_id, spec.name, spec.gpus, tuple(told["pool"])))
+            self._queue.add(Ticket.of(paths.job_id, spec, told["pool"]))
         except BaseException as error:
             shutil.rmtree(paths.root, ignore_errors=True)
             if isinstance(error, OSError):

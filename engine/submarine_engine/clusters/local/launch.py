@@ -17,7 +17,7 @@ from submarine_engine.clusters import locks, machine, store
 from submarine_engine.clusters.environment import gpu_environment
 from submarine_engine.clusters.machine import spawn_detached
 from submarine_engine.clusters.store import Journal, read_events
-from submarine_engine.events import CancelRequested, Event, Finished, Granted, Released
+from submarine_engine.events import CancelRequested, Event, Finished, Granted, Released, Resized
 from submarine_engine.history import JobPaths, TaskPaths, read_json
 from submarine_engine.job import JobState
 
@@ -78,13 +78,18 @@ def _start(
         end_unstarted(paths, wanted.reason)
         return
     tasks: dict[str, dict[str, Any]] = launch["tasks"]
+    resized: list[Event] = []
+    if launch.get("elastic"):
+        granted = sized(tasks, len(leases))
+        resized = [Resized(tasks=tuple(granted), gpus=len(leases))]
+        tasks = granted
     journal = Journal(paths, record)
     try:
-        journal.append(*_grants(paths, tasks, tuple(leases)))
+        journal.append(*resized, *_grants(paths, tasks, tuple(leases)))
     finally:
         journal.close()
     # The first half of a supervisor starts a job's only task; of several, the second starts each.
-    alone = next(iter(tasks)) if len(tasks) == 1 else ""
+    alone = next(iter(tasks)) if len(launch["tasks"]) == 1 else ""
     logs = open_logs(paths.task(alone)) if alone else ()
     try:
         held = list(leases.values())
@@ -101,7 +106,7 @@ def _start(
 
             ahead = zygotes.place(paths, launch, record)
             keep = [lock, *logs, *held]
-            again = record["spec"].get("retries") is not None
+            again = record["spec"].get("retries") is not None or bool(launch.get("elastic"))
             own = again or not alone
             if zygotes.fork(ahead, paths, alone, program, environment, keep, own=own):
                 return
@@ -122,6 +127,28 @@ def _start(
     finally:
         for descriptor in logs:
             os.close(descriptor)
+
+
+def sized(tasks: Mapping[str, dict[str, Any]], gpus: int) -> dict[str, dict[str, Any]]:
+    """Return those of the tasks of an elastic job for which so many GPUs are enough.
+
+    Parameters
+    ----------
+    tasks
+        All that it may have, as ``launch.json`` has them, in the order of the spec.
+    gpus
+        Enough for the fewest.
+    """
+    others = sum(told["gpus"] for task, told in tasks.items() if not task.startswith("worker-"))
+    found = {}
+    left = gpus - others
+    for task, told in tasks.items():
+        if task.startswith("worker-"):
+            left -= told["gpus"]
+            if left < 0:
+                continue
+        found[task] = told
+    return found
 
 
 def open_logs(files: TaskPaths) -> tuple[int, int]:

@@ -42,7 +42,7 @@ from submarine_engine.events import (
     Started,
 )
 from submarine_engine.history import JobPaths, make_private, read_json, write_aside
-from submarine_engine.job import JobState
+from submarine_engine.job import JobSpec, JobState
 from submarine_engine.lifecycle import (
     JobStatus,
     TaskEnd,
@@ -86,17 +86,22 @@ class Leases:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def take(
+    def take(  # noqa: PLR0913 - what is wanted, each part by its name
         self,
         pool: Sequence[str],
         count: int,
         holder: Holder,
         is_over: Callable[[str], bool] = lambda _: True,
+        *,
+        more: int = 0,
+        step: int = 1,
     ) -> dict[str, int] | None:
         """Take `count` GPUs of `pool`, all or none.
 
         Parameters
         ----------
+        more, step
+            How many besides at most, where they are free: `step` or a multiple of it.
         is_over
             Asked with the id of the job that held a GPU before: whether nothing of it is left that
             could still use that GPU. The lock alone does not tell, since a process may have closed
@@ -110,7 +115,7 @@ class Leases:
         make_private(self._folder)
         taken: dict[str, int] = {}
         for gpu in pool:
-            if len(taken) == count:
+            if len(taken) == count + more:
                 break
             descriptor = locks.take(self._folder / gpu)
             if descriptor is None:
@@ -123,6 +128,8 @@ class Leases:
         if len(taken) < count:
             release_lease(taken)
             return None
+        while (len(taken) - count) % step:
+            locks.drop(taken.popitem()[1])
         label = f"{holder.job_id} {holder.name}"[:_LONGEST_LABEL].encode()
         for descriptor in taken.values():
             # A full disk costs the label, never the lease.
@@ -157,27 +164,42 @@ def release_lease(leases: dict[str, int]) -> None:
 # file holds the queue's lock; whoever reads it sees whole tickets only.
 
 
-_LINE = re.compile(r"\S+ \S+ [0-9]+ \S+\n")
+_LINE = re.compile(r"\S+ \S+ [0-9]+(?:\+[0-9]+/[0-9]+)? \S+\n")
 
 
 class Ticket(NamedTuple):
-    """A job's place in the queue: it waits for `gpus` of the GPUs in `pool`."""
+    """A job's place in the queue: it waits for `gpus` of the GPUs in `pool`.
+
+    It takes up to `more` besides, where these are free then, by `step` for each worker.
+    """
 
     job_id: str
     name: str
     gpus: int
     pool: tuple[str, ...]
+    more: int = 0
+    step: int = 1
+
+    @classmethod
+    def of(cls, job_id: str, spec: JobSpec, pool: Sequence[str]) -> Ticket:
+        """Return the ticket of a job that asks for GPUs."""
+        least, most = spec.smallest.gpus or 0, spec.gpus or 0
+        step = next((role.resources.gpus or 0 for role in spec.roles if role.least), 0)
+        return cls(job_id, spec.name, least, tuple(pool), most - least, step or 1)
 
     @property
     def line(self) -> str:
         """The ticket as it is written; neither ids nor names hold a space."""
-        return f"{self.job_id} {self.name} {self.gpus} {','.join(self.pool)}\n"
+        more = f"+{self.more}/{self.step}" if self.more else ""
+        return f"{self.job_id} {self.name} {self.gpus}{more} {','.join(self.pool)}\n"
 
     @classmethod
     def from_line(cls, line: str) -> Ticket:
         """Build from what `line` gave."""
         job_id, name, gpus, pool = line.split()
-        return cls(job_id, name, int(gpus), tuple(pool.split(",")))
+        least, _, more = gpus.partition("+")
+        most, _, step = more.partition("/")
+        return cls(job_id, name, int(least), tuple(pool.split(",")), int(most or 0), int(step or 1))
 
 
 class QueueFile:
@@ -385,6 +407,43 @@ class Queue:
             self._seen_holders = {pool: seen}
         return seen[1]
 
+    def spare(self, pool: Sequence[str]) -> int:
+        """Return how many GPUs of `pool` are free for a job that has some: none where any waits.
+
+        Raises
+        ------
+        ClusterError
+            The queue is locked.
+        """
+        if self._file.lines():
+            return 0
+        return sum(holder is None for holder in self.holders(pool, fresh=False).values())
+
+    def take_spare(self, wanted: Ticket) -> dict[str, int]:
+        """Take what a job would have besides what it has, as far as `spare` has it.
+
+        Parameters
+        ----------
+        wanted
+            How many, at most, and by how many.
+
+        Returns
+        -------
+        dict
+            Locked descriptors by GPU id, which processes that are started from here on inherit.
+        """
+        make_private(self._folder)
+        with self._lock():
+            if self._file.lines():
+                return {}
+            holder = Holder(*wanted[:2])
+            room = {"more": wanted.more, "step": wanted.step}
+            self._seen_holders = {}
+            taken = self.leases.take(wanted.pool, 0, holder, self._is_over, **room) or {}
+        for descriptor in taken.values():
+            locks.share(descriptor)
+        return taken
+
     def leave_if_empty(self, keeper_lock: int) -> bool:
         """Let a keeper go: nobody can add a ticket between its look and its leave."""
         with self._lock():
@@ -398,7 +457,12 @@ class Queue:
         for ticket in self:
             if waits := self._waits(ticket):
                 taken = self.leases.take(
-                    ticket.pool, ticket.gpus, Holder(*ticket[:2]), self._is_over
+                    ticket.pool,
+                    ticket.gpus,
+                    Holder(*ticket[:2]),
+                    self._is_over,
+                    more=ticket.more,
+                    step=ticket.step,
                 )
                 if taken is None:
                     break
@@ -510,7 +574,8 @@ def _settle(paths: JobPaths, queue: Queue, signature: Mapping[str, Any]) -> bool
     rebooted = record.get("boot") != machine.boot_id()
     if not rebooted and not _end_leftovers(paths, signature):
         return False
-    attempts = sum(isinstance(event, Granted) for event in events) // len(status.tasks)
+    first = status.tasks[0].task  # of any number of workers
+    attempts = sum(isinstance(event, Granted) and event.task == first for event in events)
     unbegun = launch_file(paths).exists()
     if unbegun and not rebooted and 0 < attempts < _MOST_ATTEMPTS:
         return None
@@ -524,7 +589,7 @@ def _settle(paths: JobPaths, queue: Queue, signature: Mapping[str, Any]) -> bool
     journal = Journal(paths, record)
     try:
         events = _last_events(paths, status, reason, asked)
-        if record["spec"].get("retries") is not None:
+        if JobSpec.from_json(record["spec"]).tries is not None:
             events = [*events[:-1], _without_retry(events[-1], reason)]
         journal.append_last(*events)
     finally:
@@ -546,8 +611,7 @@ def _grant_again(paths: JobPaths, queue: Queue) -> None:
     if launch is None or record is None:  # somebody else has seen to it
         return
     if pool := tuple(launch["pool"]):
-        gpus = sum(task["gpus"] for task in launch["tasks"].values())
-        queue.add(Ticket(paths.job_id, record["spec"]["name"], gpus, pool))
+        queue.add(Ticket.of(paths.job_id, JobSpec.from_json(record["spec"]), pool))
         queue.grant()
     else:
         start(paths, {})

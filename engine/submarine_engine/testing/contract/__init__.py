@@ -2,6 +2,7 @@
 
 from submarine_engine.testing.contract.attempts import *  # noqa: F403 - the tests, here and below
 from submarine_engine.testing.contract.displays import *  # noqa: F403
+from submarine_engine.testing.contract.elastic import *  # noqa: F403
 from submarine_engine.testing.contract.ending import *  # noqa: F403
 from submarine_engine.testing.contract.gpus import *  # noqa: F403
 from submarine_engine.testing.contract.life import *  # noqa: F403
