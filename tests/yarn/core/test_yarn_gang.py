@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from submarine_engine.clusters.yarn import allocator
-from submarine_engine.clusters.yarn.allocator import Gang, fits
+from submarine_engine.clusters.yarn.allocator import Gang, fits, room_for
 from submarine_engine.clusters.yarn.hadoop_json import GPU, MEMORY, VCORES
 from submarine_engine.clusters.yarn.scheduler import Node, Queue, Scheduler
 from submarine_engine.job import JobSpec, Resources, Role
@@ -80,3 +80,85 @@ def test_a_job_of_one_container_asks_at_once():
     assert alone.may_ask()
     assert not alone.is_late(1)
     assert alone.note == ""
+
+
+def elastic(least, most):
+    resources = Resources(gpus=1, memory=256, vcores=1)
+    workers = Role(count=most, least=least, resources=resources)
+    chief = Role(name="chief", resources=Resources(gpus=0, memory=256, vcores=1))
+    return JobSpec(roles=(workers, chief))
+
+
+class Manager:
+    """What the ResourceManager says of one node with so many free GPUs; no real protocol."""
+
+    def __init__(self, free):
+        self.free = free
+
+    def get(self, path):
+        if "scheduler" in path:
+            return {}
+        amounts = [
+            {"name": "yarn.io/gpu", "value": self.free},
+            {"name": "memory-mb", "value": 9000},
+            {"name": "vcores", "value": 9},
+        ]
+        total = {"resourceInformations": {"resourceInformation": amounts}}
+        one = {"id": "a", "nodeHostName": "a", "state": "RUNNING", "totalResource": total}
+        return {"nodes": {"node": [one]}}
+
+
+@pytest.mark.parametrize(("free", "workers"), [(9, 4), (4, 4), (3, 3), (2, 2)])
+def test_an_elastic_job_asks_for_as_many_as_would_fit(clock, free, workers):
+    gang = Gang(Manager(free), elastic(2, 4))
+    assert gang.may_ask()
+    assert (gang.workers, gang.size) == (workers, workers + 1)
+    assert gang.spec.elastic is None
+    gang.forget()  # what came was given back
+    assert (gang.workers, gang.size) == (None, 3)
+
+
+def test_with_fewer_than_it_needs_an_elastic_job_waits(clock):
+    manager = Manager(1)
+    gang = Gang(manager, elastic(2, 4))
+    assert not gang.may_ask()
+    assert gang.note == "it takes 3 to 5 containers at once"
+    manager.free = 3
+    clock.value += 1
+    assert gang.may_ask()
+    assert gang.workers == 3
+
+
+def test_one_worker_of_several_waits_for_room_too(clock):
+    gang = Gang(Manager(0), JobSpec(roles=elastic(1, 2).roles[:1]))
+    assert not gang.may_ask()
+
+
+def test_who_has_just_given_back_waits_a_moment_for_that_to_be_free(clock):
+    manager = Manager(2)
+    gang = Gang(manager, elastic(2, 4), again=True)
+    assert not gang.may_ask()
+    clock.value += 2
+    manager.free = 4
+    assert gang.may_ask()
+    assert gang.workers == 4
+    late = Gang(Manager(2), elastic(2, 4), again=True)
+    clock.value += 6
+    assert late.may_ask()
+    assert late.workers == 2
+
+
+def test_what_was_asked_for_before_is_not_counted_anew(clock):
+    gang = Gang(Manager(4), elastic(2, 4), workers=2)
+    assert gang.may_ask()
+    assert gang.workers == 2
+
+
+def test_room_is_for_workers_alone_and_nobodys_who_waits():
+    assert room_for(elastic(2, 4), [node("a", 3)], scheduler()) == 3
+    assert room_for(elastic(2, 4), [node("a", 0)], scheduler()) == 0
+    assert room_for(spec(4), [node("a", 3)], scheduler()) == 0
+    waits = Queue(path="root.default", leaf=True, waiting={GPU: 1})
+    assert room_for(elastic(2, 4), [node("a", 3)], Scheduler("capacity", (waits,))) == 0
+    calm = Queue(path="root.default", leaf=True, waiting={GPU: 0})
+    assert room_for(elastic(2, 4), [node("a", 3)], Scheduler("capacity", (calm,))) == 3

@@ -13,8 +13,9 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from submarine_runtime.container import DIGEST, LARGE, URL
@@ -86,9 +87,11 @@ if TYPE_CHECKING:
 #   quicker, waits a random time, and begins anew.
 #
 # Jobs of one container may overtake a gang that waits: what it needs is not kept free for it.
+# An elastic job asks for as many workers as would fit, if those are enough.
 
 
 _LOOK = 1.0
+_SETTLES = 5.0  # seconds in which the manager hears that what an attempt had is free
 _PATIENCE = 15.0
 _BACK_OFF = (5.0, 15.0)
 
@@ -100,16 +103,41 @@ class Gang:
     ----------
     spec
         The job, with every role's resources a number.
+    workers
+        How many an elastic job is asked for with already; None where that is to be found.
+    again
+        Whether the job has given containers back just now.
     """
 
-    def __init__(self, rm: ResourceManager, spec: JobSpec) -> None:
+    def __init__(
+        self, rm: ResourceManager, spec: JobSpec, workers: int | None = None, *, again: bool = False
+    ) -> None:
         self._rm = rm
-        self._spec = spec
-        self.size = len(spec.tasks)
+        self._whole = spec
+        self._settled_at = time.monotonic() + _SETTLES if again else 0.0
+        self._is_fixed = workers is not None
+        self.spec = spec if workers is None else spec.sized(workers)
+        """The job as it is asked for; an elastic one with the workers that were found to fit."""
         self._not_before = 0.0
         self._came = 0
         self._came_at = 0.0
         self._waits = False
+
+    @property
+    def size(self) -> int:
+        """How many containers the job is asked for with; at least, where that is to be found."""
+        return len(self.spec.smallest.tasks)
+
+    @property
+    def workers(self) -> int | None:
+        """How many workers were found to fit; None for a job that is not elastic, or not yet."""
+        if self._whole.elastic is None or self.spec.elastic is not None:
+            return None
+        return next(role.count for role in self.spec.roles if role.name == "worker")
+
+    def forget(self) -> None:
+        """Look anew how many workers fit."""
+        self._is_fixed, self.spec = False, self._whole
 
     @property
     def has_several(self) -> bool:
@@ -119,11 +147,15 @@ class Gang:
     @property
     def note(self) -> str:
         """What is said of it while it waits; empty for any other job."""
-        return f"it takes all {self.size} containers at once" if self._waits else ""
+        if not self._waits:
+            return ""
+        if self.spec.elastic is not None:
+            return f"it takes {self.size} to {len(self.spec.tasks)} containers at once"
+        return f"it takes all {self.size} containers at once"
 
     def may_ask(self) -> bool:
         """Whether all of it would fit now; looked at once a second."""
-        if not self.has_several:
+        if not self.has_several and self.spec.elastic is None:
             return True
         now = time.monotonic()
         if now < self._not_before:
@@ -133,7 +165,12 @@ class Gang:
         with suppress(ClusterError):
             scheduler = read_scheduler(self._rm.get("/ws/v1/cluster/scheduler"))
             nodes = read_nodes(self._rm.get("/ws/v1/cluster/nodes"))
-            self._waits = not fits(self._spec, nodes, scheduler)
+            spec = self.spec if self._is_fixed else self._whole
+            found = next((one for one in _sizes(spec) if fits(one, nodes, scheduler)), None)
+            settles = now < self._settled_at and (found is None or found.tasks != spec.tasks)
+            self._waits = found is None or settles
+            if found is not None and not settles:
+                self.spec = found
         return not self._waits
 
     def is_late(self, came: int) -> bool:
@@ -180,6 +217,26 @@ def fits(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> bool:
     return True
 
 
+def _sizes(spec: JobSpec) -> Iterator[JobSpec]:
+    """Yield a job with each number of workers that it may have, the most first."""
+    if (role := spec.elastic) is None:
+        yield spec
+        return
+    for count in range(role.count, (role.least or 1) - 1, -1):
+        yield spec.sized(count)
+
+
+def room_for(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> int:
+    """Return how many workers more an elastic job could have of what nobody waits for."""
+    if (role := spec.elastic) is None or any(
+        amount for queue in scheduler.leaves for amount in queue.waiting.values()
+    ):
+        return 0
+    more = (replace(role, count=count, least=None) for count in range(role.count, 0, -1))
+    found = (one.count for one in more if fits(replace(spec, roles=(one,)), nodes, scheduler))
+    return next(found, 0)
+
+
 # How a job comes to its containers: by a warm master, or by an application of its own.
 
 
@@ -219,7 +276,6 @@ class Allocator(ABC):
     ) -> None:
         self._services = services
         self._paths = paths
-        self._spec = spec
         self._launch = launch
         self._attempt = attempt
         noted = read_json(paths.root / "yarn.json") or {}
@@ -237,12 +293,17 @@ class Allocator(ABC):
         self._given_back: list[str] = noted.get("given_back") or []
         self._seen: dict[str, skein.Container] = {}
         self._app: skein.ApplicationClient | None = None
-        self.gang = Gang(services.rm, spec)
+        self.gang = Gang(services.rm, spec, noted.get("workers"), again=attempt > 1)
         self._has_told = False
         self._asked_stacks: set[str] = set()
         self._looked_at = 0.0
         self._board = TensorBoardService(services, paths.job_id, spec)
         self._board.address = noted.get("board", "")
+
+    @property
+    def _spec(self) -> JobSpec:
+        """The job as it is asked for, see `Gang.spec`."""
+        return self.gang.spec
 
     @property
     def begun(self) -> bool:
@@ -302,6 +363,7 @@ class Allocator(ABC):
         return self._enough()
 
     def _forget(self) -> None:
+        self.gang.forget()
         self._instances, self._known, self._asking = {}, {}, {}
         self._note_down()
 
@@ -411,7 +473,8 @@ class Allocator(ABC):
             {"version": 1, "mode": self.mode, "app_id": self.app_id,
              "instances": self._instances, "containers": self._known,
              "board": self._board.address, "asking": self._asking,
-             "given_back": self._given_back, "attempt": self._attempt},
+             "given_back": self._given_back, "attempt": self._attempt,
+             "workers": self.gang.workers},
         )  # fmt: skip
 
     def _environment(

@@ -421,7 +421,7 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
             fix = f"choose another with --queue{_others(found.scheduler, queue)}, or ask for access"
             problems.append(Problem(UnsupportedError, words, f"queue {queue.name}", fix))
     spec = fill(spec, queue, found, _step(conf))
-    problems += check_resources(spec, queue, found)
+    problems += check_resources(spec.smallest, queue, found)
     problems += path_problems(spec, conf)
     raise_problems(problems)
     return spec

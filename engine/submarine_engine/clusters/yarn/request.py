@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from submarine_engine.clusters.backend import AllocatedByTask, Counted, KeptJob, Request
 from submarine_engine.clusters.log_mirror import LogsGoneError, LogSource
 from submarine_engine.clusters.store import add_warning
-from submarine_engine.clusters.yarn.allocator import open_allocator
+from submarine_engine.clusters.yarn.allocator import open_allocator, room_for
 from submarine_engine.clusters.yarn.hadoop_json import at, number
 from submarine_engine.clusters.yarn.log_transport import (
     Aggregation,
@@ -25,9 +25,11 @@ from submarine_engine.clusters.yarn.log_transport import (
 )
 from submarine_engine.clusters.yarn.masters import FINAL, over_words
 from submarine_engine.clusters.yarn.node_pages import NodeConnection
-from submarine_engine.clusters.yarn.scheduler import waiting_reason
+from submarine_engine.clusters.yarn.scheduler import read_nodes, read_scheduler, waiting_reason
 from submarine_engine.clusters.yarn.uploads import keep_results
 from submarine_engine.errors import ClusterError, SubmarineError
+from submarine_engine.history import JobPaths, read_json
+from submarine_engine.job import JobState
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import Allocated
@@ -102,10 +104,27 @@ class YarnRequest(Request):
         """Return what the scheduler says that the job waits for."""
         allocator = self._allocator
         ahead, reason = waiting_reason(
-            self._rm, allocator.app_id or None, self._job.spec, ahead=allocator.ahead
+            self._rm, allocator.app_id or None, self._job.spec.smallest, ahead=allocator.ahead
         )
         notes = filter(None, (allocator.note, allocator.gang.note))
         return ahead, " ".join([reason, *(f"({note})" for note in notes)])
+
+    def room(self) -> int:
+        """Return how many workers more would fit into what no job waits for."""
+        if self._others_wait():
+            return 0
+        scheduler = read_scheduler(self._rm.get("/ws/v1/cluster/scheduler"))
+        return room_for(self._job.spec, read_nodes(self._rm.get("/ws/v1/cluster/nodes")), scheduler)
+
+    def _others_wait(self) -> bool:
+        """Return whether another job of this home waits: one of several tasks asks YARN late."""
+        folder, mine = self._services.folder, self._job.paths.job_id
+        for job_id in folder.open_jobs():
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                told = read_json(JobPaths(folder.home, job_id).status) or {}
+                if job_id != mine and JobState(told["state"]) is JobState.QUEUED:
+                    return True
+        return False
 
     def is_fresh(self, container: str) -> bool:
         """Return whether the ResourceManager need not know the container yet."""
