@@ -120,9 +120,11 @@ def cancelling_on_interrupt(job: Job, console: Console) -> Iterator[None]:
 
 
 _WORKERS = "workers"  # not num_workers, which loaders of data take
+_CACHE = "cache"
 OPTIONS = (
     "cluster",
     _WORKERS,
+    _CACHE,
     *(said.name for kind in (Resources, JobSpec) for _, said in options_of(kind) if said.keyword),
 )
 """Keywords of `launch` and `submit` that say how the job runs, on any cluster."""
@@ -158,12 +160,40 @@ class PreparedCall:
         As it was given; None for the configured one.
     logs
         Whose log `launch` shows, of several tasks: as `submarine_engine.logs.follow` has it.
+    cache
+        Whether its result may be remembered, ``"refresh"`` to run it in any case.
+    function
+        What is called, by its module and name.
     """
 
     spec: JobSpec
     bundle: Bundle
     cluster: Cluster | str | None
     logs: str = FIRST
+    cache: bool | str = False
+    function: str = ""
+
+    def submit(self, cluster: Cluster) -> Job:
+        """Submit it from here, or return the job that had its result already.
+
+        Parameters
+        ----------
+        cluster
+            Where it is to run.
+
+        Raises
+        ------
+        SubmarineError
+            As `Cluster.submit`.
+        """
+        here = Path.cwd()
+        if not self.cache:
+            return Job(cluster, cluster.submit(self.spec, self.bundle, workdir=here))
+        from submarine_engine import cache  # noqa: PLC0415 - opted in to
+
+        origin = f"{self.spec.notebook or here} {self.function}"
+        caching = cache.Caching(self.cache == "refresh", origin)
+        return cache.submit(cluster, self.spec, self.bundle, workdir=here, caching=caching)
 
 
 def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
@@ -221,8 +251,14 @@ def prepare_call(  # noqa: PLR0913 - as `build_call` has them, each by its name
     build = replace(build, secrets=spec.secrets)
     bundle = build_call(function, args, kwargs, cells, namespace, options=build)
     spec = replace(spec, asks=build.answered)
-    cluster_given = options.get("cluster")
-    return PreparedCall(spec=spec, bundle=bundle, cluster=cluster_given, logs=logs or FIRST)
+    return PreparedCall(
+        spec=spec,
+        bundle=bundle,
+        cluster=options.get("cluster"),
+        cache=_caching(options.get(_CACHE, False)),
+        function=_called(function),
+        logs=logs or FIRST,
+    )
 
 
 def _refuse_arguments(
@@ -276,6 +312,23 @@ def _refuse_ambiguous(function: Callable[..., Any], options: Mapping[str, object
                 where=f"{name}={options[name]!r}",
                 fix=f"bind the parameter first: functools.partial({called}, {name}=…)",
             )
+
+
+def _caching(value: object) -> bool | str:
+    if isinstance(value, bool):
+        return value
+    if value == "refresh":
+        return "refresh"
+    raise CommandError(
+        f"cache={value!r} is not possible", fix='write cache=True, or cache="refresh" to run anew'
+    )
+
+
+def _called(function: Callable[..., Any]) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    kind = function if hasattr(function, "__qualname__") else type(function)
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def function_name(function: Callable[..., Any]) -> str:
@@ -390,6 +443,7 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     framework: str | None = None,
     retries: int | None = None,
     time_limit: str | float | None = None,
+    cache: bool | str | None = None,
     **kwargs: Any,  # noqa: ANN401 - the function's own
 ) -> Job:
     """Run ``function(*args, **kwargs)`` as a job, and return the job at once.
@@ -433,6 +487,9 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
         How often the job is begun again where its code fails; it runs once unless given.
     time_limit
         ``"2h"``, or seconds: how long it may go on, all attempts together.
+    cache
+        Whether to return an earlier job where nothing has changed that its result depends on;
+        ``"refresh"`` runs it in any case, and remembers the new result.
 
     Raises
     ------
@@ -508,6 +565,8 @@ def launch(
         return here.launch(function, *args, logs=logs, **keywords)
     console = Console()
     job, which = _submit(function, args, keywords, console.note, logs)
+    if job.remembered:
+        console.note(f'the result is {job.remembered} ({job.id}); cache="refresh" runs it again')
     with cancelling_on_interrupt(job, console):
         follow(job, console, which=which)
     results = job.results()
@@ -585,8 +644,7 @@ def _submit(
     where = open_cluster(cluster) if isinstance(cluster, str) else cluster
     if tell is not None:
         where.tell = tell
-    job = Job(where, where.submit(call.spec, call.bundle, workdir=Path.cwd()))
-    return job, call.logs
+    return call.submit(where), call.logs
 
 
 def _program(function: Callable[..., Any]) -> tuple[list[Cell], Path]:

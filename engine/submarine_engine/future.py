@@ -39,11 +39,18 @@ class Job:
         Where it runs.
     job_id
         Its id there.
+
+    Attributes
+    ----------
+    remembered
+        Where its result was asked for again and was not computed anew (see
+        `submarine_engine.cache`): when and by which job it was, in words.
     """
 
     def __init__(self, cluster: Cluster, job_id: str) -> None:
         self.cluster = cluster
         self.id = job_id
+        self.remembered = ""
         self._results: Results | None = None
         self._error: JobError | None = None
 

@@ -116,6 +116,13 @@ KEYS = {
             example='"64M"',
         ),
         Key(
+            name="cache_limit",
+            help="The most that notes of remembered results may take; results stay in their jobs.",
+            default=lambda: 64 * _MIB,
+            read=read_bytes,
+            example='"64M"',
+        ),
+        Key(
             name="cell_output_limit",
             help="The most of a job's log that a cell stores; the job's folder has all of it.",
             default=lambda: 1_000_000,
@@ -165,7 +172,7 @@ def format_value(name: str, value: object) -> str:
     """Return a setting's value for people: sizes with their unit."""
     if value is None:
         return "unset"
-    if name in ("capture_limit", "return_limit", "cell_output_limit"):
+    if name in ("capture_limit", "return_limit", "cache_limit", "cell_output_limit"):
         return format_size(int(str(value)))
     if isinstance(value, bool):
         return str(value).lower()

@@ -52,8 +52,8 @@ def bring_home(bench: Workbench, job: Job) -> object:
         The cell left so, with its job succeeded: what runs below it is to stop, as in a notebook.
     """
     status = job.wait()
-    sent, main = bench.sent.pop(job.id, (None, None))
-    definer = _Definer(bench, job, main)
+    sent, main, manifest = bench.sent.pop(job.id, (None, None, None))
+    definer = _Definer(bench, job, main, manifest)
     home = None
     if status.state is not JobState.LOST:
         bring = partial(
@@ -222,15 +222,18 @@ def _in_one_line(home: Homecoming, job: Job) -> str:
 class _Definer:
     """Executes the definitions of a job's cell in the notebook."""
 
-    def __init__(self, bench: Workbench, job: Job, main: Cell | None) -> None:
+    def __init__(self, bench: Workbench, job: Job, main: Cell | None, own: Manifest | None) -> None:
         self._bench = bench
         self._job = job
         self._main = main
+        self._own = own
         self._manifest: Manifest | None = None
         self._defined: frozenset[str] = frozenset()
 
     def define(self, manifest: Manifest, defined: Collection[str]) -> None:
         """Execute what the job came to."""
+        # A remembered job's own cell may have had other comments, and its lines other numbers.
+        manifest = self._own or manifest
         self._manifest, self._defined = manifest, frozenset(defined)
         came_to = [one for one in manifest.definitions if self._defined.issuperset(one.names)]
         if not came_to:

@@ -6,6 +6,7 @@ Outside IPython they are those of ``submarine_engine``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from IPython import get_ipython
@@ -144,4 +145,5 @@ def _prepare(  # noqa: PLR0913 - as `prepare_call`, each by its name
 
 
 def _submit(bench: Workbench, call: PreparedCall, interrupt: Interrupt | None = None) -> Job:
-    return bench.submit(cluster_of(call), bench.from_here(call.spec), call.bundle, interrupt)
+    where, call = cluster_of(call), replace(call, spec=bench.from_here(call.spec))
+    return bench.submit(where, call.bundle, lambda: call.submit(where), interrupt)

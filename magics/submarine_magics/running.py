@@ -11,25 +11,30 @@ from typing import TYPE_CHECKING
 
 from IPython.core.displayhook import DisplayHook
 from IPython.display import Code
+from submarine_engine import cache
 from submarine_engine.bundle import BuildOptions, Bundle, build, build_parts
 from submarine_engine.bundle.model import Cell
+from submarine_engine.cache import Caching
 from submarine_engine.command import Command, parse_cell
 from submarine_engine.errors import BundleError, CommandError
+from submarine_engine.future import Job
 from submarine_engine.interrupts import noted
 from submarine_engine.job import NO_OUTPUTS
 from submarine_engine.logs import FIRST, check_task
 
 from submarine_magics import frontend
+from submarine_magics.card.model import visible_lines
 from submarine_magics.cell_view import Interrupt, follow_job
 from submarine_magics.frontend import cell_order
 from submarine_magics.homecoming import bring_home
 from submarine_magics.magic_lines import VALUELESS
-from submarine_magics.show import show_help
+from submarine_magics.show import say, show_help
 from submarine_magics.workbench import Workbench
 
 if TYPE_CHECKING:
     from types import FrameType
 
+_LONGEST = 1000
 _COMMANDS = ("!", "%pip ", "%uv ", "%ls", "%cd ")
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)")
 _CAPTURE = re.compile(r"(\s*)%%capture[ \t]*([^\n]*)\n")
@@ -120,26 +125,47 @@ def run_bundle(
 ) -> object:
     """Submit a bundle and do with its job as the command says; `main` is the cell that it is of."""
     bench.bundle = bundle
+    spec = bench.spec(command)
+    # Where cells have no ids, one is told from others by what it binds.
+    cell = (main.id or main.name or ", ".join(bundle.manifest.binds)) if main else spec.name
+    caching = Caching.of(command.values, f"{spec.notebook} {cell}" if cell else "")
     if "dry_run" in command.values:
+        if caching:
+            _explain(bench, command, bundle, caching)
         return Code(bundle.script, language="python")
     cluster = bench.cluster(command.values.get("cluster"))
-    spec = bench.spec(command)
-    if "detach" in command.values:
-        job = bench.submit(cluster, spec, bundle)
-        bench.sent[job.id] = bundle.sent, main
+
+    def submit(interrupt: Interrupt | None = None) -> Job:
+        def place() -> Job:
+            # Relative paths mean in the job what they mean in the kernel now.
+            return cache.submit(cluster, spec, bundle, workdir=Path.cwd(), caching=caching)
+
+        job = bench.submit(cluster, bundle, place, interrupt)
+        bench.sent[job.id] = bundle.sent, main, bundle.manifest
         return job
+
+    if "detach" in command.values:
+        return submit()
     which = command.values.get("logs")
     check_task(which, spec.each_rank_a_task().tasks)
     spec = replace(spec, asks=bench.answers(command))
     with noted(Interrupt()) as interrupt:
-        job = bench.submit(cluster, spec, bundle, interrupt)
-        bench.sent[job.id] = bundle.sent, main
+        job = submit(interrupt)
         if frontend.current.leave:
+            if job.remembered:
+                say(f"the result is {job.remembered}; with --refresh the cell runs again")
             frontend.current.leave(job, shown=shown, origin=bench.origin(), which=which or FIRST)
             return None
         follow_job(job, interrupt, origin=bench.origin(), which=which or FIRST)
     value = bring_home(bench, job)
     return value if shown else None
+
+
+def _explain(bench: Workbench, command: Command, bundle: Bundle, caching: Caching) -> None:
+    """Say what the cell's result depends on, and whether it is remembered."""
+    cluster = bench.cluster(command.values.get("cluster"))
+    for line in cache.explained(cluster, bench.spec(command), bundle, Path.cwd(), caching):
+        say(visible_lines(line, _LONGEST))
 
 
 def add_part(bench: Workbench, line: str, body: str) -> None:

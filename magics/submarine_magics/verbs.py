@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
@@ -20,6 +21,8 @@ from urllib.parse import urlsplit
 from IPython.core.error import TryNext
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import Code, display
+from submarine_engine.amounts import clock, count
+from submarine_engine.cache import Cache, Entry, forget
 from submarine_engine.clusters.base import Gpu
 from submarine_engine.clusters.saving import absolute, default_name
 from submarine_engine.command import NOTEBOOK, Command, complete, parse
@@ -306,6 +309,20 @@ def _stacks(_: Workbench, command: Command) -> None:
         say(visible(line))
 
 
+def _remembered(_: Workbench, __: Command) -> Listing[Entry]:
+    entries = Cache().entries()
+    rows = [
+        (entry.job, entry.name, clock(max(0.0, time.time() - entry.used)), visible(entry.origin))
+        for entry in entries
+    ]
+    return Listing(entries, ("JOB", "NAME", "LAST USED", "OF"), rows)
+
+
+def _forget(_: Workbench, command: Command) -> None:
+    gone = forget(command.values.get("jobs", ()))
+    say(f"{count(gone, 'result')} forgotten; the jobs stay on record")
+
+
 def _gpus(bench: Workbench, command: Command) -> Listing[Gpu]:
     cluster = bench.cluster(command.values.get("cluster"))
     gpus = cluster.gpus()
@@ -358,6 +375,8 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "save"): _save,
     ("job", "retry"): _retry,
     ("job", "stacks"): _stacks,
+    ("cache", "list"): _remembered,
+    ("cache", "clear"): _forget,
     ("gpus",): _gpus,
     ("tensorboard",): show_tensorboard,
     ("script",): _script,

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.bundle import BuildOptions, Bundle, Cell, PartBook
-from submarine_engine.bundle.model import Sent
+from submarine_engine.bundle.model import Manifest, Sent
 from submarine_engine.bundle.own_modules import OwnModules
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.base import Cluster
@@ -51,7 +51,7 @@ class Workbench:
         The last one made.
     sent
         Of each job whose cell is still to come home: the objects of this kernel that it got copies
-        of, and the cell.
+        of, the cell, and what the cell's own bundle says of it.
     tagged
         Source of the last cell that a tag made a job, the magic's line not counted.
     """
@@ -64,7 +64,7 @@ class Workbench:
         self.parts = PartBook()
         self.cluster_in_use: str | None = None
         self.bundle: Bundle | None = None
-        self.sent: dict[str, tuple[Sent, Cell | None]] = {}
+        self.sent: dict[str, tuple[Sent, Cell | None, Manifest]] = {}
         self.tagged = ""
         self._agreed = 0
 
@@ -192,9 +192,13 @@ class Workbench:
         return str(path) if path else frontend.current.notebook or "notebook"
 
     def submit(
-        self, cluster: Cluster, spec: JobSpec, bundle: Bundle, interrupt: Interrupt | None = None
+        self,
+        cluster: Cluster,
+        bundle: Bundle,
+        submit: Callable[[], Job],
+        interrupt: Interrupt | None = None,
     ) -> Job:
-        """Submit; relative paths mean in the job what they mean in the kernel now.
+        """Submit by `submit`, and say what there is to be said of it.
 
         An interrupt that is held meanwhile is heeded where a step takes long.
         """
@@ -205,8 +209,9 @@ class Workbench:
                 raise KeyboardInterrupt
 
         cluster.tell = tell
-        job = Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
-        if again := bundle.manifest.made_again:
+        job = submit()
+        again = bundle.manifest.made_again
+        if again and not job.remembered:
             say(visible_lines(again, _LONGEST))
         return job
 

@@ -17,11 +17,13 @@ from io import BytesIO
 from pathlib import Path
 from tokenize import detect_encoding
 
+from submarine_engine import cache
 from submarine_engine.asking import Asker, read_at_terminal
 from submarine_engine.bundle.model import Bundle, LineSpan, Manifest
 from submarine_engine.bundle.modules import TOTAL_LIMIT, travelling_modules
 from submarine_engine.bundle.parts import missing_names
-from submarine_engine.cli.output import INTERRUPTED, OK, Output, code_of_job
+from submarine_engine.cache import Caching
+from submarine_engine.cli.output import INTERRUPTED, OK, Output, code_of_job, visible
 from submarine_engine.cli.terminal_view import View, follow, view_of
 from submarine_engine.clusters import open_cluster
 from submarine_engine.command.parser import Command, job_name, to_command
@@ -55,12 +57,22 @@ def run(command: Command, output: Output) -> int:
     spec = replace(command.named(program.name), asks=asks)
     which = values.get("logs")
     check_task(which, spec.each_rank_a_task().tasks)
+    here = Path.cwd()
+    script = values.get("script")
+    caching = Caching.of(values, f"{here / script}" if script else f"{here} {spec.name}")
     if values.get("dry_run"):
-        return _show_plan(cluster.check(spec), program.bundle, values.get("script"), output)
+        if caching:
+            for line in cache.explained(cluster, spec, program.bundle, here, caching):
+                output.note(visible(line, line=True))
+        return _show_plan(cluster.check(spec), program.bundle, script, output)
     with noted(Interrupts()) as interrupts:  # from here on there is a job to cancel
-        job = Job(cluster, cluster.submit(spec, program.bundle, workdir=Path.cwd()))
+        job = cache.submit(cluster, spec, program.bundle, workdir=here, caching=caching)
+        if job.remembered:
+            told = f"the result is {job.remembered} ({job.id}); with --refresh it runs again"
+            output.note(visible(told, line=True))
         if not values.get("detach"):
-            output.note(f"job {job.id} ({spec.name})")
+            if not job.remembered:
+                output.note(f"job {job.id} ({spec.name})")
             return _watch(job, view_of(job, spec.name, output, which), output, interrupts)
     if output.json:
         output.data({"job": job.id, "name": spec.name, "cluster": cluster.name})

@@ -169,8 +169,10 @@ def _about(words: Sequence[str]) -> tuple[str, ...]:
 def _read(
     command: click.Command, words: Sequence[str], common: Sequence[str], surface: str | None
 ) -> Command:
-    verb_ends = 2 if isinstance(find_verb(words[:1]), Group) else 1
-    words = [*words[:verb_ends], *common, *words[verb_ends:]]
+    words = list(words)
+    if common:  # a word that is no verb of ours has all installed packages looked through
+        verb_ends = 2 if isinstance(find_verb(words[:1]), Group) else 1
+        words = [*words[:verb_ends], *common, *words[verb_ends:]]
     with command.make_context("submarine", words, obj=Front(surface)) as context:
         verb, values = command.invoke(context)
     if verb is not RUN:

@@ -140,6 +140,13 @@ VERBS = (
             "answers, too.",
         examples=("job stacks mnist", "job stacks mnist --task worker-2"),
         run=".listing:stacks"),
+    Verb("cache list", "List the results that are remembered, that which was used last first.",
+        details="Jobs that were submitted with --cache, and what their results are of. A result "
+            "is in its job's folder; what counts for it is told by --cache --dry-run.",
+        examples=("cache list",), run=".remembered:list_"),
+    Verb("cache clear", "Forget the results of some jobs, or all; the jobs stay on record.",
+        Argument("jobs", options.JOB, _JOB_HELP, required=False, repeat=True),
+        examples=("cache clear", "cache clear mnist"), run=".remembered:clear"),
     *(verb for group in _of_ours for verb in verbs_of(group)),
     _in_terminal("zeppelin install",
         "Put the interpreter %submarine into a Zeppelin, or renew it there.", _ZEPPELIN_HOME,
@@ -189,6 +196,7 @@ VERBS = (
 
 GROUPS = {
     "job": "Run jobs, and look after them.",
+    "cache": "See or forget remembered results.",
     **{group.text: group.summary for group in _of_ours},
     "zeppelin": "Have %submarine in Apache Zeppelin.",
     "config": "See the configuration.",

@@ -130,6 +130,12 @@ def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
         raise UnsupportedError(
             "a call is run by one task", where="workers", fix="leave it out, or use submit()"
         )
+    if options.pop("cache", False):
+        raise UnsupportedError(
+            "results of a pool's calls are not remembered",
+            where="cache",
+            fix="leave it out, or use launch() and submit()",
+        )
     variables = vars(sys.modules["__main__"])
     known = [variables[name] for name in sorted(names)]
     keywords = {**options, **({} if plan.forks else {"forks": False})}

@@ -111,6 +111,8 @@ class Record:
         The cluster's other pages of the job, ``(label, url)``.
     task_links
         Pages of tasks' logs, by task.
+    remembered
+        Where the job's result was not computed anew: when it was, as `Job.remembered` says it.
     script, script_name, script_size
         The entry script's beginning, at most `SCRIPT_LIMIT` bytes; its name; all its bytes.
     """
@@ -127,6 +129,7 @@ class Record:
     links: tuple[tuple[str, str], ...] = ()
     task_links: Mapping[str, str] = field(default_factory=dict)
     bundle_hash: str = ""
+    remembered: str = ""
     script: str = ""
     script_name: str = ""
     script_size: int = 0
@@ -156,6 +159,7 @@ def read_record(job: Job, *, origin: str = "", machine: bool = True) -> Record:
         folder=_folder(paths.root) if paths else "",
         log_label=job.cluster.log_label,
         bundle_hash=str(data.get("bundle_hash", "")),
+        remembered=job.remembered,
         script=script,
         script_name=name,
         script_size=size,
@@ -492,7 +496,7 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         ticking=ticking,
         as_of="" if status.state.final else f"as of {date_and_time(now)}",
         facts=_facts(record, status),
-        sentence=_sentence(status),
+        sentence=_remembered(record) or _sentence(status),
         error=status.state in (JobState.FAILED, JobState.LOST),
         progress=_fraction(status.progress),
         message=_message(status),
@@ -556,6 +560,12 @@ def _facts(record: Record, status: JobStatus) -> tuple[str, ...]:
         date_and_time(status.submitted) if status.submitted else "",
     ]
     return tuple(fact for fact in facts if fact)
+
+
+def _remembered(record: Record) -> str:
+    if not record.remembered:
+        return ""
+    return f"Result {visible(record.remembered, 120)}; with --refresh the cell runs again"
 
 
 def _sentence(status: JobStatus) -> str:
