@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -55,9 +56,9 @@ def test_a_submission_that_takes_long_heeds_it_where_it_tells_something(capsys):
             self.tell("uploading x: 56 MB of 200 MB")
             raise AssertionError("it went on")
 
-    bench = Workbench(InteractiveShell())
+    bench, cluster, bundle = Workbench(InteractiveShell()), Sending(), bundle_of("1")
     with noted(Interrupt()) as held, pytest.raises(KeyboardInterrupt):
-        bench.submit(Sending(), spec_of(), bundle_of("1"), held)
+        bench.submit(cluster, bundle, partial(cluster.submit, spec_of(), bundle), held)
     assert capsys.readouterr().err == "uploading x (200 MB)\nuploading x: 56 MB of 200 MB\n"
 
 
