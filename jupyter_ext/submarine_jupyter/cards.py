@@ -267,7 +267,7 @@ def _now(cluster: Cluster, job_id: str) -> dict[str, Any] | None:
     ending = status.cancelling and not status.state.final
     return {
         "state": "cancelling" if ending else status.state.value,
-        "reason": status.reason or status.waiting_reason,
+        "reason": status.reason or status.waiting_reason or status.warning,
         "finished": status.finished.wall if status.finished else None,
         "progress": status.progress,
     }

@@ -126,6 +126,22 @@ def test_log_and_script_open_beside(panel, jobs):
     panel.page.wait_for_selector(".submarine-Script:has-text('import pathlib, sys, time')")
 
 
+def test_where_a_job_stands_opens_in_a_tab_and_is_asked_for_anew_at_each_click(panel, jobs):
+    job = jobs.start(name="stands")
+    panel.row(job, "running").click()
+    panel.button("show-stacks").click()
+    panel.page.wait_for_selector(".lm-TabBar-tabLabel:has-text('Stacks: stands')")
+    tab = panel.page.locator(".submarine-Stacks.submarine-mod-tab")
+    tab.locator(".smc-place").wait_for()
+    tab.locator("text=as of").wait_for()
+    jobs.finish(job)
+    panel.row(job, "succeeded")
+    tab.locator("button:has-text('Refresh')").click()
+    tab.locator("[role=alert]:has-text('it has no stacks any more')").wait_for()
+    assert panel.button("show-stacks").is_disabled()
+    assert panel.errors == []
+
+
 def test_an_attach_cell_refills_in_the_current_notebook(notebook, panel, jobs):
     job = jobs.start(name="before")
     jobs.finish(job)

@@ -7,8 +7,10 @@ import re
 from importlib.resources import files
 
 import pytest
+from submarine_engine.stacks import Stacks, Step, TaskStacks, Thread
+from submarine_engine.traceback import Frame
 from submarine_magics.card import view
-from submarine_magics.card.served import Extras, corners, measured, served_tree
+from submarine_magics.card.served import Extras, corners, measured, served_tree, stacks_tree
 
 FRAMES = [
     {"cell": "In [2]", "cell_id": "c2", "line": 6, "function": "<module>", "text": "train()"},
@@ -58,9 +60,12 @@ def test_the_page_s_script_knows_each_element_and_attribute(draw):
 def test_a_running_job_can_be_looked_at_saved_and_ended(draw):
     tree = draw()
     assert set(named(tree, "data-action")) == {
-        "log", "tensorboard", "save", "cancel", "kill", "jump",
+        "log", "stacks", "tensorboard", "save", "cancel", "kill", "jump",
     }  # fmt: skip
-    assert set(named(draw(extras=Extras()), "data-action")) == {"log", "cancel", "kill"}
+    bare = set(named(draw(extras=Extras()), "data-action"))
+    assert bare == {"log", "stacks", "cancel", "kill"}
+    for waits in ("queued", "starting"):  # nothing runs that could stand anywhere
+        assert set(named(draw(waits, Extras()), "data-action")) == {"log", "cancel", "kill"}
     assert set(named(draw("succeeded", Extras()), "data-action")) == {"log"}
     slots = named(tree, "data-slot")
     assert set(slots) >= {"form", "saves", "saved", "unsaved", "problem", "jump", "note"}
@@ -100,6 +105,43 @@ def test_a_curve_stays_within_its_area(points):
     drawn = corners(points)
     assert len(drawn) == len(points)
     assert all(0 <= x <= 120 and 0 <= y <= 26 for x, y in drawn)
+
+
+def places(*stood):
+    """Return stacks of ranks that stand there: a frame of their own, and a library's."""
+    tasks = [
+        TaskStacks(
+            f"worker-{rank}",
+            "gpu-1",
+            (Thread((Step("s.py", 1, own.function, own), Step("/l/x.py", 2, "wait", None))),)
+            if own
+            else (),
+        )
+        for rank, own in enumerate(stood)
+    ]
+    return Stacks(1.0, tuple(tasks), {task.task: rank for rank, task in enumerate(tasks)})
+
+
+def test_tasks_stand_side_by_side_the_odd_one_first_and_their_words_stay_text():
+    there = Frame("In [2]", 6, "train", "loss.backward() <b>\u202e")
+    away = Frame("In [1]", 3, "load", "read()")
+    tree = stacks_tree(places(there, away, there, None)).to_json()
+    shown = [part for part in elements(tree) if part[1].get("class") == "smc-place"]
+    assert [words(part).partition("In [")[0] for part in shown[1:]] == ["rank 1", "ranks 0, 2"]
+    assert words(shown[0]).startswith("rank 3no answer from gpu-1")
+    told = words(shown[2])
+    assert "In [2], line 6, in train" in told
+    assert "loss.backward() <b>[U+202E]→ wait" in told
+    assert "1 thread of worker-0main thread:\n  In [2], line 6" in told
+    script = files("submarine_magics.card").joinpath("tree.js").read_text()
+    tags = re.findall(r"[\w-]+", re.search(r"TAGS = new Set\((.*?)\);", script, re.DOTALL)[1])
+    assert {part[0] for part in elements(tree)} <= set(tags)
+
+
+def test_of_very_many_places_the_first_are_shown():
+    tree = stacks_tree(places(*(Frame("In [2]", line, "f", "") for line in range(40)))).to_json()
+    assert words(tree).endswith("… 8 places more")
+    assert words(stacks_tree(places()).to_json()) == "No task runs now"
 
 
 def test_a_job_without_scalars_has_no_curve(draw):

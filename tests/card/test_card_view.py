@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from submarine_engine import amounts
 from submarine_engine.amounts import ordinal
-from submarine_engine.events import Exited, Finished, Granted, Progressed, Returned
+from submarine_engine.events import Exited, Finished, Granted, Progressed, Returned, Warned
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 from submarine_engine.lifecycle import JobStatus, fold
 from submarine_magics.card import view
@@ -336,7 +336,15 @@ def test_what_is_wrong_with_a_job_that_goes_on_is_said_while_it_runs(stage):
     text = "the job seems to hang: rank 2: In [5], line 9, in load()\x1b[2J"
     running = dataclasses.replace(stage.statuses["running"], warning=text)
     card = view(stage.record(), running, stage.at(20))
-    assert card.sentence == "the job seems to hang: rank 2: In [5], line 9, in load()␛[2J"
-    assert not card.error
+    assert card.sentence == "The job seems to hang: rank 2: In [5], line 9, in load()␛[2J"
+    assert (card.warning, card.error) == (True, False)
+    assert f"\n  ⚠ {card.sentence}\n" in to_text(card)
+    html = to_html(card, styled=False)
+    assert re.search(r'<div class="smc-warning" role="status">.*The job seems to hang', html)
     done = dataclasses.replace(stage.statuses["succeeded"], warning=text)
     assert view(stage.record(), done, stage.at(20)).sentence == ""
+    events = [*stage.until(stage.story(tasks=2), Progressed), Warned(at=stage.at(9), text=text)]
+    assert view(stage.record(), fold(events), stage.at(20)).warning
+    alive = view(stage.record(), fold([*events, Warned(at=stage.at(10), text="")]), stage.at(20))
+    assert (alive.warning, alive.sentence) == (False, "")
+    assert "⚠" not in to_text(alive) + to_html(alive)

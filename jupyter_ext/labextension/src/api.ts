@@ -4,7 +4,7 @@ import { URLExt } from '@jupyterlab/coreutils';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { Found, Lines, Overview, Shown } from './types';
+import type { Found, Lines, Overview, Shown, StacksTold } from './types';
 import { sentence } from './words';
 
 const UNREACHABLE = 'Server unreachable';
@@ -76,6 +76,11 @@ export class Api {
 
   save(job: string, path: string): Promise<{ path: string }> {
     return this.post(`api/jobs/${encodeURIComponent(job)}/save`, { path });
+  }
+
+  /** Ask each task of a running job where it stands. */
+  stacks(job: string): Promise<StacksTold> {
+    return this.post(`api/jobs/${encodeURIComponent(job)}/stacks`);
   }
 
   /** Start a TensorBoard over jobs, or find the one that runs; `url` is relative to the base URL. */

@@ -21,6 +21,11 @@ export const chartIcon = new LabIcon({
   )
 });
 
+export const stacksIcon = new LabIcon({
+  name: 'submarine:stacks',
+  svgstr: svg('<path d="M3 4h4v16H3zm7 5h4v11h-4zm7-3h4v14h-4z"/>')
+});
+
 export const clusterIcon = new LabIcon({
   name: 'submarine:cluster',
   svgstr: svg(

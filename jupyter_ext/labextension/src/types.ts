@@ -93,6 +93,12 @@ export interface Shown {
   left_out: number;
 }
 
+/** Where the tasks of a job stood, in seconds since the epoch, and the elements that show it. */
+export interface StacksTold {
+  at: number;
+  tree: Tree;
+}
+
 export interface Found {
   lines: number[];
   next: number | null;

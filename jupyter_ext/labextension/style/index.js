@@ -2,4 +2,5 @@ import './base.css';
 import './panel.css';
 import '../../../magics/submarine_magics/card/card.css'; // one look, whoever draws the card
 import './card.css';
+import './stacks.css';
 import './log.css';

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from submarine_engine.amounts import UNKNOWN, clock, count, duration, ordinal, size
-from submarine_engine.errors import SubmarineError
+from submarine_engine.errors import SubmarineError, in_a_notebook
 from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, default_home, read_json
 from submarine_engine.job import JobSpec, JobState, TaskState
@@ -434,9 +434,10 @@ class CardView:
     facts
         What the job is and has, short: ``In [3]``, ``on local``.
     sentence
-        What it waits for or why it ended; empty where there is nothing to say.
-    error
-        Whether `sentence` tells of a failure.
+        What it waits for, what is wrong with it, or why it ended; empty where there is nothing to
+        say.
+    error, warning
+        Whether `sentence` tells of a failure, or of what is wrong with a job that goes on.
     task_states
         How many of all tasks are in which state, those that failed first.
     progress, message
@@ -463,6 +464,7 @@ class CardView:
     facts: tuple[str, ...]
     sentence: str
     error: bool
+    warning: bool
     progress: float | None
     message: str
     tasks: tuple[TaskView, ...]
@@ -498,6 +500,7 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         facts=_facts(record, status),
         sentence=_remembered(record) or _sentence(status),
         error=status.state in (JobState.FAILED, JobState.LOST),
+        warning=_warns(status),
         progress=_fraction(status.progress),
         message=_message(status),
         tasks=tuple(
@@ -580,13 +583,19 @@ def _sentence(status: JobStatus) -> str:
     if status.cancelling and not status.state.final:
         return visible(status.reason, 300)
     if status.state in (JobState.SUCCEEDED, JobState.STARTING, JobState.RUNNING):
-        return visible(status.warning, 600) if status.state is JobState.RUNNING else ""
+        warning = in_a_notebook(visible(status.warning, 600)) if _warns(status) else ""
+        return warning[:1].upper() + warning[1:]
     reasons = [status.reason, *(task.reason for task in status.tasks if task.exit_code)]
     reason = next(filter(None, reasons), "")
     failed = status.task(status.failed_task) if len(status.tasks) > 1 else None
     if failed and not reason.startswith(failed.place):
         reason = f"{failed.place}: {reason}" if reason else f"{failed.place} failed"
     return visible(reason, 600)
+
+
+def _warns(status: JobStatus) -> bool:
+    going = status.state is JobState.RUNNING and not status.cancelling
+    return going and bool(status.warning)
 
 
 def _message(status: JobStatus) -> str:

@@ -1,4 +1,4 @@
-"""The card in a page that a server feeds: what a reader can do, the failing lines, curves.
+"""The card in a page that a server feeds: what a reader can do, failing lines, stacks, curves.
 
 The page draws this tree as it is. What the reader does changes the elements that are named here
 (``data-slot`` and ``data-action``), so that a page knows the names alone, and no structure.
@@ -6,19 +6,29 @@ The page draws this tree as it is. What the reader does changes the elements tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.amounts import count
+from submarine_engine.job import TaskState
 
 from submarine_magics.card import tree
-from submarine_magics.card.model import CardView, visible
+from submarine_magics.card.model import CardView, visible, visible_lines
 from submarine_magics.card.tree import Node, node
+
+if TYPE_CHECKING:
+    from submarine_engine.stacks import Group, Stacks, Thread
 
 Points = Sequence[tuple[float, float]]
 
 _WIDTH, _HEIGHT, _EDGE = 120, 26, 2
 _CURVES = 8
 _TINY, _HUGE = 1e-3, 1e6
+_PLACES = 32
+_STEPS = 40
+_THREADS = 20_000
+"""Characters of the threads of a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +104,12 @@ def _with_actions(head: Node | str | None, card: CardView, more: Extras) -> Node
         "a", "log", "Job page", title=card.log_command, target="_blank",
         rel="noopener noreferrer", data_slot="page", hidden="",
     )  # fmt: skip
+    runs = any(task.state == TaskState.RUNNING.value for task in card.tasks)
     actions = (
         _button("log", "Log", aria_expanded="false"),
+        _button("stacks", "Stacks", title="See where each task stands now: cell and line")
+        if runs and not card.final
+        else None,
         board if more.tensorboard else None,
         _button("save", "Save model…", aria_expanded="false") if more.can_save else None,
         *((None, None) if card.final else _ends(card)),
@@ -148,6 +162,60 @@ def _frame(frame: Mapping[str, Any]) -> Node:
             data_line=str(frame["line"]), data_named=frame["cell"],
         )  # fmt: skip
     return node("li", "", where, node("span", "in", inside), node("code", "", frame["text"]))
+
+
+# Where the tasks of a running job stand, side by side.
+
+
+def stacks_tree(stacks: Stacks) -> Node:
+    """Return the places where tasks stand, the odd one first; one on the next to another."""
+    groups = stacks.groups
+    left = len(groups) - _PLACES
+    more = node("div", "quiet", f"… {count(left, 'place')} more") if left > 0 else None
+    if not groups:
+        return node("div", "places", node("div", "quiet", "No task runs now"))
+    return node("div", "places", *map(_place, groups[:_PLACES]), more)
+
+
+def _place(group: Group) -> Node:
+    first = group.tasks[0]
+    steps = first.threads[0].own[-_STEPS:] if first.threads else ()
+    frames = [
+        _frame(
+            {
+                "cell": visible(step.cell, 100),
+                "cell_id": "",
+                "line": step.line,
+                "function": visible(step.function, 100),
+                "text": visible(step.text, 400),
+            }
+        )
+        for step in steps
+    ]
+    # Frames tell the place, but for what stands in a library below them.
+    last = first.threads[0].steps[-1] if steps else None
+    at = visible(first.place, 400)
+    if last is not None:
+        at = "" if last.own else f"→ {visible(last.function, 100)}"
+    threads = None
+    if first.threads:
+        text = visible_lines("\n".join(_threads(first.threads)), _THREADS)
+        of_whom = f" of {visible(first.task, 30)}" if len(group.tasks) > 1 else ""
+        summary = node("summary", "quiet", f"{count(len(first.threads), 'thread')}{of_whom}")
+        threads = node("details", "", summary, node("pre", "code", text, tabindex="0"))
+    return node(
+        "div", "place",
+        node("div", "", node("strong", "label", visible(group.names, 200))),
+        node("ol", "frames", *frames) if frames else None,
+        node("div", "at", at) if at else None,
+        threads,
+    )  # fmt: skip
+
+
+def _threads(threads: Sequence[Thread]) -> Iterator[str]:
+    for number, thread in enumerate(threads):
+        yield "main thread:" if number == 0 else "another thread:"
+        yield from (f"  {step}" for step in thread.steps)
 
 
 # Scalars of a training as small curves.

@@ -32,7 +32,7 @@ def to_text(card: CardView) -> str:
     """
     facts = " · ".join((*card.facts, card.log_command))
     lines = [f"{card.glyph} {card.title}: {card.word}, {card.elapsed_text} ({facts})"]
-    lines += [f"  {card.sentence}"] if card.sentence else []
+    lines += [f"  {'⚠ ' * card.warning}{card.sentence}"] if card.sentence else []
     if card.progress is not None and not card.final:
         lines.append(f"  {bar(card.progress)} {percent(card.progress)} {card.message}".rstrip())
     lines.append(f"  GPU ledger: {ledger_words(card)}")
@@ -199,6 +199,9 @@ def cancel_button(card: CardView) -> Node | None:
 def _sentence(card: CardView) -> Node | None:
     if not card.sentence:
         return None
+    if card.warning:
+        sign = node("span", "sign", "⚠", aria_hidden="true")
+        return node("div", "warning", sign, " ", node("span", "", card.sentence), role="status")
     return node("div", "error" if card.error else "sentence", card.sentence)
 
 

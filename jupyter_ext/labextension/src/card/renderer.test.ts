@@ -48,14 +48,14 @@ async function drawn(wanted = model) {
     await vi.advanceTimersByTimeAsync(1);
   };
   const note = () => card.node.querySelector('.smc-note')?.textContent ?? '';
-  return { card, say, note, execute };
+  return { card, say, note, execute, api };
 }
 
 const tree: Tree = [
   'div',
   { class: 'submarine-card' },
   [
-    ...['log', 'tensorboard', 'cancel', 'kill'].map((action): Tree => [
+    ...['log', 'stacks', 'tensorboard', 'cancel', 'kill'].map((action): Tree => [
       'button',
       { 'data-action': action },
       [action]
@@ -135,6 +135,26 @@ describe('CardRenderer', () => {
       [KILL, 'j'],
       [TENSORBOARD, 'j']
     ]);
+  });
+
+  it('shows where the tasks stand below the card, and takes that away again', async () => {
+    const { card, say, api } = await drawn();
+    const stacks = vi.fn(async () => ({ at: 1, tree: ['div', {}, ['rank 1: In [2]']] }));
+    Object.assign(api, { stacks });
+    await say('card', saved);
+    const button = card.node.querySelector<HTMLButtonElement>('[data-action=stacks]')!;
+    button.click();
+    expect([button.textContent, button.disabled]).toEqual(['Stacks…', true]);
+    await vi.advanceTimersByTimeAsync(1);
+    expect([button.textContent, button.disabled]).toEqual(['stacks', false]);
+    expect(button.getAttribute('aria-expanded')).toBe('true');
+    expect(card.node.querySelector('.submarine-Stacks')!.textContent).toContain('rank 1: In [2]');
+    button.click();
+    await vi.advanceTimersByTimeAsync(1);
+    expect(stacks.mock.calls).toEqual([['j'], ['j']]);
+    card.node.querySelector<HTMLElement>('.submarine-Stacks button:last-child')!.click();
+    expect(card.node.querySelector('.submarine-Stacks')).toBe(null);
+    expect(button.getAttribute('aria-expanded')).toBe('false');
   });
 
   it('is what a command means while it, or a log, has the focus', async () => {

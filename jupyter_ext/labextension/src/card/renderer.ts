@@ -9,6 +9,7 @@ import { Panel } from '@lumino/widgets';
 
 import type { Feed } from '../feed';
 import { LogView } from '../log/view';
+import { StacksView } from '../stacks/view';
 import type { Card } from '../types';
 import { sentence } from '../words';
 import { Actions, type Place } from './actions';
@@ -43,6 +44,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
       this._gone = false;
       this._log?.dispose();
       this._log = null;
+      this._closeStacks();
     }
     this._draw();
     if (this.isAttached) {
@@ -217,6 +219,24 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     this._draw();
   }
 
+  /** Ask where the tasks stand, and show it between the card and its log. */
+  private _askStacks(): void {
+    if (!this._stacks) {
+      this._stacks = new StacksView(this._place.submarine.api, this._bundle!.job, {
+        asking: busy => this._change({ stacks: { open: this._stacks !== null, busy } }),
+        close: () => this._closeStacks()
+      });
+      this.insertWidget(1, this._stacks);
+    }
+    void this._stacks.ask();
+  }
+
+  private _closeStacks(): void {
+    this._stacks?.dispose();
+    this._stacks = null;
+    this._change({ stacks: QUIET.stacks });
+  }
+
   private _change(change: Partial<Ui>): void {
     this._ui = { ...this._ui, ...change };
     if (!this.isDisposed) {
@@ -228,6 +248,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     const card = this._card;
     const does: Record<string, () => unknown> = {
       log: () => this._toggleLog(),
+      stacks: () => this._askStacks(),
       cancel: () => this._actions.cancel(card),
       kill: () => this._actions.kill(card),
       tensorboard: () => this._actions.tensorboard(card),
@@ -253,6 +274,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
   private _trouble = '';
   private _ui: Ui = QUIET;
   private _log: LogView | null = null;
+  private _stacks: StacksView | null = null;
   private _html: IRenderMime.IRenderer | null = null;
   private _widget: IRenderMime.IRenderer | null = null;
   private _outputs: IOutputAreaModel | null = null;

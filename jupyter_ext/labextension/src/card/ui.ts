@@ -14,6 +14,8 @@ export interface Ui {
   problem: string;
   cancelling: boolean;
   logOpen: boolean;
+  /** Whether stacks are shown, and whether the tasks are being asked for them. */
+  stacks: { open: boolean; busy: boolean };
   /** Null while nobody asks for a path. */
   save: { busy: boolean; error: string; done: string } | null;
   /** Why a frame could not be shown. */
@@ -27,11 +29,12 @@ export const QUIET: Ui = {
   problem: '',
   cancelling: false,
   logOpen: false,
+  stacks: { open: false, busy: false },
   save: null,
   jump: ''
 };
 
-const ACTIONS = ['log', 'tensorboard', 'save', 'cancel', 'kill'];
+const ACTIONS = ['log', 'stacks', 'tensorboard', 'save', 'cancel', 'kill'];
 
 /** The changes, by the names that `submarine_magics.card.served` gives to elements. */
 export function changes(card: Card, ui: Ui): Changes {
@@ -40,6 +43,10 @@ export function changes(card: Card, ui: Ui): Changes {
   const going = { text: 'Cancelling…', disabled: '', 'aria-label': `Cancelling job ${card.title}` };
   const live = {
     log: { 'aria-expanded': String(ui.logOpen) },
+    stacks: {
+      'aria-expanded': String(ui.stacks.open),
+      ...(ui.stacks.busy ? { text: 'Stacks…', disabled: '' } : {})
+    },
     save: { 'aria-expanded': String(save !== null) },
     page: { href: ui.page, hidden: null },
     ...(ui.cancelling ? { cancel: going } : {})

@@ -1,7 +1,7 @@
 /** What can be done to a job, from wherever it is asked for. */
 
 import type { ILabShell, JupyterFrontEnd } from '@jupyterlab/application';
-import { Clipboard, MainAreaWidget, Notification } from '@jupyterlab/apputils';
+import { Clipboard, Dialog, MainAreaWidget, Notification, showDialog } from '@jupyterlab/apputils';
 import { URLExt } from '@jupyterlab/coreutils';
 import { type INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { IFrame } from '@jupyterlab/ui-components';
@@ -9,6 +9,7 @@ import { Widget } from '@lumino/widgets';
 
 import { element } from '../dom';
 import type { ISubmarine } from '../plugin';
+import { StacksView } from '../stacks/view';
 import type { JobSummary } from '../types';
 import { visible } from '../words';
 import { jobs } from './choose';
@@ -73,6 +74,24 @@ export class Actions {
     content.url = address;
     content.title.label = 'TensorBoard';
     this._add(content, `submarine-tensorboard-${url}`);
+  }
+
+  /** Ask where a job's tasks stand; in a tab where there are tabs. */
+  async stacks(job: JobSummary): Promise<void> {
+    const { api } = this._submarine;
+    const title = `Stacks: ${shown(job)}`;
+    if (!this._lab) {
+      const body = new StacksView(api, job.id);
+      void body.ask();
+      const buttons = [Dialog.okButton({ label: 'Close' })];
+      return void (await showDialog({ title, body, buttons }));
+    }
+    const id = `submarine-stacks-${job.id}`;
+    const content = new StacksView(api, job.id);
+    content.addClass('submarine-mod-tab');
+    content.title.label = title;
+    const there = this._add(content, id) as MainAreaWidget<StacksView>;
+    void there.content.ask();
   }
 
   async showScript(job: JobSummary): Promise<void> {
@@ -144,18 +163,19 @@ export class Actions {
   }
 
   /** Show a widget in the main area; the one with this id, where it is there already. */
-  private _add(content: Widget, id: string): void {
+  private _add(content: Widget, id: string): Widget {
     const { shell } = this._app;
-    const there = [...shell.widgets('main')].find(widget => widget.id === id);
+    let there = [...shell.widgets('main')].find(widget => widget.id === id);
     if (there) {
       content.dispose();
     } else {
-      const widget = new MainAreaWidget({ content });
-      widget.id = id;
-      widget.title.closable = true;
-      shell.add(widget, 'main');
+      there = new MainAreaWidget({ content });
+      there.id = id;
+      there.title.closable = true;
+      shell.add(there, 'main');
     }
     shell.activateById(id);
+    return there;
   }
 
   private _open(address: string): void {

@@ -12,6 +12,7 @@ export const ATTACH = 'submarine:attach';
 export const INSERT_ATTACH = 'submarine:insert-attach';
 export const TENSORBOARD = 'submarine:tensorboard';
 export const TENSORBOARD_ALL = 'submarine:tensorboard-all';
+export const STACKS = 'submarine:show-stacks';
 export const SHOW_SCRIPT = 'submarine:show-script';
 export const COPY_ID = 'submarine:copy-id';
 export const GO_TO_CELL = 'submarine:go-to-cell';
@@ -21,7 +22,7 @@ export const OPEN_LOG = 'submarine:open-log';
 
 /** What is done to one job, in the order of buttons and menus; groups are set apart. */
 export const JOB_GROUPS = [
-  [SHOW_LOG, GO_TO_CELL, TENSORBOARD, SHOW_SCRIPT],
+  [SHOW_LOG, GO_TO_CELL, STACKS, TENSORBOARD, SHOW_SCRIPT],
   [ATTACH, INSERT_ATTACH, COPY_ID],
   [CANCEL, KILL]
 ];

@@ -19,7 +19,7 @@ import {
   stopIcon
 } from '@jupyterlab/ui-components';
 
-import { chartIcon } from '../icons';
+import { chartIcon, stacksIcon } from '../icons';
 import { ISubmarine } from '../plugin';
 import type { JobSummary } from '../types';
 import { isFinal, problem } from '../words';
@@ -96,6 +96,14 @@ function jobCommands(actions: Actions, settings: { runAttached: boolean }): JobC
       caption: 'Open the notebook and go to the cell that the job came from',
       icon: notebookIcon,
       run: job => actions.goToCell(job)
+    },
+    {
+      id: ids.STACKS,
+      label: 'Show Job Stacks',
+      caption: 'Show where each task of the job stands now: cell and line',
+      icon: stacksIcon,
+      run: job => actions.stacks(job),
+      applies: job => job.state === 'running' || job.state === 'cancelling'
     },
     {
       id: ids.TENSORBOARD,
