@@ -17,8 +17,8 @@ from submarine_runtime.stacks import (
     LARGEST,
     STACKS,
     forget_last,
-    processor_times,
-    with_time,
+    used,
+    with_use,
 )
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -88,4 +88,4 @@ class Relay:
             if told and told == before:  # it is written in pieces
                 break
             before = told
-        return with_time(processor_times([self.task])[0], before)
+        return with_use(*used([self.task])[0], before)

@@ -23,8 +23,8 @@ ASK = f"{ASKED}/stacks"
 """The question: who asks calls it by a name of its own."""
 
 STACKS = "stacks"
-"""The answer: as `faulthandler` writes it. Where it is known, the first line is ``cpu SECONDS``:
-how long processors have worked for the task's processes.
+"""The answer: as `faulthandler` writes it. Where it is known, the first line is ``cpu SECONDS io
+BYTES``: how long processors have worked for the task's processes, and what these have moved.
 """
 
 LARGEST = 1 << 18
@@ -68,8 +68,21 @@ def forget_last(folder: str) -> None:
         os.close(answer)
 
 
-def processor_times(roots: list[int]) -> list[float]:
-    """Return the seconds that processors have worked for each process and all below it, proc(5)."""
+def used(roots: list[int]) -> list[tuple[float, int]]:
+    """Return what each process and all below it have used, by proc(5).
+
+    Parameters
+    ----------
+    roots
+        The processes.
+
+    Returns
+    -------
+    list of tuple
+        Of each: the seconds that processors have worked, and the bytes that were read and written
+        (of files, pipes and sockets). Bytes of other programs do not count: a monitor that a
+        library starts moves some as long as it lives.
+    """
     times: dict[int, int] = {}
     children: dict[int, list[int]] = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - names only
@@ -81,15 +94,29 @@ def processor_times(roots: list[int]) -> list[float]:
             children.setdefault(int(fields[1]), []).append(int(name))
     found = []
     for root in roots:
-        ticks, todo = 0, [root]
+        ticks, moved, todo, program = 0, 0, [root], _program(root)
         while todo:
             pid = todo.pop()
             ticks += times.get(pid, 0)
+            moved += _moved(pid) if _program(pid) == program else 0
             todo += children.get(pid, ())
-        found.append(ticks / os.sysconf("SC_CLK_TCK"))
+        found.append((ticks / os.sysconf("SC_CLK_TCK"), moved))
     return found
 
 
-def with_time(seconds: float, told: bytes) -> bytes:
-    """Return an answer with the line that says how long processors have worked for the task."""
-    return b"%b%.2f\n%b" % (CPU, seconds, told)
+def _program(pid: int) -> str:
+    with suppress(OSError):
+        return os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 - as above
+    return ""
+
+
+def _moved(pid: int) -> int:
+    with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/io", "rb") as file:  # noqa: PTH123 - as above
+        read, wrote = file.read().split()[1:4:2]
+        return int(read) + int(wrote)
+    return 0
+
+
+def with_use(seconds: float, moved: int, told: bytes) -> bytes:
+    """Return an answer with the line that says what the task has used, as `used` has it."""
+    return b"%b%.2f io %d\n%b" % (CPU, seconds, moved, told)

@@ -101,6 +101,8 @@ def test_a_task_that_does_not_answer_hangs_with_those_that_wait(clock, tasks):
         pytest.param(lambda _: [("", 1.0), ("", 1.0)], id="all are silent"),
         pytest.param(lambda look: [("", 1.0) if look else (WAITS, 1.0), (WAITS, 1.0)], id="silent"),
         pytest.param(lambda _: [(ASKS, 1.0), (WAITS, 1.0)], id="waits for a person"),
+        pytest.param(lambda look: [(WAITS, 1.0, 60_000 * look), (WAITS, 1.0)], id="moves data"),
+        pytest.param(lambda look: [(REDUCES, 1.0, 60_000 * look), (WAITS, 1.0)], id="sends"),
         pytest.param(
             lambda look: [(REDUCES.replace("train", "fit").replace("c10d", "x"), 50.0 * look),
                           (WAITS, 1.0)],
@@ -111,6 +113,11 @@ def test_a_task_that_does_not_answer_hangs_with_those_that_wait(clock, tasks):
 def test_what_is_no_hang(clock, tasks, told):
     found = looks_of(HangFinder(spec()), tasks(2), clock, told)
     assert [hang for _, hang in found] == [False] * 3
+
+
+def test_a_heartbeat_is_no_work(clock, tasks):
+    told = lambda look: [(WAITS, 1.0, 1000 + 2000 * look), (WAITS, 1.0)]  # noqa: E731
+    assert looks_of(HangFinder(spec()), tasks(2), clock, told)[-1][1]
 
 
 def test_a_number_of_a_thread_is_no_change(clock, tasks):

@@ -63,8 +63,11 @@ def test_the_odd_rank_is_named_and_the_job_goes_on(tmp_path, begin):
     job = begin(HANGS.format(gate=str(gate)), 3)
     until(lambda: job.status().warning, 120)
     text = job.status().warning
-    assert text.startswith("the job seems to hang, for 1.0 s no rank has printed, reported")
-    assert "processor: rank 2: In [1], line 7, in load(): time.sleep(0.01); ranks 0, 1: " in text
+    assert text.startswith("the job seems to hang, for 1.0 s no rank has printed, moved data")
+    assert (
+        "or used a processor: rank 2: In [1], line 7, in load(): time.sleep(0.01); ranks 0, 1: "
+        in text
+    )
     assert text.endswith(". It goes on; `submarine job stacks` shows more")
     assert job.status().state is JobState.RUNNING
     assert job.cluster.warnings(job.id) == [text]

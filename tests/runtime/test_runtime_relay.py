@@ -43,7 +43,9 @@ def test_beside_a_container_each_question_is_brought_once(tmp_path, begin, monke
     carrier.asked = b"1"
     beside.step()
     first, _, rest = carrier.said.pop(STACKS).partition(b"\n")
-    assert float(first.removeprefix(b"cpu ")) >= 0
+    seconds, moved = first.removeprefix(b"cpu ").split(b" io ")
+    assert float(seconds) >= 0
+    assert int(moved) > 0
     assert b"most recent call first" in rest
     beside.step()
     assert carrier.said == {}

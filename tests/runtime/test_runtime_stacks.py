@@ -128,5 +128,38 @@ def test_processor_time_is_that_of_all_processes_below(begin):
     code = "import os, time\nif not os.fork():\n    while time.process_time() < 0.35: pass\n"
     process = begin(code + "    print('done', flush=True)\ninput()")
     process.stdout.readline()
-    assert stacks.processor_times([process.pid, process.pid])[1] >= 0.3
-    assert stacks.processor_times([1 << 30]) == [0.0]
+    assert stacks.used([process.pid, process.pid])[1][0] >= 0.3
+    assert stacks.used([1 << 30]) == [(0.0, 0)]
+
+
+MONITOR = "head -c 300000 /dev/zero > /dev/null; echo done; read it"
+MOVES = """
+import os, socket, subprocess, sys
+run = subprocess.Popen
+ours, theirs = socket.socketpair()
+if not os.fork():
+    ours.close()
+    while theirs.recv(65536): pass
+    os._exit(0)
+{}
+print("done", flush=True)
+input()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "moved"),
+    [
+        ("os.write(ours.fileno(), bytes(300_000))", True),
+        ("open('/dev/zero', 'rb', 0).read(300_000)", True),
+        ("open('/dev/null', 'wb', 0).write(bytes(300_000))", True),
+        (f"run(['sh', '-c', {MONITOR!r}], stdout=subprocess.PIPE).stdout.readline()", False),
+        ("pass", False),
+    ],
+)
+def test_what_moves_is_what_its_own_processes_read_and_write(begin, code, moved):
+    idle = begin(MOVES.format("pass"))
+    process = begin(MOVES.format(code))
+    assert idle.stdout.readline() == process.stdout.readline() == b"done\n"
+    (_, less), (_, more) = stacks.used([idle.pid, process.pid])
+    assert (more - less > 250_000) == moved

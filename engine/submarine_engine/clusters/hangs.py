@@ -3,11 +3,13 @@
 A job is quiet while no task prints, displays, reports progress or writes events. In a quiet job the
 driver looks at the stacks three times: after a half, three quarters and all of the time that a
 quiet job is given. It hangs if in all three looks each worker stands where it stood, every thread
-of it, and none has used a processor in between. One that uses a processor hangs too where it stands
+of it, and none has used a processor in between or moved data: a loop that nearly always waits for
+its next batch stands at one place in each look. One that uses a processor hangs too where it stands
 in a collective operation: such calls may wait busily.
 
 So native code that computes for an hour is no hang, and a rank that waits in a busy loop of its own
-is not found. What a GPU does is not asked: while a collective operation waits, it is fully used.
+is not found: both stand at one line and use a processor. What a GPU does is not asked: while a
+collective operation waits, it is fully used.
 """
 
 from __future__ import annotations
@@ -45,6 +47,9 @@ _EASY = 20  # looks at files while a job is given its time, at least
 
 _IDLE = 0.05
 """Part of a processor that threads of libraries use which wait: watchdogs, heartbeats."""
+
+_STILL = 1024.0
+"""Bytes a second that they read and write, likewise."""
 
 _MOST_SHOWN = 4  # places in one line
 
@@ -123,8 +128,8 @@ class HangFinder:
         rest = len(workers) - _MOST_SHOWN
         more = f"; and {rest} places more" if rest > 0 else ""
         return (
-            f"the job seems to hang, for {duration(self._after)} no rank has printed, reported"
-            f" progress or used a processor: {shown}{more}. It goes on; "
+            f"the job seems to hang, for {duration(self._after)} no rank has printed, moved"
+            f" data or used a processor: {shown}{more}. It goes on; "
             "`submarine job stacks` shows more"
         )
 
@@ -145,6 +150,9 @@ def _waits(row: Sequence[Told], seconds: float) -> bool:
     if first.cpu is None or last.cpu is None:  # nobody knows
         return False
     if len({_HEAD.sub("Thread", one.text) for one in row}) > 1:
+        return False
+    answers = sum(len(one.text) for one in row)  # it wrote them itself
+    if last.moved - first.moved - answers > _STILL * seconds:
         return False
     return last.cpu - first.cpu <= _IDLE * seconds or _is_collective(last.text)
 

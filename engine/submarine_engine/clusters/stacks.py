@@ -57,11 +57,14 @@ class Told(NamedTuple):
         Its stacks; empty where it has not told them.
     cpu
         Seconds that processors have worked for it; None where nobody knows.
+    moved
+        Bytes that its processes have read and written.
     """
 
     host: str
     text: str
     cpu: float | None
+    moved: int = 0
 
 
 class Look:
@@ -120,12 +123,13 @@ class Look:
 
 def _read(host: str, data: bytes) -> Told:
     first, _, rest = data.partition(b"\n")
-    seconds = None
+    seconds, moved = None, 0
     if first.startswith(CPU):
         with suppress(ValueError):
-            seconds = float(first[len(CPU) :])
+            told, _, bytes_moved = first[len(CPU) :].partition(b" io ")
+            seconds, moved = float(told), int(bytes_moved or 0)
         data = rest
-    return Told(host, data.decode("ascii", "replace"), seconds)
+    return Told(host, data.decode("ascii", "replace"), seconds, moved)
 
 
 def as_json(paths: JobPaths, asked: str, look: Look) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from submarine_runtime.stacks import STACKS, processor_times, with_time
+from submarine_runtime.stacks import STACKS, used, with_use
 
 from submarine_engine.clusters import locks, machine, store
 from submarine_engine.clusters.backend import (
@@ -428,9 +428,9 @@ class LocalRequest(Request):
             for one in self._processes
         }
         told = [one for one in self._processes if STACKS in found[one.task]]
-        times = processor_times([one.pid for one in told]) if told else ()
-        for one, seconds in zip(told, times, strict=True):
-            found[one.task][STACKS] = with_time(seconds, found[one.task][STACKS])
+        uses = used([one.pid for one in told]) if told else ()
+        for one, use in zip(told, uses, strict=True):
+            found[one.task][STACKS] = with_use(*use, found[one.task][STACKS])
         return found
 
     def waiting(self) -> tuple[int, str]:
