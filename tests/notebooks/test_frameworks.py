@@ -11,8 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from submarine_engine import Job
+from submarine_engine.bundle import Cell, build
 from submarine_engine.bundle.capture import Capture
+from submarine_engine.clusters.local import LocalCluster
+from submarine_engine.job import JobState, Resources, Role
 
+from tests.jobs import spec_of, until
 from tests.notebooks import percent
 from tests.notebooks.same import told_apart
 
@@ -272,3 +277,37 @@ def test_a_framework_goes_on_from_its_own_checkpoint(program, run_at, tmp_path):
     assert code == 0
     assert (tmp_path / "killed-begun").read_text() == "4"
     assert rest.splitlines()[-1] == whole.splitlines()[-1]
+
+
+WAITS = """
+import torch, time
+from submarine_runtime import job
+from torch import distributed
+distributed.init_process_group("gloo")
+print("met", flush=True)
+
+def stay_away():
+    while True:
+        time.sleep(0.1)
+
+if job.rank == 1:
+    stay_away()
+distributed.all_reduce(torch.ones(10))
+"""
+
+
+def test_a_rank_that_does_not_join_the_others_is_named(tmp_path):
+    cluster = LocalCluster(tmp_path / "home")
+    role = Role(count=3, resources=Resources(gpus=0))
+    spec = spec_of(roles=(role,), hang_after=3.0)
+    bundle = build(Cell(number=4, source=WAITS), [], {})
+    job = Job(cluster, cluster.submit(spec, bundle, workdir=tmp_path))
+    try:
+        until(lambda: job.status().warning or job.status().state.final, 300)
+        text = job.status().warning
+        assert ": rank 1: In [4], line 10, in stay_away(): time.sleep(0.1); " in text
+        assert "; ranks 0, 2: In [4], line 14 → all_reduce. It goes on" in text
+        assert job.status().state is JobState.RUNNING
+    finally:
+        job.kill()
+        job.wait(60)
