@@ -272,8 +272,9 @@ class Worker:
         looked = time.monotonic()
         try:
             while not fork.over:
-                for data in fork.told(_LOOK):
-                    self._tell(data)
+                for head, data in fork.told(_LOOK):
+                    if head["kind"] != "began":  # it has told that by itself
+                        self._tell(data)
                 if time.monotonic() - looked >= _LOOK:
                     looked = time.monotonic()
                     self._look()
@@ -295,7 +296,11 @@ class Worker:
     def _call(self, given: Given, tell: Callable[[bytes], None]) -> None:
         """Run one call, and tell what comes of it."""
         global current  # noqa: PLW0603 - there is one
-        tell(frame({"kind": "began", "index": given.index, "try": given.attempt, **_logs()}))
+        began = frame({"kind": "began", "index": given.index, "try": given.attempt, **_logs()})
+        # Not by way of a parent that may be killed meanwhile: from here on it may have effects.
+        self._tell(began)
+        if self._forks:
+            tell(began)
         begun = time.monotonic()
         calls = Reader(self._calls_path, self._calls.offset)
         current = Running(given.index, given.attempt, tell, calls)
@@ -368,12 +373,11 @@ class _Fork:
         self.done: set[tuple[int, int]] = set()
         self.over = False
 
-    def told(self, patience: float) -> list[bytes]:
+    def told(self, patience: float) -> Sequence[tuple[dict[str, Any], bytes]]:
         """Return the frames that it has told; wait for some, or for its end, so many seconds."""
         self.over = self._ended in [ready for ready, _ in self._poll.poll(int(patience * 1000))]
-        found = []
-        for head, data in self._pipe.frames():
-            found.append(data)
+        found = self._pipe.frames()
+        for head, _ in found:
             key = head.get("index"), head.get("try")
             if head["kind"] == "began":
                 self.running = next((given for given in self._batch if given.key == key), None)

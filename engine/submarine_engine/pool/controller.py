@@ -25,7 +25,7 @@ from submarine_engine.pool.pool import Pool, Workers, with_parent
 if TYPE_CHECKING:
     from submarine_engine.pool.calls import Source
 
-_PATIENCE = 10.0
+_PATIENCE = 3.0
 
 
 def control(pool: str) -> Any:  # noqa: ANN401 - what its source has for a result
