@@ -18,7 +18,7 @@ import sys
 import time
 
 from submarine_runtime import checkpoint_files as files
-from submarine_runtime import checkpoint_ranks, checkpoint_state
+from submarine_runtime import checkpoint_ranks, checkpoint_state, progress_file
 from submarine_runtime.checkpoint_files import warn
 from submarine_runtime.lean import suppress
 
@@ -285,9 +285,7 @@ class Loop:
         files.put_in_place(storage, aside, files.name_of(step))
         files.forget_all_but(storage, KEEP)
         if not self._has_own:  # what each rank has of its own fits no other number of ranks
-            from submarine_runtime import job  # noqa: PLC0415 - it imports this module late, too
-
-            job.note_kept()
+            progress_file.note_kept()
 
     def _try(self, write: Callable[[], object], aside: str, *, must: bool) -> bool:
         """Write something of a checkpoint; say in the log why there is none where it fails."""

@@ -7,11 +7,9 @@ there is one task, or none, it is the first of one: the same code runs in a plai
 from __future__ import annotations
 
 import os
-import time
-from _thread import allocate_lock, start_new_thread
 
-from submarine_runtime import lean
-from submarine_runtime.lean import mode_in, suppress
+from submarine_runtime import progress_file
+from submarine_runtime.lean import suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -45,9 +43,6 @@ notice: Notice | None
 """That this task is asked to end, with its `reason` in words and the `seconds` that are left; None
 as long as it is not. Both are unknown (``""``, None) where a cluster ends a task by itself.
 """
-
-_EVERY = 0.1
-_LONGEST_MESSAGE = 200
 
 
 def id() -> str | None:  # noqa: A001 - read as job.id()
@@ -271,97 +266,10 @@ def progress(fraction: float, message: str = "") -> None:
     if not 0 <= number <= 1:  # NaN too
         hint = f"; for percent write progress({fraction!r} / 100)" if 1 < number <= 100 else ""  # noqa: PLR2004
         raise ValueError(f"progress({fraction!r}): the fraction is a number from 0 to 1{hint}")
-    _reporter.told = True
-    _report(number, message)
+    progress_file.say(number, message)
 
 
 def _say_unless_told(fraction: float) -> None:
     """Say how far a loop is, unless the code says that itself."""
-    if not _reporter.told:
-        _report(fraction, "")
-
-
-def _report(number: float, message: str) -> None:
-    folder = os.environ.get("SUBMARINE_TASK_DIR")
-    if folder:
-        _reporter.report(folder, number, " ".join(str(message).split())[:_LONGEST_MESSAGE])
-
-
-def note_kept() -> None:
-    """Tell the job's driver that this attempt has kept a checkpoint: it may be begun again now."""
-    folder = os.environ.get("SUBMARINE_TASK_DIR")
-    if folder and not _reporter.kept:
-        _reporter.keep(folder)
-
-
-def flush_progress() -> None:
-    """Write what still waits to be written."""
-    _reporter.flush()
-
-
-class _Reporter:
-    """Writes the newest of what it is told, a few times a second."""
-
-    told = False
-    """Whether the code itself says how far it is."""
-
-    kept = False
-    """Whether a checkpoint was kept."""
-
-    def __init__(self) -> None:
-        self._lock = allocate_lock()
-        self._newest: tuple[str, float | None, str] | None = None
-        self._last: tuple[float | None, str] = None, ""
-        self._waits = False
-        self._owner = 0
-        self._next = 0.0
-
-    def report(self, folder: str, fraction: float | None, message: str) -> None:
-        if self._owner != os.getpid():  # a fork: its parent's thread is not here
-            self.__init__()  # type: ignore[misc]
-            self._owner = os.getpid()
-        with self._lock:
-            self._newest = folder, fraction, message
-            if self._waits:
-                return
-            delay = self._next - time.monotonic()
-            if delay > 0:
-                self._waits = True
-                start_new_thread(self._write_late, (delay,))
-            else:
-                self._write()
-
-    def keep(self, folder: str) -> None:
-        self.kept = True
-        fraction, message = self._newest[1:] if self._newest else self._last
-        self.report(folder, fraction, message)
-
-    def _write_late(self, delay: float) -> None:
-        time.sleep(delay)
-        with self._lock:
-            self._waits = False
-            self._write()
-
-    def _write(self) -> None:
-        if self._newest is None:
-            return
-        folder, fraction, message = self._newest
-        self._newest, self._last = None, (fraction, message)
-        self._next = time.monotonic() + _EVERY
-        told: dict[str, object] = {"fraction": fraction, "message": message}
-        if self.kept:
-            told["kept"] = True
-        aside = f"{folder}/.progress.json.{os.getpid()}"
-        with suppress(OSError):  # a full disk is no reason to end a training
-            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode_in(folder))
-            with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor
-                file.write(lean.dumps(told))
-            os.replace(aside, f"{folder}/progress.json")  # noqa: PTH105 - as above
-
-    def flush(self) -> None:
-        """Write what still waits."""
-        with self._lock:
-            self._write()
-
-
-_reporter = _Reporter()
+    if not progress_file.is_told():
+        progress_file.say(fraction, "", by_code=False)

@@ -11,7 +11,7 @@ import sys
 import time
 from _thread import get_native_id, start_new_thread
 
-from submarine_runtime import job
+from submarine_runtime import progress_file
 from submarine_runtime.lean import standard, suppress
 from submarine_runtime.saving import forget_packed
 
@@ -106,7 +106,7 @@ def _waited(thread: int) -> float:
 def _flush() -> None:
     """Write out what streams, open files and the C library still hold."""
     _flush_streams()
-    job.flush_progress()
+    progress_file.flush()
     # A large library makes hundreds of thousands of objects: look through all of them only where
     # one can be an open file. What writes to an old descriptor is a variable, as a rule.
     variables = getattr(sys.modules.get("__main__"), "__dict__", {})

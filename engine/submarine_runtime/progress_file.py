@@ -1,0 +1,116 @@
+"""``progress.json``: how far a task is, and that its attempt has kept a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import time
+from _thread import allocate_lock, start_new_thread
+
+from submarine_runtime import lean
+from submarine_runtime.lean import mode_in, suppress
+
+_EVERY = 0.1
+_LONGEST_MESSAGE = 200
+
+
+def say(fraction: float, message: str, *, by_code: bool = True) -> None:
+    """Say how far the task is; does nothing outside a job.
+
+    Parameters
+    ----------
+    fraction
+        From 0 to 1.
+    message
+        One line for people.
+    by_code
+        Whether the code itself says it: a loop of steps then says nothing any more.
+    """
+    if by_code:
+        _reporter.told = True
+    if folder := os.environ.get("SUBMARINE_TASK_DIR"):
+        _reporter.report(folder, fraction, " ".join(str(message).split())[:_LONGEST_MESSAGE])
+
+
+def is_told() -> bool:
+    """Return whether the code itself says how far it is."""
+    return _reporter.told
+
+
+def note_kept() -> None:
+    """Tell the job's driver that this attempt has kept a checkpoint: it may be begun again now."""
+    folder = os.environ.get("SUBMARINE_TASK_DIR")
+    if folder and not _reporter.kept:
+        _reporter.keep(folder)
+
+
+def flush() -> None:
+    """Write what still waits to be written."""
+    _reporter.flush()
+
+
+class _Reporter:
+    """Writes the newest of what it is told, a few times a second."""
+
+    told = False
+    """Whether the code itself says how far it is."""
+
+    kept = False
+    """Whether a checkpoint was kept."""
+
+    def __init__(self) -> None:
+        self._lock = allocate_lock()
+        self._newest: tuple[str, float | None, str] | None = None
+        self._last: tuple[float | None, str] = None, ""
+        self._waits = False
+        self._owner = 0
+        self._next = 0.0
+
+    def report(self, folder: str, fraction: float | None, message: str) -> None:
+        if self._owner != os.getpid():  # a fork: its parent's thread is not here
+            self.__init__()  # type: ignore[misc]
+            self._owner = os.getpid()
+        with self._lock:
+            self._newest = folder, fraction, message
+            if self._waits:
+                return
+            delay = self._next - time.monotonic()
+            if delay > 0:
+                self._waits = True
+                start_new_thread(self._write_late, (delay,))
+            else:
+                self._write()
+
+    def keep(self, folder: str) -> None:
+        self.kept = True
+        fraction, message = self._newest[1:] if self._newest else self._last
+        self.report(folder, fraction, message)
+
+    def _write_late(self, delay: float) -> None:
+        time.sleep(delay)
+        with self._lock:
+            self._waits = False
+            self._write()
+
+    def _write(self) -> None:
+        if self._newest is None:
+            return
+        folder, fraction, message = self._newest
+        self._newest, self._last = None, (fraction, message)
+        self._next = time.monotonic() + _EVERY
+        told: dict[str, object] = {"fraction": fraction, "message": message}
+        if self.kept:
+            told["kept"] = True
+        aside = f"{folder}/.progress.json.{os.getpid()}"
+        with suppress(OSError):  # a full disk is no reason to end a training
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode_in(folder))
+            with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor
+                file.write(lean.dumps(told))
+            os.replace(aside, f"{folder}/progress.json")  # noqa: PTH105 - as above
+
+    def flush(self) -> None:
+        """Write what still waits."""
+        with self._lock:
+            self._write()
+
+
+_reporter = _Reporter()
