@@ -348,3 +348,11 @@ def test_what_is_wrong_with_a_job_that_goes_on_is_said_while_it_runs(stage):
     alive = view(stage.record(), fold([*events, Warned(at=stage.at(10), text="")]), stage.at(20))
     assert (alive.warning, alive.sentence) == (False, "")
     assert "⚠" not in to_text(alive) + to_html(alive)
+
+
+def test_a_job_that_is_to_go_on_with_more_workers_says_so_until_it_does(stage):
+    reason = "there is room for 4 workers, and it has 2"
+    running = dataclasses.replace(stage.statuses["running"], growing=reason)
+    card = view(stage.record(), running, stage.at(20))
+    assert card.sentence == f"Goes on with more workers: {reason}"
+    assert not card.error

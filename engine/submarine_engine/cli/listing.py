@@ -70,7 +70,7 @@ def _show_facts(job: Job, status: JobStatus, record: dict[str, Any], output: Out
         "job": job.id,
         "name": spec.get("name"),
         "state": output.state(status.state),
-        "reason": status.reason or status.waiting_reason,
+        "reason": status.reason or status.waiting_reason or status.growing,
         "ahead": status.ahead,
         "cluster": record.get("cluster"),
         "queue": spec.get("queue"),

@@ -274,6 +274,8 @@ def progress_text(status: JobStatus) -> str:
     words = [status.state.value]
     if status.cancelling:
         words.append("ending")
+    elif status.growing:
+        words.append("begins again with more workers")
     if status.state is JobState.QUEUED and status.ahead is not None:
         words.append(f"{status.ahead} ahead")
     if status.waiting_reason:

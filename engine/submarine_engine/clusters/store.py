@@ -31,6 +31,7 @@ from submarine_engine.events import (
     Finished,
     Granted,
     Moment,
+    Resized,
     Retried,
     Started,
     Submitted,
@@ -84,6 +85,7 @@ class Journal:
     def __init__(self, paths: JobPaths, record: Mapping[str, Any]) -> None:
         self._paths = paths
         self._record = record
+        self._gpus: int | None = None  # where that is known here: it may change
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._descriptor = os.open(paths.events, flags, 0o600)
         self._cut_torn_line()
@@ -128,16 +130,27 @@ class Journal:
         os.close(self._descriptor)
 
     def _summarise(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            if isinstance(event, Resized):
+                self._gpus = event.gpus
         for event in reversed(events):
             if (state := _state_after(event)) is not None:
                 reason = event.reason if isinstance(event, Finished) else ""
                 finished = [event.at.wall, event.at.mono] if state.final else None
+                told = summary(self._record, state, reason, finished=finished)
                 # The events are the truth: a summary that cannot be written is only old.
                 with suppress(OSError):
-                    write_json(
-                        self._paths.status, summary(self._record, state, reason, finished=finished)
-                    )
+                    write_json(self._paths.status, {**told, "gpus": self._count_gpus(told)})
                 return
+
+    def _count_gpus(self, told: Mapping[str, Any]) -> int:
+        """Return how many GPUs the job asks for now, by its record unless its tasks may change."""
+        if self._gpus is None:
+            self._gpus = int(told["gpus"])
+            if any(role.get("least") for role in self._record["spec"]["roles"]):
+                with suppress(OSError, ValueError, KeyError, TypeError):
+                    self._gpus = int((read_json(self._paths.status) or {})["gpus"])
+        return self._gpus
 
     def _cut_torn_line(self) -> None:
         """Drop a line that a former writer did not live to end; no reader has taken it yet."""
@@ -156,7 +169,10 @@ def summary(
     finished: list[float] | None = None,
 ) -> dict[str, Any]:
     """Return the content of ``status.json``."""
-    resources = [role["resources"]["gpus"] * role["count"] for role in record["spec"]["roles"]]
+    resources = [
+        role["resources"]["gpus"] * (role.get("least") or role["count"])
+        for role in record["spec"]["roles"]
+    ]
     return {
         "version": STATUS_VERSION,
         "id": record["id"],

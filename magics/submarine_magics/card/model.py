@@ -583,8 +583,10 @@ def _sentence(status: JobStatus) -> str:
     if status.cancelling and not status.state.final:
         return visible(status.reason, 300)
     if status.state in (JobState.SUCCEEDED, JobState.STARTING, JobState.RUNNING):
-        warning = in_a_notebook(visible(status.warning, 600)) if _warns(status) else ""
-        return warning[:1].upper() + warning[1:]
+        said = in_a_notebook(visible(status.warning, 600)) if _warns(status) else ""
+        if not said and status.growing and status.state is JobState.RUNNING:
+            said = f"goes on with more workers: {visible(status.growing, 300)}"
+        return said[:1].upper() + said[1:]
     reasons = [status.reason, *(task.reason for task in status.tasks if task.exit_code)]
     reason = next(filter(None, reasons), "")
     failed = status.task(status.failed_task) if len(status.tasks) > 1 else None

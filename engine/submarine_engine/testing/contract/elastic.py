@@ -98,7 +98,9 @@ def test_an_elastic_job_begins_with_what_there_is_and_goes_on_with_more(cluster,
     assert [step for _, step in steps] == list(range(len(steps)))  # none twice, and none left out
     assert {size for size, _ in steps} == {2, total}
     line = f"— attempt 2 of 2 begins: {again.reason} —\n"
-    assert line in cluster.paths(job).task("worker-0").stderr.read_text()
+    errors = cluster.paths(job).task("worker-0").stderr.read_text()
+    assert line in errors
+    assert f"submarine: asked to end: {again.reason}; checkpoint after step " in errors
     status = job.status()
     assert (status.failures, status.grown, status.gone) == (0, 1, ())
     until(lambda: cluster.holders() == {})
