@@ -154,6 +154,7 @@ job.world_size
 """
 
 
+@pytest.mark.long  # a minute: so long a host may be silent
 def test_an_elastic_job_goes_on_with_what_is_left(tmp_path, hosts):
     """Two of its hosts are lost, and what they had is another job's by the time that it asks."""
     flag, gate, through = str(tmp_path / "flag"), tmp_path / "gate", tmp_path / "through"
@@ -186,3 +187,39 @@ def test_an_elastic_job_goes_on_with_what_is_left(tmp_path, hosts):
             logs[chunk.task] = logs.get(chunk.task, b"") + chunk.data
     assert logs["worker-0"] == b"0 of 4 in 1\n0 of 2 in 2\n"
     assert logs["worker-3"] == b"3 of 4 in 1\n"  # what it wrote stays to be read
+
+
+SLOW = """
+import os, time
+from submarine_runtime import job
+state = {{"seen": []}}
+for step in job.steps(6, state, every=0):
+    while step == 3 and job.attempt == 1 and not os.path.exists({gate!r}): time.sleep(0.02)
+    state["seen"].append(step)
+state["seen"], job.attempt, job.world_size
+"""
+
+
+def test_the_next_keeper_goes_on_with_what_was_begun_for_more_workers(tmp_path, hosts, monkeypatch):
+    """A keeper is killed between asking a job to end and its end: that is no failure of the job."""
+    monkeypatch.setenv("SUBMARINE_GROW_AFTER", "0")
+    monkeypatch.setenv("SUBMARINE_GRACE", "120")
+    gate = tmp_path / "gate"
+    other = submit(hosts, tmp_path, "import time; time.sleep(600)", gpus=3)
+    until(lambda: hosts.status(other).state is JobState.RUNNING)
+    roles = (Role(count=2, least=1, resources=Resources(gpus=1)),)
+    kept = (tmp_path / "kept").as_uri()
+    script = SLOW.format(gate=str(gate))
+    job_id = submit(hosts, tmp_path, script, roles=roles, checkpoint_path=kept)
+    until(lambda: hosts.status(job_id).state is JobState.RUNNING)
+    hosts.kill(other)
+    until(lambda: hosts.status(job_id).growing)
+    for pid, words in processes_of(hosts.home).items():
+        if "submarine_engine.clusters.keeper" in words:
+            os.kill(pid, signal.SIGKILL)
+    gate.touch()
+    seen, attempt, size = Job(hosts, job_id).result(180)
+    assert (seen, attempt, size) == (list(range(6)), 2, 2)
+    status = hosts.status(job_id)
+    assert (status.grown, status.failures) == (1, 0)
+    assert not any(one.counted for one in retried(hosts, job_id))
