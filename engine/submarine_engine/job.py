@@ -431,6 +431,9 @@ class JobSpec:
     hang_after
         Seconds without a sign of life after which a job of several tasks is said to hang; 0 for
         never, ten minutes unless given.
+    grace
+        Seconds from SIGTERM to SIGKILL; None takes the configured ones, and more where the job's
+        loop of steps needs more, see `lifecycle.grace_for`.
     notebook
         The notebook that the job was submitted from, for people.
     options
@@ -556,6 +559,16 @@ class JobSpec:
             keyword=False,
         ),
     )
+    grace: float | None = field(
+        default=None,
+        metadata=_option(
+            "duration",
+            "How long a job that is asked to end has for that: what a step and a checkpoint take, "
+            "5s at least and 60s at most, unless given.",
+            HOW_GROUP,
+            keyword=False,
+        ),
+    )
     options: Mapping[str, Any] = field(default_factory=dict)
     notebook: str | None = None
     asks: bool = False
@@ -609,6 +622,11 @@ class JobSpec:
             raise CommandError(
                 f"hang_after={self.hang_after!r} is not possible: it must be a length of time",
                 fix="write for example 10m, or 0 for never",
+            )
+        if self.grace is not None and not 0 <= self.grace < math.inf:
+            raise CommandError(
+                f"grace={self.grace!r} is not possible: it must be a length of time",
+                fix="write for example 30s, or 0 to end the job at once",
             )
         for label, url in self.quicklinks:
             if not label or not url.startswith(("http://", "https://")):

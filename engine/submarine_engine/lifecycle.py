@@ -599,6 +599,9 @@ A ResourceManager that was started anew lists none until their nodes have told i
 WORKERS = ("chief", "worker")
 """The roles whose tasks do the job's work, in the order of their ranks; all others serve them."""
 
+MOST_GRACE = 60.0
+"""Seconds that a job may hold its GPUs for, at most, since its steps are long."""
+
 _DONE = JobState.SUCCEEDED
 
 GROW_AFTER = 30.0
@@ -711,6 +714,8 @@ class Policy:
     ----------
     grace
         Seconds between SIGTERM and SIGKILL.
+    exact_grace
+        Whether that is all, however long the job's steps are.
     hello_within
         As `HELLO_WITHIN`.
     retries
@@ -723,6 +728,7 @@ class Policy:
     """
 
     grace: float
+    exact_grace: bool = False
     hello_within: float = HELLO_WITHIN
     retries: int | None = None
     time_limit: float | None = None
@@ -863,6 +869,22 @@ class Decision:
     course: Course
     events: tuple[Event, ...] = ()
     do: tuple[Instruction, ...] = ()
+
+
+def grace_for(policy: Policy, needs: Iterable[float]) -> float:
+    """Return the seconds between SIGTERM and SIGKILL for a job as it is now.
+
+    Parameters
+    ----------
+    policy
+        What was said of it.
+    needs
+        What each task that runs says that it needs to come to the end of a step, and to write a
+        checkpoint.
+    """
+    if policy.exact_grace:
+        return policy.grace
+    return max(policy.grace, min(MOST_GRACE, max(needs, default=0.0)))
 
 
 def decide(course: Course, seen: Observations, now: Moment, policy: Policy) -> Decision:

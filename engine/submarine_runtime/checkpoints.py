@@ -39,6 +39,8 @@ _SHARE = 0.05
 _PAUSE = 10.0
 """Seconds after which one that could not be written is tried again, at the soonest."""
 
+_MARGIN = 1.5
+
 _LOOP = "loop-"
 _SERVING = ("ps", "evaluator", "tensorboard")
 
@@ -101,7 +103,24 @@ class Loop:
         self._pending: _Pending | None = None
         self._has_own = False
         self._least = self._pause = 0.0
-        self._last = time.monotonic()
+        self._step = 0.0  # seconds that one takes
+        self._last = self._stepped = time.monotonic()
+
+    @property
+    def needs(self) -> float:
+        """Seconds from a notice to the checkpoint, by how long both took so far; 0 for none.
+
+        Alone the step comes to its end; several ranks end after one that all can still hear of.
+        """
+        if not self.keeps or not self._step:
+            return 0.0
+        steps, talks = (1, 1.0) if self._ranks is None else (3, 5.0)
+        return _MARGIN * (steps * self._step + self._least * _SHARE) + talks
+
+    def _note_step(self) -> None:
+        """Note how long a step took: a long one, such as a validation, for a while."""
+        now = time.monotonic()
+        self._step = max(now - self._stepped, 0.9 * self._step)
 
     def restore(self, state: object, own: object = None) -> int:
         """Put the newest complete checkpoint into `state`; return how many steps it is after.
@@ -134,7 +153,7 @@ class Loop:
         if (found := self._newest()) is not None:
             self._take(found, state, own)
         self.storage.tidy()
-        self._last = time.monotonic()
+        self._last = self._stepped = time.monotonic()
         return self.done
 
     def _newest(self) -> str | None:
@@ -222,6 +241,14 @@ class Loop:
             It must be written, and cannot be.
         """
         self.done += 1
+        self._note_step()
+        try:
+            return self._keep(state, own, must=must)
+        finally:
+            self._stepped = time.monotonic()
+            progress_file.note_needs(self.needs)
+
+    def _keep(self, state: object, own: object, *, must: bool) -> bool:
         if self._ranks is not None:
             return self._keep_together(self._ranks, state, own, must=must)
         due = must or self.is_due or notice.given
@@ -548,13 +575,12 @@ class _Notice:
 notice = _Notice()
 
 
-def steps(  # noqa: PLR0913, PLR0917 - as `submarine_runtime.job.steps` has them, and two
+def steps(
     total: int,
     state: object,
     own: object,
     folder: str | None,
     every: float,
-    say: Callable[[float], None],
 ) -> Iterator[int]:
     """Yield the steps that are left, see `submarine_runtime.job.steps`."""
     if isinstance(total, bool) or not isinstance(total, int) or total < 0:
@@ -565,7 +591,8 @@ def steps(  # noqa: PLR0913, PLR0917 - as `submarine_runtime.job.steps` has them
         for step in range(first, total):
             yield step
             loop.keep(state, own)
-            say((step + 1) / total)
+            if not progress_file.is_told():
+                progress_file.say((step + 1) / total, "", by_code=False)
         if total > first:
             loop.finish(first, state, own)
 

@@ -127,7 +127,7 @@ def steps(total: int, state: object, *, own: object = None, every: float = 60.0)
     """
     from submarine_runtime import checkpoints  # noqa: PLC0415 - as above
 
-    return checkpoints.steps(total, state, own, _checkpoint_path(), every, _say_unless_told)
+    return checkpoints.steps(total, state, own, _checkpoint_path(), every)
 
 
 def restore(state: object, *, own: object = None) -> int:
@@ -267,9 +267,3 @@ def progress(fraction: float, message: str = "") -> None:
         hint = f"; for percent write progress({fraction!r} / 100)" if 1 < number <= 100 else ""  # noqa: PLR2004
         raise ValueError(f"progress({fraction!r}): the fraction is a number from 0 to 1{hint}")
     progress_file.say(number, message)
-
-
-def _say_unless_told(fraction: float) -> None:
-    """Say how far a loop is, unless the code says that itself."""
-    if not progress_file.is_told():
-        progress_file.say(fraction, "", by_code=False)

@@ -10,6 +10,7 @@ from submarine_runtime import lean
 from submarine_runtime.lean import mode_in, suppress
 
 _EVERY = 0.1
+_ABOUT = 1.25
 _LONGEST_MESSAGE = 200
 
 
@@ -43,6 +44,19 @@ def note_kept() -> None:
         _reporter.keep(folder)
 
 
+def note_needs(seconds: float) -> None:
+    """Tell the job's driver how long a loop needs to come to the end of a step and keep it.
+
+    Parameters
+    ----------
+    seconds
+        0 where it keeps nothing.
+    """
+    folder = os.environ.get("SUBMARINE_TASK_DIR")
+    if folder and seconds:
+        _reporter.need(folder, seconds)
+
+
 def flush() -> None:
     """Write what still waits to be written."""
     _reporter.flush()
@@ -56,6 +70,9 @@ class _Reporter:
 
     kept = False
     """Whether a checkpoint was kept."""
+
+    needs = 0.0
+    """Seconds in which a loop would come to the end of a step and keep it."""
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
@@ -82,6 +99,14 @@ class _Reporter:
 
     def keep(self, folder: str) -> None:
         self.kept = True
+        self._report_again(folder)
+
+    def need(self, folder: str, seconds: float) -> None:
+        if not self.needs / _ABOUT < seconds < self.needs * _ABOUT:  # nobody waits for less
+            self.needs = seconds
+            self._report_again(folder)
+
+    def _report_again(self, folder: str) -> None:
         fraction, message = self._newest[1:] if self._newest else self._last
         self.report(folder, fraction, message)
 
@@ -100,6 +125,8 @@ class _Reporter:
         told: dict[str, object] = {"fraction": fraction, "message": message}
         if self.kept:
             told["kept"] = True
+        if self.needs:
+            told["needs"] = self.needs
         aside = f"{folder}/.progress.json.{os.getpid()}"
         with suppress(OSError):  # a full disk is no reason to end a training
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode_in(folder))

@@ -22,6 +22,7 @@ from submarine_engine.lifecycle import (
     HELLO_WITHIN,
     LOST_TRIES,
     MISSED,
+    MOST_GRACE,
     Again,
     Course,
     EndBeside,
@@ -36,6 +37,7 @@ from submarine_engine.lifecycle import (
     Withdraw,
     decide,
     fold,
+    grace_for,
     is_echo,
 )
 
@@ -871,3 +873,12 @@ def test_growing_does_not_use_up_what_a_job_may_lose():
         assert not world.finished
     ended(world, lost=True)
     assert world.finished.state is JobState.FAILED
+
+
+@given(st.floats(0, 100), st.lists(st.floats(0, 1e9)))
+def test_long_steps_have_their_time_up_to_a_bound(grace, needs):
+    found = grace_for(Policy(grace=grace), needs)
+    assert found >= grace
+    assert found <= max(grace, MOST_GRACE)
+    assert all(found >= min(need, MOST_GRACE) for need in needs)
+    assert grace_for(Policy(grace=grace, exact_grace=True), needs) == grace

@@ -4,7 +4,7 @@ import os
 import signal
 
 from submarine_engine import Job
-from submarine_engine.job import JobState, Role
+from submarine_engine.job import JobState, Resources, Role
 
 from tests.jobs import until
 
@@ -61,6 +61,27 @@ def test_at_its_time_limit_a_job_comes_to_the_end_of_its_step(local):
     assert ended.state is JobState.FAILED
     assert "time limit" in ended.status.reason
     assert checkpoints_of(local, job_id) == ["step-000000000004"]
+
+
+LONG = """
+import time
+from submarine_runtime import job
+for step in job.steps(1000, {"n": 0}, every=3600):
+    time.sleep(1.5)
+"""
+
+
+def test_ranks_with_long_steps_have_the_time_to_end_after_the_same_one(local, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_GRACE", "0.2")
+    role = Role(count=2, resources=Resources(gpus=0))
+    job_id = local.submit(LONG, roles=(role,))
+    until(lambda: all(task.progress for task in local.cluster.status(job_id).tasks))
+    local.cluster.cancel(job_id, "enough")
+    assert local.follow_several(job_id).state is JobState.CANCELLED
+    ends = [local.paths(job_id).task(f"worker-{n}").stderr.read_text() for n in range(2)]
+    assert ends[0] == ends[1] != ""
+    assert ends[0].startswith("submarine: asked to end: enough; checkpoint after step ")
+    assert "step-" in checkpoints_of(local, job_id)[-1]
 
 
 def test_the_next_attempt_finds_the_folder_of_the_job(local):

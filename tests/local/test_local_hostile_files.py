@@ -68,6 +68,17 @@ def test_content(task, content):
     assert is_refused(task)
 
 
+@pytest.mark.parametrize("needs", ["-1", "NaN", "1e999", NUMBER, '"soon"', "[]", "null"])
+def test_who_says_nonsense_of_its_end_needs_nothing(task, needs):
+    task.progress.write_text(f'{{"fraction": 0.5, "needs": {needs}}}')
+    progress = tasks.Progress(task)
+    progress.look(last=True)
+    assert progress.needs == 0
+    task.progress.write_text('{"fraction": null, "message": "", "needs": 7.5}')
+    assert progress.look(last=True) is None
+    assert progress.needs == 7.5
+
+
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 def test_kinds_of_files(task, make):
     said = (HELLO, STACKS)

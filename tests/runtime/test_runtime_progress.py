@@ -119,3 +119,26 @@ def test_the_runtime_imports_next_to_nothing(task):
     python -= {name for name in python if name.startswith("encodings.")}  # of the start-up files
     # fcntl takes 0.2 ms: by it the kernel tells of questions (`submarine_runtime.stacks`).
     assert python <= {"__future__", "_json", "faulthandler", "fcntl"}
+
+
+LOOP = """
+import time
+from submarine_runtime import job
+state = {"n": 0}
+"""
+STEPS = LOOP + "for step in job.steps(3, state):\n    time.sleep(0.2)"
+OWN = (
+    LOOP
+    + "job.restore(state)\nfor step in range(3):\n    time.sleep(0.2)\n    job.checkpoint(state)"
+)
+
+
+@pytest.mark.parametrize("code", [STEPS, OWN], ids=["steps", "a loop of its own"])
+def test_a_loop_tells_how_long_it_needs_to_end(task, tmp_path, code):
+    task.run(code, env={"SUBMARINE_CHECKPOINT_PATH": str(tmp_path / "kept")})
+    assert told(task)["needs"] > 1.3  # a step half as long again, and a second
+
+
+def test_a_loop_that_keeps_nothing_needs_nothing(task):
+    task.run("from submarine_runtime import job, progress\nprogress(0.5)\nlist(job.steps(2, {}))")
+    assert "needs" not in told(task)

@@ -75,6 +75,7 @@ from submarine_engine.lifecycle import (
     decide,
     final_state,
     fold,
+    grace_for,
 )
 
 if TYPE_CHECKING:
@@ -157,7 +158,8 @@ class JobRun:
         told = [event for event, _ in read_events(paths.events)[0]]
         self._status = fold(told)
         self._policy = Policy(
-            grace=float(launch["grace"]),
+            grace=float(launch["grace"]) if spec.grace is None else spec.grace,
+            exact_grace=spec.grace is not None,
             hello_within=backend.hello_within,
             retries=spec.tries,
             time_limit=spec.time_limit,
@@ -264,7 +266,7 @@ class JobRun:
         """Look, decide, act; whether there is more to do at once."""
         seen = self._observe()
         now = Moment.now()
-        decision = decide(self._course, seen, now, self._policy)
+        decision = decide(self._course, seen, now, replace(self._policy, grace=self._grace))
         self._course = decision.course
         self._write(*decision.events)
         for instruction in decision.do:
@@ -418,12 +420,18 @@ class JobRun:
                 with suppress(OSError):  # a full disk: it is among the events
                     store.add_warning(self._paths, said)
 
+    @property
+    def _grace(self) -> float:
+        """Seconds that the tasks have to end in, if they were asked to now."""
+        running = (one.progress.needs for one in self._containers if not one.released)
+        return grace_for(self._policy, running)
+
     def _give_notice(self, task: str) -> None:
         """Tell a task why it will be asked to end, as far as that can be told now."""
         course = self._course
         cancelled, cause = course.cancelled, course.cause
         reason = (cancelled.reason if cancelled else cause or course.growing)[:_LONGEST_REASON]
-        told = json.dumps({"reason": reason, "seconds": self._policy.grace}).encode()
+        told = json.dumps({"reason": reason, "seconds": self._grace}).encode()
         with suppress(ClusterError):
             self._request.exchange({task: {NOTICE: told}})
 

@@ -53,6 +53,8 @@ class Progress:
     """
 
     def __init__(self, task: TaskPaths) -> None:
+        self.needs = 0.0
+        """Seconds in which the task's loop would come to the end of a step and keep it."""
         self._task = task
         self._began = self._told_at = time.monotonic()
         self._seen: dict[Path, tuple[int, int]] = {}
@@ -96,6 +98,8 @@ class Progress:
         try:
             data = json.loads(heard or read_foreign(self._task.progress, _MOST))
             self.kept = self.kept or data.get("kept") is True
+            needs = float(data.get("needs") or 0)
+            self.needs = needs if 0 <= needs < math.inf else 0.0
             fraction, message = float(data["fraction"]), str(data.get("message") or "")
         except (OSError, *_NONSENSE):
             return None

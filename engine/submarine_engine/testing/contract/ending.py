@@ -109,6 +109,26 @@ def test_one_that_does_not_listen_is_killed_after_its_grace(cluster, start, monk
     assert cluster.holders() == {}
 
 
+STEPS = """
+import time
+from submarine_runtime import job
+for step in job.steps(1000, {{"n": 0}}, every=1000.0):
+    open({flag!r}, "w")
+    time.sleep(2)
+"""
+
+
+@pytest.mark.parametrize("grace", [None, 0.2])
+def test_who_takes_long_steps_has_longer_unless_told(cluster, start, monkeypatch, grace):
+    monkeypatch.setenv("SUBMARINE_GRACE", "0.2")
+    kept = cluster.folder / "kept"
+    job = start(STEPS, checkpoint_path=kept.as_uri(), grace=grace)
+    until(lambda: job.status().progress)  # how long a step takes comes with that
+    job.cancel("enough")
+    assert job.wait(180).state is JobState.CANCELLED
+    assert bool(list(kept.glob("step-*"))) == (grace is None)
+
+
 def test_kill_does_not_wait_for_the_grace(cluster, start, monkeypatch):
     monkeypatch.setenv("SUBMARINE_GRACE", "3600")
     job = start(STUBBORN)
