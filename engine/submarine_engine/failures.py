@@ -24,6 +24,7 @@ from submarine_engine.job import TaskState
 from submarine_engine.lifecycle import is_echo
 from submarine_engine.outcome import Outcome, RemoteError, RemoteFrame, clean
 from submarine_engine.traceback import Frame, Trace
+from submarine_engine.unmet import way_out
 
 if TYPE_CHECKING:
     from submarine_engine.lifecycle import JobStatus
@@ -271,6 +272,8 @@ def failure(
     hint = f"{_who(status, outcome)}{hint}"
     source = Source.of(folder)
     error = outcome.error if outcome else None
+    if met := way_out(status, error.message if error else "", folder):
+        hint = f"{met}; {hint}"
     if status.attempt > 1:
         hint = f"that was its attempt {status.attempt}; {hint}"
     if status.cancelling:  # by its time limit: what it raised says only that it was asked to end
