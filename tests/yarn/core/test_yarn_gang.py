@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from submarine_engine.clusters.yarn import allocator
-from submarine_engine.clusters.yarn.allocator import Gang, fits, room_for
+from submarine_engine.clusters.yarn.allocator import Gang, fits, is_owed, room_for
 from submarine_engine.clusters.yarn.hadoop_json import GPU, MEMORY, VCORES
 from submarine_engine.clusters.yarn.scheduler import Node, Queue, Scheduler
 from submarine_engine.job import JobSpec, Resources, Role
@@ -162,3 +163,38 @@ def test_room_is_for_workers_alone_and_nobodys_who_waits():
     assert room_for(elastic(2, 4), [node("a", 3)], Scheduler("capacity", (waits,))) == 0
     calm = Queue(path="root.default", leaf=True, waiting={GPU: 0})
     assert room_for(elastic(2, 4), [node("a", 3)], Scheduler("capacity", (calm,))) == 3
+
+
+def queues(*, loses=True, used=0, share=25.0):
+    whole = {GPU: 4, MEMORY: 8192, VCORES: 16}
+    return Scheduler(
+        "capacity",
+        (
+            Queue(path="root", leaf=False, most=whole, used=whole),
+            Queue(path="root.default", most=whole, used={GPU: 3}, share=75.0, loses=loses),
+            Queue(path="root.ml", most=whole, used={GPU: used}, share=share),
+        ),
+    )
+
+
+def test_what_a_queue_is_owed_is_asked_for_where_others_are_preempted_for_it():
+    ml = replace(spec(2), queue="ml")
+    assert is_owed(ml, queues(share=50.0))
+    assert not is_owed(ml, queues())  # a quarter of four GPUs is one
+    assert not is_owed(ml, queues(share=50.0, used=1))
+    assert not is_owed(ml, queues(share=50.0, loses=False))
+    assert not is_owed(ml, queues(share=None))
+    assert not is_owed(replace(spec(2), queue="nobody"), queues())
+    assert not is_owed(replace(ml, options={"node_label": "big"}), queues(share=50.0))
+    assert not is_owed(replace(spec(1), queue="default"), queues())  # ml's would have to be
+
+
+def test_it_waits_longer_for_those_that_are_preempted(clock, monkeypatch):
+    gang = Gang(SimpleNamespace(get=lambda _: {}), replace(spec(2), queue="ml"))
+    monkeypatch.setattr(allocator, "read_scheduler", lambda _: queues(share=50.0))
+    assert gang.may_ask()
+    assert not gang.is_late(1)
+    clock.value += 50
+    assert not gang.is_late(1)
+    clock.value += 20
+    assert gang.is_late(1)

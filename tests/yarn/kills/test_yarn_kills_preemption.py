@@ -102,3 +102,22 @@ def test_what_is_preempted_goes_on_where_it_was(ground, mode, tasks):
     step, whole = job.job.result()
     assert whole
     assert steps == {step}
+
+
+STANDS = """
+import os, time
+with open({flag!r}, "w") as file: file.write("here")
+while not os.path.exists({gate!r}): time.sleep(0.05)
+"""
+
+
+def test_a_gang_takes_what_its_queue_is_owed(ground):
+    """It would wait for what is free; and nobody is preempted for what nobody asks for."""
+    other = ground.submit(STANDS, memory=7000, vcores=14, retries=0)
+    other.until_running()
+    gang = ground.submit("1", queue="small", count=2, gpus=0, memory=600, vcores=1, mode="cold")
+    status = gang.job.wait(PATIENCE)
+    assert status.state is JobState.SUCCEEDED, status.reason
+    other.gate.touch()
+    status = other.job.wait(PATIENCE)
+    assert (status.state, status.attempt, status.failures) == (JobState.SUCCEEDED, 2, 0)

@@ -81,7 +81,8 @@ if TYPE_CHECKING:
 # YARN grants containers one by one, and keeps those that it has granted for whoever asked. Two jobs
 # that each hold a part of what they need would wait for ever, with idle GPUs. So a gang
 #
-# * asks only when all of it would fit into what is free now; until then it holds nothing,
+# * asks only when all of it would fit into what is free now, or is owed to its queue on a cluster
+#   that preempts others for it; until then it holds nothing,
 # * begins when its last container is there: each waits for that (`submarine_runtime.exchange`),
 # * gives back what it holds where the rest does not come within seconds, since somebody was
 #   quicker, waits a random time, and begins anew.
@@ -93,6 +94,8 @@ if TYPE_CHECKING:
 _LOOK = 1.0
 _SETTLES = 5.0  # seconds in which the manager hears that what an attempt had is free
 _PATIENCE = 15.0
+_PREEMPTS = 60.0
+"""Seconds for the rest of a gang for which others are preempted: 15 s of their own, and a look."""
 _BACK_OFF = (5.0, 15.0)
 
 
@@ -122,6 +125,7 @@ class Gang:
         self._came = 0
         self._came_at = 0.0
         self._waits = False
+        self._patience = _PATIENCE
 
     @property
     def size(self) -> int:
@@ -154,7 +158,7 @@ class Gang:
         return f"it takes all {self.size} containers at once"
 
     def may_ask(self) -> bool:
-        """Whether all of it would fit now; looked at once a second."""
+        """Whether all of it would fit now, or is owed to its queue; looked at once a second."""
         if not self.has_several and self.spec.elastic is None:
             return True
         now = time.monotonic()
@@ -167,6 +171,8 @@ class Gang:
             nodes = read_nodes(self._rm.get("/ws/v1/cluster/nodes"))
             spec = self.spec if self._is_fixed else self._whole
             found = next((one for one in _sizes(spec) if fits(one, nodes, scheduler)), None)
+            self._patience = _PREEMPTS if found is None else _PATIENCE
+            found = found or next((one for one in _sizes(spec) if is_owed(one, scheduler)), None)
             settles = now < self._settled_at and (found is None or found.tasks != spec.tasks)
             self._waits = found is None or settles
             if found is not None and not settles:
@@ -181,7 +187,7 @@ class Gang:
         now = time.monotonic()
         if came != self._came:
             self._came, self._came_at = came, now
-        if not 0 < came < self.size or now - self._came_at < _PATIENCE:
+        if not 0 < came < self.size or now - self._came_at < self._patience:
             return False
         self._not_before = now + random.uniform(*_BACK_OFF)  # noqa: S311 - no secret
         self._came, self._waits = 0, True
@@ -190,14 +196,8 @@ class Gang:
 
 def fits(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> bool:
     """Whether all containers of a job would find room in what is free now."""
-    each = [
-        {GPU: asked.gpus or 0, MEMORY: asked.memory or 0, VCORES: asked.vcores or 0}
-        for role in spec.roles
-        for asked in [role.resources] * role.count
-    ]
-    wanted: dict[str, int] = {}
-    for one in each:
-        wanted = plus(wanted, one)
+    each = _each(spec)
+    wanted = _together(each)
     queue = scheduler.find(spec.queue or DEFAULT)
     path = queue.path if queue and not spec.options.get("node_label") else ""
     while path:
@@ -235,6 +235,34 @@ def room_for(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> int:
     more = (replace(role, count=count, least=None) for count in range(role.count, 0, -1))
     found = (one.count for one in more if fits(replace(spec, roles=(one,)), nodes, scheduler))
     return next(found, 0)
+
+
+def is_owed(spec: JobSpec, scheduler: Scheduler) -> bool:
+    """Whether others would be preempted for all containers of a job, as soon as it asks."""
+    queue = scheduler.find(spec.queue or DEFAULT)
+    if queue is None or spec.options.get("node_label"):
+        return False
+    if not any(other.loses for other in scheduler.leaves if other is not queue):
+        return False
+    wanted = _together(_each(spec))
+    above = (one for one in scheduler.queues if f"{queue.path}.".startswith(f"{one.path}."))
+    left = [scheduler.owed(one) for one in above if one.path != "root"]
+    return bool(left) and all(one is not None and not lacking(wanted, one) for one in left)
+
+
+def _each(spec: JobSpec) -> list[dict[str, int]]:
+    return [
+        {GPU: asked.gpus or 0, MEMORY: asked.memory or 0, VCORES: asked.vcores or 0}
+        for role in spec.roles
+        for asked in [role.resources] * role.count
+    ]
+
+
+def _together(each: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    wanted: dict[str, int] = {}
+    for one in each:
+        wanted = plus(wanted, one)
+    return wanted
 
 
 # How a job comes to its containers: by a warm master, or by an application of its own.

@@ -158,6 +158,11 @@ class Queue:
         Whether the scheduler makes queues below it on demand.
     most, used
         What it may hold at most of the partition without a label, and holds now.
+    share
+        How much of the cluster it is guaranteed, in percent; None where that is not told.
+    loses
+        Whether its containers may be preempted for another queue that has less than it is owed;
+        so it is with none where the cluster does not preempt.
     waiting
         What containers that it has not given yet are asked for with, of that partition.
     largest
@@ -186,6 +191,8 @@ class Queue:
     makes_children: bool = False
     most: Mapping[str, int] | None = None
     used: Mapping[str, int] | None = None
+    share: float | None = None
+    loses: bool = False
     waiting: Mapping[str, int] = field(default_factory=dict)
     largest: Mapping[str, int] | None = None
     am_limit: Mapping[str, int] | None = None
@@ -224,6 +231,14 @@ class Scheduler:
         named = [queue for queue in self.queues if queue.name == wanted]
         named = [queue for queue in named if queue.leaf] or named
         return named[0] if len(named) == 1 else None
+
+    def owed(self, queue: Queue) -> dict[str, int] | None:
+        """Return what a queue may still take of what it is guaranteed; None where nobody tells."""
+        whole = next((one.most for one in self.queues if one.path == "root"), None)
+        if queue.share is None or queue.used is None or whole is None:
+            return None
+        mine = {name: int(value * queue.share / 100) for name, value in whole.items()}
+        return plus(mine, queue.used, -1)
 
     @property
     def leaves(self) -> tuple[Queue, ...]:
@@ -270,6 +285,8 @@ def _capacity(info: Any, above: str, acls: tuple[str, ...]) -> Iterator[Queue]: 
         makes_children=parent and _makes_children(info),
         most=partitions.get("") or amounts(info.get("maxEffectiveCapacity")),
         used=usage(resources, "used", "") or amounts(info.get("resourcesUsed")),
+        share=_percent(info.get("absoluteCapacity")),
+        loses=info.get("preemptionDisabled") is False,
         waiting=usage(resources, "pending", "") or {},
         largest=amounts(info.get("maximumAllocation")),
         am_limit=usage(resources, "amLimit", "") or amounts(info.get("AMResourceLimit")),
@@ -319,6 +336,10 @@ def _labels(info: Mapping[str, Any]) -> tuple[str, ...]:
 def _limit(value: object) -> int | None:
     limit = number(value, -1)
     return limit if 0 <= limit < _UNLIMITED - 1 else None
+
+
+def _percent(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and 0 <= value <= 100 else None  # noqa: PLR2004 - as it is told
 
 
 def _fair(info: object, depth: int) -> Iterator[Queue]:
