@@ -49,7 +49,7 @@ PORTS = 4
 
 _SOONEST = 0.01
 _LATEST = 0.02  # a look at one file
-_LATEST_CALL = 0.25  # 512 tasks that wait together ask whoever has the answer 2,000 times a second
+_CALLS = 2000.0  # a second: so often all tasks that wait ask whoever has the answer
 
 
 _held: list[_socket.socket] = []
@@ -136,7 +136,7 @@ def meet(folder: str, plan: dict[str, Any], carrier: Carrier | None = None) -> d
             "ports": [one.getsockname()[1] for one in held],
             "pid": os.getpid(),
         }
-        data = _wait(carrier, lean.dumps(hello).encode())
+        data = _wait(carrier, lean.dumps(hello).encode(), plan.get("peers", 1))
     except BaseException:
         for one in held:
             one.close()
@@ -154,9 +154,9 @@ def meet(folder: str, plan: dict[str, Any], carrier: Carrier | None = None) -> d
     return tasks
 
 
-def _wait(carrier: Carrier, hello: bytes) -> bytes:
+def _wait(carrier: Carrier, hello: bytes, tasks: int) -> bytes:
     said, rest = False, _SOONEST
-    latest = _LATEST if isinstance(carrier, Files) else _LATEST_CALL
+    latest = _LATEST if isinstance(carrier, Files) else max(_LATEST, tasks / _CALLS)
     until = time.monotonic() + PATIENCE
     while True:
         why = ""

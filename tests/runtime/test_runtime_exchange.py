@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from submarine_engine.clusters.exchange import answer, read_hello
@@ -101,6 +102,22 @@ def test_nobody_answers(tmp_path, monkeypatch):
     with pytest.raises(exchange.NobodyAnsweredError, match=r"no answer came within 0\.2 s"):
         exchange.meet(str(tmp_path), PLAN, carrier)
     assert len(carrier.said) == 1
+
+
+@pytest.mark.parametrize(("tasks", "rest"), [(2, 0.02), (100, 0.05), (512, 0.256)])
+def test_few_tasks_ask_more_often_than_many(tmp_path, monkeypatch, tasks, rest):
+    rests = []
+    now = SimpleNamespace(value=0.0)
+
+    def sleep(seconds):
+        rests.append(seconds)
+        now.value += seconds
+
+    monkeypatch.setattr(exchange.time, "sleep", sleep)
+    monkeypatch.setattr(exchange.time, "monotonic", lambda: now.value)
+    with pytest.raises(exchange.NobodyAnsweredError):
+        exchange.meet(str(tmp_path), {**PLAN, "peers": tasks}, Deaf())
+    assert max(rests) == rest
 
 
 def test_who_carries_messages_may_be_away_for_a_while(tmp_path, monkeypatch):
