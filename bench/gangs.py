@@ -19,6 +19,7 @@ from typing import Any
 from submarine_engine import Cell, Job, JobSpec, Resources, Role
 from submarine_engine.bundle import build
 from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.local import zygotes
 
 from bench.peers import in_the_frameworks, own_home
 from bench.table import Figure, in_turn
@@ -28,6 +29,7 @@ ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 STEPS = int(os.environ.get("BENCH_STEPS", "2000"))
 PATIENCE = 300.0
 RECOVERY = 240.0
+STEPS_BEFORE = 300
 PROGRAM = """
 import os, time
 
@@ -74,11 +76,26 @@ dist.destroy_process_group()
 @contextmanager
 def ours(folder: Path, steps: int, retries: int = 0) -> Iterator[Callable[[], None]]:
     """Run the program as the cell of a job of several workers; give what kills one of them."""
+    with _job(folder, steps, retries, "fresh") as lose:
+        yield lose
+
+
+@contextmanager
+def forked(folder: Path, steps: int, retries: int = 0) -> Iterator[Callable[[], None]]:
+    """Run it as a cell of a notebook whose imports are done ahead."""
+    with _job(folder, steps, retries, "shared") as lose:
+        yield lose
+
+
+@contextmanager
+def _job(folder: Path, steps: int, retries: int, isolation: str) -> Iterator[Callable[[], None]]:
+    # No part of the job's environment: a job with another one is not forked.
     told = {"BENCH_FOLDER": str(folder), "BENCH_STEPS": str(steps)}
+    source = f"import os\n\nos.environ.update({told})\n{PROGRAM}"
     more: dict[str, Any] = {"retries": retries} if retries else {}
-    bundle = build(Cell(number=1, source=PROGRAM), [], {})
+    bundle = build(Cell(number=1, source=source), [], {})
     roles = (Role(count=RANKS, resources=Resources(gpus=0)),)
-    spec = JobSpec(name="bench", roles=roles, env=told, **more)
+    spec = JobSpec(name="bench", roles=roles, options={"isolation": isolation}, **more)
     cluster = open_cluster()
     job = Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
     try:
@@ -202,13 +219,25 @@ def _launch(way: Any, folder: Path) -> float:  # noqa: ANN401 - one of the above
     return float(there[-1][0]) - begun
 
 
+def _launch_again(way: Any, folder: Path) -> float:  # noqa: ANN401
+    """Launch what has run before, as a notebook's cell does most of the time."""
+    home = Path(os.environ["SUBMARINE_HOME"])
+    if way is forked and not list(home.glob(SOCKETS)):
+        before = folder / "before"
+        before.mkdir()
+        with way(before, 0):
+            pass
+        until(lambda: list(home.glob(SOCKETS)))
+    return _launch(way, folder)
+
+
 def _rate(way: Any, folder: Path) -> float:  # noqa: ANN401
     with way(folder, STEPS):
         until((folder / "rate").exists)
     return float((folder / "rate").read_text())
 
 
-RETRIES = {ours: 1, torchrun: 20, torchruns: 20}
+RETRIES = {forked: 1, torchrun: 20, torchruns: 20}
 """How often each may begin anew: ranks of torchrun may meet an attempt before, and fail."""
 
 
@@ -218,7 +247,7 @@ def _recovery(way: Any, folder: Path) -> float:  # noqa: ANN401
     `RECOVERY` where none came by then.
     """
     with way(folder, -1, retries=RETRIES[way]) as lose:
-        until(lambda: len(noted(folder, "step")) >= 5 * RANKS)
+        until(lambda: len(noted(folder, "step")) >= STEPS_BEFORE * RANKS)
         before = {pid for _, pid in noted(folder, "step")}
         killed = time.monotonic()
         lose()
@@ -233,11 +262,13 @@ def _recovery(way: Any, folder: Path) -> float:  # noqa: ANN401
 # In the frameworks' environment.
 
 
+SOCKETS = "hosts/*/zygotes/*/socket"
 MEASURES = {
     "launch": (_launch, (ours, torchrun), ROUNDS),
+    "launch-again": (_launch_again, (forked, torchrun), max(1, ROUNDS // 2)),
     "rate": (_rate, (ours, torchrun), ROUNDS),
-    "recovery": (_recovery, (ours, torchrun), max(1, ROUNDS // 2)),
-    "recovery-node": (_recovery, (ours, torchruns), 1),
+    "recovery": (_recovery, (forked, torchrun), max(1, ROUNDS // 2)),
+    "recovery-node": (_recovery, (forked, torchruns), 1),
 }
 
 
@@ -255,8 +286,12 @@ def _measure(folder: Path, name: str) -> list[list[float]]:
 
         return run
 
-    with own_home(folder / "home"):
-        return in_turn(rounds, *map(once, ways))
+    with own_home(folder / "home") as home:
+        try:
+            return in_turn(rounds, *map(once, ways))
+        finally:
+            for socket in home.glob(SOCKETS):
+                zygotes.end(socket.parent)
 
 
 def launch(folder: Path) -> list[Figure]:
@@ -264,6 +299,13 @@ def launch(folder: Path) -> list[Figure]:
     figures = []
     for name, what, target, unit, peer in (
         ("launch", "4 ranks: request → all in their code", "side by side", "s", "torchrun"),
+        (
+            "launch-again",
+            "4 ranks of a cell that ran before: request → all in their code",
+            "side by side",
+            "s",
+            "torchrun",
+        ),
         ("rate", "4 ranks: all_reduce by gloo", "≥ 0.99 of torchrun", "steps/s", "torchrun"),
         (
             "recovery",

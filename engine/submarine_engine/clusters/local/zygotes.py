@@ -409,6 +409,8 @@ class OwnZygote:
         connection = self._connection
         if connection is not None and not self._ready:
             connection.settimeout(_IMPORTS_TAKE)
+            with suppress(OSError):  # until now jobs came first
+                Path(f"/proc/{self._pid}/autogroup").write_text("0")
             with suppress(OSError):
                 told = connection.recv(1024)
                 self._ready = told == READY
