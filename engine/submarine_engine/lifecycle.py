@@ -475,6 +475,8 @@ class TaskEnd:
     paused
         It has ended since it was asked to, and not by itself: a loop that keeps checkpoints has
         stopped between two steps, or the request was an interrupt.
+    unstarted
+        It could not even be started: the disk is full, or there is no room for a process.
     """
 
     state: JobState
@@ -486,6 +488,7 @@ class TaskEnd:
     task: str = ""
     lost: bool = False
     paused: bool = False
+    unstarted: bool = False
 
 
 def final_state(
@@ -622,6 +625,8 @@ What it holds is closed as its error passes through it, before it can write down
 _KILL_EVERY = 1.0  # seconds: a node that was away hears the next one
 
 LOST_TRIES = 10
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+"""Seconds before a job is begun again whose tasks could not be started: twice as many each time."""
 """How often a job is begun again for nothing that its code did.
 
 Bounded all the same: code that takes its node down with it, or a queue that takes back whatever it
@@ -842,11 +847,14 @@ class Again:
         Why the one before it ended.
     counted
         Whether that was the code's own failure.
+    pause
+        Seconds to wait before it: what could not be started for want of room could not be now.
     """
 
     attempt: int
     reason: str
     counted: bool
+    pause: float = 0.0
 
 
 Instruction = Signal | Withdraw | OpenGate | EndBeside | Settle | Again | Finish
@@ -903,8 +911,12 @@ def decide(course: Course, seen: Observations, now: Moment, policy: Policy) -> D
     """
     ends = [replace(one.end, task=one.task) for one in seen.tasks if one.end is not None]
     if len(ends) == len(seen.tasks):
-        finish = _finish(course, seen.tasks, ends)
-        return Decision(course, do=(_again_or_not(course, seen, now, policy, finish),))
+        last = _again_or_not(course, seen, now, policy, _finish(course, seen.tasks, ends))
+        if isinstance(last, Again) and seen.wanted is not None:
+            cancelled = CancelRequested(reason=seen.wanted, at=now)
+            course = replace(course, cancelled=cancelled)
+            return Decision(course, (cancelled,), (Finish(JobState.CANCELLED, seen.wanted),))
+        return Decision(course, do=(last,))
     waits = not ends and not any(task.container for task in seen.tasks)
     events: tuple[Event, ...] = ()
     wanted = seen.abandoned or None if waits and seen.wanted is None else seen.wanted
@@ -954,14 +966,17 @@ def _again_or_not(
         return finish
     if course.growing and not course.cause and any(t.end and t.end.paused for t in seen.tasks):
         return Again(course.attempt + 1, course.growing, counted=False)
-    lost = [task for task in seen.tasks if task.end and task.end.lost]
+    lost = [task for task in seen.tasks if task.end and (task.end.lost or task.end.unstarted)]
     left = LOST_TRIES - _lost_before(course) if lost else policy.retries - course.failures
     if left > 0 and not _is_expired(seen, now, policy):
         why = finish.reason
         if len(seen.tasks) > 1:
             named = _first_to_fail(lost) or _first_to_fail(seen.tasks)
             why = named[2] if named and (lost or not course.cause) else course.cause or why
-        return Again(course.attempt + 1, why, counted=not lost)
+        pause = 0.0
+        if any(task.end and task.end.unstarted for task in lost):
+            pause = min(FIRST_PAUSE * 2 ** _lost_before(course), LONGEST_PAUSE)
+        return Again(course.attempt + 1, why, counted=not lost, pause=pause)
     more = "; there is no time left for another attempt" if left > 0 else ""
     which = f" (attempt {course.attempt} of {course.attempt})" if course.attempt > 1 else ""
     return replace(finish, reason=f"{finish.reason}{which}{more}")

@@ -215,8 +215,8 @@ def _ending_by_exit(error: SystemExit) -> Ending:
 
 VERSION = 1
 CANNOT_RUN = 127
-NOBODY_ANSWERED = 75
-"""EX_TEMPFAIL of sysexits.h: it is worth another try."""
+TRY_AGAIN = 75
+"""EX_TEMPFAIL of sysexits.h: nobody answered, or there was no room."""
 
 
 def main(folder: str) -> NoReturn:
@@ -234,7 +234,7 @@ def main(folder: str) -> NoReturn:
             note_files()  # its ports are open now
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"submarine: the task cannot begin: {type(error).__name__}: {error}\n")
-        leave(CANNOT_RUN)
+        leave(TRY_AGAIN if _is_full(error) else CANNOT_RUN)
     command = plan["command"]
     if command is None and plan.get("ahead", {}).get("watch"):
         from submarine_runtime.imported_modules import watch  # noqa: PLC0415 - only where it is asked for
@@ -247,6 +247,14 @@ def main(folder: str) -> NoReturn:
 
         note(folder)
     leave(code)
+
+
+def _is_full(error: Exception) -> bool:
+    """Return whether there is no room now: on the disk, or for one more descriptor."""
+    import errno  # noqa: PLC0415 - only where it comes to it
+
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+    return isinstance(error, OSError) and error.errno in full
 
 
 def _meet(folder: str, plan: dict[str, Any], outcome: Outcome) -> None:
@@ -262,7 +270,7 @@ def _meet(folder: str, plan: dict[str, Any], outcome: Outcome) -> None:
         tasks = exchange.meet(folder, plan, carrier)
     except exchange.NobodyAnsweredError as error:
         sys.stderr.write(f"submarine: the task cannot begin: {error}\n")
-        leave(NOBODY_ANSWERED)
+        leave(TRY_AGAIN)
     finally:
         if carrier is not None:
             carrier.close()

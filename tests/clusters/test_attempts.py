@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,29 @@ def test_a_host_that_is_lost_does_not_count(tmp_path, hosts, tasks):
     (again,) = retried(hosts, job_id)
     assert not again.counted
     assert tasks == 1 or again.reason.startswith("worker-1 on alpha failed: ")
+
+
+def test_the_time_limit_counts_what_was_before_another_start_of_the_machine(tmp_path, hosts):
+    flag = str(tmp_path / "flag")
+    script = LOST.format(flag=flag, gate=str(tmp_path / "gate"))
+    job_id = submit(hosts, tmp_path, script, gpus=1, time_limit=3600)
+    until(lambda: hosts.status(job_id).started)
+    keepers = [pid for pid, words in processes_of(hosts.home).items() if "clusters.keeper" in words]
+    for pid in keepers:
+        os.kill(pid, signal.SIGKILL)
+    paths = JobPaths(hosts.home, job_id)
+    # The code began two hours ago; the monotonic clock is at five seconds more than it was then.
+    lines = [json.loads(line) for line in paths.events.read_text().splitlines()]
+    for line in lines:
+        if line["event"] == "Started":
+            line["at"] = [time.time() - 7200, time.monotonic() - 5]
+    paths.events.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    record = json.loads(paths.record.read_text())
+    paths.record.write_text(json.dumps({**record, "boot": "before"}))
+    until(lambda: hosts.status(job_id).state.final)
+    status = hosts.status(job_id)
+    assert status.state is JobState.FAILED
+    assert status.reason == "was over its time limit of 1 h (--time_limit)"
 
 
 def test_without_retries_a_job_whose_host_is_lost_is_over(tmp_path, hosts):

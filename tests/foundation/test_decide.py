@@ -643,6 +643,37 @@ def test_what_the_cluster_ends_does_not_count_and_is_not_endless(size):
     assert world.finished.state is JobState.FAILED
 
 
+UNSTARTED = TaskEnd(state=JobState.FAILED, reason="the disk is full", unstarted=True)
+
+
+def test_what_could_not_be_started_does_not_count_and_waits_longer_each_time():
+    seen = Observations(tasks=(TaskSeen(task="worker-0", container="c", end=UNSTARTED),))
+    policy = Policy(grace=GRACE, retries=1)
+    last = [
+        decide(Course(attempt=number + 2, failures=1), seen, at(3), policy).do[0]
+        for number in range(LOST_TRIES + 1)
+    ]
+    again, (over,) = last[:-1], last[-1:]
+    assert not any(one.counted for one in again)
+    pauses = [one.pause for one in again]
+    assert pauses[:3] == [0.5, 1, 2]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 60
+    assert over.state is JobState.FAILED
+    failed = replace(UNSTARTED, unstarted=False)
+    seen = Observations(tasks=(TaskSeen(task="worker-0", container="c", end=failed),))
+    assert decide(Course(), seen, at(3), policy).do == (Again(2, "the disk is full", counted=True),)
+
+
+def test_a_job_that_waits_for_room_can_be_cancelled():
+    task = TaskSeen(task="worker-0", container="c", end=UNSTARTED)
+    seen = Observations(tasks=(task,), wanted="not needed")
+    decision = decide(Course(), seen, at(3), Policy(grace=GRACE, retries=1))
+    assert decision.do == (Finish(JobState.CANCELLED, "not needed"),)
+    (cancelled,) = decision.events
+    assert cancelled.reason == "not needed"
+
+
 def test_another_driver_begins_the_same_attempt_and_no_other():
     world = World(1, policy=Policy(grace=GRACE, retries=2))
     ended(world, looks=1)  # settled, and nothing is noted

@@ -107,6 +107,26 @@ def test_a_disk_that_is_full_when_a_queued_job_would_start(small_disk, declare_g
     assert small_disk.cluster.gpus()[0].job_id is None
 
 
+def test_an_attempt_that_has_no_room_waits_for_it(small_disk, declare_gpus):
+    declare_gpus(1)
+    gate = small_disk.folder / "gate"
+    script = f"""
+import os
+while not os.path.exists({str(gate)!r}): pass
+assert os.environ["SUBMARINE_ATTEMPT"] != "1"
+"""
+    job_id = small_disk.submit(script, gpus=1, retries=1)
+    small_disk.until_running(job_id)
+    filler = fill(small_disk.home)
+    gate.touch()
+    log = small_disk.paths(job_id).task("worker-0").stderr
+    until(lambda: "No space left" in log.read_text())
+    filler.unlink()
+    status = small_disk.follow(job_id).status
+    assert (status.state, status.failures) == (JobState.SUCCEEDED, 1), status
+
+
+@pytest.mark.long  # half a minute is given
 def test_a_disk_that_is_full_between_two_attempts(small_disk, declare_gpus):
     """What cannot be noted is not begun: the job ends, and its GPU is free."""
     declare_gpus(1)

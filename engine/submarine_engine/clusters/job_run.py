@@ -29,12 +29,13 @@ from submarine_engine.clusters.exchange import (
     read_hello,
 )
 from submarine_engine.clusters.hangs import HangFinder, StackLooks
-from submarine_engine.clusters.machine import lives, session_of
+from submarine_engine.clusters.machine import boot_id, lives, session_of
 from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.clusters.tasks import (
     Ending,
     TaskRun,
     final_task_state,
+    here,
     read_outcome,
     returned_event,
     tells_of_another,
@@ -97,7 +98,7 @@ _UNTOLD = 0.5  # seconds of waiting that are not worth a word, nor three questio
 
 _REST = 12  # times what a turn took of the processor: hundreds of tasks take a twelfth of a core
 
-_ROOM_COMES = 3.0  # seconds that a full disk is given before the job ends between two attempts
+_ROOM_COMES = 30.0  # seconds that a full disk is given before the job ends between two attempts
 
 _WOKEN = 0.5  # where a host is woken: limits of time and memory are looked at so often
 
@@ -182,8 +183,7 @@ class JobRun:
         status, paths = self._status, self._paths
         attempt = status.attempt
         if attempt > 1 and not any(task.held for task in status.tasks):
-            former = [*(task.task for task in status.tasks), *status.gone]
-            store.clear_attempt(paths, former, self._between)
+            self._clear()
         job = KeptJob(paths, self._whole, self._launch, self._record, attempt)
         self._request = self._backend.request(job)
         self._course = Course(
@@ -206,6 +206,7 @@ class JobRun:
         self._refused = ""
         self._counted_at = 0.0
         self._ends: dict[str, TaskEnd] = {}
+        self._over_at: float | None = None  # where another attempt comes
         self._told_waiting_at = time.monotonic() - _TELLING + _UNTOLD
         self._came_on_at = time.monotonic()  # a container was last given, or began
         self._effort = 0.0  # seconds of the processor that the last turn took
@@ -227,6 +228,11 @@ class JobRun:
             container.attempt = self._status.attempt
         warned, finder = bool(self._status.warning), HangFinder(self._spec)
         self._stacks = StackLooks(self._paths, self._request, finder, warned=warned)
+
+    def _clear(self) -> None:
+        """Remove what the attempt before this one has left."""
+        former = [*(task.task for task in self._status.tasks), *self._status.gone]
+        store.clear_attempt(self._paths, former, self._between)
 
     @property
     def _between(self) -> str:
@@ -285,11 +291,15 @@ class JobRun:
     # What a job is like.
 
     def _observe(self) -> Observations:
+        cancel = store.cancel_request(self._paths)
         if len(self._ends) == len(self._containers):
             tasks = tuple(self._seen(one, None) for one in self._containers)
-            stopped = self._request.stopped
-            return Observations(tasks=tasks, started=self._status.started, stopped=stopped)
-        cancel = store.cancel_request(self._paths)
+            return Observations(
+                tasks=tasks,
+                wanted=cancel.reason if cancel else None,
+                started=self._started,
+                stopped=self._request.stopped,
+            )
         ending = cancel is not None or self._course.cancelled is not None
         given: AllocatedByTask | None = None
         # A job that shall end is asked for only where the cluster may know of it already.
@@ -317,10 +327,19 @@ class JobRun:
             abandoned=self._abandoned(),
             cause=self._wrong_hello or self._request.cause,
             over=counted is not None and counted.over,
-            started=self._status.started,
+            started=self._started,
             room=self._look_for_room(),
             kept=any(container.progress.kept for container in self._containers),
         )
+
+    @property
+    def _started(self) -> Moment | None:
+        """When the job's code began, on this machine's clock as it is since its last start."""
+        started = self._status.started
+        boot = self._record.get("boot")
+        if started is None or not boot or boot == boot_id():
+            return started
+        return here(started.wall)
 
     def _size(self, given: AllocatedByTask) -> None:
         """Follow as many tasks as an elastic job was given for this attempt."""
@@ -524,14 +543,20 @@ class JobRun:
         Noted first: whoever takes the job over from here on asks for this attempt, and for no
         other. What a backend has of the one before, it forgets when it is asked for this one.
         """
-        noted = Retried(attempt=again.attempt, reason=again.reason, counted=again.counted, at=now)
+        self._over_at = now.mono if self._over_at is None else self._over_at
+        if now.mono - self._over_at < again.pause:
+            return False
         try:
-            self._journal.append(*self._unwritten, noted)
+            if self._status.attempt < again.attempt:
+                counted, why = again.counted, again.reason
+                noted = Retried(attempt=again.attempt, reason=why, counted=counted, at=now)
+                self._journal.append(*self._unwritten, noted)
+                self._unwritten.clear()
+                self._status = apply(self._status, noted)
+            self._clear()
         except OSError as error:
             return self._wait_for_room(again, error)
-        self._unwritten.clear()
-        self._full_since = None
-        self._status = apply(self._status, noted)
+        self._full_since = self._over_at = None
         self._request.close()
         # It has left the line long ago, and stands at its end now.
         self._backend.submit_queue.join(self._paths.job_id)
@@ -590,6 +615,7 @@ class JobRun:
             echo=tells_of_another(ending),
             lost=container.lost and state is not JobState.SUCCEEDED,
             paused=paused,
+            unstarted=container.unstarted or ending.could_not_begin,
         )
 
     def _is_lost(self, container: TaskRun, ending: Ending) -> bool:

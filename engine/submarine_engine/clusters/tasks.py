@@ -7,6 +7,7 @@ into a state and words.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -177,6 +178,12 @@ _LONGEST_ERROR = 300
 _LITTLE_ROOM = 1 << 20
 CANNOT_RUN = 127
 """The exit status of a task whose program could not be run."""
+NO_ROOM = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+)
+"""What is none of the code's doing, and may be over in a while: a full disk, too many processes."""
+TRY_AGAIN = 75
+"""The exit status of a task whose runtime could not begin, and may later (`submarine_runtime`)."""
 
 _ASKED = (-signal.SIGINT, -signal.SIGTERM)
 """How a task ends that was asked to: the runtime turns SIGTERM into an interrupt."""
@@ -219,6 +226,11 @@ class Ending(NamedTuple):
         """
         code = self.outcome.get("exit_code")
         return code if self.kind and isinstance(code, int) else self.status
+
+    @property
+    def could_not_begin(self) -> bool:
+        """Whether the task ended before its code: for want of room, or nobody let it begin."""
+        return not self.kind and self.status == TRY_AGAIN
 
     @property
     def interrupted(self) -> bool:
@@ -325,6 +337,8 @@ def _raised(outcome: Mapping[str, Any]) -> str:
 
 def _in_words(code: int, kind: str, *, oom_killed: bool) -> str:
     if code >= 0:
+        if code == TRY_AGAIN and not kind:
+            return "the task could not begin; its log says why"
         if code == CANNOT_RUN and not kind:
             return "the job's program could not be run; its log says why"
         how = "" if kind else ", without a last word from Python (os._exit?)"
@@ -376,6 +390,7 @@ class TaskRun(ABC):
         self.attempt = 1
         self.said = ""  # what the cluster says of its end
         self.lost = False  # the cluster has ended it, unasked
+        self.unstarted = False  # there was no room for it
         self.late: list[Event] = []  # of a task that was over before it was looked at
         self.gathered = False  # its application ends with it, and the node gives up its files
         self.follows = False  # it is not of rank 0

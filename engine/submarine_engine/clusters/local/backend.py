@@ -51,7 +51,7 @@ from submarine_engine.clusters.machine import (
     process_ids,
     process_stat,
 )
-from submarine_engine.clusters.tasks import CANNOT_RUN, TaskRun
+from submarine_engine.clusters.tasks import CANNOT_RUN, NO_ROOM, TaskRun
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import Event, Granted, Moment, Started
 from submarine_engine.history import (
@@ -213,6 +213,8 @@ class Process:
         Whether anything of the task may be left.
     gpus
         What was granted to it.
+    unstarted
+        Whether there was no room for it.
     """
 
     task: str
@@ -224,6 +226,7 @@ class Process:
     exit_status: int | None = None
     held: bool = True
     gpus: tuple[str, ...] = ()
+    unstarted: bool = False
 
     def again(self) -> Process:
         """Return the same task's process of the next attempt, not started, with the same GPUs."""
@@ -255,6 +258,7 @@ class LocalTask(TaskRun):
         """See whether its process has ended, and how far it is."""
         self._request.reap()
         self.over = self._process.exit_status is not None
+        self.unstarted = self._process.unstarted
         if self.started is None:
             self.started = self._process.started
             return [Started(task=self.task, at=self.started)]
@@ -858,9 +862,8 @@ class Starter:
                 write_json(plan, {**told, "attempt": attempt, "peers": len(processes)})
         except (OSError, ValueError, TypeError, RecursionError) as error:
             # A full disk, or the code of the attempt before was at it: then none is started.
-            why = (isinstance(error, OSError) and error.strerror) or "its plan cannot be read"
             for process in processes:
-                self._give_up(process, why)
+                self._give_up(process, error)
             return False
         return True
 
@@ -881,7 +884,7 @@ class Starter:
             except OSError as error:
                 for descriptor in logs:
                     os.close(descriptor)
-                self._give_up(process, error.strerror or str(error))
+                self._give_up(process, error)
 
     def _environment(self, process: Process) -> dict[str, str]:
         own = self._own.get(process.task, {})
@@ -905,8 +908,10 @@ class Starter:
             for descriptor in logs:
                 os.close(descriptor)
 
-    def _give_up(self, process: Process, why: str) -> None:
+    def _give_up(self, process: Process, error: Exception) -> None:
         """Take a task for over; the others are told, as where it had failed a moment later."""
+        why = (isinstance(error, OSError) and error.strerror) or "its plan cannot be read"
+        process.unstarted = isinstance(error, OSError) and error.errno in NO_ROOM
         process.exit_status = CANNOT_RUN
         with suppress(OSError):
             *others, log = open_logs(self._paths.task(process.task))
