@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import pytest
 from submarine_engine import Cell, Job, JobSpec, JobState, Role
 from submarine_engine.bundle import build
+from submarine_engine.clusters.job_run import JobRun
+from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths
 from submarine_engine.job import TaskState
+from submarine_engine.lifecycle import Course
 
 from bench import drivers, simulation
 
@@ -73,3 +77,41 @@ def test_a_plot_of_costs_has_each_of_them_in_its_place():
     assert left < middle < right
     assert low - half == pytest.approx(half - high, abs=0.5)  # what is linear is drawn so
     assert found[-1].per_task == pytest.approx(60 / 5120)
+
+
+class Followed:
+    """A task as a `JobRun` follows it; only its looks are counted."""
+
+    def __init__(self, until_over=0):
+        self.started, self.over, self.looks, self._until = Moment.now(), False, 0, until_over
+
+    def look(self):
+        self.looks += 1
+        self.over = self.looks == self._until
+        return []
+
+
+def run_of(tasks, **more):
+    """Return as much of a `JobRun` as says when it looks again."""
+    told = {"_answered": True, "_course": Course(), "_request": SimpleNamespace(is_woken=False)}
+    run = SimpleNamespace(_containers=tasks, _note=lambda *_: None, **{**told, **more})
+    run._is_crowd = JobRun._is_crowd.fget(run)
+    return run
+
+
+def test_between_two_looks_at_many_tasks_the_first_is_looked_at():
+    first, other = Followed(until_over=3), Followed()
+    stop = SimpleNamespace(is_set=lambda: False, wait=lambda _: None)
+    JobRun._rest(run_of([first, *[other] * 63]), stop, 600)
+    assert (first.looks, other.looks) == (3, 0)  # it is over: that is seen to at once
+
+
+def test_only_while_many_run_are_they_looked_at_seldom():
+    many = [Followed() for _ in range(64)]
+    assert run_of(many)._is_crowd
+    assert not run_of(many[:4])._is_crowd
+    assert not run_of(many, _answered=False)._is_crowd
+    assert not run_of(many, _course=Course(cause="it is over"))._is_crowd
+    assert not run_of(many, _request=SimpleNamespace(is_woken=True))._is_crowd
+    many[7].over = True
+    assert not run_of(many)._is_crowd
