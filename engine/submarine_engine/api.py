@@ -280,12 +280,21 @@ def _refuse_arguments(
         called = function.__name__
         names = {*known, *signature.parameters}
         unknown = [name for name in kwargs if name not in signature.parameters]
-        near = difflib.get_close_matches(unknown[0], names, n=1) if unknown else []
-        meant = f"did you mean {near[0]}? " if near else ""
+        meant = _meant(unknown[0], names) if unknown else ""
         taken = ", ".join(f"{one}" for one in signature.parameters.values())
         raise ArgumentsError(
             f"{called}() {error}", fix=f"{meant}it takes {called}({taken})"
         ) from None
+
+
+def _meant(unknown: str, names: Collection[str]) -> str:
+    """Return what may have been meant by a keyword; a cell's options have names of their own."""
+    from submarine_engine.command.options import IN_CALLS  # noqa: PLC0415 - loads click
+
+    if unknown in IN_CALLS:
+        return f"{IN_CALLS[unknown]}; "
+    near = difflib.get_close_matches(unknown, names, n=1)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 def _refuse_ambiguous(function: Callable[..., Any], options: Mapping[str, object]) -> None:
@@ -444,6 +453,7 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     retries: int | None = None,
     time_limit: str | float | None = None,
     cache: bool | str | None = None,
+    hang_after: str | float | None = None,
     **kwargs: Any,  # noqa: ANN401 - the function's own
 ) -> Job:
     """Run ``function(*args, **kwargs)`` as a job, and return the job at once.
@@ -490,6 +500,9 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     cache
         Whether to return an earlier job where nothing has changed that its result depends on;
         ``"refresh"`` runs it in any case, and remembers the new result.
+    hang_after
+        ``"30m"``, or seconds: how long several workers may give no sign of life until they are said
+        to hang; 0 for never, ten minutes unless given.
 
     Raises
     ------

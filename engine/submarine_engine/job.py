@@ -556,7 +556,6 @@ class JobSpec:
             "Say where the tasks stand after that long without a sign of life from any: 10m unless "
             "given, 0 for never. The job goes on.",
             HOW_GROUP,
-            keyword=False,
         ),
     )
     grace: float | None = field(

@@ -9,7 +9,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from submarine_engine import JobState, api, list_jobs, open_job
+from submarine_engine import ArgumentsError, JobState, api, list_jobs, open_job, submit
+from submarine_engine.api import job_keywords
+from submarine_engine.command.options import IN_CALLS, RUN
 
 PROGRAM = """
     import dataclasses, functools, sys
@@ -139,6 +141,37 @@ for called, logs in ((say, "ps-0"), (own, "all")):
 def test_a_call_may_run_in_some_workers_to_some(program, workers):
     body = f"print(launch(where, workers={workers}, gpus=0, framework='pytorch'))"
     assert run(program(body, WORKERS)).stdout == "(0, 2, True, False)\n"
+
+
+def test_a_cells_options_are_answered_with_what_a_call_has():
+    def train(rate=0.1):
+        return rate
+
+    for option in RUN:
+        if option.key in job_keywords():
+            continue
+        with pytest.raises(ArgumentsError) as caught:
+            submit(train, **{option.key: 2})
+        assert caught.value.fix.startswith(IN_CALLS[option.key])
+    with pytest.raises(ArgumentsError, match="num_workers") as caught:
+        submit(train, num_workers=2)
+    assert caught.value.fix == "write workers=…; it takes train(rate=0.1)"
+    with pytest.raises(ArgumentsError) as caught:
+        submit(train, rat=2)
+    assert caught.value.fix == "did you mean rate? it takes train(rate=0.1)"
+
+
+def test_what_a_function_calls_as_a_cell_calls_its_workers_is_the_functions(program):
+    body = "print(launch(loads, num_workers=3, gpus=0))"
+    start = """
+        from submarine_engine import launch
+
+        def loads(num_workers):
+            return num_workers
+
+        if __name__ == "__main__":
+    """
+    assert run(program(body, start)).stdout == "3\n"
 
 
 def test_launch_streams_and_returns(program):

@@ -8,7 +8,7 @@ import string
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from submarine_engine.clusters.local.options import ISOLATIONS
 from submarine_engine.clusters.yarn.options import MODES
@@ -170,6 +170,7 @@ def test_lengths_of_time(text, seconds):
 
 
 @given(st.integers(1, 10**9) | st.floats(1e-6, 1e6).map(lambda seconds: round(seconds, 6)))
+@example(10**9)
 def test_lengths_of_time_survive_text(seconds):
     assert read_seconds(format_seconds(seconds)) == seconds
 

@@ -424,6 +424,28 @@ def find_of_run(name: str) -> Option | None:
     return find(name, RUN) or find(name, of_clusters())
 
 
+_ROLE = (
+    "a call runs in workers alone; a cell, or a file by `submarine job run`, has other roles, too"
+)
+_COMMAND = "a call runs a function; `submarine job run` runs commands"
+_CELL = "a cell and `submarine job run` have it"
+IN_CALLS = {
+    "num_workers": "write workers=…",
+    "worker_resources": "write gpus=…, memory=… and cpus=…: they are those of each worker",
+    **{f"num_{name}": _ROLE for name in OTHER_ROLES},
+    **{f"{name}_resources": _ROLE for name in OTHER_ROLES},
+    **{f"{name}_launch_cmd": _COMMAND for name in ("worker", *OTHER_ROLES)},
+    "detach": "submit() returns at once",
+    "wait_job_finish": "launch() waits",
+    "output": "let the function return it",
+    "logs": "launch() takes it; submit() shows nothing",
+    "dry_run": _CELL,
+    "quicklink": _CELL,
+    "tensorboard": _CELL,
+    "capture_limit": "set it once: `submarine config show` says where",
+}
+"""What to write in `launch` and `submit` for options of ``job run`` that they do not have."""
+
 _LEAVE = "leave it out"
 _KERBEROS = ("no cluster of this release uses Kerberos", _LEAVE)
 _IMAGE = ("all containers of a job start from one image", "give it by --docker_image")

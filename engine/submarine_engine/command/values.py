@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"[0-9]{1,12}")
 _SIZE = re.compile(
     r"([0-9]{1,18}(?:\.[0-9]{1,9})?) *(?:([KMGT])(?:iB?|B)?|B)?", re.IGNORECASE | re.ASCII
 )
-_SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) *(s|m|h|d)?", re.ASCII)
+_SECONDS = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,9})?) *(s|m|h|d)?", re.ASCII)
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _PERIODS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 # How Hadoop and people spell the three; "yarn.io/gpu" is YARN's own resource type.
