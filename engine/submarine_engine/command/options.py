@@ -442,6 +442,7 @@ IN_CALLS = {
     "dry_run": _CELL,
     "quicklink": _CELL,
     "tensorboard": _CELL,
+    "refresh": 'write cache="refresh"',
     "capture_limit": "set it once: `submarine config show` says where",
 }
 """What to write in `launch` and `submit` for options of ``job run`` that they do not have."""
