@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -24,6 +24,7 @@ _STEP = 64 << 20
 _LINES = 500
 _LONGEST = 2000
 _TASKS = 16
+_MOST_LINKS = 500
 _DISPLAYS = 4 << 20
 """Characters of a task's displays on the page, but for a single one."""
 _MOST_DISPLAYS = 20
@@ -107,18 +108,30 @@ def page(job_id: str, times: str = "", wrap: str = "1") -> str:
 
     job = jobs.opened(job_id)
     status = job.status()
-    record = with_links(read_record(job, machine=False), job)
+    paths = jobs.paths_of(job_id)
+    origin = jobs.origin_of(paths).cell
+    record = with_links(read_record(job, origin=origin, machine=False), job)
     card = view(record, status, Moment.now())
     tasks = status.ranked[:_TASKS]
-    paths = jobs.paths_of(job_id)
     outputs = [
         _output(paths, task.task, times, task.busy.wall if task.busy else None) for task in tasks
     ]
-    left = len(status.tasks) - len(tasks)
-    more = f"<p>and the logs of {left} tasks more</p>" if left else ""
+    left = [task.task for task in status.ranked[_TASKS:]]
+    more = f"<p>Logs of the other tasks: {_files(job_id, left)}</p>" if left else ""
     choices = _choices(times, wrap) if any(outputs) else ""
-    body = to_html(card) + choices + "".join(outputs) + more
+    # The page loads itself again while the job runs: what its reader opens would be closed.
+    body = to_html(card, opened=True) + choices + "".join(outputs) + more
     return _document(card.title, body, running=not card.final, wraps=wrap != "0")
+
+
+def _files(job_id: str, tasks: Sequence[str]) -> str:
+    """Return links to the logs of tasks; of very many, to the first."""
+    links = [
+        f'<a href="{escape(f"../api/jobs/{job_id}/output/{task}/file")}">{escape(task)}</a>'
+        for task in tasks[:_MOST_LINKS]
+    ]
+    left = len(tasks) - len(links)
+    return " · ".join([*links, *([f"and {left} more"] if left > 0 else [])])
 
 
 def _choices(times: str, wrap: str) -> str:

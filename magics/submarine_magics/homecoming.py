@@ -21,7 +21,7 @@ from submarine_engine.home import THE_VALUE, Homecoming
 from submarine_engine.job import JobState
 from submarine_engine.results import come_home, load_results
 
-from submarine_magics.card.model import visible
+from submarine_magics.card.model import KILLED, visible
 from submarine_magics.show import say
 from submarine_magics.workbench import Workbench
 
@@ -99,7 +99,8 @@ def _results(
         raise
     except JobCancelledError as error:
         definer.note(error)
-        error.what = f"cancelled; {_left_behind(home)}"  # the card says why
+        how = "killed" if job.status().reason == KILLED else "cancelled"
+        error.what = f"{how}; {_left_behind(home)}"  # the card says why
         error.args = (error.what,)
         raise
     else:

@@ -85,7 +85,7 @@ def test_html_is_whole_and_its_text_reads_well_without_style(card, name):
     assert elements.words().startswith(f"{card(name).glyph} {card(name).state}")
     assert f"mnist {card(name).elapsed_text} Log" in elements.words()
     assert "GPU ledger" in elements.words()
-    assert f"log: submarine job logs {card(name).job_id}" in elements.words()
+    assert f"log in a terminal: submarine job logs {card(name).job_id}" in elements.words()
 
 
 @pytest.mark.parametrize("name", EVERY_STATE)

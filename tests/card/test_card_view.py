@@ -332,6 +332,19 @@ def test_every_state_has_a_sign_of_its_own(stage, state):
     assert list(cards.values()).count(cards[state]) == 1
 
 
+def test_a_later_attempt_says_so_and_why_there_is_one(stage):
+    status = dataclasses.replace(stage.statuses["running"], attempt=3, retried="OSError: \x1b no")
+    card = view(stage.record(), status, stage.at(20))
+    assert "attempt 3" in card.facts
+    assert card.sentence == "The attempt before this one ended: OSError: ␛ no"
+    hangs = dataclasses.replace(status, warning="it seems to hang")
+    assert view(stage.record(), hangs, stage.at(20)).sentence == "It seems to hang"
+    done = dataclasses.replace(stage.statuses["succeeded"], attempt=3, retried="OSError")
+    done_card = view(stage.record(), done, stage.at(20))
+    assert ("attempt 3" in done_card.facts, done_card.sentence) == (True, "")
+    assert "attempt 1" not in view(stage.record(), stage.statuses["running"], stage.at(20)).facts
+
+
 def test_what_is_wrong_with_a_job_that_goes_on_is_said_while_it_runs(stage):
     text = "the job seems to hang: rank 2: In [5], line 9, in load()\x1b[2J"
     running = dataclasses.replace(stage.statuses["running"], warning=text)

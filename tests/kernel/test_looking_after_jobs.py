@@ -124,7 +124,9 @@ def test_waiting_gives_up_and_a_job_is_killed(kernel):
     assert "still running" in ran.error
     kernel.run("%submarine job kill sleeper")
     kernel.run("%submarine job wait sleeper --timeout 60")
-    assert "JobCancelledError" in kernel.run("%submarine job attach sleeper").error
+    error = kernel.run("%submarine job attach sleeper").error
+    assert "JobCancelledError" in error
+    assert "killed; it was ended before its variables could come back" in error
 
 
 def test_the_magics_can_be_unloaded_and_loaded_again(kernel):

@@ -68,7 +68,7 @@ def test_the_odd_rank_is_named_and_the_job_goes_on(tmp_path, begin):
         "or used a processor: rank 2: In [1], line 7, in load(): time.sleep(0.01); ranks 0, 1: "
         in text
     )
-    assert text.endswith(". It goes on; `submarine job stacks` shows more")
+    assert text.endswith(f". It goes on; `submarine job stacks {job.id}` shows more")
     assert job.status().state is JobState.RUNNING
     assert job.cluster.warnings(job.id) == [text]
     gate.touch()

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.clusters.local.backend import LocalBackend
+from submarine_engine.job import JobSpec, Resources, Role
 from submarine_engine.records import open_job
 from submarine_jupyter.cards import card as served_card
 from submarine_jupyter.page import page
 from submarine_magics.card import mimebundle
 from submarine_magics.card.display import JOB_TYPE
 
-from tests.jobs import until
+from tests.jobs import bundle_of, until
 
 LINKS = {
     "log": "http://node.example:8042/log",
@@ -31,6 +33,19 @@ def _links(part):
             yield attributes["href"], *children
         for child in children:
             yield from _links(child)
+
+
+@pytest.mark.usefixtures("submit")
+def test_the_page_has_the_cards_table_of_tasks_and_leads_to_all_logs(cluster, tmp_path):
+    spec = JobSpec(name="team", roles=(Role(count=18, resources=Resources(gpus=0)),))
+    job_id = cluster.submit(spec, bundle_of("print(1)"), workdir=tmp_path)
+    until(lambda: cluster.status(job_id).state.final)
+    text = page(job_id)
+    table = re.search(r'<details class="smc-tasks" open>.*?</details>', text, re.DOTALL)[0]
+    assert all(f"<td>worker-{number}</td>" in table for number in range(18))
+    assert "18 succeeded" in table
+    logs = set(re.findall(r"output/(worker-[0-9]+)/file", text))
+    assert logs == {f"worker-{number}" for number in range(18)}
 
 
 def test_the_cluster_s_pages_are_the_same_in_all_cards_of_a_job(submit, monkeypatch):

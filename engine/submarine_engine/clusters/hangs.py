@@ -115,13 +115,15 @@ class HangFinder:
         self._looks.append(look)
         return len(self._looks) == len(_LOOKS) and self._hangs()
 
-    def words(self, stacks: Stacks) -> str:
+    def words(self, stacks: Stacks, job_id: str) -> str:
         """Return what is said of a job that hangs, in one line.
 
         Parameters
         ----------
         stacks
             The last look.
+        job_id
+            The job.
         """
         workers = [group for group in stacks.groups if group.tasks[0].task in self._workers]
         shown = "; ".join(map(str, workers[:_MOST_SHOWN]))
@@ -130,7 +132,7 @@ class HangFinder:
         return (
             f"the job seems to hang, for {duration(self._after)} no rank has printed, moved"
             f" data or used a processor: {shown}{more}. It goes on; "
-            "`submarine job stacks` shows more"
+            f"`submarine job stacks {job_id}` shows more"
         )
 
     def _hangs(self) -> bool:
@@ -256,4 +258,4 @@ class StackLooks:
 
         told = as_json(self._paths, "", look)
         found = read_stacks(told, self._paths.root, [one.task for one in tasks])
-        return self._hangs.words(found)
+        return self._hangs.words(found, self._paths.job_id)

@@ -558,6 +558,7 @@ def _facts(record: Record, status: JobStatus) -> tuple[str, ...]:
     facts = [
         visible(record.origin, 40),
         count(tasks, "task") if tasks > 1 else "",
+        f"attempt {status.attempt}" if status.attempt > 1 else "",
         f"queue {visible(record.spec.queue, 40)}" if record.spec.queue else "",
         f"on {visible(record.cluster, 40)}",
         date_and_time(status.submitted) if status.submitted else "",
@@ -573,26 +574,42 @@ def _remembered(record: Record) -> str:
 
 def _sentence(status: JobStatus) -> str:
     if status.state is JobState.QUEUED and not status.cancelling:
-        reason = visible(status.waiting_reason, 300)
-        known = any(word in reason for word in ("ahead", "behind"))
-        if status.ahead is None or (reason and (known or not status.ahead)):
-            return reason[:1].upper() + reason[1:]
-        return ", ".join(filter(None, (f"{ordinal(status.ahead + 1)} in the queue", reason)))
-    if _killed(status):
+        return _while_it_waits(status)
+    if _killed(status) or status.state is JobState.SUCCEEDED:
         return ""
-    if status.cancelling and not status.state.final:
-        return visible(status.reason, 300)
-    if status.state in (JobState.SUCCEEDED, JobState.STARTING, JobState.RUNNING):
-        said = in_a_notebook(visible(status.warning, 600)) if _warns(status) else ""
-        if not said and status.growing and status.state is JobState.RUNNING:
-            said = f"goes on with more workers: {visible(status.growing, 300)}"
-        return said[:1].upper() + said[1:]
+    if status.state is JobState.CANCELLED or _state(status) == "cancelling":
+        return _begun(visible(status.reason, 300))
+    if status.state in (JobState.STARTING, JobState.RUNNING):
+        return _while_it_goes_on(status)
     reasons = [status.reason, *(task.reason for task in status.tasks if task.exit_code)]
     reason = next(filter(None, reasons), "")
     failed = status.task(status.failed_task) if len(status.tasks) > 1 else None
     if failed and not reason.startswith(failed.place):
         reason = f"{failed.place}: {reason}" if reason else f"{failed.place} failed"
     return visible(reason, 600)
+
+
+def _while_it_waits(status: JobStatus) -> str:
+    reason = visible(status.waiting_reason, 300)
+    known = any(word in reason for word in ("ahead", "behind"))
+    if status.ahead is None or (reason and (known or not status.ahead)):
+        return _begun(reason)
+    return ", ".join(filter(None, (f"{ordinal(status.ahead + 1)} in the queue", reason)))
+
+
+def _while_it_goes_on(status: JobStatus) -> str:
+    if _warns(status):
+        return _begun(in_a_notebook(visible(status.warning, 600)))
+    if status.growing and status.state is JobState.RUNNING:
+        return f"Goes on with more workers: {visible(status.growing, 300)}"
+    if status.attempt > 1 and status.retried:
+        return f"The attempt before this one ended: {visible(status.retried, 300)}"
+    return ""
+
+
+def _begun(text: str) -> str:
+    """Return words as a sentence begins."""
+    return text[:1].upper() + text[1:]
 
 
 def _warns(status: JobStatus) -> bool:

@@ -106,8 +106,16 @@ def node(tag: str, style: str, *children: Node | str | None, **attributes: str) 
     return Node(tag, {"class": f"smc-{style}", **named} if style else named, children)
 
 
-def card_tree(card: CardView, *, live: bool = False) -> Node:
-    """Return the whole card without its script; `live` adds the button that cancels."""
+def card_tree(card: CardView, *, live: bool = False, opened: bool = False) -> Node:
+    """Return the whole card without its script.
+
+    Parameters
+    ----------
+    live
+        Whether to add the button that cancels.
+    opened
+        Whether the table of tasks is open however many there are.
+    """
     return Node(
         "div",
         {
@@ -122,7 +130,7 @@ def card_tree(card: CardView, *, live: bool = False) -> Node:
             _sentence(card),
             _progress(card),
             _ledger(card),
-            _tasks(card),
+            _tasks(card, opened=opened),
         ),
     )
 
@@ -142,13 +150,13 @@ def script_tree(script: ScriptView, where: str, **attributes: str) -> Node:
 
 def footer_tree(card: CardView) -> Node:
     """Return where the log is when its page is gone."""
-    path = node("span", "path", f" · {card.log_path}") if card.log_path else None
-    other = None
+    path = node("span", "path", f" · files: {card.log_path}") if card.log_path else None
+    command, which = card.log_command, None
     if len(card.tasks) > 1:  # the cell shows that of rank 0 unless told otherwise
         failed = (task.task for task in card.tasks if task.state == "failed")
         task = next(failed, card.tasks[-1].task)
-        other = node("span", "", ", of one task: ", node("code", "", f"--task {task}"))
-    return node("div", "foot", "log: ", node("code", "", card.log_command), other, path)
+        which = node("span", "", " (one task's: ", node("code", "", f"--task {task}"), ")")
+    return node("div", "foot", "log in a terminal: ", node("code", "", command), which, path)
 
 
 def _head(card: CardView, *, live: bool) -> Node:
@@ -243,7 +251,7 @@ def _stage(stage: Stage) -> Node:
     return node("li", stage.name, f"{stage.name} ", time, title=stage.meaning)
 
 
-def _tasks(card: CardView) -> Node | None:
+def _tasks(card: CardView, *, opened: bool) -> Node | None:
     if not card.tasks:
         return None
     summary = node("summary", "", node("strong", "label", "Tasks"), " ",
@@ -254,8 +262,8 @@ def _tasks(card: CardView) -> Node | None:
     rows = [_row(task, with_gpus=with_gpus) for task in card.tasks]
     table = node("table", "table", node("thead", "", head), node("tbody", "", *rows))
     more = node("div", "quiet", f"… {card.tasks_left_out:,} more") if card.tasks_left_out else None
-    opened = {"open": ""} if len(card.tasks) <= FEW_TASKS else {}
-    return node("details", "tasks", summary, node("div", "scroll", table), more, **opened)
+    is_open = {"open": ""} if opened or len(card.tasks) <= FEW_TASKS else {}
+    return node("details", "tasks", summary, node("div", "scroll", table), more, **is_open)
 
 
 _COLUMNS = ("Role", "Id", "Host", "GPUs", "State", "Start", "Finish", "Progress")
@@ -297,7 +305,7 @@ ATTRIBUTES = frozenset(
 )
 
 
-def to_html(card: CardView, note: str = "", *, styled: bool = True) -> str:
+def to_html(card: CardView, note: str = "", *, styled: bool = True, opened: bool = False) -> str:
     """Return the card with its script and where its log is, in one line.
 
     Parameters
@@ -306,8 +314,10 @@ def to_html(card: CardView, note: str = "", *, styled: bool = True) -> str:
         For the reader.
     styled
         Whether the style comes along: the cards of one page need it once.
+    opened
+        As for `card_tree`.
     """
-    root = card_tree(card)
+    root = card_tree(card, opened=opened)
     script = script_tree(card.script, card.log_path or "the job's folder") if card.script else None
     notes = ". ".join(filter(None, (card.as_of, note)))
     last = Node("div", {"class": "smc-foot"}, (notes,)) if notes else None
