@@ -39,6 +39,7 @@ FIGURES: dict[str, Callable[[Path], Figure | list[Figure]]] = {
     "zygote-torch": zygote.torch_first_lines,
     "zygote-step": zygote.torch_steps,
     "cell-overhead": home.overhead,
+    "cache-hit": home.remembered,
     "results-journey": home.journey,
     "unchanged": home.unchanged,
     "hashing": home.hashing,

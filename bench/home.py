@@ -86,6 +86,33 @@ def overhead(folder: Path) -> Figure:
     )
 
 
+def remembered(folder: Path) -> Figure:
+    """Measure a cell whose result is known, from run to done, and the cell as a job."""
+    with own_home(folder / "home"):
+        notebook = _Notebook()
+        cell = "total = sum(range(10))\nprint(total)\nmade = {'total': total}"
+        try:
+            # Not within the rounds: the first one runs, and loads what the others have.
+            notebook.timed(f"%%submarine --gpus 0 --cache\n{cell}")
+            mine, theirs = in_turn(
+                ROUNDS,
+                lambda: notebook.timed(f"%%submarine --gpus 0 --cache\n{cell}"),
+                lambda: notebook.timed(f"%%submarine --gpus 0\n{cell}"),
+            )
+            jobs = len(list_jobs())
+        finally:
+            notebook.close()
+    if jobs != ROUNDS + 2:
+        raise RuntimeError(f"{jobs} jobs ran, where those without --cache should have alone")
+    return Figure(
+        what="a cell whose result is remembered, from run to done",
+        target="≤ 0.1 s",
+        unit="s",
+        ours=mine,
+        peers={"the cell as a job": theirs},
+    )
+
+
 def journey(folder: Path) -> Figure:
     """Measure how long a job holds its GPU to write a gigabyte that its cell has made."""
     with own_home(folder / "home") as home:

@@ -315,7 +315,7 @@ def key_of(  # noqa: PLR0913 - as `Cluster.submit`, each by its name
             *_values(bundle),
             *_spec(spec),
             *_variables(spec, code.text, salt),
-            *_cluster(cluster, spec),
+            *_cluster(cluster, spec, workdir, digests),
             *_inputs(cluster, spec, workdir, digests),
             *_named(code.texts, workdir, digests),
             *_python(workdir),
@@ -483,7 +483,9 @@ def _variables(spec: JobSpec, code: str, salt: bytes) -> Iterator[Part]:
         yield Part(kind="variable", name=name, digest=made.hexdigest())
 
 
-def _cluster(cluster: Cluster, spec: JobSpec) -> Iterator[Part]:
+def _cluster(
+    cluster: Cluster, spec: JobSpec, workdir: Path, digests: FileDigests
+) -> Iterator[Part]:
     yield _plain("setting", "cluster", cluster.name)
     said = declared().get(cluster.name) or declared(search=True).get(cluster.name)
     config = load_config()
@@ -493,8 +495,11 @@ def _cluster(cluster: Cluster, spec: JobSpec) -> Iterator[Part]:
     for key in said.settings:
         yield _plain("setting", key.name, config.value(key.name))
     for option in said.options:
+        value = spec.options.get(option.name)
         if not option.passed_over:
-            yield _plain("option", option.name, spec.options.get(option.name))
+            yield _plain("option", option.name, value)
+        if option.kind == "path" and value and (path := workdir / str(value)).exists():
+            yield _content(str(path), str(value), digests)  # an archive of its environment
 
 
 # Files.

@@ -66,7 +66,7 @@ def test_a_running_job_can_be_looked_at_saved_and_ended(draw):
     assert bare == {"log", "stacks", "cancel", "kill"}
     for waits in ("queued", "starting"):  # nothing runs that could stand anywhere
         assert set(named(draw(waits, Extras()), "data-action")) == {"log", "cancel", "kill"}
-    assert set(named(draw("succeeded", Extras()), "data-action")) == {"log"}
+    assert set(named(draw("succeeded", Extras()), "data-action")) == {"log", "again"}
     slots = named(tree, "data-slot")
     assert set(slots) >= {"form", "saves", "saved", "unsaved", "problem", "jump", "note"}
     waiting = (slots[name] for name in ("form", "saved", "unsaved", "problem", "jump", "note"))

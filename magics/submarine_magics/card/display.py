@@ -65,7 +65,9 @@ def static_bundle(
     """
     if frontend.current.widgets:  # Jupyter's: it is saved with the notebook
         card = without_own_pages(card)
-    tree = served_tree(replace(card, script=None)).to_json()
+    # A page that our server feeds says it beside the button that runs the cell again.
+    sentence = "" if card.remembered else card.sentence
+    tree = served_tree(replace(card, script=None, sentence=sentence)).to_json()
     return {
         JOB_TYPE: {
             "version": 3,
@@ -78,6 +80,7 @@ def static_bundle(
             "log_label": card.log_label,
             "as_of": card.as_of,
             "text": text,
+            **({"remembered": card.remembered} if card.remembered else {}),
             # All that is drawn at once, as one line of a notebook's file; the script is in the
             # HTML, and the server has it.
             "tree": json.dumps(tree, ensure_ascii=False, separators=(",", ":")),

@@ -436,6 +436,8 @@ class CardView:
     sentence
         What it waits for, what is wrong with it, or why it ended; empty where there is nothing to
         say.
+    remembered
+        Of a result that was not computed anew: ``from 14:02, job train``.
     error, warning
         Whether `sentence` tells of a failure, or of what is wrong with a job that goes on.
     task_states
@@ -463,6 +465,7 @@ class CardView:
     as_of: str
     facts: tuple[str, ...]
     sentence: str
+    remembered: str
     error: bool
     warning: bool
     progress: float | None
@@ -499,6 +502,7 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         as_of="" if status.state.final else f"as of {date_and_time(now)}",
         facts=_facts(record, status),
         sentence=_remembered(record) or _sentence(status),
+        remembered=visible(record.remembered, 120),
         error=status.state in (JobState.FAILED, JobState.LOST),
         warning=_warns(status),
         progress=_fraction(status.progress),

@@ -74,6 +74,7 @@ def served_tree(card: CardView, extras: Extras | None = None) -> Node:
         _form() if more.can_save else None,
         _slot("div", "error", "problem", role="alert"),
         sentence,
+        _slot("div", "sentence", "remembered"),
         _frames(more.frames) if more.frames else None,
         progress,
         _curves(more.scalars),
@@ -112,7 +113,7 @@ def _with_actions(head: Node | str | None, card: CardView, more: Extras) -> Node
         else None,
         board if more.tensorboard else None,
         _button("save", "Save model…", aria_expanded="false") if more.can_save else None,
-        *((None, None) if card.final else _ends(card)),
+        *((_again(card), None) if card.final else _ends(card)),
         None if card.log_url else page,
     )
     return Node(
@@ -120,6 +121,14 @@ def _with_actions(head: Node | str | None, card: CardView, more: Extras) -> Node
         head.attributes,
         (*words, Node(links.tag, links.attributes, (*actions, *links.children))),
     )
+
+
+def _again(card: CardView) -> Node:
+    """Make the button of a result that was not computed anew, which the page alone knows of."""
+    return _button(
+        "again", "Run again", hidden="", aria_label=f"Run the cell of job {card.title} again",
+        title="Run the cell as a job, and remember the new result",
+    )  # fmt: skip
 
 
 def _ends(card: CardView) -> tuple[Node, Node]:

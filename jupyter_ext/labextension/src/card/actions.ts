@@ -7,8 +7,11 @@ import { KILL, TENSORBOARD } from '../commands/ids';
 import type { ISubmarine } from '../plugin';
 import type { Card } from '../types';
 import { problem } from '../words';
+import { again } from './again';
 import { jump } from './jump';
 import type { Ui } from './ui';
+
+const RUN_CELL = 'notebook:run-cell';
 
 /** What the card's surroundings can do. */
 export interface Place {
@@ -54,6 +57,13 @@ export class Actions {
     } catch (error) {
       this._change({ save: { busy: false, error: problem(error), done: '' } });
     }
+  }
+
+  async again(job: string, inside: HTMLElement): Promise<void> {
+    this._change({ problem: '' });
+    await this._try('Not run again', {}, () =>
+      again(this._place.tracker, inside, job, () => this._place.execute(RUN_CELL, job))
+    );
   }
 
   async jump(inside: HTMLElement, frame: DOMStringMap): Promise<void> {

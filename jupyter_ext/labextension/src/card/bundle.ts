@@ -16,6 +16,8 @@ export interface Bundle {
   whole: boolean;
   /** Whether the cell writes the job's text below the card as it comes. */
   text: boolean;
+  /** Whose result it is, and from when, where the cell ran no job of its own. */
+  remembered: string;
 }
 
 /** Read a mimebundle, whoever wrote it: what is not as it should be is left out. */
@@ -40,7 +42,8 @@ export function readBundle(model: IRenderMime.IMimeModel): Bundle {
     logs: [],
     tree: tree ?? ['div', { class: 'submarine-card', 'data-state': state }, [`${title}: ${state}`]]
   };
-  return { job, card, whole: tree !== null, text: data.text === true };
+  const remembered = typeof data.remembered === 'string' ? data.remembered : '';
+  return { job, card, whole: tree !== null, text: data.text === true, remembered };
 }
 
 /** The tree as it is saved: one line of JSON. */

@@ -73,6 +73,31 @@ afterEach(() => {
 });
 
 describe('CardRenderer', () => {
+  it('goes on saying whose result the cell was given, beside what runs it again', async () => {
+    const data = {
+      ...model.data[JOB_TYPE]!,
+      state: 'succeeded',
+      remembered: 'from 14:02, job net'
+    };
+    const { card, say, execute } = await drawn({ data: { [JOB_TYPE]: data } } as never);
+    const slots: Tree = [
+      'div',
+      {},
+      [
+        ['button', { 'data-action': 'again', hidden: '' }, ['Run again']],
+        ['div', { 'data-slot': 'remembered', hidden: '' }, ['']]
+      ]
+    ];
+    await say('card', { ...saved, tree: slots, final: true });
+    const told = card.node.querySelector<HTMLElement>('[data-slot=remembered]')!;
+    expect([told.hidden, told.textContent]).toEqual([false, 'Result from 14:02, job net']);
+    const button = card.node.querySelector<HTMLButtonElement>('[data-action=again]')!;
+    expect(button.hidden).toBe(false);
+    button.click();
+    await vi.advanceTimersByTimeAsync(1);
+    expect(execute).not.toHaveBeenCalled(); // it is in no notebook
+  });
+
   it('says what the server cannot do now, and calls the job unknown only where it is', async () => {
     const { say, note } = await drawn();
     await say('card', saved);

@@ -149,7 +149,8 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     const served = this._served !== null && !this._gone;
     const page = served ? this._place.submarine.api.url(`jobs/${card.job_id}`) : '';
     const made = this._served ? this._place.submarine.feed.made(this._served) : null;
-    const ui = { ...this._ui, note: this._note(), served, page };
+    const { remembered } = this._bundle;
+    const ui = { ...this._ui, note: this._note(), served, page, remembered };
     this._body.draw(card, { ...ui, logOpen: this._log?.isHidden === false }, made);
   }
 
@@ -249,6 +250,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     const does: Record<string, () => unknown> = {
       log: () => this._toggleLog(),
       stacks: () => this._askStacks(),
+      again: () => this._actions.again(card.job_id, this.node),
       cancel: () => this._actions.cancel(card),
       kill: () => this._actions.kill(card),
       tensorboard: () => this._actions.tensorboard(card),

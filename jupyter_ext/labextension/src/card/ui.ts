@@ -12,6 +12,8 @@ export interface Ui {
   note: string;
   /** Why the last action failed. */
   problem: string;
+  /** Whose result the cell was given, and when that was; empty for the cell's own job. */
+  remembered: string;
   cancelling: boolean;
   logOpen: boolean;
   /** Whether stacks are shown, and whether the tasks are being asked for them. */
@@ -27,6 +29,7 @@ export const QUIET: Ui = {
   page: '',
   note: '',
   problem: '',
+  remembered: '',
   cancelling: false,
   logOpen: false,
   stacks: { open: false, busy: false },
@@ -53,6 +56,8 @@ export function changes(card: Card, ui: Ui): Changes {
   };
   return {
     ...(ui.served ? live : hidden),
+    ...(ui.remembered ? { again: { hidden: null } } : {}),
+    remembered: said(ui.remembered && `Result ${ui.remembered}`),
     ...(save ? { form: { hidden: null } } : {}),
     ...(save?.busy ? { saves: { text: 'Saving…', disabled: '' } } : {}),
     saved: said(save?.done),
