@@ -460,14 +460,23 @@ def _plain(kind: str, name: str, value: object) -> Part:
     return Part(kind=kind, name=name, digest=_digest(text.encode()), shown=_cut(shown))
 
 
+_OF_WORKERS = {
+    "count": "num_workers",
+    "command": "worker_launch_cmd",
+    "vcores": "cpus",
+    "args": "arguments",
+    "least": "num_workers, at least",
+}
+
+
 def _spec(spec: JobSpec) -> Iterator[Part]:
     for role in spec.roles:
-        prefix = "" if role.name == "worker" else f"{role.name}_"
-        yield _plain("option", "num_workers" if not prefix else f"num_{role.name}", role.count)
-        for name, value in role.resources.to_json().items():
-            yield _plain("option", prefix + {"vcores": "cpus"}.get(name, name), value)
-        yield _plain("option", f"{role.name}_launch_cmd", role.command)
-        yield _plain("option", f"{prefix}arguments", role.args)
+        told = role.to_json()
+        resources = told.pop("resources")
+        for name, value in {**told, **resources}.items():
+            of_workers = _OF_WORKERS.get(name, name)
+            called = of_workers if role.name == "worker" else f"{role.name}_{name}"
+            yield _plain("option", called, value)
     for name, value in spec.to_json().items():
         if name not in _HOW:
             yield _plain("option", name, value)

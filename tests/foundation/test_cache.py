@@ -250,6 +250,8 @@ def test_what_says_how_a_job_runs_does_not_count(one_python):
         {"outputs": ("x",)},
         {"options": {"isolation": "process"}},
         {"roles": (Role(count=2),)},
+        {"roles": (Role(count=2, least=1),)},
+        {"roles": (Role(), Role(name="ps"))},
         {"roles": (Role(args=("--epochs", "1")),)},
         {"roles": (Role(command="python other.py"),)},
         {"roles": (Role(resources=Resources(gpus=1)),)},
