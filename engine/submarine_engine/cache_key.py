@@ -8,7 +8,8 @@ unless it is argued here that it cannot; that something counts needlessly costs 
 * Values count by the bytes that travel. The order of a dict and which objects are the same one are
   of the value: what comes home names objects by their number in those very bytes.
 * Which cells they come from, by number and line, is told and does not count.
-* Files count by content: what ``--input_path`` names, and what the code names in one text.
+* Files count by content: what ``--input_path`` names, and what the code or a value names in one
+  text or path.
 * All installed packages count, since any may be imported by another, and the code of those that
   are used from their source folder.
 * Of the environment all variables count but those of a session, unless the code names them.
@@ -22,6 +23,7 @@ import hashlib
 import itertools
 import json
 import os
+import pickletools
 import platform
 import re
 import sys
@@ -67,6 +69,7 @@ _HOW = frozenset(
 
 _LONGEST_PATH = 1024
 _MOST_FILES = 20_000
+_MOST_CODES = 20_000
 _MUCH = 256 << 20
 _SETTLED = 2.0
 """Seconds after a change from which on a file's times tell that it was not changed again."""
@@ -317,7 +320,7 @@ def key_of(  # noqa: PLR0913 - as `Cluster.submit`, each by its name
             *_variables(spec, code.text, salt),
             *_cluster(cluster, spec, workdir, digests),
             *_inputs(cluster, spec, workdir, digests),
-            *_named(code.texts, workdir, digests),
+            *_named(code.texts | _texts_in_values(bundle), workdir, digests),
             *_python(workdir),
             _notebook(bundle),
         )
@@ -439,6 +442,42 @@ def _values(bundle: Bundle) -> Iterator[Part]:
             digest=made.hexdigest(),
             where=", ".join(filter(None, cells)),
         )
+
+
+def _texts_in_values(bundle: Bundle) -> set[str]:
+    """Return the texts and paths in the values, of each file of them as far as it is short."""
+    found: set[str] = set()
+    for path, content in bundle.files.items():
+        if path.startswith("values/") and isinstance(content, bytes):
+            with suppress(ValueError, IndexError):  # a file of blocks is no pickle
+                found |= _texts(content)
+    return found
+
+
+def _texts(pickled: bytes) -> set[str]:
+    found: set[str] = set()
+    memo: list[str | None] = []
+    path: list[str] | None = None
+    last: str | None = None
+    for code, argument, _ in itertools.islice(pickletools.genops(pickled), _MOST_CODES):
+        if code.name == "MEMOIZE":
+            memo.append(last)
+            continue
+        last = None
+        if isinstance(argument, str):
+            last = argument
+        elif code.name in ("BINGET", "LONG_BINGET") and isinstance(argument, int):
+            last = memo[argument]
+        if last is not None:
+            found.add(last)
+            if last in ("PosixPath", "WindowsPath"):
+                path = []
+            elif path is not None:
+                path.append(last)
+        elif code.name == "REDUCE" and path:
+            found.add(os.path.join(*path))  # noqa: PTH118 - parts of a text
+            path = None
+    return found
 
 
 def _notebook(bundle: Bundle) -> Part:

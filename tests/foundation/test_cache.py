@@ -230,6 +230,25 @@ def test_the_same_cells_have_the_same_key_in_another_process(one_python):
     assert len(found) == 1
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "data/a.csv", Path("data/a.csv"), Path("data"), [Path("data") / "b", Path("data/a.csv")],
+        {"train": ("data/a.csv", 3)}, [f"{at}" for at in range(500)] + ["data/a.csv"],
+    ],
+    ids=lambda value: str(value)[:30],
+)  # fmt: skip
+def test_files_that_a_value_names_count_by_content(one_python, value):
+    Path("data").mkdir()
+    Path("data/a.csv").write_text("1")
+    first, _ = key_for(values={"where": value}, main="out = len(values)")
+    assert key_for(values={"where": value}, main="out = len(values)")[0].digest == first.digest
+    Path("data/a.csv").write_text("2")
+    other, _ = key_for(values={"where": value}, main="out = len(values)")
+    assert {one.split()[0] for one in other.changes(first.parts)} <= {"file", "folder"}
+    assert other.digest != first.digest
+
+
 def of_spec(**fields):
     return made(bundle_of("print(1)"), JobSpec(**fields)).digest
 
