@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 IDLE = 60.0
-"""Seconds without a call after which a worker ends by itself: whoever gave them may be gone."""
+"""Seconds without a word after which a worker ends by itself: whoever gave it calls is gone."""
 
 _SOONEST = 0.002
 _LATEST = 0.02  # a look at one file
@@ -135,7 +135,7 @@ def serve(
     forks
         Whether each call runs in a fork of its own; else all run in this very process.
     idle
-        Seconds without a call after which it ends.
+        Seconds without a word from the controller after which it ends, in the middle of a call too.
     """
     Worker(function, os.environ["SUBMARINE_TASK_DIR"], idle, forks=forks).run()
 
@@ -175,6 +175,8 @@ class Worker:
         self._todo: deque[list[Given]] = deque()
         self._unwanted: set[tuple[int, int]] = set()
         self._ending = False
+        self._batch: object = None
+        self._heard = time.monotonic()
         main = sys.modules["__main__"]
         self._bundle = os.path.dirname(getattr(main, "__file__", "") or "")  # noqa: PTH120 - pathlib takes long to import
 
@@ -185,15 +187,18 @@ class Worker:
         import select  # noqa: F401, PLC0415 - of the forks' parent
 
         self._tell(frame({"kind": "ready", "pid": os.getpid(), "host": os.uname().nodename}))
-        pause, since = _SOONEST, time.monotonic()
+        pause = _SOONEST
+        self._heard = time.monotonic()
         while True:
             if self._look():
-                pause, since = _SOONEST, time.monotonic()
+                pause = _SOONEST
+            if self._alone():
+                return
             if self._todo:
                 self._do(self._todo.popleft())
-                pause, since = _SOONEST, time.monotonic()
+                pause = _SOONEST
                 continue
-            if self._ending or time.monotonic() - since > self._idle:
+            if self._ending:
                 return
             time.sleep(pause)
             pause = min(_LATEST, pause * 1.2)
@@ -201,11 +206,15 @@ class Worker:
     def _tell(self, data: bytes) -> None:
         append(self._returns, data)
 
+    def _alone(self) -> bool:
+        """Return whether nobody has said anything for long."""
+        return time.monotonic() - self._heard > self._idle
+
     def _look(self) -> bool:
         """Read what has come; return whether anything has."""
         came = False
         for head, payload in self._calls.read():
-            came = True
+            came, self._heard = True, time.monotonic()
             kind = head["kind"]
             if kind == "call":
                 given = Given(int(head["index"]), int(head["try"]), payload)
@@ -224,11 +233,9 @@ class Worker:
                 self._ending = True
         return came
 
-    _batch: object = None
-
     def _do(self, batch: list[Given]) -> None:
         """Run the calls of a batch; begin anew after each that takes its process along."""
-        while batch:
+        while batch and not self._alone():
             for given in [one for one in batch if one.key in self._unwanted]:
                 self._unwanted.discard(given.key)
                 self._tell(_ended(given, "withdrawn"))
@@ -241,6 +248,7 @@ class Worker:
     def _do_here(self, batch: list[Given]) -> set[tuple[int, int]]:
         given = batch[0]
         self._call(given, self._tell)
+        self._heard = time.monotonic()  # it could not hear meanwhile
         self._look()
         return {given.key}
 
@@ -280,6 +288,8 @@ class Worker:
                     self._look()
                     if fork.running is not None and fork.running.key in self._unwanted:
                         unwanted = True
+                        fork.kill()
+                    elif self._alone():
                         fork.kill()
         finally:
             # Where the worker is to end meanwhile, so are its calls.

@@ -110,10 +110,10 @@ def cluster_of(call: PreparedCall) -> Cluster:
 
 
 def submit_prepared(call: PreparedCall) -> Job:
-    """Submit a prepared call; its card can be shown in the running cell."""
-    shell = get_ipython()
-    display.register_table(shell)
-    return _submit(bench_of(shell), call)
+    """Submit a prepared call; a line in the running cell follows its job."""
+    job = _submit(bench_of(get_ipython()), call)
+    display.show_jobs([job])
+    return job
 
 
 def _prepare(  # noqa: PLR0913 - as `prepare_call`, each by its name

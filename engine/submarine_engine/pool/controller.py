@@ -84,7 +84,7 @@ def workers_of(folder: PoolFolder, plan: dict[str, Any]) -> Workers:
         bundle=Bundle.read(folder.bundle),
         workdir=Path(plan["workdir"]),
         most=plan.get("most", 1),
-        least=plan.get("least", 0),
+        least=plan.get("least", 1),
     )
 
 

@@ -35,9 +35,10 @@ LOST_TRIES = 5
 
 _SOONEST = 0.002
 _LATEST = 0.02
-_STAY = 20.0
+_STAY = 10.0
 _AT_ONCE = 4
 _LOOK_AROUND = 1.0
+_FRESH = 0.05
 _LOOKED_AT = 50
 _ENDING_TAKES = 30.0
 _STARTS = 3
@@ -71,7 +72,7 @@ class Workers:
     bundle: Bundle
     workdir: Path
     most: int = 1
-    least: int = 0
+    least: int = 1
 
 
 class Pool:
@@ -250,6 +251,9 @@ class Pool:
         self._hear(worker)  # what it told last
         del self._workers[worker.job_id]
         worker.close()
+        if worker.ending:
+            # Whoever waits is looked for anew before the next one gives way.
+            self._others_wait, self._looked_around = False, time.monotonic()
         if worker.ready or worker.ending:
             self._starts = 0
         else:
@@ -340,6 +344,10 @@ class Pool:
         fed = False
         ready = sorted(self._workers.values(), key=lambda worker: len(worker.given))
         for worker in ready:
+            if not worker.given:
+                self._look_around(_FRESH)  # a call may take long, so now or never
+            if self.crowded and not self._yields():
+                break  # the first one that is through with its calls gives way
             while (batch := self._batch(worker)) is not None:
                 self.journal.given(*batch, worker=worker.job_id)
                 try:
@@ -424,9 +432,9 @@ class Pool:
                 self._free = 0
         return self._free >= gpus
 
-    def _look_around(self) -> None:
-        """See once a second who else waits for GPUs, and how many are free."""
-        if not self._kind.spec.gpus or time.monotonic() - self._looked_around < _LOOK_AROUND:
+    def _look_around(self, age: float = _LOOK_AROUND) -> None:
+        """See who else waits for GPUs, and how many are free, where that is not known for long."""
+        if not self._kind.spec.gpus or time.monotonic() - self._looked_around < age:
             return
         self._looked_around = time.monotonic()
         self._free = None
@@ -439,17 +447,23 @@ class Pool:
         )
 
     def _shrink(self) -> None:
-        """End workers that have nothing to do where others wait, or keep them."""
-        for worker in self._workers.values():
-            if worker.ending or worker.given:
+        """Give one worker's GPUs to another job that waits; tell all others that they may stay."""
+        for worker in list(self._workers.values()):
+            if worker.ending:
                 continue
-            if self.crowded and (worker.ready or worker.state is JobState.QUEUED):
+            if self.crowded and not self._yields() and not worker.given:
                 if worker.ready:
+                    self.say(f"another job waits for GPUs: worker {worker.job_id} gives way")
                     worker.end()
-                elif self.workers > 1:
+                elif worker.state is JobState.QUEUED:
                     worker.cancel("another job waits for GPUs")
             elif worker.ready:
-                worker.stay(_STAY)
+                with suppress(OSError):
+                    worker.stay(_STAY)
+
+    def _yields(self) -> bool:
+        """Return whether a worker is giving way: one at a time does."""
+        return any(worker.ending for worker in self._workers.values())
 
     def _end_workers(self) -> None:
         for worker in self._workers.values():

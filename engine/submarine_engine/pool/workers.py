@@ -155,7 +155,7 @@ class PoolWorker:
         self._say(frame({"kind": "told", **about}))
 
     def stay(self, every: float) -> None:
-        """Tell it that it is still wanted, though it has no call."""
+        """Tell it now and then that there is somebody: it would end by itself."""
         if time.monotonic() - self._stayed >= every:
             self._say(frame({"kind": "stay"}))
 

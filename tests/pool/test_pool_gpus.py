@@ -1,0 +1,73 @@
+"""A map's workers and the GPUs: more as they fall free, fewer when others wait."""
+
+import pytest
+
+from tests.pool.programs import Program
+
+PROGRAM = """
+    import os, time
+    from pathlib import Path
+
+    from submarine_engine import list_jobs, map, submit
+    from submarine_engine.clusters import open_cluster
+
+    def until(condition):
+        limit = time.monotonic() + 120
+        while not condition():
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+
+    def hold(folder, n):
+        Path(folder, f"begun-{n}").touch()
+        until(Path(folder, f"go-{n}").exists)
+        return os.environ["CUDA_VISIBLE_DEVICES"]
+
+    def held():
+        return sum(gpu.held_by is not None for gpu in open_cluster("local").gpus())
+
+    def quick():
+        return os.environ["CUDA_VISIBLE_DEVICES"]
+
+    if __name__ == "__main__":
+"""
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "3")
+    return Program(tmp_path, PROGRAM)
+
+
+def test_it_grows_gives_way_and_grows_again(program, tmp_path):
+    flags = tmp_path / "flags"
+    flags.mkdir()
+    program.run(f"""
+        folder = {str(flags)!r}
+        found = map(hold, [folder] * 6, range(6), gpus=1)
+        begun = lambda: len(list(Path(folder).glob("begun-*")))
+        until(lambda: begun() == 3)
+        assert held() == 3
+        # Another job waits: the first worker that is through with its call ends for it.
+        other = submit(quick)
+        until(lambda: other.status().state.value == "queued")
+        Path(folder, "go-1").touch()
+        assert other.result(120) in "012"
+        for n in range(6):
+            Path(folder, f"go-{{n}}").touch()
+        assert all(value in "012" for value in found)
+        found.job.wait()
+        until(lambda: held() == 0)
+    """)
+
+
+def test_it_takes_no_more_than_it_may(program, tmp_path):
+    flags = tmp_path / "flags"
+    flags.mkdir()
+    program.run(f"""
+        folder = {str(flags)!r}
+        for n in range(4):
+            Path(folder, f"go-{{n}}").touch()
+        assert len(set(map(hold, [folder] * 4, range(4), gpus=1, max_gpus=1))) == 1
+        (devices,) = map(hold, [folder], [0], gpus=2)
+        assert len(devices.split(",")) == 2
+    """)
