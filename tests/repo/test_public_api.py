@@ -16,11 +16,11 @@ import submarine_engine
 PUBLIC = """
 ArgumentsError
 Batch Bundle BundleError CannotTravelError CaptureTooLargeError Cell CellSyntaxError Cluster
-ClusterError CommandError ConfigError Cursor Display Event Gpu Job JobCancelledError JobError
-JobFailedError
+ClusterError CommandError ConfigError Cursor Display Event Executor Gpu Job JobCancelledError
+JobError JobFailedError
 JobLostError JobNotFoundError JobSpec JobState JobStatus JobSummary Ledger LogChunk Manifest Moment
 Resources ResourcesError ResultError Role SaveError Saved SubmarineError SubmissionError TaskState
-TaskStatus UndefinedNameError UnsupportedError launch list_jobs open_job submit
+TaskStatus UndefinedNameError UnsupportedError launch list_jobs map open_job submit
 """.split()  # noqa: SIM905 - words are easier to read than strings
 
 

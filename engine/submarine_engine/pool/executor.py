@@ -250,6 +250,11 @@ class Executor(concurrent.futures.Executor):
     ) -> CallFuture:
         """Call ``fn(*args, **kwargs)`` on a worker; return its future at once.
 
+        Parameters
+        ----------
+        fn, args, kwargs
+            The call.
+
         Raises
         ------
         RuntimeError
