@@ -105,13 +105,22 @@ class Mapped(Iterator[Any]):
             pause = min(_LATEST, pause * 1.3)
 
     def wait(self) -> Mapped:
-        """Wait until every call has ended, and return itself."""
+        """Wait until every call and the job have ended, and return itself.
+
+        Raises
+        ------
+        JobFailedError, JobCancelledError, JobLostError
+            The job ended before the calls did.
+        """
         while True:
             self._feed()
             self._read()
             if self._is_over():
-                return self
+                break
             time.sleep(_LATEST)
+        if self.job is not None:
+            self.job.wait()
+        return self
 
     def results(self) -> dict[int, Any]:
         """Return the values that are there by now, by the place of their input.
