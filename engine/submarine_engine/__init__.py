@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from submarine_engine.pool.executor import Executor
     from submarine_engine.pool.mapping import map  # noqa: A004 - what it is called everywhere
     from submarine_engine.records import JobSummary, list_jobs, open_job
+    from submarine_engine.sweeps.found import Found
+    from submarine_engine.sweeps.space import choice, integer, loguniform, uniform
+    from submarine_engine.sweeps.sweeping import sweep
 
 __version__ = "0.1.0"
 
@@ -64,6 +67,9 @@ _MEMBERS = {
     "pool.executor": "Executor",
     "pool.mapping": "map",
     "records": "JobSummary list_jobs open_job",
+    "sweeps.found": "Found",
+    "sweeps.space": "choice integer loguniform uniform",
+    "sweeps.sweeping": "sweep",
 }
 _HOMES = {name: module for module, names in _MEMBERS.items() for name in names.split()}
 
@@ -84,6 +90,7 @@ __all__ = [
     "Display",
     "Event",
     "Executor",
+    "Found",
     "Gpu",
     "Job",
     "JobCancelledError",
@@ -111,11 +118,16 @@ __all__ = [
     "TaskStatus",
     "UndefinedNameError",
     "UnsupportedError",
+    "choice",
+    "integer",
     "launch",
     "list_jobs",
+    "loguniform",
     "map",
     "open_job",
     "submit",
+    "sweep",
+    "uniform",
 ]
 
 

@@ -626,6 +626,13 @@ def own_loop(folder: str | None, *, begins: bool, every: float = EVERY) -> Loop:
     return _own
 
 
+def forget() -> None:
+    """Begin as a new process would: the next loop is the first one of another trial."""
+    global _begun, _own
+    _begun, _own = 0, None
+    notice.given = False
+
+
 def place_of_next(folder: str | None) -> str | None:
     """Return the folder of the next loop: of several in a script each has its own."""
     global _begun  # noqa: PLW0603 - of the process

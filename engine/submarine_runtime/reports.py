@@ -66,14 +66,14 @@ def report(step: int, /, **values: float) -> None:
     Ended
         The trial is pruned or paused. ``finally`` runs; ``except Exception`` does not see it.
     """
-    number = _step(step)
+    at = _step(step)
     if not values:
         raise TypeError(f"report({step!r:.20}) says nothing: write report({step!r:.20}, loss=0.12)")
     if len(values) > _MOST_VALUES:
         raise ValueError(
             f"report() was given {len(values)} values, {_MOST_VALUES} at most are kept"
         )
-    told = {name: _number(name, value) for name, value in values.items()}
+    told = {name: number(name, value) for name, value in values.items()}
     running = _running()
     if running is None:
         return
@@ -82,7 +82,7 @@ def report(step: int, /, **values: float) -> None:
     keeps = checkpoints is not None and checkpoints.notice.looked_at
     # JSON has no word for what is no number.
     sent = {name: value if math.isfinite(value) else str(value) for name, value in told.items()}
-    running.report({"step": number, "values": sent, "keeps": keeps})
+    running.report({"step": at, "values": sent, "keeps": keeps})
     word = running.word()
     if word == PAUSE and checkpoints is not None and checkpoints.notice.take():
         Last.paused = True  # the loop keeps a checkpoint after this step, and ends then
@@ -100,8 +100,21 @@ def _step(step: object) -> int:
     return number
 
 
-def _number(name: str, value: object) -> float:
-    """Return a number, also of what holds one: a scalar of numpy, torch, jax or TensorFlow."""
+def number(name: str, value: object) -> float:
+    """Return a number, also of what holds one: a scalar of numpy, torch, jax or TensorFlow.
+
+    Parameters
+    ----------
+    name
+        What it is of.
+    value
+        A number, or what holds one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is none, or the name is too long.
+    """
     if len(name) > _LONGEST_NAME:
         raise ValueError(f"report(…, {name:.40}…=…): the name is too long")
     # A text could be read as one, and would be wrong the day that it is "n/a".
@@ -212,7 +225,7 @@ def _report_numbers(step: int, logged: Any) -> None:  # noqa: ANN401 - a mapping
     told = {}
     for name, value in logged.items():
         with suppress(TypeError, ValueError):  # what else it logs is its own business
-            told[str(name)] = _number(str(name), value)
+            told[str(name)] = number(str(name), value)
     if told:
         report(step, **dict(list(told.items())[:_MOST_VALUES]))
 

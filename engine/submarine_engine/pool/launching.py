@@ -50,6 +50,11 @@ class Plan:
         The class of its source, ``module:Class``: it is given the folder.
     told
         What else its controller has to know.
+    serve
+        What the workers' script ends in, called with the function, classes of the arguments, and
+        `keywords`.
+    keywords
+        Its own.
     """
 
     function: Callable[..., Any]
@@ -59,6 +64,8 @@ class Plan:
     max_gpus: int | None = None
     max_workers: int | None = None
     told: Mapping[str, Any] | None = None
+    serve: Callable[..., None] = worker.serve
+    keywords: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +145,15 @@ def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
         )
     variables = vars(sys.modules["__main__"])
     known = [variables[name] for name in sorted(names)]
-    keywords = {**options, **({} if plan.forks else {"forks": False})}
+    own = plan.keywords or {}
+    keywords = {**options, **own, **({} if plan.forks else {"forks": False})}
     args = (plan.function, *known)
     here = api.notebook()
     if here is not None:
-        call: PreparedCall = here.prepare(worker.serve, args, keywords)
+        call: PreparedCall = here.prepare(plan.serve, args, keywords)
         cluster = here.cluster_of(call)
     else:
-        call = api.prepare(worker.serve, args, keywords, of=plan.function)
+        call = api.prepare(plan.serve, args, keywords, of=plan.function)
         wanted = call.cluster or load_config().value("cluster")
         cluster = open_cluster(wanted) if isinstance(wanted, str) else wanted
     spec = cluster.check(call.spec)

@@ -119,6 +119,7 @@ class Pool:
         self._next_start = 0.0
         self._looked_around = 0.0
         self._others_wait = False
+        self._wanted = 0
         self._free: int | None = None
 
     def say(self, line: str) -> None:
@@ -139,6 +140,20 @@ class Pool:
     def crowded(self) -> bool:
         """Whether other jobs wait while this pool has more workers than its least."""
         return self._others_wait and self.workers > self._kind.least
+
+    @property
+    def least(self) -> int:
+        """How many workers stay though others wait for their GPUs."""
+        return self._kind.least
+
+    @property
+    def lacking(self) -> int:
+        """How many GPUs other jobs wait for, beyond what is free or about to be."""
+        if not self._others_wait:
+            return 0
+        each = self._kind.spec.gpus or 0
+        leaving = sum(worker.ending for worker in self._workers.values())
+        return max(0, self._wanted - self._count_free() - leaving * each)
 
     def run(self, source: Source) -> None:
         """Run all calls that a source gives; go on where the pool was run before.
@@ -250,6 +265,7 @@ class Pool:
             return
         self._hear(worker)  # what it told last
         del self._workers[worker.job_id]
+        self._looked_around = 0.0  # its GPUs are somebody's now
         worker.close()
         if worker.ending:
             # Whoever waits is looked for anew before the next one gives way.
@@ -423,14 +439,15 @@ class Pool:
         return worker
 
     def _is_free(self, gpus: int) -> bool:
-        if self._others_wait:
-            return False
+        return not self._others_wait and self._count_free() >= gpus
+
+    def _count_free(self) -> int:
         if self._free is None:
             try:
                 self._free = sum(gpu.held_by is None for gpu in self._kind.cluster.gpus())
             except SubmarineError:
                 self._free = 0
-        return self._free >= gpus
+        return self._free
 
     def _look_around(self, age: float = _LOOK_AROUND) -> None:
         """See who else waits for GPUs, and how many are free, where that is not known for long."""
@@ -438,13 +455,14 @@ class Pool:
             return
         self._looked_around = time.monotonic()
         self._free = None
-        self._others_wait = any(
-            job.state is JobState.QUEUED
-            and job.gpus
+        self._wanted = sum(
+            job.gpus
+            for job in islice(iter_jobs(self.folder.home, children=True), _LOOKED_AT)
+            if job.state is JobState.QUEUED
             and job.parent != self._kind.spec.parent
             and job.cluster == self._kind.cluster.name
-            for job in islice(iter_jobs(self.folder.home, children=True), _LOOKED_AT)
         )
+        self._others_wait = self._wanted > 0
 
     def _shrink(self) -> None:
         """Give one worker's GPUs to another job that waits; tell all others that they may stay."""
@@ -490,7 +508,8 @@ class Pool:
         record = self.journal.record
         if record.over:
             raise GivenUpError(record.over)
-        if record.over is not None and not record.open:
+        goes_on = getattr(self._source, "goes_on", False)
+        if record.over is not None and not record.open and not goes_on:
             self._done = True
         parent = self._kind.spec.parent
         asked = [*record.workers, *(children_of(self.folder.home, parent) if parent else ())]
@@ -501,6 +520,8 @@ class Pool:
                 for noted in record.open.values()
                 if noted.given == job_id
             }
+            if not worker.given and _is_over(worker):  # it has nothing to tell any more
+                self._workers.pop(job_id).close()
         for index, line in record.ended.items():
             end = self.journal.end(line)
             self._count(end)

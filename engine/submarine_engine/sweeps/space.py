@@ -17,7 +17,7 @@ import keyword
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.errors import CommandError
@@ -113,11 +113,15 @@ class Domain:
         return int(self.high) - int(self.low) + 1 if self.kind == "int" else None
 
     @property
+    def is_plain(self) -> bool:
+        """Whether all choices are such that a study can keep them."""
+        kept = (bool, int, float, str)
+        return all(value is None or isinstance(value, kept) for value in self.values)
+
+    @property
     def labels(self) -> tuple[Any, ...]:
         """The choices as a study keeps them: what is no plain value by its number and words."""
-        if all(
-            value is None or isinstance(value, (bool, int, float, str)) for value in self.values
-        ):
+        if self.is_plain:
             return self.values
         return tuple(f"{index}: {value!r:.60}" for index, value in enumerate(self.values))
 
@@ -335,6 +339,39 @@ class Space:
             else list(range(int(domain.low), int(domain.high) + 1))
             for name, domain in self.domains.items()
         }
+
+    @property
+    def objects(self) -> dict[str, tuple[Any, ...]]:
+        """The choices that a study cannot keep, by name: workers have them."""
+        return {name: domain.values for name, domain in self.domains.items() if not domain.is_plain}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form: choices as a study keeps them."""
+        return {
+            name: {**asdict(domain), "values": list(domain.labels)}
+            for name, domain in self.domains.items()
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Space:
+        """Build from what `to_json` returned; its values are those that a study keeps.
+
+        Parameters
+        ----------
+        data
+            What it returned.
+
+        Raises
+        ------
+        CommandError
+            It is no space.
+        """
+        return cls(
+            {
+                name: Domain(**{**domain, "values": tuple(domain["values"])})
+                for name, domain in data.items()
+            }
+        )
 
     def distributions(self) -> dict[str, BaseDistribution]:
         """Return what Optuna samples from."""

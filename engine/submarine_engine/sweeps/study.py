@@ -150,7 +150,7 @@ class Study:
         """Begin one more trial, and return it."""
         self._study.sampler = self._sampler(self._count())
         if self._grid is not None and not self._waiting():
-            self._study.enqueue_trial(self._grid.point(self._count()))
+            self._study.enqueue_trial(self._grid.point(self._count() - self.retries()))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Optuna, about what it may change
             trial = self._study.ask(self._distributions)
@@ -168,6 +168,10 @@ class Study:
         """Return how many trials were begun so far, those that are to be tried again aside."""
         waits = self._optuna.trial.TrialState.WAITING
         return sum(trial.state != waits for trial in self._trials())
+
+    def retries(self) -> int:
+        """Return how many trials are, or were, failed ones that are tried again."""
+        return sum(RETRY_OF in trial.user_attrs for trial in self._trials())
 
     def waiting(self) -> int:
         """Return how many trials are in line to be tried again."""

@@ -1,0 +1,206 @@
+"""A worker whose calls are the trials of a sweep: what each is given, and what it came to.
+
+The script of such a worker ends in `serve`. A trial's code finds a folder of its own for
+checkpoints and one for TensorBoard; what it returned, or reported last, is looked at here, so that
+nothing but numbers goes back.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from submarine_runtime import reports, worker
+from submarine_runtime.lean import suppress
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+NUMBER = "SUBMARINE_TRIAL"
+"""The variable that has a trial's number."""
+
+
+def serve(
+    function: Callable[..., Any],
+    *known: Any,  # noqa: ANN401 - of any kind
+    objectives: Sequence[str],
+    choices: Mapping[str, Sequence[Any]] | None = None,
+    from_log: bool = False,
+    forks: bool = True,
+) -> None:
+    """Run `function` for each trial that comes, until there are no more.
+
+    Parameters
+    ----------
+    function
+        What each trial calls.
+    known
+        As `worker.serve` has them.
+    objectives
+        The names of what is searched for.
+    choices
+        What the parameters with values of any kind may be, by name: a trial is told which one.
+    from_log
+        Whether lines like ``loss: 0.12`` in a trial's log are looked at, too.
+    forks
+        Whether each trial runs in a process of its own.
+    """
+    trial = Trial(function, objectives, choices or {}, from_log=from_log)
+    worker.serve(trial, *known, forks=forks)
+
+
+class Trial:
+    """Runs one trial after the other.
+
+    Parameters
+    ----------
+    function, objectives, choices, from_log
+        As `serve` has them.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        objectives: Sequence[str],
+        choices: Mapping[str, Sequence[Any]],
+        *,
+        from_log: bool = False,
+    ) -> None:
+        self._from_log = from_log
+        self._function = function
+        self._objectives = objectives
+        self._choices = choices
+
+    def __call__(
+        self, number: int, params: Mapping[str, Any], checkpoints: str | None
+    ) -> dict[str, Any]:
+        """Run one trial.
+
+        Parameters
+        ----------
+        number
+            Its own.
+        params
+            What it is given; of `choices` which one.
+        checkpoints
+            Where it keeps them; None where nothing is kept from one worker to the next.
+
+        Returns
+        -------
+        dict
+            ``values``, a number for each objective, or ``problem`` in words.
+        """
+        begin = _log_sizes()
+        _prepare(number, checkpoints)
+        given = {
+            name: self._choices[name][value] if name in self._choices else value
+            for name, value in params.items()
+        }
+        try:
+            value = self._function(**given)
+            if type(value).__name__ == "coroutine" and hasattr(value, "cr_await"):
+                import asyncio  # noqa: PLC0415 - of coroutines
+
+                value = asyncio.run(value)
+        except KeyboardInterrupt:
+            if reports.Last.paused:  # its loop has kept a checkpoint, and ended as it was asked
+                raise worker.Ended(reports.PAUSE) from None
+            raise
+        return self._came_to(value, _Logged(begin if self._from_log else None))
+
+    def _came_to(self, value: object, logged: _Logged) -> dict[str, Any]:
+        found = {}
+        for place, name in enumerate(self._objectives):
+            one = self._named(value, name, place)
+            if one is None:
+                one = reports.Last.values.get(name)
+            if one is None:
+                one = logged.last(name)
+            if one is None:
+                ways = f"nor is a line like `{name}: 0.12` in its log" if self._from_log else ""
+                problem = f"it has neither returned nor reported {name}{ways and f', {ways}'}"
+                return {"problem": problem, "lacks": name}
+            try:
+                found[name] = reports.number(name, one)
+            except (TypeError, ValueError):
+                kind = type(one).__name__
+                return {"problem": f"{name} is {one!r:.60}, of type {kind}: no number"}
+        return {"values": found}
+
+    def _named(self, value: object, name: str, place: int) -> object:
+        """Return what a returned value says of an objective; None for nothing."""
+        if isinstance(value, dict):
+            return value.get(name)
+        if isinstance(value, (tuple, list)) and len(value) == len(self._objectives) > 1:
+            found: object = value[place]
+            return found
+        if value is None or len(self._objectives) > 1:
+            return None
+        if isinstance(value, str) or hasattr(value, "__float__"):
+            return value
+        return None  # a model, a history: what was reported counts
+
+
+class _Logged:
+    """Numbers that a trial has written to its log; none where they are not asked for."""
+
+    def __init__(self, begin: dict[int, int] | None) -> None:
+        self._begin = begin
+        self._text: str | None = None
+
+    def last(self, name: str) -> float | None:
+        """Return the last number that stands behind a name."""
+        if self._begin is None:
+            return None
+        import re  # noqa: PLC0415 - seldom
+
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        number = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b"
+        found = re.findall(rf"(?<![\w./-]){re.escape(name)}\s*[:=]\s*({number})", self._read())
+        return float(found[-1]) if found else None
+
+    def _read(self) -> str:
+        if self._text is None:
+            self._text = ""
+            for descriptor, begin in (self._begin or {}).items():
+                # The log is open for writing alone.
+                with suppress(OSError), open(f"/proc/self/fd/{descriptor}", "rb") as file:  # noqa: PTH123 - pathlib takes long to import
+                    file.seek(max(begin, file.seek(0, 2) - _LONGEST_LOG))
+                    self._text += file.read().decode(errors="replace") + "\n"
+        return self._text
+
+
+_LONGEST_LOG = 1 << 20
+
+
+def _log_sizes() -> dict[int, int]:
+    sizes = {}
+    for descriptor in (2, 1):  # what stands on stdout counts where both say something
+        with suppress(OSError):
+            sizes[descriptor] = os.fstat(descriptor).st_size
+    return sizes
+
+
+def _prepare(number: int, checkpoints: str | None) -> None:
+    """Give a trial its own folders; forget what one before it in this process has left."""
+    os.environ[NUMBER] = str(number)
+    if checkpoints is None:
+        os.environ.pop("SUBMARINE_CHECKPOINT_PATH", None)
+    else:
+        os.environ["SUBMARINE_CHECKPOINT_PATH"] = f"{checkpoints}/trial-{number}"
+    global _logdir  # noqa: PLW0603 - of the process
+    if _logdir is None:
+        _logdir = os.environ.get("SUBMARINE_LOGDIR", "")
+    if _logdir:
+        os.environ["SUBMARINE_LOGDIR"] = f"{_logdir}/trial-{number}"
+    reports.Last.values = {}
+    reports.Last.paused = False
+    loops = sys.modules.get("submarine_runtime.checkpoints")
+    if loops is not None:
+        loops.forget()
+
+
+_logdir: str | None = None

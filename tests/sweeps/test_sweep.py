@@ -1,0 +1,276 @@
+"""`sweep` of plain programs on the real local cluster: found, pruned, failed, told once each."""
+
+import pytest
+
+from tests.sweeps.programs import run_program
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Run a program that ends in `body`; return what it printed last, and its errors."""
+
+    return lambda body: run_program(tmp_path, body)
+
+
+def test_a_sweep_finds_what_is_good_and_says_so_trial_by_trial(program):
+    told, text = program("""
+        space = {"rate": loguniform(1e-4, 1e-1), "units": [32, 64]}
+        found = search(train, space, trials=15)
+        table = found.results()
+        again = found.job.result()
+        print(json.dumps({
+            "best": [found.best.params, found.best.value],
+            "states": [trial.state for trial in found.trials],
+            "columns": list(table.columns), "rows": len(table),
+            "study": len(found.study.trials), "same": again.best.value == found.best.value,
+            "least": min(trial.value for trial in found.trials if trial.value is not None),
+        }))
+    """)
+    params, value = told["best"]
+    assert params.keys() == {"rate", "units"}
+    assert value == told["least"] < 0.3
+    assert told["columns"] == ["state", "rate", "units", "loss", "seconds", "error"]
+    assert told["rows"] == told["study"] == len(told["states"]) == 15
+    assert set(told["states"]) <= {"complete", "pruned"}
+    assert told["same"]
+    assert all(f"trial {number}: " in text for number in range(15))
+    assert "by trial" in text
+
+
+def test_a_trial_that_fails_is_one_row_and_is_tried_again(program):
+    told, text = program("""
+        def train(x):
+            if x == 1: raise ValueError("no ones")
+            if x == 2: os._exit(7)
+            if x == 3: return "n/a"
+            if x == 4: return float("nan")
+            if x == 5: return None
+            if x == 6: report(0, loss="0.1")
+            return x
+
+        found = search(train, {"x": range(8)}, sampler="grid", forks=True)
+        rows = {trial.params["x"]: [trial.state, trial.error] for trial in found.trials}
+        found.retry_failed().wait()
+        tried = [trial.params["x"] for trial in found.trials if trial.retry_of is not None]
+        print(json.dumps([rows, found.best.value, sorted(tried), len(found.trials)]))
+    """)
+    rows, best, tried, count = told
+    assert best == 0
+    assert [rows[str(x)][0] for x in range(8)] == ["complete", *["failed"] * 6, "complete"]
+    words = ["", "raised ValueError: no ones", "code 7", "loss is 'n/a', of type str: no number"]
+    words += ["loss is not a number (NaN)", "neither returned nor reported loss", "a number is"]
+    for x, said in enumerate(words):
+        assert said in rows[str(x)][1]
+    assert tried == [1, 2, 3, 4, 5, 6]
+    assert count == 14
+    assert "failed: raised ValueError: no ones" in text
+    assert """, in train(): if x == 1: raise ValueError("no ones")""" in rows["1"][1]
+
+
+def test_values_that_a_study_cannot_hold_reach_the_code_as_they_are(program):
+    told, _ = program("""
+        def train(layer, widen, kind, offset):
+            assert isinstance(layer, Layer)
+            return widen(layer.size) + offset
+
+        layers = [Layer(3), Layer(5)]
+        bound = functools.partial(train, offset=1)
+        found = search(bound, {"layer": layers, "widen": [wide, abs], "kind": ["a"]},
+                       sampler="grid", forks=False)
+        best = found.best.params
+        try:
+            found.retry_failed()
+        except ValueError as error:
+            assert "no trial has failed" in str(error)
+        print(json.dumps([best["layer"] is layers[0], best["widen"] is abs, found.best.value,
+                          [str(t.params["layer"]) for t in found.job.result().trials]]))
+    """)
+    assert told[:3] == [True, True, 4.0]
+    assert set(told[3]) == {"0: Layer(3)", "1: Layer(5)"}
+
+
+def test_values_are_read_from_the_log_where_code_says_nothing_else(program):
+    told, _ = program("""
+        def train(x):
+            print(f"epoch 1: loss: 9.5, val_loss: 77")
+            print(f"epoch 2: loss={x}.25e0, other", file=sys.stderr)
+
+        found = search(train, {"x": [1, 2]}, sampler="grid", metric_from_log=True)
+        print(json.dumps([sorted(trial.value for trial in found.trials)]))
+    """)
+    # Of both streams, what stands on stdout counts.
+    assert told == [[9.5, 9.5]]
+
+
+def test_several_objectives_have_several_best(program):
+    told, text = program("""
+        def train(x):
+            return {"loss": x, "accuracy": x / 10}
+
+        found = search(train, {"x": uniform(0, 1)}, trials=4, maximize="accuracy")
+        print(json.dumps([len(found.bests), list(found.results().columns)]))
+    """)
+    assert told == [4, ["state", "x", "loss", "accuracy", "seconds", "error"]]
+    assert "(4 that none beats)" in text
+
+
+def test_a_sweep_all_of_whose_trials_fail_ends_with_the_first_error(program):
+    told, _ = program("""
+        def train(x):
+            raise ValueError(f"never {x}")
+
+        try:
+            search(train, {"x": range(40)}, sampler="grid", first_failures=3)
+        except Exception as error:
+            print(json.dumps([type(error).__name__, str(error)]))
+    """)
+    assert "all of the first 3 trials failed" in told[1]
+    assert "raised ValueError: never" in told[1]
+
+
+def test_what_is_not_possible_is_refused_before_anything_is_asked_for(program):
+    told, _ = program("""
+        def refused(function, space, **given):
+            try:
+                sweep(function, space, **given)
+            except ValueError as error:
+                return str(error)
+
+        rate = {"rate": [1], "units": [1]}
+        print(json.dumps([
+            refused(train, rate, trials=2),
+            refused(train, {"rat": [1], "units": [1]}, trials=2, minimize="loss"),
+            refused(train, {"rate": [1]}, trials=2, minimize="loss"),
+            refused(train, {}, trials=2, minimize="loss"),
+            refused(train, rate, minimize="loss"),
+            refused(train, {**rate, "rate": uniform(0, 1)}, sampler="grid", minimize="loss"),
+            refused(train, rate, trials=2, minimize="loss", gpus=2, max_gpus=1),
+            refused(3, rate, trials=2, minimize="loss"),
+        ]))
+    """)
+    for said, words in zip(
+        told,
+        [
+            "nobody said what the best trial is",
+            "train() has no argument rat",
+            "train() needs units",
+            "the space is empty",
+            "how many trials",
+            "has no end",
+            "less than one trial's 2 GPUs",
+            "is no function",
+        ],
+        strict=True,
+    ):
+        assert words in said
+        assert "→" in said
+
+
+def test_a_sweep_is_extended_paused_and_resumed(program):
+    told, _ = program("""
+        from submarine_runtime import job
+
+        def train(x):
+            state = {"total": 0}
+            for step in job.steps(60, state, every=1000):
+                state["total"] += 1
+                time.sleep(0.05)
+                report(step, loss=x)
+            return {"loss": x + state["total"]}
+
+        found = search(train, {"x": integer(1, 100)}, trials=1, pruner="none", wait=False)
+        deadline = time.time() + 100
+        while not any(trial.reports for trial in found.trials):
+            assert time.time() < deadline
+            time.sleep(0.02)
+        found.pause().wait()
+        paused = [[trial.state, len(trial.reports)] for trial in found.trials]
+        found.resume().wait()
+        after = [[trial.state, len(trial.reports), trial.value - trial.params["x"]]
+                 for trial in found.trials]
+        found.extend(1).wait()
+        print(json.dumps([paused, after, [trial.state for trial in found.trials]]))
+    """)
+    ((state, reports),), after, states = told
+    assert state == "running"
+    assert 0 < reports < 60
+    assert after == [["complete", 60, 60.0]]  # every step once, none lost
+    assert states == ["complete", "complete"]
+
+
+@pytest.mark.parametrize("whole", [pytest.param(False, marks=pytest.mark.long), True])
+def test_a_sweep_whose_controller_is_killed_tells_each_trial_once(program, whole):
+    """Its process alone, which the job begins again; and its supervisor, too: then people do."""
+    told, _ = program(f"""
+        import signal
+        from pathlib import Path
+
+        def train(x, n):
+            with open(os.environ["SEEN"], "a") as file:
+                file.write(f"{{os.environ['SUBMARINE_TRIAL']}}\\n")
+            time.sleep(0.1)
+            return x
+
+        def kill(job_id):
+            path = Path(os.environ["SUBMARINE_HOME"], "jobs", job_id, "supervisor.lock")
+            told = json.loads(path.read_text())
+            if {whole}:
+                os.kill(told["pid"], signal.SIGKILL)
+            os.killpg(told["session"], signal.SIGKILL)
+
+        os.environ["SEEN"] = seen = os.environ["SUBMARINE_HOME"] + ".seen"
+        found = search(train, {{"x": uniform(0, 1), "n": [1]}}, trials=12, wait=False)
+        killed = 0
+        deadline = time.time() + 200
+        while len([t for t in found.trials if t.state == "complete"]) < 12 or found.runs:
+            assert time.time() < deadline
+            done = sum(trial.state == "complete" for trial in found.trials)
+            if killed < 2 and done >= 3 * (killed + 1):
+                kill(found.job.id)
+                killed += 1
+                if {whole}:
+                    while found.runs:
+                        time.sleep(0.02)
+                    found.resume()
+            time.sleep(0.02)
+        states = [trial.state for trial in found.wait().trials]
+        numbers = Path(seen).read_text().split()
+        print(json.dumps([killed, states, numbers, len({{t.params["x"] for t in found}})]))
+    """)
+    killed, states, numbers, params = told
+    assert killed == 2
+    assert states == ["complete"] * 12
+    assert params == 12
+    assert set(numbers) == set(map(str, range(12)))
+    if not whole:  # the workers live on, so none begins twice
+        assert len(numbers) == 12
+
+
+def test_a_second_controller_of_a_sweep_is_refused(program):
+    told, _ = program("""
+        from submarine_engine.history import default_home
+        from submarine_engine.pool.controller import control
+        from submarine_engine.pool import controller
+
+        controller._PATIENCE = 0.2
+        def train(x):
+            time.sleep(60)
+
+        found = search(train, {"x": [1, 2]}, trials=2, wait=False)
+        deadline = time.time() + 100
+        while not found.trials:
+            assert time.time() < deadline
+            time.sleep(0.02)
+        try:
+            control(found._folder.name)
+        except Exception as error:
+            said = str(error)
+        found.cancel()
+        try:
+            found.wait()
+        except Exception as error:
+            said = [said, type(error).__name__]
+        print(json.dumps(said))
+    """)
+    assert "another job runs this pool already" in told[0]
+    assert told[1] == "JobCancelledError"
