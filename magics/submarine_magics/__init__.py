@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from IPython import get_ipython
-from submarine_engine import Executor, map  # noqa: A004 - what it is called everywhere
+from submarine_engine import (
+    Executor,
+    choice,
+    integer,
+    loguniform,
+    map,  # noqa: A004 - what it is called everywhere
+    sweep,
+    uniform,
+)
 
 from submarine_magics.launching import launch, submit
 from submarine_magics.workbench import bench_of
@@ -14,7 +22,8 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 __all__ = [
-    "Executor", "launch", "load_ipython_extension", "map", "submit", "unload_ipython_extension",
+    "Executor", "choice", "integer", "launch", "load_ipython_extension", "loguniform", "map",
+    "submit", "sweep", "uniform", "unload_ipython_extension",
 ]  # fmt: skip
 
 

@@ -116,6 +116,13 @@ def submit_prepared(call: PreparedCall) -> Job:
     return job
 
 
+def follow(job: Job) -> None:
+    """Show a job's card and log in this cell until it is over; an interrupt cancels it."""
+    bench = bench_of(get_ipython())
+    with noted(Interrupt()) as interrupt:
+        follow_job(job, interrupt, origin=bench.origin())
+
+
 def _prepare(  # noqa: PLR0913 - as `prepare_call`, each by its name
     bench: Workbench,
     function: Callable[..., Any],

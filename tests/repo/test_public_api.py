@@ -14,13 +14,12 @@ import pytest
 import submarine_engine
 
 PUBLIC = """
-ArgumentsError
-Batch Bundle BundleError CannotTravelError CaptureTooLargeError Cell CellSyntaxError Cluster
-ClusterError CommandError ConfigError Cursor Display Event Executor Gpu Job JobCancelledError
-JobError JobFailedError
-JobLostError JobNotFoundError JobSpec JobState JobStatus JobSummary Ledger LogChunk Manifest Moment
-Resources ResourcesError ResultError Role SaveError Saved SubmarineError SubmissionError TaskState
-TaskStatus UndefinedNameError UnsupportedError launch list_jobs map open_job submit
+ArgumentsError Batch Bundle BundleError CannotTravelError CaptureTooLargeError Cell CellSyntaxError
+Cluster ClusterError CommandError ConfigError Cursor Display Event Executor Found Gpu Job
+JobCancelledError JobError JobFailedError JobLostError JobNotFoundError JobSpec JobState JobStatus
+JobSummary Ledger LogChunk Manifest Moment Resources ResourcesError ResultError Role SaveError Saved
+SubmarineError SubmissionError TaskState TaskStatus UndefinedNameError UnsupportedError choice
+integer launch list_jobs loguniform map open_job submit sweep uniform
 """.split()  # noqa: SIM905 - words are easier to read than strings
 
 
