@@ -34,6 +34,9 @@ from submarine_engine.future import Job
 from submarine_engine.history import default_home
 from submarine_engine.logs import FIRST, check_task
 from submarine_engine.records import JobSummary, job_name, job_words, list_jobs, open_job
+from submarine_engine.sweeps.found import Found, sweeps
+from submarine_engine.sweeps.record import find_sweep
+from submarine_engine.sweeps.study import Told
 from submarine_engine.tensorboard import Board, list_boards, wait_for_board
 from submarine_engine.tensorboard.board import open_selected, stop_selected
 
@@ -323,6 +326,47 @@ def _forget(_: Workbench, command: Command) -> None:
     say(f"{count(gone, 'result')} forgotten; the jobs stay on record")
 
 
+_SWEEPS = 20
+
+
+def _found(command: Command) -> Found:
+    return Found(find_sweep(default_home(), command.values["sweep"]).folder)
+
+
+def _sweeps(_: Workbench, __: Command) -> Listing[Found]:
+    found = sweeps(_SWEEPS)
+    rows = [tuple(map(visible, one.row())) for one in found]
+    return Listing(found, ("SWEEP", "NAME", "JOB", "TRIALS", "BEST"), rows)
+
+
+def _show_sweep(_: Workbench, command: Command) -> Listing[Told]:
+    found = _found(command)
+    heads, rows = found.table()
+    shown = [tuple(map(visible, row)) for row in rows]
+    return Listing(list(found.trials), tuple(map(visible, heads)), shown)
+
+
+def _attach_sweep(bench: Workbench, command: Command) -> object:
+    return _follow(bench, _found(command).job, command)
+
+
+def _cancel_sweep(_: Workbench, command: Command) -> None:
+    found = _found(command)
+    asked = found.cancel()
+    say(f"sweep {visible(found.name)} {'asked to end' if asked else 'was over already'}")
+
+
+def _change_sweep(
+    change: Callable[[Found, Command], object], word: str
+) -> Callable[[Workbench, Command], None]:
+    def run(_: Workbench, command: Command) -> None:
+        found = _found(command)
+        change(found, command)
+        say(f"sweep {visible(found.name)} {word}: job {found.job_id}")
+
+    return run
+
+
 def _gpus(bench: Workbench, command: Command) -> Listing[Gpu]:
     cluster = bench.cluster(command.values.get("cluster"))
     gpus = cluster.gpus()
@@ -377,6 +421,16 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "stacks"): _stacks,
     ("cache", "list"): _remembered,
     ("cache", "clear"): _forget,
+    ("sweep", "list"): _sweeps,
+    ("sweep", "show"): _show_sweep,
+    ("sweep", "attach"): _attach_sweep,
+    ("sweep", "pause"): _change_sweep(lambda found, _: found.pause(), "pauses"),
+    ("sweep", "resume"): _change_sweep(lambda found, _: found.resume(), "goes on"),
+    ("sweep", "extend"): _change_sweep(
+        lambda found, command: found.extend(command.values.get("trials", 0)), "has more trials"
+    ),
+    ("sweep", "retry"): _change_sweep(lambda found, _: found.retry_failed(), "tries them again"),
+    ("sweep", "cancel"): _cancel_sweep,
     ("gpus",): _gpus,
     ("tensorboard",): show_tensorboard,
     ("script",): _script,

@@ -325,7 +325,7 @@ def retry(command: Command, output: Output) -> int:
     job = open_job(command.values["job"]).retry()
     if not command.values.get("detach"):
         output.note(f"job {job.id} ({job_name(job.id)})")
-        return _attach(job, command, output)
+        return attach_to(job, command, output)
     if output.json:
         output.data({"job": job.id, "name": job_name(job.id), "cluster": job.cluster.name})
     else:
@@ -335,10 +335,11 @@ def retry(command: Command, output: Output) -> int:
 
 def attach(command: Command, output: Output) -> int:
     """Follow a job from its first byte; Ctrl-C leaves, the job goes on."""
-    return _attach(open_job(command.values["job"]), command, output)
+    return attach_to(open_job(command.values["job"]), command, output)
 
 
-def _attach(job: Job, command: Command, output: Output) -> int:
+def attach_to(job: Job, command: Command, output: Output) -> int:
+    """Follow a job from its first byte, for whichever verb asks."""
     offset, which = command.values.get("offset", 0), command.values.get("logs")
     check_task(which, [task.task for task in job.status().tasks])
     name = str(record_of(job.id).get("spec", {}).get("name", job.id))

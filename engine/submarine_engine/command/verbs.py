@@ -39,6 +39,11 @@ _OFFSET = Option("offset", options.BYTES, "Begin at that byte of each log; 0 unl
 _TIMEOUT = Option(
     "timeout", options.SECONDS, "Give up after that long (90, 10m, 2h); the job goes on."
 )
+_SWEEP = Argument(
+    "sweep",
+    options.NAME,
+    "The sweep: its name (the newest of that name), its id, or the id of a job that ran it.",
+)
 _ZEPPELIN_HOME = Option("zeppelin-home", options.PATH,
     "The folder that Zeppelin was unpacked to; ZEPPELIN_HOME unless given.")  # fmt: skip
 
@@ -147,6 +152,25 @@ VERBS = (
     Verb("cache clear", "Forget the results of some jobs, or all; the jobs stay on record.",
         Argument("jobs", options.JOB, _JOB_HELP, required=False, repeat=True),
         examples=("cache clear", "cache clear mnist"), run=".remembered:clear"),
+    Verb("sweep list", "List the sweeps on record, newest first.",
+        examples=("sweep list",), run=".sweeps:list_"),
+    Verb("sweep show", "Show the trials of a sweep: parameters, values, errors.", _SWEEP,
+        examples=("sweep show train",), run=".sweeps:show"),
+    Verb("sweep attach", "Follow a sweep: a line a trial, the best so far in each.",
+        _SWEEP, _OFFSET, options.LOGS,
+        details="Ctrl-C leaves; the sweep goes on.",
+        examples=("sweep attach train",), run=".sweeps:attach"),
+    Verb("sweep pause", "Let each trial of a sweep end at its next report, to go on later.",
+        _SWEEP, examples=("sweep pause train",), run=".sweeps:pause"),
+    Verb("sweep resume", "Go on with a sweep that was paused, cancelled or lost.", _SWEEP,
+        examples=("sweep resume train",), run=".sweeps:resume"),
+    Verb("sweep extend", "Add trials to a sweep that runs, or is over.", _SWEEP,
+        Option("trials", options.COUNT, "How many more."),
+        examples=("sweep extend train --trials 20",), run=".sweeps:extend"),
+    Verb("sweep retry", "Try the failed trials of a sweep once more, with the same parameters.",
+        _SWEEP, examples=("sweep retry train",), run=".sweeps:retry"),
+    Verb("sweep cancel", "End a sweep with its trials; what it has found stays.", _SWEEP,
+        examples=("sweep cancel train",), run=".sweeps:cancel"),
     *(verb for group in _of_ours for verb in verbs_of(group)),
     _in_terminal("zeppelin install",
         "Put the interpreter %submarine into a Zeppelin, or renew it there.", _ZEPPELIN_HOME,
@@ -197,6 +221,7 @@ VERBS = (
 GROUPS = {
     "job": "Run jobs, and look after them.",
     "cache": "See or forget remembered results.",
+    "sweep": "Look after sweeps.",
     **{group.text: group.summary for group in _of_ours},
     "zeppelin": "Have %submarine in Apache Zeppelin.",
     "config": "See the configuration.",

@@ -6,9 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from submarine_engine.amounts import duration
 from submarine_engine.clusters import locks
 from submarine_engine.errors import CommandError, JobError, SubmarineError
 from submarine_engine.history import default_home
@@ -16,7 +18,7 @@ from submarine_engine.pool.folder import PoolFolder
 from submarine_engine.pool.launching import control_job
 from submarine_engine.records import open_job
 from submarine_engine.sweeps.plan import MOST_TRIALS
-from submarine_engine.sweeps.record import SweepRecord
+from submarine_engine.sweeps.record import SweepRecord, iter_sweeps
 from submarine_engine.sweeps.space import Space
 from submarine_engine.sweeps.study import (
     STUDY_FILE,
@@ -24,6 +26,7 @@ from submarine_engine.sweeps.study import (
     best_of,
     import_optuna,
     open_storage,
+    short,
     told_of,
 )
 
@@ -55,9 +58,7 @@ class Found:
         return _opened, (self._folder.name,)
 
     def __repr__(self) -> str:
-        states: dict[str, int] = {}
-        for trial in self.trials:
-            states[trial.state] = states.get(trial.state, 0) + 1
+        states = self.counts()
         told = ", ".join(f"{count} {state}" for state, count in states.items()) or "no trial yet"
         best = self._best()
         words = f"; best {best[0].values[0]:.6g} by trial {best[0].number}" if best else ""
@@ -69,6 +70,16 @@ class Found:
         return self._record().name
 
     @property
+    def id(self) -> str:
+        """The id of the sweep: that of its pool."""
+        return self._folder.name
+
+    @property
+    def job_id(self) -> str:
+        """The id of `job`; empty where none was submitted."""
+        return (self._record().jobs or ("",))[-1]
+
+    @property
     def job(self) -> Job:
         """The job that runs the sweep, or ran it last.
 
@@ -77,7 +88,7 @@ class Found:
         JobNotFoundError
             It is removed.
         """
-        return open_job(self._record().jobs[-1])
+        return open_job(self.job_id)
 
     @property
     def study(self) -> optuna.Study:
@@ -156,6 +167,34 @@ class Found:
         except ImportError:
             return rows
         return pd.DataFrame(rows).set_index("number") if rows else pd.DataFrame()
+
+    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Return the heads and rows of a table of all trials, as text."""
+        record = self._record()
+        params, names = record.space.names, [name for name, _ in record.plan.objectives]
+        rows = [
+            (
+                str(trial.number),
+                trial.state,
+                *(short(trial.params.get(name, "")) for name in params),
+                *(short(trial.value_of(place)) for place in range(len(names))),
+                duration(trial.seconds) if trial.seconds is not None else "",
+                trial.error.partition("\n")[0],
+            )
+            for trial in self.trials
+        ]
+        return ("trial", "state", *params, *names, "took", "error"), rows
+
+    def counts(self) -> dict[str, int]:
+        """Return how many trials are in each state."""
+        states = [trial.state for trial in self.trials]
+        return {state: states.count(state) for state in dict.fromkeys(states)}
+
+    def row(self) -> tuple[str, ...]:
+        """Return id, name, job, trials and best of the sweep, as text for a list."""
+        told = ", ".join(f"{number} {state}" for state, number in self.counts().items())
+        best = self._best()
+        return self.id, self.name, self.job_id, told, short(best[0].value) if best else ""
 
     def wait(self) -> Found:
         """Wait until the sweep is over, or paused; raise what has ended it.
@@ -301,6 +340,17 @@ class Found:
 
     def __iter__(self) -> Iterator[Told]:
         return iter(self.trials)
+
+
+def sweeps(limit: int | None = None) -> list[Found]:
+    """Return the sweeps on record, the newest first.
+
+    Parameters
+    ----------
+    limit
+        How many at most.
+    """
+    return [Found(record.folder) for record in islice(iter_sweeps(default_home()), limit)]
 
 
 def _opened(pool: str) -> Found:

@@ -23,7 +23,7 @@ from submarine_engine.pool.pool import GivenUpError, words
 from submarine_engine.pool.results import Loader
 from submarine_engine.sweeps.found import Found
 from submarine_engine.sweeps.record import FILE, SweepRecord
-from submarine_engine.sweeps.study import Asked, Study, Told
+from submarine_engine.sweeps.study import Asked, Study, Told, short
 
 if TYPE_CHECKING:
     from submarine_engine.pool.folder import PoolFolder
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _LABEL = re.compile(r"trial ([0-9]+)")
 _LOOK = 0.5  # seconds between two looks at what people ask of a sweep
-_LONGEST = 100
 
 
 class _Trial:
@@ -290,11 +289,11 @@ class Trials:
     # What the log says.
 
     def _say(self, told: Told, asked: Asked) -> None:
-        params = " ".join(f"{name}={_short(value)}" for name, value in asked.params.items())
+        params = " ".join(f"{name}={short(value)}" for name, value in asked.params.items())
         took = f" in {duration(told.seconds)}" if told.seconds else ""
         if told.state == "complete":
             came = ", ".join(
-                f"{name} {_short(value)}"
+                f"{name} {short(value)}"
                 for name, value in zip(self._objectives, told.values, strict=True)
             )
             came += self._best_words()
@@ -311,7 +310,7 @@ class Trials:
             return ""
         if len(best) > 1 or len(self._objectives) > 1:
             return f" ({len(best)} that none beats)"
-        return f" (best {_short(best[0].value)} by trial {best[0].number})"
+        return f" (best {short(best[0].value)} by trial {best[0].number})"
 
     def _tell_progress(self) -> None:
         from submarine_runtime import progress  # noqa: PLC0415 - of the job that this runs in
@@ -348,9 +347,3 @@ def _float(value: object) -> float | None:
         return float(value)
     except ValueError:
         return None
-
-
-def _short(value: object) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

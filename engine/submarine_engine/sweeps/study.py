@@ -32,6 +32,7 @@ RETRY_OF = "submarine:retry_of"
 SECONDS = "submarine:seconds"
 
 _GRACE = 10  # seconds; a lock whose holder was killed is given up after that long
+_LONGEST = 100
 _RUNG = 1  # the step from which halving and Hyperband may stop a trial
 
 
@@ -92,6 +93,18 @@ class Told:
     def value(self) -> float | None:
         """The first objective's value; None where there is none."""
         return self.values[0] if self.values else None
+
+    def value_of(self, place: int) -> object:
+        """Return an objective's value, or else the last report of the first one; else nothing.
+
+        Parameters
+        ----------
+        place
+            Which objective.
+        """
+        if self.values:
+            return self.values[place]
+        return self.reports[max(self.reports)] if self.reports and not place else ""
 
 
 def import_optuna() -> Any:  # noqa: ANN401 - a module
@@ -456,3 +469,15 @@ def best_of(study: optuna.Study, space: Space) -> tuple[Told, ...]:
         return (told_of(study.best_trial, space),)
     except ValueError:  # none is complete
         return ()
+
+
+def short(value: object) -> str:
+    """Return a value as one short line.
+
+    Parameters
+    ----------
+    value
+        A number to four digits, or anything.
+    """
+    text = " ".join((f"{value:.4g}" if isinstance(value, float) else str(value)).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

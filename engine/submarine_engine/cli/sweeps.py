@@ -1,0 +1,98 @@
+"""The verbs of sweeps: list them, show one, follow, pause, resume, extend, retry, cancel."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from submarine_engine.cli.output import FAILED, OK, Output, visible
+from submarine_engine.cli.terminal_view import attach_to
+from submarine_engine.command.parser import Command
+from submarine_engine.history import default_home
+from submarine_engine.sweeps.found import Found, sweeps
+from submarine_engine.sweeps.record import find_sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SHOWN = 20
+
+
+def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all verbs
+    """List the sweeps on record, newest first."""
+    found = sweeps(_SHOWN)
+    if output.json:
+        for one in found:
+            output.data(
+                {"sweep": one.id, "name": one.name, "job": one.job_id, "trials": one.counts()}
+            )
+        return OK
+    if not found:
+        output.note("no sweep is on record")
+        return OK
+    output.table(("sweep", "name", "job", "trials", "best"), [one.row() for one in found])
+    return OK
+
+
+def show(command: Command, output: Output) -> int:
+    """Show the trials of a sweep."""
+    found = _found(command)
+    if output.json:
+        for trial in found.trials:
+            output.data(asdict(trial))
+        return OK
+    names, rows = found.table()
+    output.table(names, [tuple(map(visible, row)) for row in rows])
+    output.note(repr(found))
+    return OK
+
+
+def attach(command: Command, output: Output) -> int:
+    """Follow a sweep from the first byte of its job that runs it now, or ran it last."""
+    return attach_to(_found(command).job, command, output)
+
+
+def pause(command: Command, output: Output) -> int:
+    """Let each trial end at its next report."""
+    return _change(command, output, lambda found: found.pause(), "pauses")
+
+
+def resume(command: Command, output: Output) -> int:
+    """Go on with a sweep."""
+    return _change(command, output, lambda found: found.resume(), "goes on")
+
+
+def retry(command: Command, output: Output) -> int:
+    """Try the failed trials once more."""
+    return _change(command, output, lambda found: found.retry_failed(), "tries them again")
+
+
+def extend(command: Command, output: Output) -> int:
+    """Add trials."""
+    more = command.values.get("trials", 0)
+    return _change(command, output, lambda found: found.extend(more), f"has {more} more trials")
+
+
+def cancel(command: Command, output: Output) -> int:
+    """End a sweep."""
+    found = _found(command)
+    asked = found.cancel()
+    if output.json:
+        output.data({"sweep": found.id, "job": found.job_id, "asked": asked})
+    else:
+        output.line(f"{found.name} {'asked to end' if asked else 'was over already'}")
+    return OK if asked else FAILED
+
+
+def _change(command: Command, output: Output, change: Callable[[Found], object], word: str) -> int:
+    found = _found(command)
+    change(found)
+    if output.json:
+        output.data({"sweep": found.id, "job": found.job_id})
+    else:
+        output.line(f"{found.name} {word}: job {found.job_id}")
+    return OK
+
+
+def _found(command: Command) -> Found:
+    return Found(find_sweep(default_home(), command.values["sweep"]).folder)

@@ -1,0 +1,49 @@
+"""The verbs of sweeps, in a terminal."""
+
+import json
+
+from tests.sweeps.programs import run_program
+
+SEARCH = """
+    def train(x):
+        if x == 2:
+            raise ValueError("no twos")
+        return x
+
+    found = search(train, {"x": range(1, 5)}, sampler="grid", trials=3)
+    print(json.dumps([found.id, found.job_id, found.name]))
+"""
+
+
+def test_a_sweep_is_shown_and_goes_on_by_its_name(submarine, folder):
+    assert b"no sweep is on record" in submarine("sweep", "list").stderr
+    missing = submarine("sweep", "show", "train")
+    assert missing.returncode
+    assert "there is no sweep 'train'" in missing.stderr.decode()
+
+    (sweep, job, name), _ = run_program(folder, SEARCH)
+    listed = submarine("sweep", "list").stdout.decode()
+    assert sweep in listed
+    assert job in listed
+    for word in (name, sweep, job):
+        rows = submarine("sweep", "show", word, "--json").stdout.decode().splitlines()
+        assert [json.loads(row)["number"] for row in rows] == [0, 1, 2]
+    assert "best 1" in submarine("sweep", "show", name).stderr.decode()
+    told = submarine("sweep", "attach", name)
+    assert "trial 2: " in told.stdout.decode()
+
+    more = submarine("sweep", "extend", name, "--trials", "1", "--json")
+    assert more.returncode == 0, more.stderr
+    assert submarine("job", "wait", json.loads(more.stdout)["job"]).returncode == 0
+    shown = submarine("sweep", "show", name).stdout.decode()
+    assert "raised ValueError: no twos" in shown
+    assert shown.count("complete") == 3
+    assert (
+        b"no more than its 4 points" in submarine("sweep", "extend", name, "--trials", "1").stderr
+    )
+    again = submarine("sweep", "retry", name, "--json")
+    assert submarine("job", "wait", json.loads(again.stdout)["job"]).returncode == 0
+    assert submarine("sweep", "show", name).stdout.decode().count("failed") == 2
+    assert b"the sweep is over" in submarine("sweep", "pause", name).stderr
+    assert b"was over already" in submarine("sweep", "cancel", name).stdout
+    assert submarine("sweep", "resume", name).returncode == 0
