@@ -26,7 +26,13 @@ each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: pat
 
 
 def test_there_are_examples():
-    assert {path.stem for path in EXAMPLES} >= {"quickstart", "jax_digits", "parts", "sweep"}
+    assert {path.stem for path in EXAMPLES} >= {
+        "quickstart",
+        "functions",
+        "jax_digits",
+        "parts",
+        "sweep",
+    }
 
 
 @pytest.mark.service
