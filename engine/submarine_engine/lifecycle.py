@@ -610,6 +610,12 @@ _DONE = JobState.SUCCEEDED
 GROW_AFTER = 30.0
 """Seconds for which there has to be room for more workers before a job goes on with them."""
 
+_UNKEPT = 300.0
+"""Seconds of room after which a job is told that it does not grow, for want of a checkpoint.
+
+A loop of steps keeps its first one after a minute, and longer steps take longer.
+"""
+
 HELLO_WITHIN = 300.0
 """Seconds that a task of several has to say hello, once all of them have their containers.
 
@@ -773,6 +779,8 @@ class Course:
         Since when tasks have failed that tell of another's failure alone.
     free_since
         Since when there has been room for more tasks.
+    told
+        Whether it was said that the job does not grow.
     """
 
     cancelled: CancelRequested | None = None
@@ -790,6 +798,7 @@ class Course:
     growing: str = ""
     grown: int = 0
     free_since: float | None = None
+    told: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -817,6 +826,13 @@ class OpenGate:
 @dataclass(frozen=True, slots=True)
 class EndBeside:
     """End what runs beside the tasks, which are all over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell people something that they may want to change in the job's code; once."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -857,7 +873,7 @@ class Again:
     pause: float = 0.0
 
 
-Instruction = Signal | Withdraw | OpenGate | EndBeside | Settle | Again | Finish
+Instruction = Signal | Withdraw | OpenGate | Tell | EndBeside | Settle | Again | Finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -932,11 +948,11 @@ def decide(course: Course, seen: Observations, now: Moment, policy: Policy) -> D
         return Decision(course, events, _leave_queue(course))
     course, gate = _gather(course, seen, now, policy.hello_within)
     course = _blame(course, seen, now)
-    course, grows = _grow(course, seen, now, policy)
+    course, grows, tells = _grow(course, seen, now, policy)
     events = (*events, *grows)
     course, signals = _end_running(course, seen, now, policy.grace)
     course, settled = _settle(course, seen, now)
-    return Decision(course, events, (*signals, *gate, *settled))
+    return Decision(course, events, (*signals, *gate, *tells, *settled))
 
 
 def _finish(course: Course, tasks: Sequence[TaskSeen], ends: Sequence[TaskEnd]) -> Finish:
@@ -1002,24 +1018,30 @@ def _limit_words(policy: Policy) -> str:
 
 def _grow(
     course: Course, seen: Observations, now: Moment, policy: Policy
-) -> tuple[Course, tuple[Event, ...]]:
+) -> tuple[Course, tuple[Event, ...], tuple[Tell, ...]]:
     """Let a job go on with more tasks, where there has been room for them for a while.
 
     Never one that has kept no checkpoint in this attempt: it would lose what it has done.
     """
     ending = course.cancelled is not None or course.cause or course.growing
     if ending or policy.retries is None:
-        return course, ()
+        return course, (), ()
     runs = all(task.container and task.end is None and not task.over for task in seen.tasks)
     if not runs or seen.room <= 0 or _are_through(seen.tasks):
-        return replace(course, free_since=None), ()
+        return replace(course, free_since=None), (), ()
     since = now.mono if course.free_since is None else course.free_since
     course = replace(course, free_since=since)
-    if now.mono - since < policy.grow_after or not seen.kept:
-        return course, ()
     had = sum(task.task.startswith("worker-") for task in seen.tasks)
     reason = f"there is room for {had + seen.room} workers, and it has {had}"
-    return replace(course, growing=reason), (Growing(reason=reason, at=now),)
+    if not seen.kept:
+        if course.told or now.mono - since < max(policy.grow_after, _UNKEPT):
+            return course, (), ()
+        why = "it has kept no checkpoint that any number of workers can go on from (job.steps)"
+        told = Tell(f"{reason}: it goes on with {had}, since {why}")
+        return replace(course, told=True), (), (told,)
+    if now.mono - since < policy.grow_after:
+        return course, (), ()
+    return replace(course, growing=reason), (Growing(reason=reason, at=now),), ()
 
 
 def _gather(

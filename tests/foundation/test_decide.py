@@ -34,6 +34,7 @@ from submarine_engine.lifecycle import (
     Signal,
     TaskEnd,
     TaskSeen,
+    Tell,
     Withdraw,
     decide,
     fold,
@@ -816,8 +817,14 @@ def test_room_that_comes_and_goes_is_none():
 def test_a_job_that_has_kept_nothing_waits_for_its_first_checkpoint():
     world = elastic(room=2)
     world.kept = False
-    world.now += 300
+    world.now += 299
     world.look()
+    assert not world.of(Tell)
+    for _ in range(2):  # and it is said once
+        world.now += 1
+        world.look()
+    ((_, told),) = world.of(Tell)
+    assert told.text.startswith("there is room for 3 workers, and it has 1: it goes on with 1")
     assert not world.of(Signal)
     world.kept = True
     world.look()

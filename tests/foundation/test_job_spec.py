@@ -231,3 +231,9 @@ def test_the_code_of_an_elastic_job_may_run_again():
     assert JobSpec().tries is None
     assert JobSpec(roles=(Role(count=2, least=1),)).tries == 0
     assert JobSpec(roles=(Role(count=2, least=1),), retries=3).tries == 3
+
+
+def test_an_elastic_job_with_a_rank_for_each_gpu_has_as_many_ranks_as_gpus():
+    workers = Role(count=4, least=2, resources=Resources(gpus=2))
+    spec = JobSpec(roles=(workers,), ranks_per_task="gpu").each_rank_a_task()
+    assert (spec.roles[0].least, spec.roles[0].count, spec.gpus) == (4, 8, 8)

@@ -71,6 +71,7 @@ from submarine_engine.lifecycle import (
     TaskEnd,
     TaskSeen,
     TaskStatus,
+    Tell,
     Withdraw,
     apply,
     decide,
@@ -547,6 +548,9 @@ class JobRun:
             self._request.withdraw()
         elif isinstance(instruction, OpenGate):
             self._tell()
+        elif isinstance(instruction, Tell):
+            with suppress(OSError):  # a full disk: the job goes on as it is
+                store.add_warning(self._paths, instruction.text)
         elif isinstance(instruction, EndBeside):
             self._request.end_beside()
         elif isinstance(instruction, Settle):
