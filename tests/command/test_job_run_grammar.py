@@ -190,6 +190,8 @@ def test_a_word_after_a_name_to_bring_back_is_the_script_in_a_terminal():
         ("--num_workers 2:", "--num_workers: '2:' is not possible", "for example 2:4"),
         ("--num_workers :4", "--num_workers: ':4' is not possible", "for example 2:4"),
         ("--num_workers 1:2:3", "--num_workers: '1:2:3' is not possible", "for example 2:4"),
+        ("--num_workers 2:4 --gang all", "2:4 contradict each other", "leave one out"),
+        ("--gang some", "--gang: 'some' is not possible", "all or none"),
         ("--num_ps 1:2", "--num_ps: '1:2' is not possible", "a whole number"),
         ("--num_ps 0 --ps_launch_cmd x", "there are no parameter servers", "--num_ps 1"),
         ("--ps_resources memory=1G", "there are no parameter servers", "--num_ps 1"),
@@ -247,3 +249,17 @@ def test_a_number_of_workers_may_be_two():
     assert spec.elastic is workers
     assert "--num_workers 2:4" in to_command(spec)
     assert parse("job run --num_workers 3:3").spec.roles[0] == Role(count=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "workers"),
+    [
+        ("--num_workers 4", Role(count=4)),
+        ("--num_workers 4 --gang all", Role(count=4)),
+        ("--num_workers 4 --gang none", Role(count=4, least=1)),
+        ("--num_workers 2:4 --gang none", Role(count=4, least=2)),
+        ("--gang none", Role()),
+    ],
+)
+def test_workers_begin_all_or_with_what_there_is(text, workers):
+    assert parse(f"job run --num_ps 1 {text}").spec.roles[0] == workers

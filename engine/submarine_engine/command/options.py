@@ -144,6 +144,7 @@ PATH = Kind("PATH", candidates=_paths)
 COMMAND = Kind("COMMAND")
 COUNT = Kind("N", values.read_count)
 WORKERS = Kind("N", values.read_workers)
+GANG = Kind("WHICH", values.read_gang, lambda _, text: starting(values.GANGS, text))
 BYTES = Kind("BYTES", values.read_count)
 SIZE = Kind("SIZE", values.read_size)
 SECONDS = Kind("SECONDS", values.read_seconds)
@@ -397,6 +398,9 @@ RUN = (
     Option("num_workers", WORKERS,
         "Number of workers, 1 unless given; 2:4 begins with 2 where 4 are not free, with 4 later.",
         group=_ROLES),
+    Option("gang", GANG,
+        "Whether all workers begin together (all), or as many as there is room for (none).",
+        group=_ROLES),
     Option("worker_launch_cmd", COMMAND,
         "A shell command to run in each worker in place of the script.", group=_ROLES),
     *(each for name, called in OTHER_ROLES.items() for each in _of_role(name, called)),
@@ -431,6 +435,7 @@ _COMMAND = "a call runs a function; `submarine job run` runs commands"
 _CELL = "a cell and `submarine job run` have it"
 IN_CALLS = {
     "num_workers": "write workers=…",
+    "gang": "write workers=(1, 4), the fewest and the most",
     "worker_resources": "write gpus=…, memory=… and cpus=…: they are those of each worker",
     **{f"num_{name}": _ROLE for name in OTHER_ROLES},
     **{f"{name}_resources": _ROLE for name in OTHER_ROLES},

@@ -249,6 +249,14 @@ def _worker(values: Mapping[str, Any]) -> Role:
         resources = replace(resources, **{name: value})
     workers = values.get("num_workers", 1)
     least, count = workers if isinstance(workers, tuple) else (None, workers)
+    whole = values.get("gang")
+    if whole and least is not None:
+        raise CommandError(
+            f"--gang all and --num_workers {format_workers(least, count)} contradict each other",
+            fix="leave one out",
+        )
+    if whole is False and least is None and count > 1:
+        least = 1
     return Role(
         count=count,
         least=least,

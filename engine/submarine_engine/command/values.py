@@ -19,6 +19,7 @@ _SIZE = re.compile(
 )
 _SECONDS = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,9})?) *(s|m|h|d)?", re.ASCII)
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+GANGS = ("all", "none")
 _PERIODS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 # How Hadoop and people spell the three; "yarn.io/gpu" is YARN's own resource type.
 _RESOURCES = {
@@ -60,6 +61,19 @@ def read_workers(text: str) -> int | tuple[int, int]:
             fix=fix,
         )
     return int(few) if int(few) == int(most) else (int(few), int(most))
+
+
+def read_gang(text: str) -> bool:
+    """Return whether workers begin all or none.
+
+    Raises
+    ------
+    CommandError
+        It is neither ``all`` nor ``none``.
+    """
+    if text not in GANGS:
+        raise CommandError(f"{text!r} is not possible", fix=f"write {GANGS[0]} or {GANGS[1]}")
+    return text == GANGS[0]
 
 
 def format_workers(least: int | None, most: int) -> str:
