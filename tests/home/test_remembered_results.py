@@ -8,6 +8,7 @@ from submarine_engine import JobFailedError, list_jobs, open_job
 from submarine_engine.cache import Cache
 from submarine_engine.errors import CommandError, JobNotFoundError
 from submarine_engine.events import Moment
+from submarine_magics import frontend
 from submarine_magics.card.model import read_record, view
 
 from tests.home.conftest import Notebook
@@ -337,3 +338,14 @@ def test_an_error_in_what_is_read_is_a_run_and_no_more(notebook, capsys):
         assert not cell(notebook, "out = 1")[1]
     with pytest.raises(JobFailedError):
         cell(notebook, "import sys\nsys.exit(3)")
+
+
+def test_where_the_job_is_followed_elsewhere_the_cell_says_whose_result_it_is(
+    notebook, monkeypatch, capsys
+):
+    cell(notebook, "out = 1", "--cache --name first")
+    given = []
+    monkeypatch.setattr(frontend.current, "leave", lambda job, **_: given.append(job.id))
+    assert not cell(notebook, "out = 1")[1]
+    assert given == [list_jobs()[0].id]
+    assert ", job first; with --refresh the cell runs again" in capsys.readouterr().err

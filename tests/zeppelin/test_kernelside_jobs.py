@@ -164,3 +164,28 @@ def test_what_a_job_shows_has_zeppelins_own_types(run):
     assert card.type == "HTML"
     assert shown == plain
     assert shown[1].data == "a\tb\n1\tx\n2\t %html <i>y</i>\n"
+
+
+def test_a_known_result_is_given_to_its_user_alone(run, home):
+    clean(run)
+    code = "import os\nluck = os.urandom(4).hex()\nprint('luck', luck)"
+
+    def asked(user, properties):
+        given = {"gpus": "0", "name": "known", **properties}
+        told, luck = run(
+            Paragraph("known", code, "run", user=user, properties=given),
+            Paragraph("use", "print(luck)", user=user, properties={"part": "false"}),
+        )
+        return text(told), text(luck).strip()
+
+    first, luck = asked("ada", {"cache": "true"})
+    again, same = asked("ada", {"cache": "true"})
+    assert luck == same
+    assert f"luck {luck}" in again
+    assert "the result is from " not in first
+    said = [message.data for message in run(Paragraph("list", "cache list", "submarine"))[0]]
+    assert "known" in "".join(said)
+    other, different = asked("bob", {"cache": "true"})
+    assert different != luck
+    assert luck not in other
+    assert asked("ada", {"cache": "true", "refresh": "true"})[1] != luck
