@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sys
 import time
@@ -91,6 +92,8 @@ def remembered(folder: Path) -> Figure:
     with own_home(folder / "home"):
         notebook = _Notebook()
         cell = "total = sum(range(10))\nprint(total)\nmade = {'total': total}"
+        here = Path.cwd()
+        os.chdir(folder)  # beside this project, its modules would be the notebook's own
         try:
             # Not within the rounds: the first one runs, and loads what the others have.
             notebook.timed(f"%%submarine --gpus 0 --cache\n{cell}")
@@ -101,6 +104,7 @@ def remembered(folder: Path) -> Figure:
             )
             jobs = len(list_jobs())
         finally:
+            os.chdir(here)
             notebook.close()
     if jobs != ROUNDS + 2:
         raise RuntimeError(f"{jobs} jobs ran, where those without --cache should have alone")
