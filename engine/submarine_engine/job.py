@@ -565,7 +565,6 @@ class JobSpec:
             "How long a job that is asked to end has for that: what a step and a checkpoint take, "
             "5s at least and 60s at most, unless given.",
             HOW_GROUP,
-            keyword=False,
         ),
     )
     options: Mapping[str, Any] = field(default_factory=dict)
