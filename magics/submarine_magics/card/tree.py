@@ -150,7 +150,7 @@ def script_tree(script: ScriptView, where: str, **attributes: str) -> Node:
 
 def footer_tree(card: CardView) -> Node:
     """Return where the log is when its page is gone."""
-    path = node("span", "path", f" · files: {card.log_path}") if card.log_path else None
+    path = node("span", "path", f" · {card.log_path}") if card.log_path else None
     command, which = card.log_command, None
     if len(card.tasks) > 1:  # the cell shows that of rank 0 unless told otherwise
         failed = (task.task for task in card.tasks if task.state == "failed")
