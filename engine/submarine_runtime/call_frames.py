@@ -7,7 +7,8 @@ half of one, which whoever writes next cuts off.
 ``calls``, by the controller:
 
     {"kind": "call", "number", "index", "try", "of"}    arguments, pickled: ``(args, keywords)``
-    {"kind": "withdraw", "index", "try", "running"}     not to be begun; ended, too, if `running`
+    {"kind": "withdraw", "index", "try", "running", "moved"}    not to be begun; ended, too, if
+                                                        `running`; `moved`: another one will run it
     {"kind": "told", "index", "try", "word"}            what a report is answered with
     {"kind": "stay"}                                    there is somebody, though there is no call
     {"kind": "end"}                                     when all that was given is done
@@ -20,8 +21,8 @@ half of one, which whoever writes next cuts off.
     {"kind": "ended", "index", "try", "outcome", "seconds", "stdout", "stderr", …}
 
 The outcome is ``value`` (pickled), ``text`` (it cannot be pickled: what it looks like), ``error``
-(the exception, pickled, where it can be), ``withdrawn``, ``died``, or the word that the call was
-ended by (`Ended`).
+(the exception, pickled, where it can be), ``withdrawn``, ``moved``, ``died``, or the word that the
+call was ended by (`Ended`).
 """
 
 from __future__ import annotations

@@ -225,13 +225,21 @@ class Worker:
                     self._todo.append([given])
                 self._batch = head.get("of")
             elif kind == "withdraw":
-                key = int(head["index"]), int(head["try"])
-                waits = any(given.key == key for batch in self._todo for given in batch)
-                if waits or head.get("running"):
-                    self._unwanted.add(key)
+                self._withdraw(head)
             elif kind == "end":
                 self._ending = True
         return came
+
+    def _withdraw(self, head: dict[str, Any]) -> None:
+        """Take a call back that has not begun; note that one which runs is not wanted."""
+        key = int(head["index"]), int(head["try"])
+        for batch in self._todo:
+            for given in [one for one in batch if one.key == key]:
+                batch.remove(given)
+                self._tell(_ended(given, "moved" if head.get("moved") else "withdrawn"))
+                return
+        if head.get("running"):
+            self._unwanted.add(key)
 
     def _do(self, batch: list[Given]) -> None:
         """Run the calls of a batch; begin anew after each that takes its process along."""

@@ -256,3 +256,19 @@ def test_no_input_is_no_map(program):
         assert list(found) == [] and found.results() == {}
         assert found.wait().job.wait().state.value == "succeeded"
     """)
+
+
+def test_short_calls_do_not_wait_behind_a_long_one(program, tmp_path):
+    program.run(f"""
+        flag = Path({str(tmp_path / "flag")!r})
+
+        def uneven(n):
+            if n == 150:
+                until(flag.exists)
+            return n
+
+        found = map(uneven, range(200), gpus=0, max_workers=2, ordered=False)
+        values = [next(found) for _ in range(199)]
+        flag.touch()
+        assert list(found) == [150] and sorted(values) == [n for n in range(200) if n != 150]
+    """)

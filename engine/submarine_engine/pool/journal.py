@@ -245,7 +245,7 @@ def _tried(noted: Noted, outcome: str) -> None:
     noted.given, noted.began = "", False
     if outcome == "lost":
         noted.losses += 1
-    elif outcome != "withdrawn":
+    elif outcome not in ("withdrawn", "moved"):
         noted.failures += 1
 
 

@@ -112,6 +112,7 @@ class Pool:
         self._source: Source
         self._done = False
         self._unwanted: set[int] = set()
+        self._moving: set[int] = set()
         self._succeeded = 0
         self._failed = 0
         self._first: End | None = None
@@ -216,6 +217,7 @@ class Pool:
             active = self._hear(worker) or active
             self._look(worker)
         active = self._feed() or active
+        self._share()
         self._look_around()
         self._grow()
         self._shrink()
@@ -238,7 +240,7 @@ class Pool:
             elif kind == "ended":
                 del worker.given[key]  # type: ignore[arg-type] # as above
                 self._settle(noted, _end_of(head, payload, noted, worker))
-                if head.get("outcome") != "withdrawn":
+                if head.get("outcome") not in ("withdrawn", "moved"):
                     worker.took(_number(head.get("seconds")))
         return bool(frames)
 
@@ -316,6 +318,11 @@ class Pool:
 
     def _settle(self, noted: Noted, end: End) -> None:
         """Note how a try went: for good, or to be tried again."""
+        self._moving.discard(noted.call.index)
+        if end.outcome == "moved":
+            self.journal.tried(noted, end)
+            self._waiting.append(noted)
+            return
         if end.outcome == "lost":
             again = noted.losses + 1 < LOST_TRIES
         else:
@@ -374,6 +381,20 @@ class Pool:
         if not self._waiting:
             self._pull()
         return fed
+
+    def _share(self) -> None:
+        """Take calls back that wait behind a long one, where another worker could run them."""
+        idle = any(worker.ready and not worker.given for worker in self._all())
+        if self._waiting or not (idle or self.workers < self._kind.most):
+            return
+        for worker in self._all():
+            for noted in worker.held_up():
+                if noted.call.index not in self._moving:
+                    self._moving.add(noted.call.index)
+                    worker.withdraw(noted, moved=True)
+
+    def _all(self) -> list[PoolWorker]:
+        return [worker for worker in self._workers.values() if not worker.ending]
 
     def _batch(self, worker: PoolWorker) -> list[Noted] | None:
         if not worker.room(1) or not (self._waiting or self._pull()):
@@ -571,7 +592,7 @@ def words(end: End) -> str:
     )
 
 
-_OUTCOMES = {"value", "text", "error", "died", "withdrawn", "stop", "pause"}
+_OUTCOMES = {"value", "text", "error", "died", "withdrawn", "moved", "stop", "pause"}
 _LONGEST_TOLD = 100_000
 
 

@@ -70,6 +70,7 @@ class PoolWorker:
         self.spoilt = ""
         self.status: JobStatus | None = None
         self._looked = 0.0
+        self._heard = time.monotonic()
         self._mean: float | None = None
         self._batches = 0
         self._stayed = time.monotonic()
@@ -103,6 +104,8 @@ class PoolWorker:
                     self.host = str(head.get("host", ""))
                 else:
                     frames.append((head, payload))
+            if frames:
+                self._heard = time.monotonic()
         except (SpoiltError, OSError) as error:
             # What the job's code has spoilt is nothing to go on with.
             self.spoilt = str(error)
@@ -124,6 +127,8 @@ class PoolWorker:
         """Return how many more calls to give it now, at most a batch."""
         if not self.ready or self.ending or self.spoilt:
             return 0
+        if self.given and time.monotonic() - self._heard > 2 * AHEAD:
+            return 0  # the call that runs is no short one
         ahead = min(_MOST_AHEAD, int(AHEAD / max(self._mean, 1e-6))) if self._mean else 0
         most = batch + ahead
         return min(batch, most - len(self.given)) if len(self.given) <= most - batch else 0
@@ -144,9 +149,23 @@ class PoolWorker:
             data.append(frame(head, one.call.arguments))
         self._say(b"".join(data))
 
-    def withdraw(self, noted: Noted, *, running: bool) -> None:
-        """Ask it not to begin a call, or to end it where it runs."""
-        about = {"index": noted.call.index, "try": noted.tries, "running": running}
+    def held_up(self) -> list[Noted]:
+        """Return calls that wait behind one that takes longer than was thought."""
+        if self.ending or time.monotonic() - self._heard < 2 * AHEAD:
+            return []
+        return [noted for noted in self.given.values() if not noted.began]
+
+    def withdraw(self, noted: Noted, *, running: bool = False, moved: bool = False) -> None:
+        """Ask it not to begin a call, or to end it where it runs.
+
+        Parameters
+        ----------
+        running
+            Whether to end it where it runs.
+        moved
+            Whether another worker is to run it.
+        """
+        about = {"index": noted.call.index, "try": noted.tries, "running": running, "moved": moved}
         self._say(frame({"kind": "withdraw", **about}))
 
     def tell(self, noted: Noted, word: str) -> None:
