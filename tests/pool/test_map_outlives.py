@@ -87,7 +87,7 @@ def test_of_a_generator_it_runs_what_was_given(program):
     assert len(found.results()) >= 64
 
 
-@pytest.mark.parametrize("way", ["cancel", "kill"])
+@pytest.mark.parametrize("way", ["cancel", pytest.param("kill", marks=pytest.mark.long)])
 def test_its_workers_end_with_it(program, way):
     started, job, flags = begin(program, "list(range(20))")
     assert len(children_of(default_home(), job.id)) == 2
