@@ -20,7 +20,7 @@ from submarine_magics.show import say
 from submarine_magics.workbench import Workbench, bench_of
 
 if TYPE_CHECKING:
-    from submarine_engine.bundle import BuildOptions
+    from submarine_engine.bundle import BuildOptions, Cell
     from submarine_engine.clusters.base import Cluster
     from submarine_engine.future import Job
 
@@ -95,10 +95,12 @@ def prepare(
     function: Callable[..., Any],
     args: tuple[object, ...],
     keywords: Mapping[str, Any],
+    *,
+    cell: Cell | None = None,
 ) -> PreparedCall:
     """Make spec and bundle of a call of this notebook, for whoever runs it by a job of its own."""
     shell = get_ipython()
-    return _prepare(bench_of(shell), function, args, keywords)
+    return _prepare(bench_of(shell), function, args, keywords, cell=cell)
 
 
 def cluster_of(call: PreparedCall) -> Cluster:
@@ -131,16 +133,22 @@ def _prepare(  # noqa: PLR0913 - as `prepare_call`, each by its name
     *,
     waits: bool = False,
     logs: str | None = None,
+    cell: Cell | None = None,
 ) -> PreparedCall:
     answered = waits and not keywords.get("cluster") and bench.answers()
+
+    cells, namespace = bench.cells.cells_so_far(), bench.namespace
+    if cell is not None:  # it runs now: what it defines is not in the notebook
+        cells = [*bench.cells.cells(), cell]
+        namespace = {**namespace, getattr(args[0], "__name__", ""): args[0]}
 
     def prepare(build: BuildOptions) -> PreparedCall:
         return prepare_call(
             function,
             args,
             keywords,
-            cells=bench.cells.cells_so_far(),
-            namespace=bench.namespace,
+            cells=cells,
+            namespace=namespace,
             build=build,
             cluster=bench.cluster_name(),
             logs=logs,

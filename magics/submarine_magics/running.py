@@ -29,6 +29,7 @@ from submarine_magics.frontend import cell_order
 from submarine_magics.homecoming import bring_home
 from submarine_magics.magic_lines import VALUELESS
 from submarine_magics.show import say, show_help
+from submarine_magics.sweeping import run_sweep
 from submarine_magics.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
     main = bench.this_cell(body)
     if body.strip() and not main.dropped and not ast.parse(main.source).body:
         return None  # comments alone do nothing, as in a plain cell
+    if "sweep" in command.values:
+        return run_sweep(bench, command, main)
     outputs = () if command.spec.outputs == NO_OUTPUTS else command.spec.outputs
     secrets = command.spec.secrets
     answered = "detach" not in command.values and bench.answers(command)
@@ -90,6 +93,10 @@ def _refuse_timeit() -> None:
 
 def run_parts(bench: Workbench, command: Command) -> object:
     """Merge the parts given so far and run them, as ``%submarine job run`` asks for."""
+    if "sweep" in command.values:
+        raise CommandError(
+            "a sweep is of one cell, not of parts", fix="write %%submarine --sweep above the cell"
+        )
     return run_bundle(bench, command, parts_bundle(bench, command))
 
 

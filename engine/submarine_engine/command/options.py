@@ -329,6 +329,7 @@ def find(name: str, options: Iterable[Option]) -> Option | None:
 
 _COMMON = "Everywhere"
 _ROLES = "Roles"
+_SWEEPS = "Sweeps"
 
 HELP = Option("help", None, "Show the help of the verb.", short="h", group=_COMMON)
 JSON = Option(
@@ -388,6 +389,28 @@ _name, *_of_spec = [
     *(Option.of(said) for _, said in options_of(JobSpec)),
     *of_clusters(search=False),
 ]
+SWEEP = (
+    Option("sweep", COMMAND,
+        "Search: run the cell with many values of names that it reads: rate=loguniform(1e-4, 1).",
+        group=_SWEEPS, surfaces=IN_NOTEBOOK),
+    Option("trials", COUNT, "How many times.", group=_SWEEPS, surfaces=IN_NOTEBOOK),
+    Option("minimize", NAME, "What is reported, returned or bound, and to be small: loss.",
+        group=_SWEEPS, surfaces=IN_NOTEBOOK),
+    Option("maximize", NAME, "What is to be large: accuracy.",
+        group=_SWEEPS, surfaces=IN_NOTEBOOK),
+    Option("sampler", NAME, "How values are chosen: tpe, random, grid, cmaes, nsgaii.",
+        group=_SWEEPS, surfaces=IN_NOTEBOOK),
+    Option("pruner", NAME, "When a trial is given up: median, halving, hyperband, none.",
+        group=_SWEEPS, surfaces=IN_NOTEBOOK),
+    Option("seed", COUNT, "The same one chooses the same values.",
+        group=_SWEEPS, surfaces=IN_NOTEBOOK),
+    Option("max_gpus", COUNT, "The most GPUs that all trials hold together.",
+        group=_SWEEPS, surfaces=IN_NOTEBOOK),
+    Option("min_gpus", COUNT, "How many they keep while other jobs wait; 1 unless given.",
+        group=_SWEEPS, surfaces=IN_NOTEBOOK),
+    Option("metric_from_log", None, "Read values from lines like loss: 0.12 in the log.",
+        group=_SWEEPS, surfaces=IN_NOTEBOOK),
+)  # fmt: skip
 RUN = (
     _name,
     CLUSTER,
@@ -420,6 +443,7 @@ RUN = (
     Option("capture-limit", SIZE,
         "The most that values captured from the notebook may take; 64M unless configured.",
         group=HOW_GROUP, surfaces=IN_NOTEBOOK),
+    *SWEEP,
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from submarine_runtime import worker
 
 from submarine_engine import api
 from submarine_engine.api import PreparedCall, prepare_call
-from submarine_engine.bundle import BuildOptions
+from submarine_engine.bundle import BuildOptions, Cell
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.base import Cluster
 from submarine_engine.config import load_config
@@ -55,6 +55,8 @@ class Plan:
         `keywords`.
     keywords
         Its own.
+    cell
+        Of a notebook, that defines the function, where none was executed that does.
     """
 
     function: Callable[..., Any]
@@ -66,6 +68,7 @@ class Plan:
     told: Mapping[str, Any] | None = None
     serve: Callable[..., None] = worker.serve
     keywords: Mapping[str, Any] | None = None
+    cell: Cell | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +153,7 @@ def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
     args = (plan.function, *known)
     here = api.notebook()
     if here is not None:
-        call: PreparedCall = here.prepare(plan.serve, args, keywords)
+        call: PreparedCall = here.prepare(plan.serve, args, keywords, cell=plan.cell)
         cluster = here.cluster_of(call)
     else:
         call = api.prepare(plan.serve, args, keywords, of=plan.function)

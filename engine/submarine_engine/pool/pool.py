@@ -139,8 +139,8 @@ class Pool:
 
     @property
     def crowded(self) -> bool:
-        """Whether other jobs wait while this pool has more workers than its least."""
-        return self._others_wait and self.workers > self._kind.least
+        """Whether other jobs lack GPUs while this pool has more workers than its least."""
+        return self.lacking > 0 and self.workers > self._kind.least
 
     @property
     def least(self) -> int:
@@ -267,11 +267,10 @@ class Pool:
             return
         self._hear(worker)  # what it told last
         del self._workers[worker.job_id]
-        self._looked_around = 0.0  # its GPUs are somebody's now
         worker.close()
-        if worker.ending:
-            # Whoever waits is looked for anew before the next one gives way.
-            self._others_wait, self._looked_around = False, time.monotonic()
+        # Its GPUs are free for whoever waits, who is looked for anew once that one may have them.
+        self._free = (self._free or 0) + (self._kind.spec.gpus or 0)
+        self._looked_around = time.monotonic() - _LOOK_AROUND + _FRESH
         if worker.ready or worker.ending:
             self._starts = 0
         else:

@@ -73,6 +73,7 @@ class Trials:
         self._objectives = [name for name, _ in plan.objectives]
         self._study = Study(folder.root, self._record.study_name, plan, self._record.space)
         self._open: dict[int, _Trial] = {}
+        self._ends: deque[tuple[Call, End]] = deque()
         self._line: deque[Asked] = deque()
         self._next_call = 0
         self._failed = 0
@@ -102,7 +103,8 @@ class Trials:
             pool.say(f"{began} of {self._total()} trials have begun by now{best}")
 
     def look(self) -> None:
-        """See what people have asked for meanwhile."""
+        """Settle what has ended; see what people have asked for meanwhile."""
+        self._settle()
         now = time.monotonic()
         if now - self._looked < _LOOK:
             return
@@ -157,29 +159,37 @@ class Trials:
         return Answer.GO_ON
 
     def ended(self, call: Call, end: End) -> None:
-        """Tell the study what became of a trial, once; put a paused one in line again."""
-        number = _number(call.label)
-        trial = self._open.get(number)
-        if trial is None:  # told before a controller took over
-            return
-        trial.runs = False
-        if end.outcome == "pause":
-            later = any(
-                index > call.index and _number(other.label) == number
-                for index, other in self._pool.journal.record.calls.items()
-            )
-            if not later:
-                self._line.append(trial.asked)
-                kept = "goes on from its checkpoint" if trial.keeps else "begins again"
-                self._pool.say(f"trial {number} paused; it {kept} when there is a GPU")
-            return
-        del self._open[number]
-        values, error = self._came_to(number, end)
-        self._study.tell(number, values, error=error, seconds=round(end.seconds, 3))
-        told = self._study.told()[number]
-        self._count(told)
-        self._say(told, trial.asked)
-        self._give_up_if_all_fail()
+        """Hear what became of a trial; the study is told once the GPU has its next one."""
+        self._ends.append((call, end))
+
+    def _settle(self) -> None:
+        """Tell the study what became of trials, once; put paused ones in line again."""
+        while self._ends:
+            call, end = self._ends.popleft()
+            number = _number(call.label)
+            trial = self._open.get(number)
+            if trial is None:  # told before a controller took over
+                continue
+            trial.runs = False
+            if end.outcome == "pause":
+                self._paused(call, trial)
+                continue
+            del self._open[number]
+            values, error = self._came_to(number, end)
+            self._study.tell(number, values, error=error, seconds=round(end.seconds, 3))
+            told = self._study.told_of(number)
+            self._count(told)
+            self._say(told, trial.asked)
+            self._give_up_if_all_fail()
+
+    def _paused(self, call: Call, trial: _Trial) -> None:
+        number = trial.asked.number
+        calls = self._pool.journal.record.calls
+        if any(one > call.index and _number(calls[one].label) == number for one in calls):
+            return  # that call is the rest of it
+        self._line.append(trial.asked)
+        kept = "goes on from its checkpoint" if trial.keeps else "begins again"
+        self._pool.say(f"trial {number} paused; it {kept} when there is a GPU")
 
     def result(self) -> Found:
         """Return what the job has for a result."""
@@ -268,7 +278,7 @@ class Trials:
         return words(end) + (f" ({frames[-1]})" if frames else "")
 
     def _last_report(self, number: int) -> float | None:
-        reports = self._study.told()[number].reports or {}
+        reports = self._study.told_of(number).reports or {}
         return reports[max(reports)] if reports and len(self._objectives) == 1 else None
 
     def _count(self, told: Told) -> None:

@@ -269,6 +269,10 @@ class Study:
         """Return all trials, in the order of their numbers."""
         return tuple(told_of(trial, self._space) for trial in self._trials())
 
+    def told_of(self, number: int) -> Told:
+        """Return one trial, by its number."""
+        return told_of(self._trial(number), self._space)
+
     def best(self) -> tuple[Told, ...]:
         """Return the best trial; of several objectives all that no other beats in each."""
         return best_of(self._study, self._space)

@@ -12,6 +12,7 @@ from submarine_runtime import trials as runtime
 
 from submarine_engine import api
 from submarine_engine.api import Console, cancelling_on_interrupt
+from submarine_engine.bundle.model import Cell
 from submarine_engine.errors import CommandError
 from submarine_engine.logs import follow
 from submarine_engine.pool.launching import Plan as PoolPlan
@@ -27,7 +28,7 @@ _SOURCE = "submarine_engine.sweeps.source:Trials"
 
 def sweep(  # noqa: PLR0913 - the options of a search, each by its name
     function: Callable[..., Any],
-    space: Mapping[str, Any] | str,
+    space: Mapping[str, Any] | str | Space,
     /,
     *,
     trials: int | None = None,
@@ -42,6 +43,7 @@ def sweep(  # noqa: PLR0913 - the options of a search, each by its name
     metric_from_log: bool = False,
     first_failures: int = FIRST_FAILURES,
     wait: bool = True,
+    cell: Cell | None = None,
     **options: Any,  # noqa: ANN401 - of the workers' jobs
 ) -> Found:
     """Try `function` with many parameters on the cluster's GPUs; Optuna chooses which.
@@ -80,6 +82,8 @@ def sweep(  # noqa: PLR0913 - the options of a search, each by its name
         The sweep ends where so many trials, its first ones, fail.
     wait
         Whether to show the log and wait for the end.
+    cell
+        Of a notebook, that defines the function, where none was executed that does.
     options
         Of each trial, as `submit` has them: ``gpus=1, memory="8G"``; ``time_limit`` is that of the
         whole.
@@ -117,15 +121,16 @@ def sweep(  # noqa: PLR0913 - the options of a search, each by its name
     )
     plan.total(searched)
     import_optuna()
-    found = _begin(function, searched, plan, options, forks=forks)
+    found = _begin(function, searched, plan, options, cell, forks=forks)
     return _followed(found) if wait else found
 
 
-def _begin(
+def _begin(  # noqa: PLR0913 - what `sweep` was given, each by its name
     function: Callable[..., Any],
     space: Space,
     plan: Plan,
     options: Mapping[str, Any],
+    cell: Cell | None,
     *,
     forks: bool,
 ) -> Found:
@@ -143,6 +148,7 @@ def _begin(
             forks=forks,
             max_gpus=plan.max_gpus,
             serve=runtime.serve,
+            cell=cell,
             keywords=keywords,
         )
     )
