@@ -54,7 +54,7 @@ _MOST_NAMES = 20_000
 _LARGEST = 1 << 22
 _FEW = 10
 _MANY = 150
-_IMPORTS_TAKE = 30.0
+_LEAST_WAIT, _LONGEST_WAIT = 2.0, 30.0
 _LOOK = 1.0  # seconds between two looks at what a job imports; it has come to an end in between
 _UNFIT_FOR = 3600.0
 _LEASES = 200
@@ -330,6 +330,8 @@ class OwnZygote:
         self._names = 0  # that it has beyond those of the notebook's
         self._size = 0
         self._looked_at = time.monotonic()
+        self._began = time.time()
+        self._took = 0.0  # seconds up to the last import
         self._connection: socket.socket | None = None
         self._pid = 0
         self._ready = False
@@ -408,7 +410,8 @@ class OwnZygote:
         """
         connection = self._connection
         if connection is not None and not self._ready:
-            connection.settimeout(_IMPORTS_TAKE)
+            # No longer than the imports would take once more.
+            connection.settimeout(min(max(_LEAST_WAIT, self._took), _LONGEST_WAIT))
             with suppress(OSError):  # until now jobs came first
                 Path(f"/proc/{self._pid}/autogroup").write_text("0")
             with suppress(OSError):
@@ -447,6 +450,7 @@ class OwnZygote:
         if len(news) - self._names < _MANY or _is_unfit(self._folder):
             return
         self._names = len(news)
+        self._took = self._imports.lstat().st_mtime - self._began
         record = read_json(self._paths.record)
         room = _room()
         if not room or record is None:
