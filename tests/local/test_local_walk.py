@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from submarine_engine.clusters.local import LocalCluster, launch
+from submarine_engine.clusters.local import LocalCluster, launch, zygotes
 from submarine_engine.history import job_ids
 from submarine_engine.job import JobState
 
@@ -48,8 +48,8 @@ cluster = LocalCluster()
 if {submitter}:
     from tests.local.walked import Walk
     Walk(os.environ["WALK"], ("submitter",))
-retries = 3 if {again} else None
-spec = spec_of(roles=(Role(count={tasks}, resources=Resources(gpus={gpus})),), retries=retries)
+roles = (Role(count={tasks}, resources=Resources(gpus={gpus})),)
+spec = spec_of(roles=roles, retries=3 if {again} else None, options={options!r})
 print(cluster.submit(spec, bundle_of({code!r}), workdir=Path({folder!r})))
 """
 WALKS = (
@@ -57,10 +57,12 @@ WALKS = (
     ("guard", 1, 2), ("supervisor+guard", 1, 2), ("supervisor+granter", 1, 0),
     ("supervisor+granter", 1, 2), ("submitter", 2, 1), ("supervisor", 2, 1),
     ("supervisor+guard", 2, 1), ("supervisor again", 1, 2), ("supervisor+guard again", 1, 2),
+    ("supervisor ahead", 1, 2), ("supervisor+guard ahead", 1, 2),
 )  # fmt: skip
 """Who is killed, in the life of a job of how many tasks, each with how many GPUs.
 
-``again``: of a job whose code fails the first time, and is begun again.
+``again``: of a job whose code fails the first time, and is begun again. ``ahead``: whose second
+attempt is forked from a process with the imports of the first, besides.
 """
 
 
@@ -70,10 +72,13 @@ class Point:
     def __init__(self, folder, number, role, tasks, gpus):
         self.folder, self.number = folder, number
         self.role, _, again = role.partition(" ")
-        self.again = bool(again)
+        self.again, self.ahead = bool(again), again == "ahead"
         self.tasks, self.gpus = tasks, gpus
         self.home, self.side, self.killed = folder / "home", folder / "side", folder / "killed"
         folder.mkdir()
+        (folder / "site-packages").mkdir()
+        for module in range(zygotes._MANY if self.ahead else 0):
+            (folder / "site-packages" / f"m{module}.py").touch()
 
     def run(self):
         """Run it, have it recovered by whoever looks; return what came of it, None past the end."""
@@ -84,7 +89,9 @@ class Point:
             "SUBMARINE_LOCAL_GPUS": "2",
             "WALK": f"{self.role}:{self.number}:{self.folder}",
             "WALKED_SUPERVISOR": str(launch._SUPERVISOR),
+            "PYTHONPATH": str(self.folder / "site-packages"),
         }
+        imports = f"for number in range({zygotes._MANY}): __import__(f'm{{number}}')\n"
         code = SUBMIT.format(
             path=[entry for entry in sys.path if entry] + [str(Path.cwd())],
             walked="" if submitter else str(WALKED),
@@ -92,7 +99,8 @@ class Point:
             tasks=self.tasks,
             gpus=self.gpus,
             again=self.again,
-            code=CODE.format(side=str(self.side), again=self.again),
+            code=imports * self.ahead + CODE.format(side=str(self.side), again=self.again),
+            options={"isolation": "shared"} if self.ahead else {},
             folder=str(self.folder),
         )
         told = subprocess.run(
@@ -108,16 +116,22 @@ class Point:
             assert told.returncode == 0, told.stderr
         return self.recovered()
 
+    def is_gone(self):
+        for folder in self.home.glob("hosts/*/zygotes/*"):
+            zygotes.end(folder)  # it is there for the notebook's next job, and may import still
+        return not processes_of(self.home)
+
     def recovered(self):
         cluster = LocalCluster(self.home)
         jobs = list(job_ids(self.home))
         assert len(jobs) <= 1
         story = follow(cluster, jobs[0]) if jobs else None
         until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))
-        until(lambda: not processes_of(self.home))
+        until(self.is_gone)
         runs = self.side.read_text() if self.side.exists() else ""
         if not self.killed.exists():
             assert story.state is JobState.SUCCEEDED, story.status
+            assert self.ahead == bool(list(self.home.glob("hosts/*/zygotes/*/log")))
             assert runs == "ran\n" * (1 + self.again)
             return None
         assert runs in ("", "ran\n", "ran\n" * (1 + self.again))
