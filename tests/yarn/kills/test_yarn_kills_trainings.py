@@ -134,11 +134,14 @@ def test_a_killed_rank_is_the_cause_and_all_go_on_from_the_checkpoint(
     assert "SIGKILL" in training.told[0].reason
 
 
-@pytest.mark.parametrize("mode", ["warm", "cold"])
-def test_a_lost_node_costs_no_attempt(ground, whole, mode):
-    expected = whole("torch")
+EACH_AND_COLD = [*((name, "warm") for name in FOLDERS), ("torch", "cold")]
+
+
+@pytest.mark.parametrize(("name", "mode"), EACH_AND_COLD)
+def test_a_lost_node_costs_no_attempt(ground, whole, name, mode):
+    expected = whole(name)
     training = Training(
-        ground, "torch", "worker-1", gpus=3, mode=mode, retries=0, name=f"torch-node-{mode}"
+        ground, name, "worker-1", gpus=3, mode=mode, retries=0, name=f"{name}-node-{mode}"
     )
     training.until_at("worker-1", HELD)
     training.until_at("worker-0", HELD)
@@ -151,23 +154,29 @@ def test_a_lost_node_costs_no_attempt(ground, whole, mode):
     ground.yarn.wait_ready()
 
 
-@pytest.mark.parametrize("mode", ["warm", "cold"])
-def test_the_keeper_dies_and_nothing_is_begun_again(ground, whole, mode):
-    expected = whole("torch")
-    training = Training(
-        ground, "torch", "worker-0", mode=mode, retries=2, name=f"torch-keeper-{mode}"
-    )
-    training.until_at("worker-0", HELD)
-    before = ground.keeper
+def kill_keeper(training):
+    """Kill the keeper, wait for the next one, and return when it was killed."""
+    before = training.ground.keeper
     kill(before)
     at = time.time()
 
     def another():
         training.job.status()  # whoever looks sees to it that a keeper lives
-        found = processes_of(ground.home).items()
+        found = processes_of(training.ground.home).items()
         return [pid for pid, words in found if KEEPER in words and pid != before]
 
     until(another, PATIENCE)
+    return at
+
+
+@pytest.mark.parametrize(("name", "mode"), EACH_AND_COLD)
+def test_the_keeper_dies_and_nothing_is_begun_again(ground, whole, name, mode):
+    expected = whole(name)
+    training = Training(
+        ground, name, "worker-0", mode=mode, retries=2, name=f"{name}-keeper-{mode}"
+    )
+    training.until_at("worker-0", HELD)
+    at = kill_keeper(training)
     (training.place / "go").touch()
     first = training.until_at("worker-0", HELD + 1)
     status = training.until_over()
@@ -260,12 +269,60 @@ def test_parameter_servers_go_on_from_tensorflows_own_checkpoint(ground, alone, 
     status = training.until_over()
     assert status.state is JobState.SUCCEEDED, status.reason
     assert (status.attempt, status.failures) == ((2, 1) if victim else (1, 0))
+    expect_near(training, alone)
+    ground.until_free()
+
+
+def expect_near(training, alone):
     # Two workers add to the same weights in no certain order.
     pairs = list(zip(training.learnt, alone("tf-ps"), strict=True))
     tell(training.name, "apart by", max(abs(one - other).max() for one, other in pairs))
     for one, other in pairs:
         np.testing.assert_allclose(one, other, atol=0.1)
-    ground.until_free()
+
+
+def test_parameter_servers_outlive_the_keeper(ground, alone):
+    kept = (ground.folder / "kept").as_uri()
+    training = Training(
+        ground, "tf-ps", "chief-0", roles=CAST, gpus=0, checkpoint_path=kept, name="tf-keeper"
+    )
+    training.until_at("chief-0", HELD)
+    kill_keeper(training)
+    (training.place / "go").touch()
+    status = training.until_over()
+    assert status.state is JobState.SUCCEEDED, status.reason
+    assert status.attempt == 1
+    expect_near(training, alone)
+
+
+def test_parameter_servers_lose_a_node_and_it_costs_no_attempt(ground, alone):
+    """With three GPUs each, of four that a node has, each of the three is on a node of its own."""
+    kept = (ground.folder / "kept").as_uri()
+    training = Training(
+        ground,
+        "tf-ps",
+        "chief-0",
+        roles=CAST,
+        gpus=3,
+        retries=0,
+        checkpoint_path=kept,
+        name="tf-node",
+    )
+    training.until_at("chief-0", HELD)
+    training.until_at("worker-0", -1)
+    training.until_at("worker-1", -1)
+    master = ground.rm.application(training.noted["app_id"])["amHostHttpAddress"]
+    here = [rank for rank in RANKS if training.node_of(rank).name != ground.node_at(master).name]
+    node, at = training.kill_node(here[-1])
+    until(lambda: training.told, PATIENCE)
+    node.start()  # two nodes have no room for all three
+    first = training.until_at("chief-0", 0, attempt=2)
+    status = training.until_over()
+    assert status.state is JobState.SUCCEEDED, status.reason
+    assert (status.attempt, status.failures) == (2, 0)
+    tell(training.name, f"step {first.step} after {first.at - at:.1f} s: {training.told[0]}")
+    expect_near(training, alone)
+    ground.yarn.wait_ready()
 
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples/distributed").glob("*.ipynb"))
