@@ -32,6 +32,7 @@ TYPE_CHECKING = False  # as type checkers have it; the module takes long to impo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from types import ModuleType
     from typing import Any
 
 
@@ -336,6 +337,7 @@ _PATIENCE = 2.0
 _LONGEST = 1 << 24
 _MOST_DESCRIPTORS = 250
 _PLACES = ("site-packages", "dist-packages")
+_IPYTHON = "IPython"
 
 
 def serve(folder: str) -> str:
@@ -412,21 +414,63 @@ class _Left(BaseException):
 
 
 class _Guard:
-    """Leaves to the job what asks at its import whether it is in a notebook, see `displays`."""
+    """Leaves to the job what asks at its import whether it is in a notebook, see `displays`.
+
+    IPython itself may be imported, and is a stand-in (`_Later`) until the job asks it for more.
+    """
 
     def __init__(self, wanted: set[str]) -> None:
         self.asked = ""
-        self._left = {"IPython", "ipywidgets", "matplotlib_inline", "tqdm.notebook"}
-        if "IPython" in wanted:
+        self._left = {"ipywidgets", "matplotlib_inline", "tqdm.notebook"}
+        if _IPYTHON in wanted:
             self._left.add("tqdm.autonotebook")
         if os.environ.get("MPLBACKEND") == INLINE:
             self._left.add("matplotlib.pyplot")
 
-    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
-        """Find nothing; raise where the module is one of those."""
-        if name in self._left:
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ANN401
+        """Find a stand-in or nothing; raise where the module is left to the job."""
+        if name in self._left or name.startswith(f"{_IPYTHON}."):
+            self.leave(name)
+        if name != _IPYTHON:
+            return None
+        for finder in [other for other in sys.meta_path if other is not self]:
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find else None
+            if spec is not None:
+                spec.loader = self
+                return spec
+        return None
+
+    def create_module(self, _spec: object) -> None:
+        """Let a module be made as ever."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Make the module a stand-in."""
+        module.__dict__["_guard"] = self
+        module.__class__ = _Later
+
+    def leave(self, name: str) -> None:
+        """End the import that asks for this, as long as imports are guarded."""
+        if self in sys.meta_path:
             self.asked = name
             raise _Left(name)
+
+    def end(self) -> None:
+        """Guard no more: from now on IPython is imported as ever."""
+        sys.meta_path.remove(self)
+        sys.modules.pop(_IPYTHON, None)
+
+
+class _Later(type(sys)):  # type: ignore[misc]
+    """Stands for IPython in libraries that import it and ask it for nothing, as Keras does.
+
+    Such an import must not end: TensorFlow's, of which it is a part, cannot be begun again.
+    """
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever IPython has
+        self.__dict__["_guard"].leave(_IPYTHON)
+        __import__(_IPYTHON)
+        return getattr(sys.modules[_IPYTHON], name)
 
 
 def _forget_orphans() -> None:
@@ -516,6 +560,8 @@ class _Zygote:
         for name in names:
             if name in sys.modules or (left and f"{name}.".startswith(left)):
                 continue
+            if name.partition(".")[0] == _IPYTHON:
+                continue
             try:
                 __import__(name)
             except BaseException:  # noqa: BLE001 - whatever it is, it is the job's to see
@@ -526,7 +572,7 @@ class _Zygote:
                 if guard.asked:
                     raise _Unfit(f"{name} does without {guard.asked} where it cannot be imported")
             guard.asked = ""
-        sys.meta_path.remove(guard)
+        guard.end()
 
     def wait(self, folder: str, lock: int) -> str:
         """Answer the jobs of a notebook until there is a reason to end; returns in tasks alone.

@@ -514,8 +514,23 @@ def test_a_library_that_asks_whether_it_is_in_a_notebook_is_left_to_the_job(ahea
     assert ahead.run(IS_FORKED + script).out == f"True\n{seen}"
 
 
+def test_a_library_that_imports_ipython_and_asks_it_nothing_is_imported_once(
+    ahead, library, tmp_path
+):
+    times = tmp_path / "times"
+    library(
+        f"with open({str(times)!r}, 'a') as file: file.write('once ')\n"
+        "try:\n    import IPython\nexcept ImportError:\n    IPython = None\n"
+    )
+    ahead.warm(HEAVY + "import decimal, lately")
+    times.unlink()
+    script = "import lately, IPython; print(lately.IPython.get_ipython is IPython.get_ipython)\n"
+    assert ahead.run(IS_FORKED + script).out == "True\nTrue\n"
+    assert not times.exists()
+
+
 def test_one_that_takes_no_for_an_answer_is_not_forked(ahead, library):
-    library("try:\n    import IPython\nexcept:\n    IPython = None\n")
+    library("try:\n    from IPython import get_ipython\nexcept:\n    get_ipython = None\n")
     ahead.run(HEAVY + "import decimal, lately")
     until(lambda: [f for f in ahead.folders if (f / "unfit").exists()])
     assert "lately does without IPython" in (ahead.folders[0] / "unfit").read_text()
