@@ -477,6 +477,8 @@ class TaskEnd:
         stopped between two steps, or the request was an interrupt.
     unstarted
         It could not even be started: the disk is full, or there is no room for a process.
+    final
+        What it raised says that the job would come to the same again: it is not begun again.
     """
 
     state: JobState
@@ -489,6 +491,7 @@ class TaskEnd:
     lost: bool = False
     paused: bool = False
     unstarted: bool = False
+    final: bool = False
 
 
 def final_state(
@@ -978,7 +981,8 @@ def _again_or_not(
     paused = course.growing and any(task.end and task.end.paused for task in seen.tasks)
     failed = paused or finish.state in (JobState.FAILED, JobState.LOST)
     wanted = course.cancelled is not None or course.refused or seen.stopped
-    if not failed or wanted or policy.retries is None:
+    final = any(task.end and task.end.final for task in seen.tasks)
+    if not failed or wanted or final or policy.retries is None:
         return finish
     if course.growing and not course.cause and any(t.end and t.end.paused for t in seen.tasks):
         return Again(course.attempt + 1, course.growing, counted=False)

@@ -266,6 +266,7 @@ def _head(ending: Ending) -> dict[str, Any]:
         "exit_code": ending.exit_code,
         "python": sys.version.split()[0],
         "paused": _is_paused(),
+        "final": getattr(ending.error, "submarine_final", False) is True,
     }
 
 

@@ -644,6 +644,14 @@ def test_what_the_cluster_ends_does_not_count_and_is_not_endless(size):
     assert world.finished.state is JobState.FAILED
 
 
+def test_what_says_that_it_would_come_to_the_same_is_not_begun_again():
+    end = TaskEnd(state=JobState.FAILED, reason="all calls failed", final=True)
+    for one, done in ((end, Finish), (replace(end, final=False), Again)):
+        seen = Observations(tasks=(TaskSeen(task="worker-0", container="c", end=one),))
+        (last,) = decide(Course(), seen, at(3), Policy(grace=GRACE, retries=1)).do
+        assert isinstance(last, done)
+
+
 UNSTARTED = TaskEnd(state=JobState.FAILED, reason="the disk is full", unstarted=True)
 
 

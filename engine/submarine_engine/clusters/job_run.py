@@ -624,7 +624,7 @@ class JobRun:
         self._ends[container.task] = self._end(container, ending, known or now)
 
     def _end(self, container: TaskRun, ending: Ending, known: TaskStatus) -> TaskEnd:
-        to_its_end, paused = ending.came_to_its_end, ending.paused
+        to_its_end, paused, final = ending.came_to_its_end, ending.paused, ending.final
         if not ending.kind and known.exit_code:
             ending = Ending(known.exit_code, {})
         state, reason = self._judge(container, ending)
@@ -638,6 +638,7 @@ class JobRun:
             lost=container.lost and state is not JobState.SUCCEEDED,
             paused=paused,
             unstarted=container.unstarted or ending.could_not_begin,
+            final=final,
         )
 
     def _is_lost(self, container: TaskRun, ending: Ending) -> bool:

@@ -244,6 +244,11 @@ class Ending(NamedTuple):
         return self.outcome.get("paused") is True or self.asked_to_end
 
     @property
+    def final(self) -> bool:
+        """Whether what it raised says that the job would come to the same again."""
+        return self.outcome.get("final") is True
+
+    @property
     def asked_to_end(self) -> bool:
         """Whether somebody has asked it to end, said or not: who kills may ask first."""
         return self.interrupted or (not self.kind and self.status in _ASKED)

@@ -48,6 +48,9 @@ _BETWEEN_STARTS = 2.0
 class GivenUpError(SubmarineError):
     """A pool cannot go on: no worker can begin, or every call fails."""
 
+    submarine_final = True
+    """Its job is not begun again: that would come to the same."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
