@@ -30,6 +30,7 @@ def test_it_is_a_cluster_like_any_other():
     cluster = open_cluster("hosts")
     assert isinstance(cluster, KeptCluster)
     assert (cluster.name, cluster.log_label, cluster.asks) == ("hosts", "Log", False)
+    assert (cluster.tasks_here, open_cluster("local").tasks_here) == (False, True)
     with pytest.raises(ConfigError, match="no cluster 'nowhere'") as caught:
         open_cluster("nowhere")
     assert "hosts" in caught.value.fix

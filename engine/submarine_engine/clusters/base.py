@@ -279,6 +279,8 @@ class ClusterKind(ABC):
     """What people call the page of a job's log: front ends write it on their links."""
     no_gpus: str = ""
     """What to do where it has no GPU, in words."""
+    tasks_here: bool = False
+    """Whether its tasks run in their jobs' folders of this machine, not in copies of these."""
 
     @classmethod
     def configured(cls) -> bool:

@@ -201,6 +201,7 @@ class DrivenCluster(RecordedCluster):
         self.name = backend.name
         self.log_label = backend.log_label
         self.no_gpus = backend.no_gpus
+        self.tasks_here = backend.tasks_here
 
     @abstractmethod
     def hand_on(self, paths: JobPaths, spec: JobSpec, lock: int) -> None:

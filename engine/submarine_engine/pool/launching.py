@@ -129,6 +129,8 @@ def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
         An option is not possible.
     BundleError
         The function or what it needs cannot travel.
+    UnsupportedError
+        The cluster does not bring calls to its tasks.
     SubmissionError, ClusterError
         The cluster cannot run the workers.
     """
@@ -159,6 +161,12 @@ def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
         call = api.prepare(plan.serve, args, keywords, of=plan.function)
         wanted = call.cluster or load_config().value("cluster")
         cluster = open_cluster(wanted) if isinstance(wanted, str) else wanted
+    if not cluster.tasks_here:
+        raise UnsupportedError(
+            f"the calls of a map, an Executor or a sweep cannot be brought to {cluster.name} yet",
+            where=f"cluster={cluster.name!r}",
+            fix='run them on this machine, cluster="local"; or submit() each call as a job',
+        )
     spec = cluster.check(call.spec)
     return PreparedPool(
         call=call, cluster=cluster, spec=spec, most=_most(plan, spec, cluster), plan=plan

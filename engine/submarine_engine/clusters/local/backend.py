@@ -479,6 +479,7 @@ class LocalBackend(Backend):
     name = "local"
     title = "this machine"
     no_gpus = NO_GPUS
+    tasks_here = True
 
     def __init__(
         self,

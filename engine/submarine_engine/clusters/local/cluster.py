@@ -124,6 +124,7 @@ class LocalCluster(DrivenCluster):
 
     name = LocalBackend.name
     no_gpus = LocalBackend.no_gpus
+    tasks_here = LocalBackend.tasks_here
     asks: ClassVar[bool] = True
 
     def __init__(
