@@ -172,12 +172,13 @@ def test_a_sweep_is_extended_paused_and_resumed(program):
 
         def train(x):
             state = {"total": 0}
-            for step in job.steps(60, state, every=1000):
+            for step in job.steps(300, state, every=1000):
                 state["total"] += 1
-                time.sleep(0.05)
+                time.sleep(0 if os.path.exists(os.environ["GO"]) else 0.05)
                 report(step, loss=x)
             return {"loss": x + state["total"]}
 
+        os.environ["GO"] = go = os.environ["SUBMARINE_HOME"] + ".go"  # it is slow until then
         found = search(train, {"x": integer(1, 100)}, trials=1, pruner="none", wait=False)
         deadline = time.time() + 100
         while not any(trial.reports for trial in found.trials):
@@ -185,6 +186,7 @@ def test_a_sweep_is_extended_paused_and_resumed(program):
             time.sleep(0.02)
         found.pause().wait()
         paused = [[trial.state, len(trial.reports)] for trial in found.trials]
+        open(go, "w").close()
         found.resume().wait()
         after = [[trial.state, len(trial.reports), trial.value - trial.params["x"]]
                  for trial in found.trials]
@@ -193,8 +195,8 @@ def test_a_sweep_is_extended_paused_and_resumed(program):
     """)
     ((state, reports),), after, states = told
     assert state == "running"
-    assert 0 < reports < 60
-    assert after == [["complete", 60, 60.0]]  # every step once, none lost
+    assert 0 < reports < 300
+    assert after == [["complete", 300, 300.0]]  # every step once, none lost
     assert states == ["complete", "complete"]
 
 
@@ -206,9 +208,13 @@ def test_a_sweep_whose_controller_is_killed_tells_each_trial_once(program, whole
         from pathlib import Path
 
         def train(x, n):
+            number = os.environ["SUBMARINE_TRIAL"]
             with open(os.environ["SEEN"], "a") as file:
-                file.write(f"{{os.environ['SUBMARINE_TRIAL']}}\\n")
+                file.write(f"{{number}}\\n")
             time.sleep(0.1)
+            for kill, last in enumerate((5, 8)):  # some are left whenever it is killed
+                while int(number) > last and not os.path.exists(f"{{os.environ['SEEN']}}-{{kill}}"):
+                    time.sleep(0.02)
             return x
 
         def kill(job_id):
@@ -227,6 +233,7 @@ def test_a_sweep_whose_controller_is_killed_tells_each_trial_once(program, whole
             done = sum(trial.state == "complete" for trial in found.trials)
             if killed < 2 and done >= 3 * (killed + 1):
                 kill(found.job.id)
+                open(f"{{seen}}-{{killed}}", "w").close()
                 killed += 1
                 if {whole}:
                     while found.runs:
