@@ -141,6 +141,17 @@ class Pool:
         return sum(not worker.ending for worker in self._workers.values())
 
     @property
+    def holding(self) -> int:
+        """How many workers hold what they were granted, those that are ending among them."""
+        holds = (JobState.STARTING, JobState.RUNNING)
+        return sum(worker.state in holds for worker in self._workers.values())
+
+    @property
+    def most(self) -> int:
+        """How many workers there may be."""
+        return self._kind.most
+
+    @property
     def crowded(self) -> bool:
         """Whether other jobs lack GPUs while this pool has more workers than its least."""
         return self.lacking > 0 and self.workers > self._kind.least

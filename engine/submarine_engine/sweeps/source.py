@@ -24,6 +24,7 @@ from submarine_engine.pool.results import Loader
 from submarine_engine.sweeps.found import Found
 from submarine_engine.sweeps.record import FILE, SweepRecord
 from submarine_engine.sweeps.study import Asked, Study, Told, short
+from submarine_engine.sweeps.summary import Summarizer, task_folder
 
 if TYPE_CHECKING:
     from submarine_engine.pool.folder import PoolFolder
@@ -46,6 +47,7 @@ class _Trial:
         self.reports = 0
         self.keeps = False
         self.ends = False
+        self.paused = False
 
 
 class Trials:
@@ -72,6 +74,7 @@ class Trials:
         plan = self._record.plan
         self._objectives = [name for name, _ in plan.objectives]
         self._study = Study(folder.root, self._record.study_name, plan, self._record.space)
+        self._summary = Summarizer(task_folder(), self._study)
         self._open: dict[int, _Trial] = {}
         self._ends: deque[tuple[Call, End]] = deque()
         self._line: deque[Asked] = deque()
@@ -96,6 +99,8 @@ class Trials:
                 self._line.append(asked)
         for told in self._study.told():
             self._count(told)
+            if told.number not in self._open and told.state != "waiting":
+                self._summary.ended(told, before=True)
         self._take_wishes()
         began = self._study.begun()
         if began:
@@ -105,6 +110,7 @@ class Trials:
     def look(self) -> None:
         """Settle what has ended; see what people have asked for meanwhile."""
         self._settle()
+        self._summarize()
         now = time.monotonic()
         if now - self._looked < _LOOK:
             return
@@ -179,11 +185,13 @@ class Trials:
             self._study.tell(number, values, error=error, seconds=round(end.seconds, 3))
             told = self._study.told_of(number)
             self._count(told)
+            self._summary.ended(told)
             self._say(told, trial.asked)
             self._give_up_if_all_fail()
 
     def _paused(self, call: Call, trial: _Trial) -> None:
         number = trial.asked.number
+        trial.paused = True
         calls = self._pool.journal.record.calls
         if any(one > call.index and _number(calls[one].label) == number for one in calls):
             return  # that call is the rest of it
@@ -193,7 +201,16 @@ class Trials:
 
     def result(self) -> Found:
         """Return what the job has for a result."""
+        self._summarize(last=True)
         return Found(self._folder)
+
+    def _summarize(self, *, last: bool = False) -> None:
+        """Keep what the job's card shows up to date."""
+        states = {
+            number: "running" if trial.runs else "paused" if trial.paused else "waiting"
+            for number, trial in self._open.items()
+        }
+        self._summary.look(self._record, self._pool, states, now=last)
 
     # What people ask for.
 
@@ -291,6 +308,7 @@ class Trials:
     def _give_up_if_all_fail(self) -> None:
         if self._succeeded or self._failed < self._record.plan.first_failures:
             return
+        self._summarize(last=True)
         raise GivenUpError(
             f"all of the first {self._failed} trials failed; the first one {self._first_error}",
             fix="mend that, and sweep again",

@@ -274,6 +274,21 @@ class Study:
         """Return one trial, by its number."""
         return told_of(self._trial(number), self._space)
 
+    def some(self, numbers: Sequence[int]) -> tuple[Told, ...]:
+        """Return some trials, those of these numbers that there are.
+
+        Parameters
+        ----------
+        numbers
+            Theirs.
+        """
+        trials = self._trials()
+        return tuple(
+            told_of(trials[number], self._space)
+            for number in dict.fromkeys(numbers)
+            if number < len(trials)
+        )
+
     def best(self) -> tuple[Told, ...]:
         """Return the best trial; of several objectives all that no other beats in each."""
         return best_of(self._study, self._space)

@@ -28,7 +28,14 @@ from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
 
 from submarine_magics import frontend
-from submarine_magics.card.model import CardView, Record, read_record, view, visible
+from submarine_magics.card.model import (
+    CardView,
+    Record,
+    read_record,
+    sweep_stamp,
+    view,
+    visible,
+)
 from submarine_magics.card.pages import cancel_url, with_pages
 from submarine_magics.card.served import served_tree
 from submarine_magics.card.tree import Node, node, serialise, style, to_html, to_text
@@ -188,6 +195,7 @@ class JobCard:
         self._styled = True
         self._shown: JobStatus | None = None
         self._status = JobStatus()
+        self._found: tuple[int, int] | None = None
         self._due = 0.0
 
     def display(self, status: JobStatus | None = None) -> None:
@@ -215,7 +223,7 @@ class JobCard:
 
     def tick(self) -> None:
         """Send what was held back, if its time has come; call this all the while."""
-        if not self._display_id or self._status is self._shown or time.monotonic() < self._due:
+        if not self._display_id or time.monotonic() < self._due or not self._has_news():
             return
         card, now = self._view()
         if self._widget is not None:
@@ -274,6 +282,14 @@ class JobCard:
             self.leave()
         else:
             self.close(status)
+
+    def _has_news(self) -> bool:
+        """Return whether the job is another than it is shown: of a sweep, what it has found."""
+        found = sweep_stamp(self._job, self._record.spec)
+        if self._status is self._shown and found == self._found:
+            return False
+        self._found = found
+        return True
 
     def _last(self, card: CardView, now: Moment) -> None:
         if self._widget is not None:

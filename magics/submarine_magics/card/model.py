@@ -21,6 +21,8 @@ from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, default_home, read_json
 from submarine_engine.job import JobSpec, JobState, TaskState
 from submarine_engine.lifecycle import JobStatus, TaskStatus
+from submarine_engine.sweeps.summary import FILE as SWEEP
+from submarine_engine.sweeps.summary import SHOWN, Row, Summary, read_summary
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
@@ -113,6 +115,8 @@ class Record:
         Pages of tasks' logs, by task.
     remembered
         Where the job's result was not computed anew: when it was, as `Job.remembered` says it.
+    sweep
+        What a job that runs a sweep has found by now; None for all others.
     script, script_name, script_size
         The entry script's beginning, at most `SCRIPT_LIMIT` bytes; its name; all its bytes.
     """
@@ -130,6 +134,7 @@ class Record:
     task_links: Mapping[str, str] = field(default_factory=dict)
     bundle_hash: str = ""
     remembered: str = ""
+    sweep: Summary | None = None
     script: str = ""
     script_name: str = ""
     script_size: int = 0
@@ -178,6 +183,22 @@ def job_paths(job: Job) -> JobPaths | None:
 def stored_spec(paths: JobPaths) -> JobSpec:
     """Return what a job was asked to run, as its record says; an empty one where it does not."""
     return _spec(_json(paths.record))
+
+
+def read_sweep(job: Job, spec: JobSpec) -> Summary | None:
+    """Return what a job that runs a sweep has found by now; None for all others."""
+    paths = job_paths(job)
+    return read_summary(paths.task(spec.tasks[0]).root) if paths else None
+
+
+def sweep_stamp(job: Job, spec: JobSpec) -> tuple[int, int] | None:
+    """Return what differs once a sweep has found more; None for jobs that run none."""
+    paths = job_paths(job)
+    try:
+        found = (paths.task(spec.tasks[0]).root / SWEEP).stat() if paths else None
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_ino) if found else None
 
 
 def _folder(path: Path) -> str:
@@ -360,6 +381,168 @@ def _released(status: JobStatus) -> str:
     return f"{count(held, 'GPU')} still held" if over else ""
 
 
+# A sweep as the card shows it: the best so far, its trials, and what it holds.
+
+
+_OPEN = frozenset({"running", "waiting"})
+_COLUMNS = 6
+"""Parameters that have a column each; more share one."""
+_VALUE = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialView:
+    """One row of a table of trials: its state, and what stands in each column."""
+
+    state: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepView:
+    """What a card shows of a sweep, in words and numbers.
+
+    Parameters
+    ----------
+    best
+        The best so far: ``loss 0.0123 by trial 17``; or that there is none yet.
+    params
+        Those of the best: ``rate=0.01 units=32``; empty where there is none, or several.
+    trials
+        How many are in which state: ``12 complete, 2 failed, 2 running of 40``.
+    failed
+        Whether a trial has failed.
+    left
+        ``about 3 min left``; empty where nobody can say.
+    columns
+        The heads of the tables.
+    best_rows, newest_rows
+        The best trials, and those that began last; of few trials all are among the first.
+    command
+        How to see all trials, where they are not all here.
+    held
+        ``3 GPUs of at most 4``.
+    holding
+        How many were held, from when on, and in the end until now.
+    history, improved
+        Values by number of the trial, and the best by then.
+    history_words
+        What that picture shows, for who does not see it.
+    """
+
+    best: str
+    params: str
+    trials: str
+    failed: bool
+    left: str
+    columns: tuple[str, ...]
+    best_rows: tuple[TrialView, ...]
+    newest_rows: tuple[TrialView, ...]
+    command: str
+    held: str
+    holding: tuple[tuple[float, float], ...]
+    history: tuple[tuple[float, float], ...]
+    improved: tuple[tuple[float, float], ...]
+    history_words: str
+
+
+def view_sweep(found: Summary, end: Moment, *, job_id: str, final: bool) -> SweepView:
+    """Return what to show of a sweep at the moment `end`.
+
+    Parameters
+    ----------
+    job_id
+        The job that runs it.
+    final
+        Whether its job is over: then no trial runs, whatever was told last.
+    """
+    states = Counter[str]()
+    for state, number in found.states:
+        states[_trial_word(state, final=final)] += number
+    begun = sum(states.values())
+    few = begun <= SHOWN
+    rows = sorted((*found.best, *found.newest), key=lambda row: row.number)
+    best = {row.number: row for row in rows}.values() if few else found.best
+    one = len(found.params) <= _COLUMNS
+    params = tuple(visible(name, _VALUE) for name in found.params)
+    told = ", ".join(f"{number:,} {state}" for state, number in states.items() if number)
+    names = tuple(visible(name, _VALUE) for name, _ in found.objectives)
+    return SweepView(
+        best=_best_words(found, names),
+        params=_params_words(found.best[0], params) if found.best and found.bests == 1 else "",
+        trials=f"{told or 'none yet'} of {found.total:,}",
+        failed="failed" in states,
+        left=_left(found, end) if not final else "",
+        columns=("Trial", "State", *names, *(params if one else ("Parameters",)), "Took", "Error"),
+        best_rows=tuple(_trial(row, params, one=one, final=final) for row in best),
+        newest_rows=tuple(_trial(row, params, one=one, final=final) for row in found.newest)
+        if not few
+        else (),
+        command="" if few else f"submarine sweep show {visible(job_id, 64)}",
+        held=_held(found, final=final),
+        holding=_until(found, end, final=final),
+        history=found.history,
+        improved=found.improved,
+        history_words=_history_words(found, names),
+    )
+
+
+def _trial_word(state: str, *, final: bool) -> str:
+    return "not ended" if final and state in _OPEN else visible(state, 20)
+
+
+def _best_words(found: Summary, names: tuple[str, ...]) -> str:
+    if not found.best:
+        return "no trial has come to a value" + ("" if found.total == 0 else " yet")
+    if len(names) > 1:
+        return f"{count(found.bests, 'trial')} that none beats in {' and '.join(names)}"
+    first = found.best[0]
+    return f"{names[0]} {visible(first.values[0], _VALUE)} by trial {first.number}"
+
+
+def _params_words(row: Row, params: tuple[str, ...]) -> str:
+    pairs = zip(params, row.params, strict=False)
+    return " ".join(f"{name}={visible(value, _VALUE)}" for name, value in pairs)
+
+
+def _left(found: Summary, now: Moment) -> str:
+    left = (found.until or 0.0) - now.wall
+    return f"about {clock(left)} left" if left >= 1 else ""
+
+
+def _held(found: Summary, *, final: bool) -> str:
+    most = max((number for _, number in found.holding), default=0)
+    if final:
+        return f"at most {count(int(most), found.unit)} at once"
+    return f"{count(found.held, found.unit)} of at most {found.most:,}"
+
+
+def _until(found: Summary, end: Moment, *, final: bool) -> tuple[tuple[float, float], ...]:
+    if not found.holding:
+        return ()
+    last = max(end.wall - found.began, found.holding[-1][0])
+    return (*found.holding, (round(last, 1), 0.0 if final else found.holding[-1][1]))
+
+
+def _history_words(found: Summary, names: tuple[str, ...]) -> str:
+    if not found.history:
+        return ""
+    values = [value for _, value in found.history]
+    return f"{names[0]} by trial, from {min(values):.4g} to {max(values):.4g}"
+
+
+def _trial(row: Row, params: tuple[str, ...], *, one: bool, final: bool) -> TrialView:
+    state = _trial_word(row.state, final=final)
+    own = tuple(visible(value, _VALUE) for value in row.params)
+    values = tuple(visible(value, _VALUE) for value in row.values)
+    took = duration(row.seconds) if row.seconds is not None else ""
+    given = own if one else (visible(_params_words(row, params), 200),)
+    return TrialView(
+        state=state,
+        cells=(str(row.number), state, *values, *given, took, visible(row.error, 120)),
+    )
+
+
 # The view model of the job card: what it shows, as plain data, ready to be written anywhere.
 #
 # `view` is pure: the job's record, its status and the time in, words and numbers out. All text from
@@ -450,6 +633,8 @@ class CardView:
         Where the log is, and how to see it from a terminal, when its page is gone.
     links
         The cluster's own pages of the job, ``(label, url)``.
+    sweep
+        What a sweep has found, in place of its controller's GPUs and tasks; None for other jobs.
     """
 
     job_id: str
@@ -481,6 +666,7 @@ class CardView:
     script: ScriptView | None
     links: tuple[tuple[str, str], ...]
     quicklinks: tuple[tuple[str, str], ...]
+    sweep: SweepView | None = None
 
 
 def view(record: Record, status: JobStatus, now: Moment) -> CardView:
@@ -488,6 +674,10 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
     end = status.finished or now
     elapsed = round(status.submitted.until(end), 3) if status.submitted else 0.0
     ticking = not status.state.final and status.submitted is not None
+    final = status.state.final
+    sweep = (
+        view_sweep(record.sweep, end, job_id=record.job_id, final=final) if record.sweep else None
+    )
     return CardView(
         job_id=visible(record.job_id, 64),
         cluster=visible(record.cluster, 40),
@@ -506,7 +696,7 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         error=status.state in (JobState.FAILED, JobState.LOST),
         warning=_warns(status),
         progress=_fraction(status.progress),
-        message=_message(status),
+        message=_message(status) if sweep is None else sweep.left,
         tasks=tuple(
             _task(status, task, record.task_links.get(task.task))
             for task in _in_order(status)[:_TASKS_SHOWN]
@@ -521,6 +711,7 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         script=_script_view(record),
         links=_links(record.links),
         quicklinks=_links(record.spec.quicklinks),
+        sweep=sweep,
     )
 
 

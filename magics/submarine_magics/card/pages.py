@@ -24,7 +24,7 @@ from submarine_engine.masking import Masker, masker_of
 from submarine_engine.tensorboard.board import attached_address
 
 from submarine_magics import frontend
-from submarine_magics.card.model import stored_spec
+from submarine_magics.card.model import read_sweep, stored_spec
 from submarine_magics.card.tree import module, page_style
 
 if TYPE_CHECKING:
@@ -342,18 +342,24 @@ def own_page(job: Job) -> str | None:
         return _servers[key].url(job.id)
 
 
-# The web pages of a job as they are now: a container's come and go with it.
+# What a job has now: the web pages of its containers, which come and go, and what a sweep found.
 
 
 def with_links(record: Record, job: Job) -> Record:
-    """Return `record` with the cluster's own pages of the job: the logs', and all the others."""
+    """Return `record` with what the job has now: pages of its logs and others, what it has found.
+
+    The pages are the cluster's own.
+    """
     try:
         found = dict(job.cluster.links(job.id))
     except (OSError, SubmarineError):
         found = {}
     log_url = found.pop("log", None)
     tasks = {task: found.pop(task) for task in record.spec.tasks if task in found}
-    return replace(record, log_url=log_url, links=tuple(found.items()), task_links=tasks)
+    sweep = read_sweep(job, record.spec)
+    return replace(
+        record, log_url=log_url, links=tuple(found.items()), task_links=tasks, sweep=sweep
+    )
 
 
 def with_pages(record: Record, job: Job) -> Record:

@@ -1,0 +1,392 @@
+"""What a card shows of a sweep: bounded however many trials there are, and read without Optuna.
+
+The sweep's controller writes it into its own task's folder, ``sweep.json``; front ends read it
+there with the rest of the job.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.history import read_foreign, write_json
+from submarine_engine.sweeps.plan import MAXIMIZE
+from submarine_engine.sweeps.study import short
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from submarine_engine.pool.pool import Pool
+    from submarine_engine.sweeps.record import SweepRecord
+    from submarine_engine.sweeps.study import Study, Told
+
+FILE = "sweep.json"
+SHOWN = 10
+"""How many of the best trials, and of the newest."""
+
+STATES = ("running", "complete", "pruned", "failed", "paused", "waiting")
+"""Of trials, in the order in which they are shown."""
+
+_VERSION = 1
+_LARGEST = 1 << 18
+_PARAMS = 12
+"""Names that are kept, of what is searched and of objectives."""
+_LONGEST = 60
+_ERROR = 200
+_DOTS = 100
+_EVERY = 0.5
+_SHARE = 20
+"""Writing takes no more than one part in so many of the controller's time."""
+_WINDOW = 20
+"""Trials whose ends say how long the others may take."""
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One trial, as text.
+
+    Parameters
+    ----------
+    number
+        Its number in the study.
+    state
+        ``complete``, ``pruned``, ``failed``, ``running``, ``paused`` or ``waiting``.
+    values
+        Of each objective; of the first one the last report where the trial has not ended.
+    params
+        In the order of `Summary.params`.
+    seconds
+        How long its code ran; None where it has not ended.
+    error
+        What it failed with, in a line.
+    """
+
+    number: int
+    state: str
+    values: tuple[str, ...]
+    params: tuple[str, ...]
+    seconds: float | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a sweep has found by now, and what it holds.
+
+    Parameters
+    ----------
+    objectives
+        Name and direction of each.
+    params
+        The names of what is searched, the first ones.
+    total
+        How many trials there are to be.
+    states
+        How many trials are in which state.
+    bests
+        How many trials no other beats: one, where there is one objective.
+    best, newest
+        The best ones first, and those that began last.
+    history
+        The first objective by number of the trial, thinned.
+    improved
+        The best value by then, at each trial that was better; none for several objectives.
+    unit
+        What is held: ``GPU``, or ``worker`` where trials have none.
+    held, most
+        How many are held now, and how many there may be.
+    holding
+        How many were held, from when on: pairs of seconds since `began` and a number.
+    began
+        When the sweep began, in seconds since the epoch.
+    until
+        When all trials will have ended, as it seems; None where nobody can say.
+    paused
+        Whether people have paused it.
+    """
+
+    objectives: tuple[tuple[str, str], ...]
+    params: tuple[str, ...]
+    total: int
+    states: tuple[tuple[str, int], ...] = ()
+    bests: int = 0
+    best: tuple[Row, ...] = ()
+    newest: tuple[Row, ...] = ()
+    history: tuple[Point, ...] = ()
+    improved: tuple[Point, ...] = ()
+    unit: str = "GPU"
+    held: int = 0
+    most: int = 0
+    holding: tuple[Point, ...] = ()
+    began: float = 0.0
+    until: float | None = None
+    paused: bool = False
+
+    def write(self, folder: Path) -> None:
+        """Write it into a task's folder.
+
+        Parameters
+        ----------
+        folder
+            The task's.
+
+        Raises
+        ------
+        OSError
+            It cannot be written.
+        """
+        write_json(folder / FILE, {"version": _VERSION, **asdict(self)})
+
+
+def read_summary(folder: Path) -> Summary | None:
+    """Return what a task's folder has of a sweep; None where it has nothing that can be read.
+
+    Parameters
+    ----------
+    folder
+        The task's, where the job's code may have written whatever it likes.
+    """
+    try:
+        data = json.loads(read_foreign(folder / FILE, _LARGEST))
+        if data["version"] != _VERSION:
+            return None
+        objectives = tuple((_text(name), _text(way)) for name, way in data["objectives"])
+        params = _texts(data["params"])
+        columns = len(objectives), len(params)
+        if not 0 < len(objectives) <= _PARAMS:
+            return None
+        return Summary(
+            objectives=objectives,
+            params=params,
+            total=int(data["total"]),
+            states=tuple((_text(state), int(number)) for state, number in data["states"][:10]),
+            bests=int(data["bests"]),
+            best=_rows(data["best"], columns),
+            newest=_rows(data["newest"], columns),
+            history=_points(data["history"]),
+            improved=_points(data["improved"]),
+            unit="GPU" if data["unit"] == "GPU" else "worker",
+            held=int(data["held"]),
+            most=int(data["most"]),
+            holding=_points(data["holding"]),
+            began=_finite(data["began"]),
+            until=None if data["until"] is None else _finite(data["until"]),
+            paused=data["paused"] is True,
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _text(value: object, limit: int = _LONGEST) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value[:limit]
+
+
+def _texts(values: Any) -> tuple[str, ...]:  # noqa: ANN401 - of a file
+    return tuple(_text(value) for value in values[:_PARAMS])
+
+
+def _finite(value: Any) -> float:  # noqa: ANN401 - of a file
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+def _points(pairs: Any) -> tuple[Point, ...]:  # noqa: ANN401 - of a file
+    return tuple((_finite(x), _finite(y)) for x, y in pairs[: 3 * _DOTS])
+
+
+def _rows(rows: Any, columns: tuple[int, int]) -> tuple[Row, ...]:  # noqa: ANN401 - of a file
+    found = tuple(
+        Row(
+            number=int(row["number"]),
+            state=_text(row["state"]),
+            values=_texts(row["values"]),
+            params=_texts(row["params"]),
+            seconds=None if row["seconds"] is None else _finite(row["seconds"]),
+            error=_text(row["error"], _ERROR),
+        )
+        for row in rows[:SHOWN]
+    )
+    if any((len(row.values), len(row.params)) != columns for row in found):
+        raise ValueError
+    return found
+
+
+class Summarizer:
+    """Keeps the summary of a sweep on disk, for the controller that runs it.
+
+    Parameters
+    ----------
+    folder
+        Of the controller's task; None where there is none, and nothing is written.
+    study
+        The sweep's.
+    """
+
+    def __init__(self, folder: Path | None, study: Study) -> None:
+        self._folder = folder
+        self._study = study
+        self._ended: Counter[str] = Counter()
+        self._values: dict[int, float] = {}
+        self._ends: deque[float] = deque(maxlen=_WINDOW + 1)
+        self._next = 0.0
+        self._written: Summary | None = None
+        # Of an attempt before this one, whose process was killed.
+        before = read_summary(folder) if folder else None
+        self._began = before.began if before else time.time()
+        self._holding: list[Point] = list(before.holding) if before else []
+
+    def ended(self, told: Told, *, before: bool = False) -> None:
+        """Hear of a trial that has ended.
+
+        Parameters
+        ----------
+        told
+            The trial.
+        before
+            Whether another controller has seen it end.
+        """
+        self._ended[told.state] += 1
+        if told.value is not None and math.isfinite(told.value):
+            self._values[told.number] = told.value
+        if not before:
+            self._ends.append(time.time())
+
+    def look(
+        self, record: SweepRecord, pool: Pool, goes_on: Mapping[int, str], *, now: bool = False
+    ) -> None:
+        """Write what has changed, a few times a second.
+
+        Parameters
+        ----------
+        record
+            What is asked of the sweep.
+        pool
+            That runs it.
+        goes_on
+            The state of each trial that has begun and not ended.
+        now
+            Whether to write at once: there is no later.
+        """
+        if self._folder is None or (time.monotonic() < self._next and not now):
+            return
+        begins = time.monotonic()
+        made = self._make(record, pool, goes_on)
+        with suppress(OSError):  # a full disk is no reason to end a sweep
+            if made != self._written:
+                made.write(self._folder)
+                self._written = made
+        self._next = time.monotonic() + max(_EVERY, _SHARE * (time.monotonic() - begins))
+
+    def _make(self, record: SweepRecord, pool: Pool, goes_on: Mapping[int, str]) -> Summary:
+        plan = record.plan
+        total = plan.total(record.space) + self._study.retries()
+        each = plan.gpus_each
+        held = pool.holding * max(1, each)
+        self._note_held(held)
+        states = self._ended + Counter(goes_on.values())
+        states["waiting"] += self._study.waiting()
+        begun = self._study.begun()
+        bests = self._study.best() if plan.several else ()
+        best = [told.number for told in bests[:SHOWN]] if plan.several else self._best(record)
+        newest = range(begun - 1, max(-1, begun - 1 - SHOWN), -1)
+        rows = {
+            told.number: _row(told, record, goes_on.get(told.number))
+            for told in self._study.some([*best, *newest])
+        }
+        return Summary(
+            objectives=plan.objectives[:_PARAMS],
+            params=record.space.names[:_PARAMS],
+            total=total,
+            states=tuple((state, states[state]) for state in STATES if states[state]),
+            bests=len(bests) if plan.several else min(1, len(best)),
+            best=tuple(rows[number] for number in best),
+            newest=tuple(rows[number] for number in newest if number in rows),
+            history=_thinned(sorted(self._values.items())),
+            improved=() if plan.several else self._improved(record),
+            unit="GPU" if each else "worker",
+            held=held,
+            most=pool.most * max(1, each),
+            holding=tuple(self._holding),
+            began=self._began,
+            until=self._until(total - sum(self._ended.values()), record),
+            paused=record.paused,
+        )
+
+    def _best(self, record: SweepRecord) -> list[int]:
+        sign = _sign(record)
+        found = heapq.nsmallest(
+            SHOWN, self._values.items(), key=lambda item: (sign * item[1], item[0])
+        )
+        return [number for number, _ in found]
+
+    def _improved(self, record: SweepRecord) -> tuple[Point, ...]:
+        sign, found = _sign(record), list[Point]()
+        for number, value in sorted(self._values.items()):
+            if not found or sign * value < sign * found[-1][1]:
+                found.append((number, value))
+        return _thinned(found)
+
+    def _note_held(self, held: int) -> None:
+        """Note how many are held from now on; in the long run not each change, but the last."""
+        since = round(time.time() - self._began, 1)
+        if not self._holding or self._holding[-1][1] != held:
+            self._holding.append((since, held))
+        if len(self._holding) > 2 * _DOTS:
+            bins = {
+                int(at * _DOTS / max(since, 1e-3)): (at, number) for at, number in self._holding
+            }
+            self._holding = list(bins.values())
+
+    def _until(self, left: int, record: SweepRecord) -> float | None:
+        if left <= 0 or record.paused or len(self._ends) < 2:  # noqa: PLR2004 - one says nothing
+            return None
+        each = (self._ends[-1] - self._ends[0]) / (len(self._ends) - 1)
+        return round(self._ends[-1] + left * each, 1)
+
+
+def _sign(record: SweepRecord) -> int:
+    return -1 if record.plan.objectives[0][1] == MAXIMIZE else 1
+
+
+def _thinned(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Return some of many points, the first and the last among them."""
+    if len(points) <= _DOTS:
+        return tuple(points)
+    step = (len(points) - 1) / (_DOTS - 1)
+    return tuple(points[round(at * step)] for at in range(_DOTS))
+
+
+def _row(told: Told, record: SweepRecord, state: str | None) -> Row:
+    objectives = range(len(record.plan.objectives[:_PARAMS]))
+    return Row(
+        number=told.number,
+        state=state or told.state,
+        values=tuple(short(told.value_of(place))[:_LONGEST] for place in objectives),
+        params=tuple(
+            short(told.params.get(name, ""))[:_LONGEST] for name in record.space.names[:_PARAMS]
+        ),
+        seconds=told.seconds,
+        error=told.error.partition("\n")[0][:_ERROR],
+    )
+
+
+def task_folder() -> Path | None:
+    """Return the folder of the task that this process runs; None outside a job."""
+    from pathlib import Path  # noqa: PLC0415 - elsewhere for types alone
+
+    folder = os.environ.get("SUBMARINE_TASK_DIR")
+    return Path(folder) if folder else None
