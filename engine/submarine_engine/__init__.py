@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from submarine_engine.pool.executor import Executor
     from submarine_engine.pool.mapping import map  # noqa: A004 - what it is called everywhere
     from submarine_engine.records import JobSummary, list_jobs, open_job
-    from submarine_engine.sweeps.found import Found
+    from submarine_engine.sweeps.found import Found, open_sweep
     from submarine_engine.sweeps.space import choice, integer, loguniform, uniform
     from submarine_engine.sweeps.sweeping import sweep
 
@@ -67,7 +67,7 @@ _MEMBERS = {
     "pool.executor": "Executor",
     "pool.mapping": "map",
     "records": "JobSummary list_jobs open_job",
-    "sweeps.found": "Found",
+    "sweeps.found": "Found open_sweep",
     "sweeps.space": "choice integer loguniform uniform",
     "sweeps.sweeping": "sweep",
 }
@@ -125,6 +125,7 @@ __all__ = [
     "loguniform",
     "map",
     "open_job",
+    "open_sweep",
     "submit",
     "sweep",
     "uniform",

@@ -287,6 +287,8 @@ def of_one_second(ids: Iterable[str]) -> Iterator[list[str]]:
 def find_job(home: Path, wanted: str, user: str | None = None) -> JobPaths:
     """Find a job by id, by the end of its id, or by name (the newest of that name).
 
+    What works for another job is found by its id alone.
+
     Parameters
     ----------
     user
@@ -314,7 +316,10 @@ def find_job(home: Path, wanted: str, user: str | None = None) -> JobPaths:
         named = []
         for job_id in group:
             record = read_json(JobPaths(home, job_id).record)
-            if record and record["spec"]["name"] == wanted and user in (None, record.get("user")):
+            # Workers have the name of the job that they work for, and are newer.
+            if not record or record["spec"].get("parent"):
+                continue
+            if record["spec"]["name"] == wanted and user in (None, record.get("user")):
                 named.append((record["created"], job_id))
         if named:
             return JobPaths(home, max(named)[1])

@@ -111,10 +111,11 @@ def cluster_of(call: PreparedCall) -> Cluster:
     return cluster
 
 
-def submit_prepared(call: PreparedCall) -> Job:
-    """Submit a prepared call; a line in the running cell follows its job."""
+def submit_prepared(call: PreparedCall, *, shown: bool = True) -> Job:
+    """Submit a prepared call; where it is to be `shown`, a line in this cell follows its job."""
     job = _submit(bench_of(get_ipython()), call)
-    display.show_jobs([job])
+    if shown:
+        display.show_jobs([job])
     return job
 
 

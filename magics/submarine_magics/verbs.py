@@ -34,8 +34,7 @@ from submarine_engine.future import Job
 from submarine_engine.history import default_home
 from submarine_engine.logs import FIRST, check_task
 from submarine_engine.records import JobSummary, job_name, job_words, list_jobs, open_job
-from submarine_engine.sweeps.found import Found, sweeps
-from submarine_engine.sweeps.record import find_sweep
+from submarine_engine.sweeps.found import Found, open_sweep, sweeps
 from submarine_engine.sweeps.study import Told
 from submarine_engine.tensorboard import Board, list_boards, wait_for_board
 from submarine_engine.tensorboard.board import open_selected, stop_selected
@@ -330,7 +329,7 @@ _SWEEPS = 20
 
 
 def _found(command: Command) -> Found:
-    return Found(find_sweep(default_home(), command.values["sweep"]).folder)
+    return open_sweep(command.values["sweep"])
 
 
 def _sweeps(_: Workbench, __: Command) -> Listing[Found]:

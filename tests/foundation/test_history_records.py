@@ -24,11 +24,11 @@ from submarine_engine.history import (
 IDS = st.from_regex(r"20[0-9]{6}-[0-9]{6}-[a-z2-7]{5}", fullmatch=True)
 
 
-def record(home, job_id, name="mnist", created=0.0):
+def record(home, job_id, name="mnist", created=0.0, parent=None):
     """Put a job on record, as far as finding it goes."""
     paths = JobPaths(home, job_id)
     paths.root.mkdir(parents=True)
-    told = {"spec": {"name": name}, "created": [created, 0.0], "user": "ann"}
+    told = {"spec": {"name": name, "parent": parent}, "created": [created, 0.0], "user": "ann"}
     paths.record.write_text(json.dumps(told))
     paths.status.write_text(json.dumps({"name": name}))
     return paths
@@ -169,6 +169,13 @@ def test_of_jobs_of_one_second_and_name_the_newest_is_found(tmp_path):
     record(tmp_path, "20260101-000000-aaaaa", created=0.1)
     record(tmp_path, "20251231-235959-zzzzz", created=0.4)  # by a clock that was set back
     assert find_job(tmp_path, "mnist").root == newest.root
+
+
+def test_a_name_is_that_of_the_job_not_of_what_works_for_it(tmp_path):
+    job = record(tmp_path, "20260101-000000-aaaaa")
+    worker = record(tmp_path, "20260101-000001-bbbbb", created=1.0, parent=job.job_id)
+    assert find_job(tmp_path, "mnist").root == job.root
+    assert find_job(tmp_path, worker.job_id).root == worker.root
 
 
 def test_an_ending_of_several_jobs_is_refused_with_their_ids(tmp_path):

@@ -148,6 +148,24 @@ def test_values_come_as_they_are_there(program, tmp_path):
     """)
 
 
+def test_the_card_says_how_many_calls_there_are_and_the_name_is_the_map_s(program, tmp_path):
+    program.run(f"""
+        flag = Path({str(tmp_path / "flag")!r})
+
+        def late(n):
+            while n and not flag.exists():
+                time.sleep(0.01)
+            return n
+
+        found = map(late, range(30), gpus=0, max_workers=1, name="counted")
+        assert next(found) == 0
+        until(lambda: found.job.status().tasks[0].message == "1 of 30 calls")
+        assert open_job("counted").id == found.job.id  # its worker has that name, too
+        flag.touch()
+        assert open_job("counted").result().results() == {{n: n for n in range(30)}}
+    """)
+
+
 def test_inputs_without_end_are_taken_as_calls_end(program):
     program.run("""
         taken = []

@@ -200,6 +200,32 @@ def test_a_sweep_is_extended_paused_and_resumed(program):
     assert states == ["complete", "complete"]
 
 
+def test_a_cancelled_sweep_is_found_by_its_name_with_what_it_has_found(program):
+    told, _ = program("""
+        from submarine_engine import JobCancelledError, open_sweep
+
+        def train(x):
+            if x > 1:
+                time.sleep(600)
+            return {"loss": x}
+
+        running = search(train, {"x": [1, 2]}, sampler="grid", name="halves", wait=False)
+        found = open_sweep("halves")
+        deadline = time.time() + 100
+        while "complete" not in found.counts() or len(found.trials) < 2:
+            assert time.time() < deadline
+            time.sleep(0.02)
+        running.cancel()
+        try:
+            running.wait()
+        except JobCancelledError as error:
+            said = str(error)
+        print(json.dumps([said, open_sweep("halves").best.params]))
+    """)
+    assert "what it has found: open_sweep('halves')" in told[0]
+    assert told[1] == {"x": 1}
+
+
 @pytest.mark.parametrize("whole", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_sweep_whose_controller_is_killed_tells_each_trial_once(program, whole):
     """Its process alone, which the job begins again; and its supervisor, too: then people do."""

@@ -173,8 +173,15 @@ def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
     )
 
 
-def control_job(folder: PoolFolder) -> Job:
+def control_job(folder: PoolFolder, *, shown: bool = True) -> Job:
     """Submit the job that runs a pool.
+
+    Parameters
+    ----------
+    folder
+        The pool's.
+    shown
+        Whether a line in a notebook's cell follows it: not where its card will.
 
     Raises
     ------
@@ -197,7 +204,7 @@ def control_job(folder: PoolFolder) -> Job:
     made = replace(made, cluster=LOCAL)
     here = api.notebook()
     if here is not None:
-        job: Job = here.submit_prepared(made)
+        job: Job = here.submit_prepared(made, shown=shown)
         return job
     where = open_cluster(LOCAL)
     return Job(where, where.submit(made.spec, made.bundle, workdir=Path.cwd()))

@@ -23,7 +23,7 @@ from submarine_engine.pool.pool import called
 from submarine_engine.pool.results import Loader
 
 if TYPE_CHECKING:
-    from submarine_engine.pool.calls import End
+    from submarine_engine.pool.calls import End, Runner
 
 GIVE_UP = 20
 _LOOK_AHEAD = 64
@@ -35,10 +35,15 @@ _LOOK = 0.5
 class MapSource(Inputs):
     """The calls of a map, for its controller."""
 
+    def begin(self, pool: Runner) -> None:
+        """Hear whose calls these are."""
+        super().begin(pool)
+        self._total = int(self._folder.read().get("calls", 0))
+
     def ended(self, call: Call, end: End) -> None:
         """Tell what became of a call, in the log and on the card."""
         super().ended(call, end)
-        tell_progress(self.ends, max(self.given, self.ends), self.failed)
+        tell_progress(self.ends, max(self.given, self.ends, self._total), self.failed)
 
     def result(self) -> Mapped:
         """Return what the job's own result is."""
@@ -174,7 +179,7 @@ class Mapped(Iterator[Any]):
         ]
         if not calls:
             raise CommandError("no call has failed: there is nothing to run again")
-        folder = self._folder.again({"former": self._folder.root.name})
+        folder = self._folder.again({"former": self._folder.root.name, "calls": len(calls)})
         return _begun(Mapped(folder, ordered=self._ordered), calls)
 
     def cancel(self) -> bool:
@@ -332,7 +337,14 @@ def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, eac
         count("give_up", give_up)
     if not inputs:
         raise CommandError("there are no inputs", fix="give them after the function: map(f, files)")
-    told = {"retries": retries, "give_up": give_up}
+    finite = all(isinstance(one, Sized) for one in inputs)
+    taken = zip(*inputs, strict=False)
+    arguments = Arguments()
+    first = taken if finite else islice(taken, _LOOK_AHEAD)
+    calls = [_call(index, one, arguments, batch) for index, one in enumerate(first)]
+    told: dict[str, int | None] = {"retries": retries, "give_up": give_up}
+    if finite or len(calls) < _LOOK_AHEAD:
+        told["calls"] = len(calls)
     plan = Plan(
         function=function,
         options=options,
@@ -342,14 +354,9 @@ def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, eac
         max_workers=max_workers,
         told=told,
     )
-    finite = all(isinstance(one, Sized) for one in inputs)
-    taken = zip(*inputs, strict=False)
-    arguments = Arguments()
-    first = taken if finite else islice(taken, _LOOK_AHEAD)
-    calls = [_call(index, one, arguments, batch) for index, one in enumerate(first)]
     prepared = prepare(plan, arguments.names)
     found = Mapped(prepared.make(), ordered=ordered)
-    if finite or len(calls) < _LOOK_AHEAD:
+    if "calls" in told:
         return _begun(found, calls)
     return _begun(found, calls, taken, Arguments(prepared.names), batch)
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.amounts import duration
 from submarine_engine.clusters import locks
-from submarine_engine.errors import CommandError, JobError, SubmarineError
+from submarine_engine.errors import CommandError, JobCancelledError, JobError, SubmarineError
 from submarine_engine.history import default_home
 from submarine_engine.pool.folder import PoolFolder
 from submarine_engine.pool.launching import control_job
 from submarine_engine.records import open_job
 from submarine_engine.sweeps.plan import MOST_TRIALS
-from submarine_engine.sweeps.record import SweepRecord, iter_sweeps
+from submarine_engine.sweeps.record import SweepRecord, find_sweep, iter_sweeps
 from submarine_engine.sweeps.space import Space
 from submarine_engine.sweeps.study import (
     STUDY_FILE,
@@ -204,7 +204,11 @@ class Found:
         JobFailedError, JobCancelledError, JobLostError
             As `Job.result`.
         """
-        self.job.result()
+        try:
+            self.job.result()
+        except JobCancelledError as error:
+            error.fix = f"what it has found: open_sweep({self.name!r}); to go on: resume() of that"
+            raise
         return self
 
     @property
@@ -340,6 +344,22 @@ class Found:
 
     def __iter__(self) -> Iterator[Told]:
         return iter(self.trials)
+
+
+def open_sweep(name: str) -> Found:
+    """Return a sweep by its name, its id, or that of its job: also one that runs or was cancelled.
+
+    Parameters
+    ----------
+    name
+        The newest of that name is taken.
+
+    Raises
+    ------
+    JobNotFoundError
+        There is none.
+    """
+    return Found(find_sweep(default_home(), name).folder)
 
 
 def sweeps(limit: int | None = None) -> list[Found]:

@@ -102,7 +102,7 @@ def sweep(  # noqa: PLR0913 - the options of a search, each by its name
     SubmissionError
         The cluster refuses the job.
     JobFailedError, JobCancelledError
-        The sweep has failed, or was cancelled; `find_sweep` has what it found.
+        The sweep has failed, or was cancelled; `open_sweep` has what it found.
     """
     check_function(function)
     searched = Space.of(space)
@@ -121,7 +121,7 @@ def sweep(  # noqa: PLR0913 - the options of a search, each by its name
     )
     plan.total(searched)
     import_optuna()
-    found = _begin(function, searched, plan, options, cell, forks=forks)
+    found = _begin(function, searched, plan, options, cell, forks=forks, shown=not wait)
     return _followed(found) if wait else found
 
 
@@ -133,6 +133,7 @@ def _begin(  # noqa: PLR0913 - what `sweep` was given, each by its name
     cell: Cell | None,
     *,
     forks: bool,
+    shown: bool,
 ) -> Found:
     """Make the sweep's folder, and submit the job that runs it."""
     keywords: dict[str, Any] = {"objectives": [name for name, _ in plan.objectives]}
@@ -172,7 +173,7 @@ def _begin(  # noqa: PLR0913 - what `sweep` was given, each by its name
         checkpoints=f"{asked}/{folder.root.name}" if asked else own,
     )
     record.write()
-    job = control_job(folder)
+    job = control_job(folder, shown=shown)
     record.change(jobs=lambda jobs: (*jobs, job.id))
     return Found(folder.root, space)
 
