@@ -8,8 +8,9 @@ unless it is argued here that it cannot; that something counts needlessly costs 
 * Values count by the bytes that travel. The order of a dict and which objects are the same one are
   of the value: what comes home names objects by their number in those very bytes.
 * Which cells they come from, by number and line, is told and does not count.
-* Files count by content: what ``--input_path`` names, and what the code or a value names in one
-  text or path.
+* Files count by content: what ``--input_path`` names, and what the code, a value, an argument or a
+  variable names in one text or path. A text with parts that are not known yet, as
+  ``f"data/{day}.csv"``, is a pattern, as ``data/*.csv`` is.
 * All installed packages count, since any may be imported by another, and the code of those that
   are used from their source folder.
 * Of the environment all variables count but those of a session, unless the code names them.
@@ -19,6 +20,7 @@ unless it is argued here that it cannot; that something counts needlessly costs 
 from __future__ import annotations
 
 import ast
+import glob
 import hashlib
 import itertools
 import json
@@ -28,8 +30,9 @@ import platform
 import re
 import sys
 import sysconfig
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,7 +76,14 @@ _MOST_CODES = 20_000
 _MUCH = 256 << 20
 _SETTLED = 2.0
 """Seconds after a change from which on a file's times tell that it was not changed again."""
-_CODE = (".py", ".so", ".pyd", ".pth")
+_CODE = (".py", ".so", ".pyd", ".pth", ".json", ".yaml", ".yml", ".toml", ".ini", ".cfg")
+"""What a package's source folder is made of: its code, and what packages read of their own."""
+_OPEN = re.compile(r"(?:%(?:\(\w+\))?[-#0 +]*[\d.]*[a-zA-Z]|\{[^{}]*\}|\0)+")
+"""A part of a text that is filled in later."""
+_BETWEEN = re.compile(r"[\s\"'`=,;<>|&()]+")
+"""What stands between the words of a command."""
+_ARRAY_OF_TEXTS = re.compile(r"[<>|=]?([US])(\d{1,4})")
+_LONGEST_LINES = 16 * _LONGEST_PATH
 _SHOWN = 40
 
 
@@ -130,7 +140,8 @@ class Part:
         named = f" `{self.name}`" if self.kind in ("definition", "value", "statement") else ""
         plain = {"variable": f"environment variable {self.name}", "setting": f"setting {self.name}",
                  "option": f"--{self.name}", "file": f"file {self.name}", "package": self.name,
-                 "folder": f"folder {self.name}", "sources": f"code in {self.name}",
+                 "folder": f"folder {self.name}", "files": f"files {self.name}",
+                 "sources": f"code in {self.name}",
                  "module": f"module {self.name}", "python": self.name,
                  "notebook": "what of the notebook the cell binds"}  # fmt: skip
         return plain.get(self.kind, f"{self.kind}{named}")
@@ -320,7 +331,9 @@ def key_of(  # noqa: PLR0913 - as `Cluster.submit`, each by its name
             *_variables(spec, code.text, salt),
             *_cluster(cluster, spec, workdir, digests),
             *_inputs(cluster, spec, workdir, digests),
-            *_named(code.texts | _texts_in_values(bundle), workdir, digests),
+            *_named(
+                code.texts | _texts_in_values(bundle) | _texts_asked(spec, code), workdir, digests
+            ),
             *_python(workdir),
             _notebook(bundle),
         )
@@ -355,11 +368,15 @@ class _Code:
             tree = ast.parse(content)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None  # its bytes count
-        self.texts |= {
-            node.value
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                self.texts.add(node.value)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, bytes):
+                self.texts.add(os.fsdecode(node.value[:_LONGEST_LINES]))
+            elif isinstance(node, ast.JoinedStr) or (
+                isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+            ):
+                self.texts.add(_OPEN.sub("*", _pattern(node)))
         return tree
 
     def parts(self) -> Iterator[Part]:
@@ -411,6 +428,23 @@ class _Code:
         return f"{found[0].cell}, line {found[1]}" if found else ""
 
 
+def _pattern(node: ast.expr) -> str:
+    """Return a text that is put together, with NUL for each part that is not known."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else "\0"
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(_piece, node.values))
+    parts: list[str] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts.append(_piece(node.right))
+        node = node.left
+    return "".join([_piece(node), *reversed(parts)])
+
+
+def _piece(node: ast.expr) -> str:
+    return _pattern(node) if isinstance(node, (ast.Constant, ast.JoinedStr)) else "\0"
+
+
 def _dumps(tree: ast.Module) -> list[str] | None:
     """Return each statement's tree as text; None where Python cannot write one."""
     try:
@@ -457,6 +491,7 @@ def _texts_in_values(bundle: Bundle) -> set[str]:
 def _texts(pickled: bytes) -> set[str]:
     found: set[str] = set()
     memo: list[str | None] = []
+    blocks: list[bytes] = []
     path: list[str] | None = None
     last: str | None = None
     for code, argument, _ in itertools.islice(pickletools.genops(pickled), _MOST_CODES):
@@ -466,6 +501,8 @@ def _texts(pickled: bytes) -> set[str]:
         last = None
         if isinstance(argument, str):
             last = argument
+        elif isinstance(argument, (bytes, bytearray)):
+            blocks.append(bytes(argument))
         elif code.name in ("BINGET", "LONG_BINGET") and isinstance(argument, int):
             last = memo[argument]
         if last is not None:
@@ -477,7 +514,33 @@ def _texts(pickled: bytes) -> set[str]:
         elif code.name == "REDUCE" and path:
             found.add(os.path.join(*path))  # noqa: PTH118 - parts of a text
             path = None
-    return found
+    return found | _texts_in_arrays(found, blocks)
+
+
+def _texts_in_arrays(texts: Iterable[str], blocks: Iterable[bytes]) -> set[str]:
+    """Return the texts of numpy's arrays of texts, which are blocks of one width each."""
+    found: set[str] = set()
+    widths = {told.groups() for told in map(_ARRAY_OF_TEXTS.fullmatch, texts) if told}
+    for kind, number in sorted(widths):
+        code, size = ("utf-32", 4 * int(number)) if kind == "U" else ("utf-8", int(number))
+        for block in blocks:
+            if not size or len(block) % size:
+                continue
+            for at in range(0, min(len(block), size * _MOST_CODES), size):
+                with suppress(UnicodeDecodeError):  # of another array
+                    found.add(block[at : at + size].decode(f"{code}-le" if kind == "U" else code))
+    return {text.rstrip("\0") for text in found}
+
+
+def _texts_asked(spec: JobSpec, code: _Code) -> set[str]:
+    """Return arguments and commands, and what is in the variables that the code names."""
+    given = {**os.environ, **spec.env}
+    named = {*spec.env, *(name for name in given if name in code.texts)}
+    plain = [name for name in named if not _SESSION.fullmatch(name) and not has_secret_name(name)]
+    found = {given[name] for name in plain if name not in spec.secrets}
+    for role in spec.roles:
+        found |= {*role.args, *_BETWEEN.split(role.command or "")}
+    return found | {text.partition("=")[2] for text in found if "=" in text}
 
 
 def _notebook(bundle: Bundle) -> Part:
@@ -570,15 +633,50 @@ def _inputs(cluster: Cluster, spec: JobSpec, workdir: Path, digests: FileDigests
 
 
 def _named(texts: Iterable[str], workdir: Path, digests: FileDigests) -> Iterator[Part]:
-    """Yield the files and folders that the code names in one text."""
+    """Yield the files and folders that texts name, each alone or as words of it."""
     here = str(workdir)
-    above = {here, os.path.expanduser("~"), "/", "/tmp", *map(str, workdir.parents)}  # noqa: PTH111, S108 - as text
-    for text in sorted(texts):
-        if not text or len(text) > _LONGEST_PATH or "\0" in text or "\n" in text:
-            continue
+    above = {here, os.path.expanduser("~"), "/", "/tmp", tempfile.gettempdir()}  # noqa: PTH111, S108 - as text
+    above |= {*map(str, workdir.parents)}
+    for text in sorted({one for found in texts for one in _candidates(found)}):
         path = os.path.normpath(os.path.join(here, os.path.expanduser(text)))  # noqa: PTH111, PTH118 - a thousand
-        if path not in above and os.path.exists(path):  # noqa: PTH110 - likewise
+        if path in above:
+            continue
+        if os.path.exists(path):  # noqa: PTH110 - likewise
             yield _content(path, text, digests)
+        elif pattern := _globbed(path, above):
+            matching = glob.iglob(pattern, recursive=True)  # noqa: PTH207 - of a whole path
+            made = hashlib.sha256()
+            for one in sorted(itertools.islice(matching, _MOST_FILES)):
+                told = _content(one, one, digests).digest if one not in above else ""
+                made.update(f"{one}\0{told}\0".encode(errors="surrogateescape"))
+            yield Part(kind="files", name=text, digest=made.hexdigest())
+
+
+def _candidates(text: str) -> Iterator[str]:
+    """Yield what may be a path: a text, what a ``file:`` address leads to, a command's words."""
+    if not text or "\0" in text or len(text) > _LONGEST_LINES:
+        return
+    if len(text) <= _LONGEST_PATH and "\n" not in text:
+        yield text
+        if text.startswith("file:"):
+            yield unquote(urlsplit(text).path)
+    words = _BETWEEN.split(text)
+    if len(words) > 1:
+        # A word of a sentence is no file's name for it.
+        yield from (one for one in words if len(one) <= _LONGEST_PATH and {*one} & {*"./"})
+
+
+def _globbed(path: str, above: Collection[str]) -> str:
+    """Return the pattern that a path is; empty where it is none, or one of nearly everything."""
+    pattern = _OPEN.sub("*", path)
+    if not glob.has_magic(pattern):
+        return ""
+    parts = pattern.split("/")
+    first = next(at for at, part in enumerate(parts) if glob.has_magic(part))
+    # A folder of all kinds of things counts for what is named in it.
+    told = "".join(parts[first:]) if parts[first] == "**" else parts[first]
+    alone = ("/".join(parts[:first]) or "/") in above and len(re.findall(r"\w", told)) < 2  # noqa: PLR2004 - no name
+    return "" if alone else pattern
 
 
 def _content(path: str, name: str, digests: FileDigests) -> Part:
@@ -606,24 +704,43 @@ def _stamp(path: str) -> str:
         told = os.stat(path)  # noqa: PTH116 - a text
     except OSError:
         return "gone"
-    return f"{told.st_size} {told.st_mtime_ns} {told.st_ino}"
+    # The time of the change besides: that of the content can be set back.
+    return f"{told.st_size} {told.st_mtime_ns} {told.st_ctime_ns} {told.st_ino}"
 
 
 def _files(folder: str, suffixes: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the files below a folder in a fixed order; of code, without environments and caches."""
+    """Yield what is below a folder in a fixed order, also by way of links.
+
+    Of code, that is the files of these suffixes, without environments and caches.
+    """
     jobs = str(default_home())
-    for at, (here, folders, names) in enumerate(os.walk(folder)):
+    seen = set()
+    for at, (here, folders, names) in enumerate(os.walk(folder, followlinks=True)):
+        with suppress(OSError):
+            told = os.stat(here)  # noqa: PTH116 - a text
+            if (told.st_dev, told.st_ino) in seen:  # a link that leads back
+                folders[:] = []
+                continue
+            seen.add((told.st_dev, told.st_ino))
         if suffixes:
             if at > _MOST_FILES:  # to be counted as if they were files
                 yield from [here] * _MOST_FILES
-            folders[:] = [one for one in folders if not one.startswith((".", "__", "node_modules"))]
+            folders[:] = [one for one in folders if _may_have_code(here, one)]
             if "pyvenv.cfg" in names or here == jobs:
                 folders[:] = []
                 continue
         folders.sort()
-        for name in sorted(names):
+        for name in sorted(names if suffixes else [*names, *folders]):
             if not suffixes or name.endswith(suffixes):
                 yield f"{here}/{name}"
+
+
+def _may_have_code(here: str, name: str) -> bool:
+    if name.startswith((".", "__", "node_modules")):
+        return False
+    path = f"{here}/{name}"
+    # A package that is linked is imported; other links lead to data.
+    return not os.path.islink(path) or os.path.exists(f"{path}/__init__.py")  # noqa: PTH110, PTH114 - texts
 
 
 # Python and its packages.
@@ -644,6 +761,7 @@ def _python(workdir: Path) -> Iterator[Part]:
             yield Part(kind="sources", name=entry, digest=_stamp(entry))
         elif "-packages" in entry:
             yield from _installed(entry, folders)
+            yield _loose(entry)
         elif os.path.isdir(entry) and not entry.startswith(standard):  # noqa: PTH112 - likewise
             yield from _installed(entry, folders)
             folders[entry] = None
@@ -664,6 +782,16 @@ def _sources(folder: str) -> Part:
             )
         made.update(f"{path}\0{_stamp(path)}\0".encode(errors="surrogateescape"))
     return Part(kind="sources", name=folder, digest=made.hexdigest())
+
+
+def _loose(entry: str) -> Part:
+    """Return the modules that lie in a folder of packages by themselves."""
+    made = hashlib.sha256()
+    with suppress(OSError):
+        for one in sorted(os.scandir(entry), key=lambda found: found.name):
+            if one.name.endswith((".py", ".so", ".pth")):
+                made.update(f"{one.name}\0{_stamp(one.path)}\0".encode(errors="surrogateescape"))
+    return Part(kind="sources", name=entry, digest=made.hexdigest())
 
 
 def _distributions(entry: str) -> Iterator[os.DirEntry[str]]:

@@ -249,6 +249,128 @@ def test_files_that_a_value_names_count_by_content(one_python, value):
     assert other.digest != first.digest
 
 
+ARRAY = np.array(["b.csv", "data/a.csv", ""])
+
+
+@pytest.mark.parametrize(
+    ("main", "values"),
+    [
+        ("import glob, os\nout = [os.path.exists(one) for one in glob.glob('data/*.csv')]", {}),
+        (
+            "import glob\nout = glob.glob('**/a.c*', recursive=True)",
+            {},
+        ),
+        ("import os\nout = [os.path.exists(f'data/{one}.csv') for one in 'a']", {}),
+        ("import os\nout = [os.path.exists('data/' + one + '.csv') for one in 'a']", {}),
+        ("import os\nout = [os.path.exists('data/%s.csv' % one) for one in 'a']", {}),
+        ("import os\nout = [os.path.exists('{}/a.csv'.format(one)) for one in ['data']]", {}),
+        ("import os\nout = [os.path.exists(f'{values}/{one}/{one}.csv') for one in ()]", "data"),
+        ("import subprocess\nout = subprocess.getoutput('cat data/a.csv')", {}),
+        ("import subprocess\nout = subprocess.getoutput('sort <data/a.csv; wc -l data/b')", {}),
+        ("import os\nout = os.path.exists(b'data/a.csv')", {}),
+        ("import os\nout = [os.path.exists(one) for one in values if one]", ARRAY[1:]),
+        ("import os\nout = [os.path.exists(one) for one in values if one]", ARRAY.astype("S")[1:]),
+        ("import os\nout = os.path.exists(os.environ['MY_DATA'])", {}),
+    ],
+    ids=lambda value: value[-40:] if isinstance(value, str) else "",
+)
+def test_files_that_are_named_otherwise_count_by_content(one_python, monkeypatch, main, values):
+    Path("data").mkdir()
+    Path("data/a.csv").write_text("1")
+    monkeypatch.setenv("MY_DATA", "data/a.csv")
+    first, _ = key_for(values=values, main=main)
+    assert key_for(values=values, main=main)[0].digest == first.digest
+    Path("data/a.csv").write_text("2")
+    other, _ = key_for(values=values, main=main)
+    assert other.digest != first.digest
+    assert {one.split()[0] for one in other.changes(first.parts)} <= {"file", "files", "folder"}
+
+
+def test_a_pattern_of_nearly_everything_is_none(one_python):
+    for main in (
+        "out = [f'{one}' for one in 'ab']",
+        "out = ['*' * 40, '*', '**', '?', '%d %s' % (1, 2), '{}{}'.format(1, 2)]",
+        "out = [f'/tmp/{one}' for one in 'ab'], f'{rate}{depth}', f'{rate}/'",
+        "out = 'some sentence, and no notebook'",
+    ):
+        first, _ = key_for(main=main)
+        Path("notebook").write_text("1")
+        Path("other.txt").write_text("1")
+        assert key_for(main=main)[0].digest == first.digest
+        Path("notebook").unlink()
+        Path("other.txt").unlink()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"env": {"WHERE": "data/a.csv"}},
+        {"roles": (Role(args=("data/a.csv",)),)},
+        {"roles": (Role(args=("--data=data/a.csv", "--epochs=3")),)},
+        {"roles": (Role(command="python data/a.csv --epochs 3"),)},
+    ],
+    ids=str,
+)
+def test_files_that_what_is_asked_for_names_count_by_content(one_python, fields):
+    Path("data").mkdir()
+    Path("data/a.csv").write_text("1")
+    first = of_spec(**fields)
+    assert of_spec(**fields) == first
+    Path("data/a.csv").write_text("2")
+    assert of_spec(**fields) != first
+
+
+def test_the_value_of_a_secret_is_looked_for_in_no_folder(one_python, monkeypatch):
+    Path("abcdefgh12345678").touch()
+    monkeypatch.setenv("MY_PLACE", "abcdefgh12345678")
+    bundle = bundle_of("import os\nprint(os.environ['MY_PLACE'])")
+    assert "abcdefgh" in str(made(bundle).parts)
+    assert "abcdefgh" not in str(made(bundle, JobSpec(secrets=("MY_PLACE",))).parts)
+
+
+def test_a_folder_counts_with_what_it_links_to_and_with_its_empty_folders(one_python, tmp_path):
+    Path("data").mkdir()
+    Path("far").mkdir()
+    Path("data/train").symlink_to(tmp_path / "far")
+    Path("far/back").symlink_to(tmp_path / "far")
+
+    def now():
+        return key_for(main="out = 'data'")[0].digest
+
+    keys = [now()]
+    assert now() == keys[0]
+    Path("far/a").write_text("1")
+    keys.append(now())
+    Path("far/a").write_text("2")
+    keys.append(now())
+    Path("data/empty").mkdir()
+    keys.append(now())
+    assert len({*keys}) == len(keys)
+
+
+def test_code_on_the_path_counts_whatever_its_times_were_set_to(tmp_path, monkeypatch):
+    sources, packages = tmp_path / "src", tmp_path / "lib" / "site-packages"
+    far = tmp_path / "far" / "linked"
+    for folder in (sources / "one", packages, far):
+        folder.mkdir(parents=True)
+    (sources / "linked").symlink_to(far)
+    (far / "__init__.py").touch()
+    files = [sources / "one" / "code.py", sources / "one" / "own.yaml", packages / "loose.py",
+             far / "code.py"]  # fmt: skip
+    for path in files:
+        path.write_text("1")
+        os.utime(path, (1, 1))
+    monkeypatch.setattr("sys.path", [str(sources), str(packages)])
+    keys = [made(bundle_of("print(1)")).digest]
+    for path in files:
+        changed = path.stat().st_ctime_ns
+        while path.stat().st_ctime_ns == changed:  # the kernel's clock has ticks
+            path.write_text("2")
+            os.utime(path, (1, 1))
+        keys.append(made(bundle_of("print(1)")).digest)
+    assert len({*keys}) == len(keys)
+
+
 def of_spec(**fields):
     return made(bundle_of("print(1)"), JobSpec(**fields)).digest
 
