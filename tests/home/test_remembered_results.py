@@ -165,7 +165,8 @@ def test_refresh_runs_it_and_remembers_the_new_result(notebook):
 
 
 def test_a_refresh_that_fails_leaves_the_result_that_was(notebook, tmp_path):
-    source = f"import os\nif os.path.exists(os.path.join({str(tmp_path)!r}, 'bad')): raise OSError\nout = 1"
+    bad = f"os.path.exists(os.path.join({str(tmp_path)!r}, 'bad'))"
+    source = f"import os\nif {bad}: raise OSError\nout = 1"
     assert cell(notebook, source)[1]
     (tmp_path / "bad").touch()
     with pytest.raises(OSError):  # noqa: PT011 - the cell's own
