@@ -60,6 +60,46 @@ def test_it_grows_gives_way_and_grows_again(program, tmp_path):
     """)
 
 
+MEETING = """
+import os, time
+from pathlib import Path
+
+if "SUBMARINE_TASK_DIR" in os.environ:
+    flags = Path({flags!r})
+    (flags / str(os.getpid())).touch()
+    limit = time.monotonic() + 120
+    while len(list(flags.iterdir())) < 2:
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+def same(n):
+    return n
+"""
+
+MEETS = """
+    import meeting
+    from submarine_engine import map
+
+    def met(n):
+        return meeting.same(n)
+
+    if __name__ == "__main__":
+"""
+
+
+def test_its_workers_begin_together(program, tmp_path):
+    flags = tmp_path / "flags"
+    flags.mkdir()
+    (tmp_path / "meeting.py").write_text(MEETING.format(flags=str(flags)))
+    program.head = MEETS
+    program.run("""
+        assert list(map(met, range(2), gpus=1)) == [0, 1]
+        # One call is one worker's, however many GPUs are free.
+        assert list(map(met, [5], gpus=1)) == [5]
+    """)
+    assert len(list(flags.iterdir())) == 3
+
+
 def test_it_takes_no_more_than_it_may(program, tmp_path):
     flags = tmp_path / "flags"
     flags.mkdir()

@@ -443,11 +443,16 @@ class Pool:
             return
         gpus = self._kind.spec.gpus
         beginning = sum(not (w.ready or w.ending) for w in self._workers.values())
-        if beginning >= (1 if gpus else _AT_ONCE) or time.monotonic() < self._next_start:
+        if beginning >= _AT_ONCE or time.monotonic() < self._next_start:
             return
-        # The first one may wait in the queue; each further one takes what is free.
-        if gpus and self.workers and not self._is_free(gpus):
-            return
+        # The first one may wait in the queue; each further one takes what is free, and has a call
+        # of its own waiting: what begins may hold its GPUs already, or not yet.
+        if gpus and self.workers:
+            if not self._is_free(gpus * (beginning + 1)):
+                return
+            while len(self._waiting) <= beginning:
+                if not self._pull():
+                    return
         try:
             job_id = self._kind.cluster.submit(
                 self._kind.spec, self._kind.bundle, workdir=self._kind.workdir
