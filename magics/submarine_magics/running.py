@@ -28,7 +28,7 @@ from submarine_magics.cell_view import Interrupt, follow_job
 from submarine_magics.frontend import cell_order
 from submarine_magics.homecoming import bring_home
 from submarine_magics.magic_lines import VALUELESS
-from submarine_magics.show import say, show_help
+from submarine_magics.show import say, show, show_help
 from submarine_magics.sweeping import run_sweep
 from submarine_magics.workbench import Workbench
 
@@ -171,8 +171,8 @@ def run_bundle(
 def _explain(bench: Workbench, command: Command, bundle: Bundle, caching: Caching) -> None:
     """Say what the cell's result depends on, and whether it is remembered."""
     cluster = bench.cluster(command.values.get("cluster"))
-    for line in cache.explained(cluster, bench.spec(command), bundle, Path.cwd(), caching):
-        say(visible_lines(line, _LONGEST))
+    lines = cache.explained(cluster, bench.spec(command), bundle, Path.cwd(), caching)
+    show("\n".join(visible_lines(line, _LONGEST) for line in lines))  # it was asked for
 
 
 def add_part(bench: Workbench, line: str, body: str) -> None:

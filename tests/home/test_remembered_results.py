@@ -126,14 +126,14 @@ def test_values_of_constants_are_shown(notebook, capsys):
     assert cell(notebook, "out = rate * 10") == (None, True)
     notebook.run("rate = 0.2")
     notebook.job("out = rate * 10", "--cache --dry-run")
-    told = capsys.readouterr().err
+    told = capsys.readouterr().out
     assert "value `rate`: 0.1 → 0.2 (In [3], line 1)" in told
     assert "it is not remembered: the job would run" in told
     assert "value `rate` = 0.2 (In [3], line 1)" in told
     assert len(list_jobs()) == 1
     notebook.run("rate = 0.1")
     notebook.job("out = rate * 10", "--cache --dry-run")
-    assert "it is remembered, from " in capsys.readouterr().err
+    assert "it is remembered, from " in capsys.readouterr().out
 
 
 def test_a_secret_is_in_no_explanation(notebook, capsys, monkeypatch):
