@@ -116,7 +116,11 @@ def _without_last(text: str, summary: str, notes: Sequence[str]) -> tuple[str, s
     last = heads[-1]
     # A module's name comes before the type here, and `summary` may be cut.
     bar, rest = (r"  \| ", r"(?: +[|+].*\n?)*") if text.startswith(_GROUP, last) else ("", "")
-    lines = "".join(rf"(?:{re.escape(note)}\n?)?" for note in notes) if not rest else ""
+    # What to do next is no part of a summary: our own errors have it as their last line.
+    advice = r"(?:→ .*\n?)?"
+    lines = "".join(
+        [advice, *(rf"(?:{re.escape(note)}\n?)?" for note in notes)] if not rest else ""
+    )
     summary = rf"\n{bar}".join(map(re.escape, summary.split("\n")))
     told = rf"^{bar}(?:[\w.]+\.)?{summary}.*\n?{lines}{rest}"
     end = re.compile(told, re.MULTILINE).search(text, last)

@@ -60,6 +60,7 @@ def held(written):
         (ONE + DURING + TWO, "LibError: two\nlines", ""),
         (ONE + TWO, "LibError: two\nlines", ONE),
         (ONE + "from a hook\n", "KeyError: 1", "from a hook\n"),
+        (ONE + "→ mend that\nfrom a hook\n", "KeyError: 1", "from a hook\n"),
         (ONE, "ValueError: 1", ONE),
         (ONE, "", ONE),
         (GROUP, MANY, ""),

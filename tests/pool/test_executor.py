@@ -9,7 +9,7 @@ PROGRAM = """
     from concurrent.futures import as_completed, wait
     from pathlib import Path
 
-    from submarine_engine import Executor
+    from submarine_engine import Executor, list_jobs
 
     class Point:
         def __init__(self, x): self.x = x
@@ -81,6 +81,7 @@ def test_methods_partials_lambdas_and_builtins(program):
             ]
             a, b, c, d = [one.result(120) for one in asked]
             assert (a, type(b), b.x, c, d) == (2, Point, 6, 7, 32), (a, b, c, d)
+            assert "calls" in [job.name for job in list_jobs()]  # what has no name of its own
     """)
 
 

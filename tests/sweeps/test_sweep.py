@@ -115,7 +115,7 @@ def test_several_objectives_have_several_best(program):
 
 
 def test_a_sweep_all_of_whose_trials_fail_ends_with_the_first_error(program):
-    told, _ = program("""
+    told, text = program("""
         def train(x):
             raise ValueError(f"never {x}")
 
@@ -124,8 +124,10 @@ def test_a_sweep_all_of_whose_trials_fail_ends_with_the_first_error(program):
         except Exception as error:
             print(json.dumps([type(error).__name__, str(error)]))
     """)
+    assert told[0] == "JobFailedError"
     assert "all of the first 3 trials failed" in told[1]
     assert "raised ValueError: never" in told[1]
+    assert "attempt" not in text  # it would fail again
 
 
 def test_what_is_not_possible_is_refused_before_anything_is_asked_for(program):

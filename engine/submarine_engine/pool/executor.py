@@ -225,6 +225,7 @@ class Executor(concurrent.futures.Executor):
         count("retries", retries, 0)
         if max_workers is not None:
             count("max_workers", max_workers)
+        self._options = options
         self._plan = {
             "options": options,
             "source": f"{__name__}:{ExecutorSource.__name__}",
@@ -277,7 +278,10 @@ class Executor(concurrent.futures.Executor):
                 raise RuntimeError("cannot schedule new futures after shutdown")
             calls = self._calls.get(id(fn))
             if calls is None:
-                calls = self._calls[id(fn)] = _Calls(Plan(function=fn, **self._plan))  # type: ignore[arg-type] # each as its field
+                plan = dict(self._plan)
+                if fn is apply:
+                    plan["options"] = {"name": "calls", **self._options}
+                calls = self._calls[id(fn)] = _Calls(Plan(function=fn, **plan))  # type: ignore[arg-type] # each as its field
                 self._functions.append(fn)  # so that its id stays its own
             future = calls.submit(args, kwargs, getattr(self._batch, "size", 1))
             self._more.set()

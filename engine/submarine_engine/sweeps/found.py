@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.amounts import duration
 from submarine_engine.clusters import locks
-from submarine_engine.errors import CommandError, JobCancelledError, JobError, SubmarineError
+from submarine_engine.errors import (
+    CommandError,
+    JobCancelledError,
+    JobError,
+    JobFailedError,
+    SubmarineError,
+)
 from submarine_engine.history import default_home
 from submarine_engine.pool.folder import PoolFolder
 from submarine_engine.pool.launching import control_job
+from submarine_engine.pool.pool import GivenUpError
 from submarine_engine.records import open_job
 from submarine_engine.sweeps.plan import MOST_TRIALS
 from submarine_engine.sweeps.record import SweepRecord, find_sweep, iter_sweeps
@@ -209,6 +216,12 @@ class Found:
         except JobCancelledError as error:
             error.fix = f"what it has found: open_sweep({self.name!r}); to go on: resume() of that"
             raise
+        except (GivenUpError, JobFailedError) as error:
+            why = error if isinstance(error, GivenUpError) else error.__cause__
+            if not isinstance(why, GivenUpError):
+                raise
+            # Where our own code stood when it gave up tells nobody a thing.
+            raise JobFailedError(why.what, job_id=self.job_id, fix=why.fix) from None
         return self
 
     @property

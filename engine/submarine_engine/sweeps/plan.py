@@ -78,7 +78,8 @@ class Plan:
         _check_name("pruner", self.pruner, PRUNERS)
         if self.trials is None and self.sampler != "grid":
             raise CommandError(
-                "nobody said how many trials there are to be", fix="give trials=40, or --trials 40"
+                "nobody said how many trials there are to be",
+                fix='give trials=40, or --trials 40; sampler="grid", or --sampler grid, tries all',
             )
         for name, least, most in (
             ("trials", 1, MOST_TRIALS),
