@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     from submarine_engine.job import JobSpec, JobState, Resources, Role, TaskState
     from submarine_engine.lifecycle import JobStatus, Ledger, TaskStatus
     from submarine_engine.pool.executor import Executor
-    from submarine_engine.pool.mapping import map  # noqa: A004 - what it is called everywhere
+    from submarine_engine.pool.mapping import (
+        map,  # noqa: A004 - what it is called everywhere
+        open_map,
+    )
     from submarine_engine.records import JobSummary, list_jobs, open_job
     from submarine_engine.sweeps.found import Found, open_sweep
     from submarine_engine.sweeps.space import choice, integer, loguniform, uniform
@@ -65,7 +68,7 @@ _MEMBERS = {
     "job": "JobSpec JobState Resources Role TaskState",
     "lifecycle": "JobStatus Ledger TaskStatus",
     "pool.executor": "Executor",
-    "pool.mapping": "map",
+    "pool.mapping": "map open_map",
     "records": "JobSummary list_jobs open_job",
     "sweeps.found": "Found open_sweep",
     "sweeps.space": "choice integer loguniform uniform",
@@ -125,6 +128,7 @@ __all__ = [
     "loguniform",
     "map",
     "open_job",
+    "open_map",
     "open_sweep",
     "submit",
     "sweep",

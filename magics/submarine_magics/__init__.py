@@ -11,6 +11,7 @@ from submarine_engine import (
     integer,
     loguniform,
     map,  # noqa: A004 - what it is called everywhere
+    open_map,
     open_sweep,
     sweep,
     uniform,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Executor", "choice", "integer", "launch", "load_ipython_extension", "loguniform", "map",
-    "open_sweep", "submit", "sweep", "uniform", "unload_ipython_extension",
+    "open_map", "open_sweep", "submit", "sweep", "uniform", "unload_ipython_extension",
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ PROGRAM = """
     import itertools, os, sys, time
     from pathlib import Path
 
-    from submarine_engine import list_jobs, map, open_job
+    from submarine_engine import list_jobs, map, open_job, open_map, submit
     from submarine_engine.errors import SubmarineError
 
     class Point:
@@ -161,8 +161,22 @@ def test_the_card_says_how_many_calls_there_are_and_the_name_is_the_map_s(progra
         assert next(found) == 0
         until(lambda: found.job.status().tasks[0].message == "1 of 30 calls")
         assert open_job("counted").id == found.job.id  # its worker has that name, too
+        again = open_map("counted")
+        assert again.results() == {{0: 0}} and next(again) == 0
         flag.touch()
         assert open_job("counted").result().results() == {{n: n for n in range(30)}}
+        assert again.wait().results() == {{n: n for n in range(30)}}
+
+        flag.unlink()
+        held = map(late, [0, 1], gpus=0, name="held")
+        assert next(held) == 0
+        assert open_map("held").cancel()
+        held.job.wait()
+        assert open_map("held").results()[0] == 0
+        try:
+            open_map(submit(late, 0, gpus=0).id)
+        except SubmarineError as error:
+            assert "is no map" in str(error)
     """)
 
 

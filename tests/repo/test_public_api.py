@@ -19,7 +19,7 @@ Cluster ClusterError CommandError ConfigError Cursor Display Event Executor Foun
 JobCancelledError JobError JobFailedError JobLostError JobNotFoundError JobSpec JobState JobStatus
 JobSummary Ledger LogChunk Manifest Moment Resources ResourcesError ResultError Role SaveError Saved
 SubmarineError SubmissionError TaskState TaskStatus UndefinedNameError UnsupportedError choice
-integer launch list_jobs loguniform map open_job open_sweep submit sweep uniform
+integer launch list_jobs loguniform map open_job open_map open_sweep submit sweep uniform
 """.split()  # noqa: SIM905 - words are easier to read than strings
 
 

@@ -20,7 +20,7 @@ from submarine_engine.errors import JobError
 from submarine_engine.history import default_home
 from submarine_engine.job import JobSpec
 from submarine_engine.pool.folder import PoolFolder
-from submarine_engine.pool.pool import Pool, Workers, with_parent
+from submarine_engine.pool.pool import GivenUpError, Pool, Workers, with_parent
 
 if TYPE_CHECKING:
     from submarine_engine.pool.calls import Source
@@ -54,6 +54,8 @@ def control(pool: str) -> Any:  # noqa: ANN401 - what its source has for a resul
         )
     try:
         _see_again(plan["visible"])
+        if own := os.environ.get("SUBMARINE_JOB_ID"):
+            folder.note_job(own)  # `job retry` made another one
         source = source_of(folder, plan)
         runner = Pool(
             folder,
@@ -62,7 +64,11 @@ def control(pool: str) -> Any:  # noqa: ANN401 - what its source has for a resul
             give_up=plan.get("give_up"),
             say=say,
         )
-        runner.run(source)
+        try:
+            runner.run(source)
+        except GivenUpError as error:
+            # Where our own code stood is no news: the log is for whoever asked.
+            raise error.with_traceback(None) from None
         result = getattr(source, "result", None)
         return result() if result is not None else None
     finally:

@@ -47,6 +47,7 @@ class PoolFolder:
         self.withdrawn = root / "withdrawn"
         self.lock = root / "controller.lock"
         self.giver = root / "giver.lock"
+        self.job = root / "job.json"
 
     @property
     def home(self) -> Path:
@@ -105,6 +106,15 @@ class PoolFolder:
         if not is_job_id(pool) or not folder.plan.is_file():
             raise JobNotFoundError(f"there is no pool {pool!r} in {home}")
         return folder
+
+    @property
+    def job_id(self) -> str:
+        """The job that runs the pool, or ran it last; empty before there is one."""
+        return str((read_json(self.job) or {}).get("id", ""))
+
+    def note_job(self, job_id: str) -> None:
+        """Note which job runs the pool."""
+        write_json(self.job, {"id": job_id})
 
     def again(self, more: Mapping[str, Any]) -> PoolFolder:
         """Make the folder of a new pool of the same workers.

@@ -205,9 +205,11 @@ def control_job(folder: PoolFolder, *, shown: bool = True) -> Job:
     here = api.notebook()
     if here is not None:
         job: Job = here.submit_prepared(made, shown=shown)
-        return job
-    where = open_cluster(LOCAL)
-    return Job(where, where.submit(made.spec, made.bundle, workdir=Path.cwd()))
+    else:
+        where = open_cluster(LOCAL)
+        job = Job(where, where.submit(made.spec, made.bundle, workdir=Path.cwd()))
+    folder.note_job(job.id)
+    return job
 
 
 def check_function(function: object) -> None:

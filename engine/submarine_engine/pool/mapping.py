@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from submarine_runtime.call_frames import Reader
 
-from submarine_engine.errors import CommandError, JobError, JobFailedError, SubmarineError
+from submarine_engine.errors import (
+    CommandError,
+    JobError,
+    JobFailedError,
+    JobNotFoundError,
+    SubmarineError,
+)
 from submarine_engine.future import Job
 from submarine_engine.history import default_home
 from submarine_engine.pool.arguments import Arguments
@@ -21,6 +28,7 @@ from submarine_engine.pool.journal import Follower
 from submarine_engine.pool.launching import Plan, check_function, control_job, count, prepare
 from submarine_engine.pool.pool import called
 from submarine_engine.pool.results import Loader
+from submarine_engine.records import open_job
 
 if TYPE_CHECKING:
     from submarine_engine.pool.calls import End, Runner
@@ -48,6 +56,9 @@ class MapSource(Inputs):
     def result(self) -> Mapped:
         """Return what the job's own result is."""
         return Mapped(self._folder)
+
+
+_SOURCE = f"{__name__}:{MapSource.__name__}"
 
 
 class Mapped(Iterator[Any]):
@@ -240,8 +251,35 @@ class Mapped(Iterator[Any]):
         raise JobFailedError("the job that ran the map has ended before it was done")
 
 
+def open_map(name: str) -> Mapped:
+    """Return a map by its name, or the id of its job: also one that runs or was cancelled.
+
+    Parameters
+    ----------
+    name
+        The newest of that name is taken.
+
+    Raises
+    ------
+    JobNotFoundError
+        There is none.
+    """
+    job, home = open_job(name), default_home()
+    for path in sorted((home / "pools").glob("*/job.json"), reverse=True):
+        folder = PoolFolder(path.parent)
+        if folder.job_id == job.id and folder.read()["source"] == _SOURCE:
+            return _opened(path.parent.name)
+    raise JobNotFoundError(
+        f"job {job.id} is no map", where=str(home), fix="see `submarine job list`"
+    )
+
+
 def _opened(pool: str) -> Mapped:
-    return Mapped(PoolFolder.of(default_home(), pool))
+    folder = PoolFolder.of(default_home(), pool)
+    found = Mapped(folder)
+    with suppress(JobNotFoundError):  # it was removed: what has come is still there
+        found.job = open_job(folder.job_id) if folder.job_id else None
+    return found
 
 
 class _Feeder:
@@ -348,7 +386,7 @@ def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, eac
     plan = Plan(
         function=function,
         options=options,
-        source=f"{__name__}:{MapSource.__name__}",
+        source=_SOURCE,
         forks=forks,
         max_gpus=max_gpus,
         max_workers=max_workers,
