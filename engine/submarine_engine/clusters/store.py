@@ -405,7 +405,10 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
         try:
             bundle.write(staged.bundle)
             _write_record(staged, cluster, spec, bundle, workdir)
-            marked = former.root if former else None
+            # A job's children run its code: what it keeps secret, they do.
+            parent = JobPaths(home, spec.parent) if spec.parent else None
+            again = former or parent
+            marked = again.root if again else None
             write_marks(staged.root, (*secrets.items(), *bundle.secrets), marked)
             finish(staged, paths)
             write_aside(staged.root / RESERVE, bytes(RESERVE_SIZE))

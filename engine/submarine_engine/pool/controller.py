@@ -56,6 +56,7 @@ def control(pool: str) -> Any:  # noqa: ANN401 - what its source has for a resul
         _see_again(plan["visible"])
         if own := os.environ.get("SUBMARINE_JOB_ID"):
             folder.note_job(own)  # `job retry` made another one
+            folder.hand_on_marks(own)
         source = source_of(folder, plan)
         runner = Pool(
             folder,

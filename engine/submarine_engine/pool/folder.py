@@ -9,20 +9,25 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from submarine_engine.bundle.model import Bundle
 from submarine_engine.errors import JobNotFoundError, SubmissionError
 from submarine_engine.history import (
+    JobPaths,
     check_home,
     is_job_id,
     make_private,
     new_job_id,
     read_json,
+    write_aside,
     write_json,
 )
 from submarine_engine.job import JobSpec
+from submarine_engine.masking import FILE, Masker, masker_of, write_marks
+from submarine_engine.secret_values import secret_variables
 
 VERSION = 1
 
@@ -55,7 +60,14 @@ class PoolFolder:
         return self.root.parent.parent
 
     @classmethod
-    def new(cls, home: Path, plan: Mapping[str, Any], spec: JobSpec, bundle: Bundle) -> PoolFolder:
+    def new(
+        cls,
+        home: Path,
+        plan: Mapping[str, Any],
+        spec: JobSpec,
+        bundle: Bundle,
+        former: PoolFolder | None = None,
+    ) -> PoolFolder:
         """Make the folder of a new pool.
 
         Parameters
@@ -68,18 +80,23 @@ class PoolFolder:
             The workers'.
         bundle
             What they run.
+        former
+            The pool that this one runs again; what it keeps secret stays so.
 
         Raises
         ------
         SubmissionError
-            The disk is full, or the folder cannot be written.
+            The disk is full, or the folder cannot be written; or a secret has no value.
         ConfigError
             As `check_home`.
         """
         check_home(home)
+        secrets = secret_variables(spec)
         folder = cls(home / "pools" / new_job_id())
         try:
             make_private(folder.root)
+            marked = former.root if former else None
+            write_marks(folder.root, (*secrets.items(), *bundle.secrets), marked)
             bundle.write(folder.bundle)
             # A controller is without GPUs, so it sees none: its workers see those that we see.
             visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -131,7 +148,23 @@ class PoolFolder:
         """
         plan = self.read()
         spec = JobSpec.from_json(plan.pop("spec"))
-        return self.new(self.home, {**plan, **more}, spec, Bundle.read(self.bundle))
+        return self.new(self.home, {**plan, **more}, spec, Bundle.read(self.bundle), self)
+
+    @property
+    def masker(self) -> Masker | None:
+        """What masks the secrets of its workers; None where they have none."""
+        return masker_of(self.root)
+
+    def hand_on_marks(self, job_id: str) -> None:
+        """Let a job that runs the pool know the secrets again, and with it the workers' jobs.
+
+        Raises
+        ------
+        OSError
+            They cannot be written.
+        """
+        with suppress(FileNotFoundError):
+            write_aside(JobPaths(self.home, job_id).root / FILE, (self.root / FILE).read_bytes())
 
     def read(self) -> dict[str, Any]:
         """Return the plan.

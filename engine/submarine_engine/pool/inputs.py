@@ -53,10 +53,12 @@ class Giver:
                 fix="make room there",
             ) from error
         self._closed = False
+        self._masker = folder.masker
 
     def give(self, call: Call) -> None:
         """Give a call."""
-        about = {"index": call.index, "label": call.label, "batch": call.batch}
+        label = self._masker.text(call.label) if self._masker else call.label
+        about = {"index": call.index, "label": label, "batch": call.batch}
         append(self._inputs, frame({"kind": "call", **about}, call.arguments))
 
     def withdraw(self, index: int, *, running: bool = False) -> None:

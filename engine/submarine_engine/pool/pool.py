@@ -110,6 +110,7 @@ class Pool:
         self._give_up = give_up
         self._say = say
         self.journal = Journal(folder)
+        self._masker = folder.masker
         self._workers: dict[str, PoolWorker] = {}
         self._waiting: deque[Noted] = deque()
         self._source: Source
@@ -253,7 +254,10 @@ class Pool:
                 self._report(worker, noted, payload)
             elif kind == "ended":
                 del worker.given[key]  # type: ignore[arg-type] # as above
-                self._settle(noted, _end_of(head, payload, noted, worker))
+                end = _end_of(head, payload, noted, worker)
+                if self._masker is not None:  # it is shown, and stays on record
+                    end = replace(end, told=self._masker.outcome(dict(end.told)))
+                self._settle(noted, end)
                 if head.get("outcome") not in ("withdrawn", "moved"):
                     worker.took(_number(head.get("seconds")))
         return bool(frames)

@@ -28,6 +28,7 @@ class Loader:
 
     def __init__(self, folder: PoolFolder) -> None:
         self._source = Source.of(folder.root)
+        self._masker = folder.masker
 
     def value(self, end: End, what: str) -> Any:  # noqa: ANN401 - the user's own
         """Return what a call returned.
@@ -77,7 +78,8 @@ class Loader:
         failed = failed_like(kinds, trace.summary, job_id=end.worker, trace=trace, fix=fix)
         if end.payload:
             with suppress(Exception):  # as a notebook that lacks what the exception holds
-                return as_raised(failed, pickle.loads(end.payload))  # noqa: S301 - our own job's
+                raised = pickle.loads(end.payload)  # noqa: S301 - our own job's
+                return as_raised(failed, raised, self._masker)
         return failed
 
 
