@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 CALLS = "calls"
 RETURNS = "returns"
+LARGEST = 1 << 40
+"""Bytes of a payload: for more nobody waits."""
 LONGEST_HEAD = 1 << 20
 """Bytes of a frame's first line: an error is told there with its chain."""
 
@@ -158,10 +160,10 @@ def parsed(line: bytes) -> dict[str, Any]:
     """
     try:
         head = lean.loads(line.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SpoiltError(f"no frame: {error}") from None
     size = head.get("size") if isinstance(head, dict) else None
-    if type(size) is not int or size < 0 or not isinstance(head.get("kind"), str):
+    if type(size) is not int or not 0 <= size <= LARGEST or not isinstance(head.get("kind"), str):
         raise SpoiltError("no frame")
     return head  # type: ignore[no-any-return] # a dict, as was looked at
 

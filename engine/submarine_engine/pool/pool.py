@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.errors import JobNotFoundError, SubmarineError, SubmissionError
 from submarine_engine.job import JobSpec, JobState
+from submarine_engine.outcome import clean
 from submarine_engine.pool.calls import Answer, Call, End, Nothing, Source
 from submarine_engine.pool.journal import Journal, Noted
 from submarine_engine.pool.workers import PoolWorker
@@ -242,7 +243,9 @@ class Pool:
         frames = worker.read()
         for head, payload in frames:
             key = head.get("index"), head.get("try")
-            noted = worker.given.get(key)  # type: ignore[arg-type] # None is no key of these
+            # What the job's code may have written there is a stranger's word.
+            known = type(key[0]) is type(key[1]) is int
+            noted = worker.given.get(key) if known else None  # type: ignore[arg-type] # it is one
             if noted is None:  # it was heard before a controller took over
                 continue
             kind = head["kind"]
@@ -263,7 +266,7 @@ class Pool:
         return bool(frames)
 
     def _report(self, worker: PoolWorker, noted: Noted, payload: bytes) -> None:
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             report = json.loads(payload)
             if isinstance(report, dict):
                 answer = self._source.reported(noted.call, report)
@@ -599,9 +602,10 @@ def words(end: End) -> str:
     if end.succeeded:
         return f"done in {end.seconds:.2g} s"
     if end.outcome == "error":
-        error = end.told.get("error") or {}
-        said = str(error.get("message", "")).partition("\n")[0]
-        return f"raised {error.get('type', 'an error')}: {said}"[:300]
+        error = end.told.get("error")
+        told = error if isinstance(error, dict) else {}
+        said = str(told.get("message", "")).partition("\n")[0]
+        return clean(f"raised {told.get('type', 'an error')}: {said}"[:300])
     if end.outcome == "died":
         code = end.told.get("code")
         how = f"by signal {-code}" if isinstance(code, int) and code < 0 else f"with code {code}"
@@ -615,7 +619,7 @@ def words(end: End) -> str:
 
 
 _OUTCOMES = {"value", "text", "error", "died", "withdrawn", "moved", "stop", "pause"}
-_LONGEST_TOLD = 100_000
+_LONGEST_CALL = 1e9
 
 
 def _end_of(head: dict[str, Any], payload: bytes, noted: Noted, worker: PoolWorker) -> End:
@@ -623,10 +627,10 @@ def _end_of(head: dict[str, Any], payload: bytes, noted: Noted, worker: PoolWork
     outcome = head.get("outcome")
     own = {"kind", "index", "try", "size", "outcome", "seconds"}
     told = {key: value for key, value in head.items() if key not in own}
-    if outcome not in _OUTCOMES:
+    if not isinstance(outcome, str) or outcome not in _OUTCOMES:
         outcome, told = "died", {"code": None}
     return End(
-        outcome=str(outcome),
+        outcome=outcome,
         payload=payload,
         seconds=_number(head.get("seconds")),
         told=told,
@@ -637,7 +641,9 @@ def _end_of(head: dict[str, Any], payload: bytes, noted: Noted, worker: PoolWork
 
 
 def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) and value >= 0 else 0.0
+    # Beyond that it is no time that anything took, and an int may be too large for a float.
+    told = isinstance(value, (int, float)) and 0 <= value < _LONGEST_CALL
+    return float(value) if told else 0.0  # type: ignore[arg-type] # a number
 
 
 def _is_over(worker: PoolWorker) -> bool:

@@ -19,6 +19,7 @@ from submarine_runtime.call_frames import (
 from submarine_engine.errors import SubmarineError
 from submarine_engine.history import JobPaths
 from submarine_engine.job import JobState
+from submarine_engine.outcome import clean
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 AHEAD = 0.25
 """Seconds of work that a worker is given beyond the call that it runs."""
 _MOST_AHEAD = 32
+_LONGEST_HOST = 255
 _LOOK = 0.25
 _NEWEST = 0.3
 """How much the newest call says of how long the next one takes."""
@@ -101,7 +103,7 @@ class PoolWorker:
             for head, payload in self._returns.read():
                 if head["kind"] == "ready":
                     self.ready = True
-                    self.host = str(head.get("host", ""))
+                    self.host = clean(str(head.get("host", ""))[:_LONGEST_HOST])
                 else:
                     frames.append((head, payload))
             if frames:
