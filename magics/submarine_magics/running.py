@@ -28,6 +28,7 @@ from submarine_magics.cell_view import Interrupt, follow_job
 from submarine_magics.frontend import cell_order
 from submarine_magics.homecoming import bring_home
 from submarine_magics.magic_lines import VALUELESS
+from submarine_magics.mapping import run_map
 from submarine_magics.show import say, show, show_help
 from submarine_magics.sweeping import run_sweep
 from submarine_magics.workbench import Workbench
@@ -67,6 +68,8 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
         return None  # comments alone do nothing, as in a plain cell
     if "sweep" in command.values:
         return run_sweep(bench, command, main)
+    if "map" in command.values:
+        return run_map(bench, command, main, shown=gives_value(main.source, body))
     outputs = () if command.spec.outputs == NO_OUTPUTS else command.spec.outputs
     secrets = command.spec.secrets
     answered = "detach" not in command.values and bench.answers(command)
@@ -93,9 +96,10 @@ def _refuse_timeit() -> None:
 
 def run_parts(bench: Workbench, command: Command) -> object:
     """Merge the parts given so far and run them, as ``%submarine job run`` asks for."""
-    if "sweep" in command.values:
+    if many := [one for one in ("sweep", "map") if one in command.values]:
         raise CommandError(
-            "a sweep is of one cell, not of parts", fix="write %%submarine --sweep above the cell"
+            f"a {many[0]} is of one cell, not of parts",
+            fix=f"write %%submarine --{many[0]} above the cell",
         )
     return run_bundle(bench, command, parts_bundle(bench, command))
 

@@ -83,49 +83,81 @@ def as_function(cell: Cell, params: Sequence[str], objectives: Sequence[str]) ->
     CommandError
         The cell has no such line, or cannot be a function's body.
     """
+    given = ", ".join(f"{name!r}: locals().get({name!r})" for name in objectives)
+    ends = f"return {{{given}}}"
+    if gives_last(cell) and not set(objectives) <= _bound(_parsed(cell)):
+        ends = ""
+    return function_source(cell, _TRIAL, params, ends, option="--sweep")
+
+
+def gives_last(cell: Cell) -> bool:
+    """Return whether a cell's last statement is an expression."""
+    body = _parsed(cell).body
+    return bool(body) and isinstance(body[-1], ast.Expr)
+
+
+def function_source(cell: Cell, name: str, params: Sequence[str], ends: str, *, option: str) -> str:
+    """Return the cell's source as the function `name` of `params`.
+
+    Parameters
+    ----------
+    ends
+        Its last statement; empty where it returns what the cell's last expression gives.
+    option
+        By which people have asked for it.
+
+    Raises
+    ------
+    CommandError
+        The magic has no line of its own, or the cell cannot be a function's body.
+    """
     first, newline, _ = cell.source.partition("\n")
     if first.strip() or not newline:
         raise CommandError(
-            "a sweep needs its magic above the cell", fix="begin the cell with %%submarine --sweep"
+            f"{option} needs its magic above the cell",
+            fix=f"begin the cell with %%submarine {option}",
         )
-    tree = compile(
-        cell.source, cell.label, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    )
-    assert isinstance(tree, ast.Module)  # noqa: S101 - for the type checker
+    tree = _parsed(cell)
     lines = cell.source.split("\n")
-    last = tree.body[-1] if tree.body else None
-    bound = _bound(tree)
-    if isinstance(last, ast.Expr) and not set(objectives) <= bound:
+    if ends:
+        lines.append(ends)
+    else:
+        last = tree.body[-1]
         line = lines[last.lineno - 1].encode()
         at = last.col_offset
         lines[last.lineno - 1] = (line[:at] + b"return " + line[at:]).decode()
-    else:
-        given = ", ".join(f"{name!r}: locals().get({name!r})" for name in objectives)
-        lines.append(f"return {{{given}}}")
     inside = _inside_strings("\n".join(lines))
     body = [line if number in inside or not line.strip() else f"    {line}"
             for number, line in enumerate(lines, 1)]  # fmt: skip
     kind = "async def" if any(_awaits(tree)) else "def"
-    body[0] = f"{kind} {_TRIAL}({', '.join(params)}):"
+    body[0] = f"{kind} {name}({', '.join(params)}):"
     source = "\n".join(body)
     try:
         ast.parse(source)
         compile(source, cell.label, "exec", dont_inherit=True)
     except SyntaxError as error:
         raise CommandError(
-            f"a trial's cell runs as a function, and cannot: {error.msg}",
+            f"a cell with {option} runs as a function, and cannot: {error.msg}",
             where=f"{cell.label}, line {error.lineno}",
             fix="put imports of * and what begins with global into another cell",
         ) from None
     return source
 
 
-def function_of(cell: Cell, namespace: dict[str, Any]) -> Any:  # noqa: ANN401 - a function
+def function_of(cell: Cell, namespace: dict[str, Any], name: str = _TRIAL) -> Any:  # noqa: ANN401 - a function
     """Return the function that such a cell defines, as one of the notebook."""
     made: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(cell.source, cell.label, "exec", dont_inherit=True), made)  # noqa: S102 - a def alone
-    function = made[_TRIAL]
-    return type(function)(function.__code__, namespace, _TRIAL)
+    function = made[name]
+    return type(function)(function.__code__, namespace, name)
+
+
+def _parsed(cell: Cell) -> ast.Module:
+    tree = compile(
+        cell.source, cell.label, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    )
+    assert isinstance(tree, ast.Module)  # noqa: S101 - for the type checker
+    return tree
 
 
 def _bound(tree: ast.Module) -> set[str]:

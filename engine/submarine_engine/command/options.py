@@ -329,7 +329,7 @@ def find(name: str, options: Iterable[Option]) -> Option | None:
 
 _COMMON = "Everywhere"
 _ROLES = "Roles"
-_SWEEPS = "Sweeps"
+_SWEEPS = "Sweeps and maps"
 
 HELP = Option("help", None, "Show the help of the verb.", short="h", group=_COMMON)
 JSON = Option(
@@ -393,6 +393,9 @@ SWEEP = (
     Option("sweep", COMMAND,
         "Search: run the cell with many values of names that it reads: rate=loguniform(1e-4, 1).",
         group=_SWEEPS, surfaces=IN_NOTEBOOK),
+    Option("map", COMMAND,
+        "Run the cell once for each file, whose path is the name: files=data/*.csv.",
+        group=_SWEEPS, surfaces=IN_NOTEBOOK),
     Option("trials", COUNT, "How many times.", group=_SWEEPS, surfaces=IN_NOTEBOOK),
     Option("minimize", NAME, "What is reported, returned or bound, and to be small: loss.",
         group=_SWEEPS, surfaces=IN_NOTEBOOK),
@@ -404,7 +407,7 @@ SWEEP = (
         group=_SWEEPS, surfaces=IN_NOTEBOOK),
     Option("seed", COUNT, "The same one chooses the same values.",
         group=_SWEEPS, surfaces=IN_NOTEBOOK),
-    Option("max_gpus", COUNT, "The most GPUs that all trials hold together.",
+    Option("max_gpus", COUNT, "The most GPUs that all trials or calls hold together.",
         group=_SWEEPS, surfaces=IN_NOTEBOOK),
     Option("min_gpus", COUNT, "How many they keep while other jobs wait; 1 unless given.",
         group=_SWEEPS, surfaces=IN_NOTEBOOK),

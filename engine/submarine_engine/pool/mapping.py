@@ -31,6 +31,7 @@ from submarine_engine.pool.results import Loader
 from submarine_engine.records import open_job
 
 if TYPE_CHECKING:
+    from submarine_engine.bundle.model import Cell
     from submarine_engine.pool.calls import End, Runner
 
 GIVE_UP = 20
@@ -332,6 +333,7 @@ def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, eac
     max_gpus: int | None = None,
     max_workers: int | None = None,
     give_up: int | None = GIVE_UP,
+    cell: Cell | None = None,
     **options: Any,  # noqa: ANN401 - of the workers' jobs
 ) -> Mapped:
     """Call `function` with each of the inputs, on the cluster; return the values as they come.
@@ -355,6 +357,8 @@ def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, eac
         workers as there are cores.
     give_up
         Stop once so many calls have failed and none has succeeded; None for never.
+    cell
+        Of a notebook, that defines the function, where none was executed that does.
     options
         Of each worker, as `submit` has them: ``gpus=1, memory="8G"``; ``time_limit`` is that of the
         whole.
@@ -391,6 +395,7 @@ def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, eac
         max_gpus=max_gpus,
         max_workers=max_workers,
         told=told,
+        cell=cell,
     )
     prepared = prepare(plan, arguments.names)
     found = Mapped(prepared.make(), ordered=ordered)
