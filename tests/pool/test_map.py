@@ -35,6 +35,7 @@ PROGRAM = """
         return n * 2
 
     def once(folder, n):
+        print(n, flush=True)
         flag = Path(folder, str(n))
         if n % 2 and not flag.exists():
             flag.touch()
@@ -74,6 +75,14 @@ def test_values_errors_and_classes_of_the_program_come_back(program):
         assert error.x == 3 and "raise Odd(point.x)" in str(error)
         assert sorted(found.results()) == [0, 1, 2, 4, 5]
         assert isinstance(found.failed[3], Odd)
+        # What a call prints is in its worker's log, and told apart there.
+        logs = [found.log(n) for n in range(6)]
+        assert [one.split()[:2] for one in logs] == [["shifting", str(n)] for n in range(6)]
+        assert ["raise Odd(point.x)" in one for one in logs] == [n == 3 for n in range(6)]
+        try:
+            found.log(6)
+        except SubmarineError as error:
+            assert "no call 6" in str(error)
         assert found.job.result().results()[4] == Point(104)
         assert open_job(found.job.id).result().wait().results()[5] == Point(105)
         # One entry in the list: the workers are the map's.
@@ -94,6 +103,8 @@ def test_what_failed_runs_again_and_nothing_else(program, tmp_path):
             assert "not over" in str(error)
         found.wait()
         assert sorted(found.failed) == [1, 3, 5] and "signal 9" in str(found.failed[1])
+        # Each to where the next one begins, though those that died have told no end.
+        assert [found.log(n).strip() for n in range(7)] == list("0123456")
         before = found.results()
         again = found.retry_failed().wait()
         assert [value[0] for value in again] == [1, 3, 5] and not again.failed

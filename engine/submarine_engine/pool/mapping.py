@@ -18,7 +18,8 @@ from submarine_engine.errors import (
     SubmarineError,
 )
 from submarine_engine.future import Job
-from submarine_engine.history import default_home
+from submarine_engine.history import JobPaths, default_home
+from submarine_engine.job import JobSpec
 from submarine_engine.pool.arguments import Arguments
 from submarine_engine.pool.calls import Call
 from submarine_engine.pool.controller import tell_progress
@@ -27,7 +28,7 @@ from submarine_engine.pool.inputs import Giver, Inputs, label_of
 from submarine_engine.pool.journal import Follower
 from submarine_engine.pool.launching import Plan, check_function, control_job, count, prepare
 from submarine_engine.pool.pool import called
-from submarine_engine.pool.results import Loader
+from submarine_engine.pool.results import Loader, printed
 from submarine_engine.records import open_job
 
 if TYPE_CHECKING:
@@ -162,6 +163,34 @@ class Mapped(Iterator[Any]):
             for index in sorted(self._ends)
             if not self._ends[index].succeeded
         }
+
+    def log(self, index: int) -> str:
+        """Return what a call that has ended has printed: ``stdout``, then ``stderr``.
+
+        Parameters
+        ----------
+        index
+            The place of its input.
+
+        Raises
+        ------
+        CommandError
+            No such call has ended by now.
+        LogsGoneError
+            Its worker's files are gone.
+        """
+        self._read()
+        end = self._ends.get(index)
+        if end is None and self._former is not None:
+            return self._former.log(index)
+        if end is None or not end.worker:
+            raise CommandError(
+                f"no call {index!r} has run to its end by now",
+                fix="results() and failed have those that did",
+            )
+        spec = JobSpec.from_json(self._folder.read()["spec"])
+        files = JobPaths(self._folder.home, end.worker).task(spec.tasks[0])
+        return printed(files, index, end)
 
     def retry_failed(self) -> Mapped:
         """Run the calls that gave no value once more, with the same code and inputs.

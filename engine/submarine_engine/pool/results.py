@@ -6,6 +6,9 @@ import pickle
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from submarine_runtime.call_frames import RETURNS, Reader, SpoiltError
+
+from submarine_engine.clusters.log_mirror import LogsGoneError
 from submarine_engine.errors import JobCancelledError, JobFailedError, JobLostError, ResultError
 from submarine_engine.failures import Source, as_raised, failed_like
 from submarine_engine.outcome import clean, read_error
@@ -13,6 +16,7 @@ from submarine_engine.pool.arguments import load
 from submarine_engine.results import ResultText
 
 if TYPE_CHECKING:
+    from submarine_engine.history import TaskPaths
     from submarine_engine.pool.calls import End
     from submarine_engine.pool.folder import PoolFolder
 
@@ -81,6 +85,50 @@ class Loader:
                 raised = pickle.loads(end.payload)  # noqa: S301 - our own job's
                 return as_raised(failed, raised, self._masker)
         return failed
+
+
+def printed(files: TaskPaths, index: int, end: End) -> str:
+    """Return what a call has written to its worker's log: ``stdout``, then ``stderr``.
+
+    Parameters
+    ----------
+    files
+        The worker's: of the task that ran the call.
+    index, end
+        The call, and how it ended.
+
+    Raises
+    ------
+    LogsGoneError
+        The worker's files are gone, or cannot be read.
+    """
+    begins: dict[str, Any] = {}
+    ends: dict[str, Any] = {}
+    reader = Reader(str(files.root / RETURNS))
+    try:
+        for head, _ in reader.read():
+            if head["kind"] == "began" and (head["index"], head["try"]) == (index, end.attempts):
+                begins, ends = head, {}
+            elif begins and not ends and "stdout" in head:
+                ends = head  # its own end; of a call whose process died, the next one's begin
+        pieces = []
+        for stream in ("stdout", "stderr"):
+            at, until = begins.get(stream), ends.get(stream)
+            if isinstance(at, int) and at >= 0:
+                with files.log(stream).open("rb") as file:
+                    file.seek(at)
+                    # Where its worker was lost with it, there is no word after it.
+                    size = max(0, until - at) if isinstance(until, int) else -1
+                    pieces.append(file.read(size).decode(errors="replace"))
+    except (OSError, SpoiltError) as error:
+        raise LogsGoneError(
+            f"what call {index} has printed cannot be read: {error}",
+            where=str(files.root),
+            fix=f"the worker's whole log: submarine job logs {end.worker}",
+        ) from error
+    finally:
+        reader.close()
+    return "".join(pieces)
 
 
 def _how(end: End) -> str:
