@@ -170,7 +170,7 @@ def test_the_card_says_how_many_calls_there_are_and_the_name_is_the_map_s(progra
 
         found = map(late, range(30), gpus=0, max_workers=1, name="counted")
         assert next(found) == 0
-        until(lambda: found.job.status().tasks[0].message == "1 of 30 calls")
+        until(lambda: found.job.status().tasks[0].message == "1 of 30 calls, 1 worker")
         assert open_job("counted").id == found.job.id  # its worker has that name, too
         again = open_map("counted")
         assert again.results() == {{0: 0}} and next(again) == 0

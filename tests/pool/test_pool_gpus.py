@@ -47,6 +47,7 @@ def test_it_grows_gives_way_and_grows_again(program, tmp_path):
         begun = lambda: len(list(Path(folder).glob("begun-*")))
         until(lambda: begun() == 3)
         assert held() == 3
+        until(lambda: found.job.status().tasks[0].message == "0 of 6 calls, 3 workers, 3 GPUs")
         # Another job waits: the first worker that is through with its call ends for it.
         other = submit(quick)
         until(lambda: other.status().state.value == "queued")

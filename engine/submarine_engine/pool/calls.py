@@ -102,6 +102,10 @@ class Runner(Protocol):
         """How many workers there are, those that are still to begin among them."""
 
     @property
+    def holding(self) -> int:
+        """How many workers hold what they were granted, those that are ending among them."""
+
+    @property
     def crowded(self) -> bool:
         """Whether other jobs wait while the pool has more workers than its least."""
 

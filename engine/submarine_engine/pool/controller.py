@@ -101,10 +101,15 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def tell_progress(done: int, given: int, failed: int) -> None:
-    """Tell how far the calls are, on the job's card."""
-    failures = f", {failed:,} failed" if failed else ""
-    progress(done / given if given else 0.0, f"{done:,} of {given:,} calls{failures}")
+def tell_progress(done: int, given: int, failed: int, workers: int = 0, gpus: int = 0) -> None:
+    """Tell how far the calls are, and what runs them now, on the job's card."""
+    said = f"{done:,} of {given:,} calls"
+    if failed:
+        said += f", {failed:,} failed"
+    for number, what in ((workers, "worker"), (gpus, "GPU")):
+        if number:
+            said += f", {number:,} {what}{'s' * (number != 1)}"
+    progress(done / given if given else 0.0, said)
 
 
 def _see_again(visible: str | None) -> None:

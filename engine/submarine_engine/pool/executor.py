@@ -16,7 +16,6 @@ from submarine_runtime.worker import apply
 from submarine_engine.errors import JobFailedError, SubmarineError
 from submarine_engine.pool.arguments import Arguments
 from submarine_engine.pool.calls import Call
-from submarine_engine.pool.controller import tell_progress
 from submarine_engine.pool.inputs import Giver, Inputs, label_of
 from submarine_engine.pool.journal import Follower
 from submarine_engine.pool.launching import Plan, check_function, control_job, count, prepare
@@ -35,11 +34,6 @@ _LOOK = 0.5
 
 class ExecutorSource(Inputs):
     """The calls of an executor, for their controller."""
-
-    def ended(self, call: Call, end: End) -> None:
-        """Tell what became of a call, in the log and on the card."""
-        super().ended(call, end)
-        tell_progress(self.ends, max(self.given, self.ends), self.failed)
 
 
 class CallFuture(Future[Any]):

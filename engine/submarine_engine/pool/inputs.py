@@ -15,7 +15,9 @@ from submarine_runtime.call_frames import Reader, append, cut_torn, frame
 
 from submarine_engine.clusters import locks
 from submarine_engine.errors import SubmissionError
+from submarine_engine.job import JobSpec
 from submarine_engine.pool.calls import DONE, WAIT, Answer, Call, End, Nothing
+from submarine_engine.pool.controller import tell_progress
 from submarine_engine.pool.pool import called, words
 
 if TYPE_CHECKING:
@@ -96,16 +98,21 @@ class Inputs:
         self.ends = 0
         self.failed = 0
         self.given = 0
+        self.total = 0
+        self._gpus = 0
+        self._told: tuple[int, ...] = ()
 
     def begin(self, pool: Runner) -> None:
         """Hear whose calls these are."""
         self._pool = pool
         self._known = pool.known
+        self._gpus = JobSpec.from_json(self._folder.read()["spec"]).gpus or 0
 
     def look(self) -> None:
         """Take back what is not wanted any more."""
         for head, _ in self._withdrawn.read():
             self._pool.withdraw(head["index"], running=head["running"])
+        self._tell()
 
     def next(self) -> Call | Nothing:
         """Return the next call that was given."""
@@ -142,11 +149,21 @@ class Inputs:
         return Answer.GO_ON
 
     def ended(self, call: Call, end: End) -> None:
-        """Tell what became of a call, in the log."""
+        """Tell what became of a call, in the log and on the card."""
         self.ends += 1
         self.failed += not end.succeeded
         on = f" on {end.host}" if end.host else ""
         self._pool.say(f"{called(call)} {words(end)}{on}")
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell on the card how far the calls are, and what runs them, where that has changed."""
+        given = max(self.given, self.ends, self.total)
+        workers = self._pool.holding if self.ends < given else 0  # they end with the last call
+        told = (self.ends, given, self.failed, workers, workers * self._gpus)
+        if given and told != self._told:
+            self._told = told
+            tell_progress(*told)
 
 
 _AT_ONCE = 64

@@ -22,7 +22,6 @@ from submarine_engine.history import JobPaths, default_home
 from submarine_engine.job import JobSpec
 from submarine_engine.pool.arguments import Arguments
 from submarine_engine.pool.calls import Call
-from submarine_engine.pool.controller import tell_progress
 from submarine_engine.pool.folder import PoolFolder
 from submarine_engine.pool.inputs import Giver, Inputs, label_of
 from submarine_engine.pool.journal import Follower
@@ -48,12 +47,7 @@ class MapSource(Inputs):
     def begin(self, pool: Runner) -> None:
         """Hear whose calls these are."""
         super().begin(pool)
-        self._total = int(self._folder.read().get("calls", 0))
-
-    def ended(self, call: Call, end: End) -> None:
-        """Tell what became of a call, in the log and on the card."""
-        super().ended(call, end)
-        tell_progress(self.ends, max(self.given, self.ends, self._total), self.failed)
+        self.total = int(self._folder.read().get("calls", 0))
 
     def result(self) -> Mapped:
         """Return what the job's own result is."""
