@@ -62,7 +62,7 @@ def run_map(bench: Workbench, command: Command, main: Cell, *, shown: bool) -> o
         options["env"] = dict(options["env"])
     options["name"] = bench.spec(command).name
     function = function_of(cell, bench.namespace, _CALL)
-    found = map_calls(function, files, cell=cell, **options)
+    found = map_calls(function, files, cell=cell, shown="detach" in values, **options)
     if "detach" in values:
         return found
     assert found.job is not None  # noqa: S101 - for the type checker: it was submitted

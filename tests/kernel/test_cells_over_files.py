@@ -63,6 +63,8 @@ def test_values_or_variables_come_home_in_the_order_of_the_files(kernel, data):
     ran = kernel.run(f"%%submarine --map path={data}/*.csv --gpus 0\ncount(open(path).read())\n")
     assert not ran.of_type("error"), ran.error
     assert "[0, 1, 2]" in ran.text
+    # One card, and no line beside it that follows the same job.
+    assert len(ran.of_type("display_data")) == 1, ran.of_type("display_data")
     ran = kernel.run(
         f"%%submarine --map path={data}/*.csv --gpus 0 -o lines,twice\n"
         "lines = count(open(path).read())\ntwice = [lines] * 2\nkept = 1"

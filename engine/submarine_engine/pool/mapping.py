@@ -357,6 +357,7 @@ def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, eac
     max_workers: int | None = None,
     give_up: int | None = GIVE_UP,
     cell: Cell | None = None,
+    shown: bool = True,
     **options: Any,  # noqa: ANN401 - of the workers' jobs
 ) -> Mapped:
     """Call `function` with each of the inputs, on the cluster; return the values as they come.
@@ -382,6 +383,8 @@ def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, eac
         Stop once so many calls have failed and none has succeeded; None for never.
     cell
         Of a notebook, that defines the function, where none was executed that does.
+    shown
+        Whether a line in a notebook's cell follows the job: not where its card will.
     options
         Of each worker, as `submit` has them: ``gpus=1, memory="8G"``; ``time_limit`` is that of the
         whole.
@@ -423,16 +426,18 @@ def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, eac
     prepared = prepare(plan, arguments.names)
     found = Mapped(prepared.make(), ordered=ordered)
     if "calls" in told:
-        return _begun(found, calls)
-    return _begun(found, calls, taken, Arguments(prepared.names), batch)
+        return _begun(found, calls, shown=shown)
+    return _begun(found, calls, taken, Arguments(prepared.names), batch, shown=shown)
 
 
-def _begun(
+def _begun(  # noqa: PLR0913 - what `map` was given, each by its name
     found: Mapped,
     calls: Iterable[Call],
     more: Iterator[tuple[Any, ...]] | None = None,
     arguments: Arguments | None = None,
     batch: int = 1,
+    *,
+    shown: bool = True,
 ) -> Mapped:
     """Give a map its calls, and submit its job."""
     giver = Giver(found._folder)  # noqa: SLF001 - of this module
@@ -445,7 +450,7 @@ def _begun(
             giver.close()
         else:
             found._feeder = _Feeder(giver, more, arguments, given, batch)  # noqa: SLF001 - likewise
-        found.job = control_job(found._folder)  # noqa: SLF001 - likewise
+        found.job = control_job(found._folder, shown=shown)  # noqa: SLF001 - likewise
     except BaseException:
         giver.close()
         raise
