@@ -117,6 +117,32 @@ CELLS = {
         print(whole > 10_000, len(json.dumps(live.rest)) < 4000, kept() is None, bool(live.comm))
         print(*[part[1]["class"] for part in live.rest])
     """,
+    "sweeps": """
+        from submarine_engine.history import JobPaths
+        from submarine_engine.sweeps.summary import Summary
+        from submarine_magics.card import display as shows
+        shows._LIVE_EVERY = 0.0
+        job = submit('import time; time.sleep(600)')
+        folder = JobPaths(job.cluster.home, job.id).task("worker-0").root
+        while job.status().state is not JobState.RUNNING:
+            time.sleep(0.05)
+        card = JobCard(job)
+        card.display()
+        plain = card._widget.at
+        card.tick()
+        print(card._widget.at == plain)  # nothing is new
+        for number in (3, 4):
+            told = (("complete", number),)
+            found = Summary(objectives=(("loss", "minimize"),), params=(), total=9, states=told)
+            found.write(folder)
+            card.tick()  # of a job whose own state is what it was
+            print(f"{number}-complete" in str(card._widget.tree).replace(" ", "-"))
+            drawn = card._widget.at
+            card.tick()
+            print(card._widget.at == drawn)
+        job.kill()
+        card.close(job.wait(180))
+    """,
     "bundle": "job = submit('1'); _ = job.wait(180); print(*mimebundle(job))",
 }
 
@@ -181,6 +207,11 @@ def test_a_saved_notebook_holds_the_last_state_without_the_widget(ran):
     assert "submarine job logs" in card["text/html"]
     (first,) = ran["succeeds"].sent("display_data")
     assert WIDGET in first["data"]
+
+
+def test_what_a_sweep_finds_is_shown_as_it_is_told(ran):
+    assert ran["sweeps"].printed == ["True"] * 5
+    assert "4 complete of 9" in ran["sweeps"].card["text/plain"]
 
 
 def test_a_failed_job_s_card_tells_of_it(ran):
