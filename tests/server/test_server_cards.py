@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 
 import pytest
+from submarine_engine.history import JobPaths
+from submarine_engine.sweeps.summary import Summary
+from submarine_jupyter.cards import CardPoller
+from submarine_jupyter.jobs import opened
 from submarine_jupyter.stream import card_poller
 from submarine_jupyter.work import Watchers, Work
 
@@ -68,6 +73,23 @@ def test_a_page_gets_cards_as_they_change_until_the_last_job_is_over(server, sub
     assert NOWHERE in cards
     assert cards[-1] == (talks, False)
     assert cards.count((done, False)) == 1
+
+
+def test_a_sweep_s_card_changes_with_what_the_sweep_finds(submit, module_home, tmp_path):
+    job_id = submit(TALK)
+    until(lambda: submit.cluster.status(job_id).state.value == "running")
+    poller = CardPoller(opened(job_id))
+    until(lambda: poller.poll()[0] is None)  # all that the job itself says has been said
+    folder = JobPaths(module_home, job_id).task("worker-0").root
+    found = Summary(objectives=(("loss", "minimize"),), params=(), total=9)
+    for number in (1, 2):
+        replace(found, states=(("complete", number),)).write(folder)
+        text, is_over = poller.poll()
+        assert f"{number} complete of 9" in text
+        assert not is_over
+        assert poller.poll() == (None, False)
+    (tmp_path / "go").touch()
+    over(submit, job_id)
 
 
 def test_the_overview_is_streamed_when_it_changes(server, submit, tmp_path):
