@@ -20,9 +20,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from submarine_engine.errors import ResultError
 from submarine_engine.pool.calls import Call, End
 
 if TYPE_CHECKING:
@@ -187,7 +188,13 @@ class Follower:
         self._offset = 0
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the lines that are new since the last look."""
+        """Return the lines that are new since the last look.
+
+        Raises
+        ------
+        ResultError
+            The record is damaged.
+        """
         try:
             with self._folder.calls.open("rb") as file:
                 file.seek(self._offset)
@@ -195,12 +202,24 @@ class Follower:
         except FileNotFoundError:
             return []
         whole = data[: data.rfind(b"\n") + 1]
+        try:
+            lines = [json.loads(line) for line in whole.splitlines()]
+        except ValueError as error:
+            raise ResultError(
+                f"the record of the calls is damaged: {error}",
+                where=str(self._folder.calls),
+                fix="restore that file, or run the calls again",
+            ) from error
         self._offset += len(whole)
-        return [json.loads(line) for line in whole.splitlines()]
+        return lines
 
     def end(self, line: dict[str, Any]) -> End:
         """Return what became of a call by its line ``ended``, with its payload."""
-        return end_of(line, piece(self._folder.values, line["at"], line["size"]))
+        try:
+            return end_of(line, piece(self._folder.values, line["at"], line["size"]))
+        except OSError as error:  # cut off: no other call's business
+            told = {"reason": f"what it returned is gone: {error}"}
+            return replace(end_of(line, b""), outcome="lost", told=told)
 
 
 def end_of(line: dict[str, Any], payload: bytes) -> End:
