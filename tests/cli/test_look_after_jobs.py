@@ -88,7 +88,7 @@ def test_a_list_for_programs(submarine):
     paths = put("mine")
     (job,) = objects(submarine("job", "list", "--json"))
     expected = {key: value for key, value in STATUS.items() if key != "version"}
-    assert job == {**expected, "id": paths.job_id, "name": "mine"}
+    assert job == {**expected, "id": paths.job_id, "name": "mine", "parent": None}
 
 
 def test_contradictions_are_errors(submarine):
@@ -217,7 +217,7 @@ def test_one_wrong_name_cancels_nothing(folder, submarine):
 def test_a_task_that_is_not_there(trained, submarine):
     done = submarine("job", "logs", trained, "--task", "ps-0")
     assert done.returncode == 64
-    assert b"say one of worker-0" in done.stderr
+    assert b"say one of first, all, worker-0" in done.stderr
 
 
 def test_a_deleted_job_cannot_be_opened():

@@ -161,7 +161,8 @@ def test_what_fails_with_it_says_its_name(local, monkeypatch):
     follow(Job(local.cluster, job_id), shown)
     assert MASK in shown.shown
     assert TOKEN not in shown.shown
-    assert holding(local.home) == {"outcome.json", "stderr"}  # the code's own words, ours alone
+    # The code's own words, and the error as it raised it, for the owner alone.
+    assert holding(local.home) == {"outcome.json", "raised.pkl", "stderr"}
 
 
 def test_what_is_shown_waits_for_no_rest_of_a_secret(local, monkeypatch):

@@ -475,6 +475,8 @@ IN_CALLS = {
     "quicklink": _CELL,
     "tensorboard": _CELL,
     "refresh": 'write cache="refresh"',
+    **{option.key: "sweep() takes it" for option in SWEEP},
+    "map": "write map(function, inputs)",
     "capture_limit": "set it once: `submarine config show` says where",
 }
 """What to write in `launch` and `submit` for options of ``job run`` that they do not have."""

@@ -40,8 +40,8 @@ def test_a_secret_reaches_the_job_and_nothing_that_is_kept_or_shown(cluster, mon
         files = [path for path in root.rglob("*") if path.is_file()]
         return {path.name for path in files if VALUE.encode() in path.read_bytes()}
 
-    # What the code itself wrote is as it wrote it, for the owner alone.
-    until(lambda: holding() <= {"stdout", "stderr", "outcome.json"})
+    # What the code itself wrote or raised is as it was, for the owner alone.
+    until(lambda: holding() <= {"stdout", "stderr", "outcome.json", "raised.pkl"})
 
 
 def test_a_secret_is_looked_up_once_for_a_job(cluster, monkeypatch):
