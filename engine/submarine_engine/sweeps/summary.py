@@ -281,22 +281,26 @@ class Summarizer:
         now
             Whether to write at once: there is no later.
         """
-        if self._folder is None or (time.monotonic() < self._next and not now):
+        if self._folder is None:
+            return
+        held = pool.holding * max(1, record.plan.gpus_each)
+        self._note_held(held)  # each time: a quick sweep's workers are over before the next write
+        if time.monotonic() < self._next and not now:
             return
         begins = time.monotonic()
-        made = self._make(record, pool, goes_on)
+        made = self._make(record, pool, goes_on, held)
         with suppress(OSError):  # a full disk is no reason to end a sweep
             if made != self._written:
                 made.write(self._folder)
                 self._written = made
         self._next = time.monotonic() + max(_EVERY, _SHARE * (time.monotonic() - begins))
 
-    def _make(self, record: SweepRecord, pool: Pool, goes_on: Mapping[int, str]) -> Summary:
+    def _make(
+        self, record: SweepRecord, pool: Pool, goes_on: Mapping[int, str], held: int
+    ) -> Summary:
         plan = record.plan
         total = plan.total(record.space) + self._study.retries()
         each = plan.gpus_each
-        held = pool.holding * max(1, each)
-        self._note_held(held)
         states = self._ended + Counter(goes_on.values())
         states["waiting"] += self._study.waiting()
         begun = self._study.begun()
