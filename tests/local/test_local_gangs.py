@@ -83,19 +83,27 @@ def test_each_task_has_its_own_gpus_folder_and_threads(local):
 
 
 RANKS = """
-import os
+import os, time
+from pathlib import Path
 from submarine_runtime import job
 names = "CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
 names += "JAX_PROCESS_ID", "OMP_NUM_THREADS"
-print([os.environ.get(name) for name in names], job.local_rank, job.local_world_size)
+print([os.environ.get(name) for name in names], job.local_rank, job.local_world_size, flush=True)
+flags = Path(os.environ["FLAGS"])
+(flags / str(job.rank)).touch()
 if job.rank == 2:
+    while len(list(flags.iterdir())) < 3:  # whoever fails first ends all others
+        time.sleep(0.02)
     raise ValueError("of the third GPU")
 """
 
 
-def test_a_task_of_several_gpus_may_have_a_rank_for_each(local):
+def test_a_task_of_several_gpus_may_have_a_rank_for_each(local, tmp_path):
+    flags = tmp_path / "flags"
+    flags.mkdir()
     role = Role(resources=Resources(gpus=3, vcores=3))
-    job_id = local.submit(RANKS, roles=(role,), ranks_per_task="gpu", env={"OMP_NUM_THREADS": ""})
+    env = {"OMP_NUM_THREADS": "", "FLAGS": str(flags)}
+    job_id = local.submit(RANKS, roles=(role,), ranks_per_task="gpu", env=env)
     status = local.follow_several(job_id)
     assert [task.gpus for task in status.tasks] == [("0",), ("1",), ("2",)]
     # Each rank sees its own GPU alone, as number 0: that is what LOCAL_RANK chooses by.

@@ -48,13 +48,14 @@ def test_it_grows_gives_way_and_grows_again(program, tmp_path):
         until(lambda: begun() == 3)
         assert held() == 3
         until(lambda: found.job.status().tasks[0].message == "0 of 6 calls, 3 workers, 3 GPUs")
-        # Another job waits: the first worker that is through with its call ends for it.
+        # Another job waits: the first worker that is through with its call ends for it. One that
+        # was through before the pool saw the job had a call more.
         other = submit(quick)
         until(lambda: other.status().state.value == "queued")
-        Path(folder, "go-1").touch()
-        assert other.result(120) in "012"
         for n in range(6):
             Path(folder, f"go-{{n}}").touch()
+            until(lambda: other.done() or Path(folder, f"begun-{{n + 3}}").exists())
+        assert other.result(120) in "012"
         assert all(value in "012" for value in found)
         found.job.wait()
         until(lambda: held() == 0)
