@@ -8,14 +8,13 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine import api
 from submarine_engine.errors import CommandError
 from submarine_engine.job import NO_OUTPUTS
 from submarine_engine.pool.mapping import map as map_calls
 
 from submarine_magics.launching import follow
 from submarine_magics.show import say
-from submarine_magics.sweeping import function_of, function_source, gives_last, names_read
+from submarine_magics.sweeping import function_of, function_source, gives_last, keywords, names_read
 
 if TYPE_CHECKING:
     from submarine_engine.bundle.model import Cell
@@ -50,17 +49,15 @@ def run_map(bench: Workbench, command: Command, main: Cell, *, shown: bool) -> o
             where=f"--map {values['map']}",
             fix=f"use {name} in the cell: it is the path of one file",
         )
-    known = {*api.job_keywords(values.get("cluster") or bench.cluster_name()), "max_gpus"}
-    refused = sorted(values.keys() - known - _OWN)
+    options = keywords(bench, command)
+    refused = sorted(values.keys() - options.keys() - _OWN)
     if refused:
         raise CommandError(f"--{refused[0].replace('_', '-')} is not for a map", fix="leave it out")
     outputs = bench.spec(command).outputs
     outputs = () if outputs == NO_OUTPUTS else outputs
     cell = as_call(main, name, outputs)
-    options = {key: value for key, value in values.items() if key in known}
-    if "env" in options:
-        options["env"] = dict(options["env"])
-    options["name"] = bench.spec(command).name
+    if "max_gpus" in values:
+        options["max_gpus"] = values["max_gpus"]
     function = function_of(cell, bench.namespace, _CALL)
     found = map_calls(function, files, cell=cell, shown="detach" in values, **options)
     if "detach" in values:
@@ -84,7 +81,7 @@ def run_map(bench: Workbench, command: Command, main: Cell, *, shown: bool) -> o
     return given if shown and not outputs else None
 
 
-_OWN = {"map", "detach", "output", "name"}
+_OWN = {"map", "max_gpus", "detach", "output"}
 
 
 def files_of(told: str) -> tuple[str, list[str]]:

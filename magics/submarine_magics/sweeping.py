@@ -12,6 +12,7 @@ from typing import Any
 from submarine_engine import api
 from submarine_engine.bundle.model import Cell
 from submarine_engine.command import Command
+from submarine_engine.command.options import SWEEP
 from submarine_engine.errors import CommandError
 from submarine_engine.sweeps.found import Found
 from submarine_engine.sweeps.plan import objectives_of
@@ -21,10 +22,7 @@ from submarine_engine.sweeps.sweeping import sweep
 from submarine_magics.workbench import Workbench
 
 _TRIAL = "trial"
-_OF_SEARCH = (
-    "trials", "minimize", "maximize", "sampler", "pruner", "seed", "max_gpus", "min_gpus",
-    "metric_from_log",
-)  # fmt: skip
+_OF_SEARCH = [option.key for option in SWEEP if option.key not in ("sweep", "map")]
 
 
 def run_sweep(bench: Workbench, command: Command, main: Cell) -> Found:
@@ -42,25 +40,29 @@ def run_sweep(bench: Workbench, command: Command, main: Cell) -> Found:
     names = [name for name, _ in objectives]
     space.check_names(names_read(main.source), main.label, "name that it reads:")
     cell = replace(main, source=as_function(main, space.names, names))
-    known = api.job_keywords(values.get("cluster") or bench.cluster_name())
-    options = {name: value for name, value in values.items() if name in known}
     refused = sorted({"cache", "dry_run", "output", "tensorboard", "logs"} & values.keys())
     if refused:
         raise CommandError(
             f"--{refused[0].replace('_', '-')} is for one job, not for a sweep",
             fix="leave it out",
         )
-    if "env" in options:
-        options["env"] = dict(options["env"])
-    options["name"] = bench.spec(command).name
     return sweep(
         function_of(cell, bench.namespace),
         space,
         **given,
-        **options,
+        **keywords(bench, command),
         cell=cell,
         wait="detach" not in values,
     )
+
+
+def keywords(bench: Workbench, command: Command) -> dict[str, Any]:
+    """Return the options of a command that each job may have, as calls of the engine take them."""
+    known = api.job_keywords(command.values.get("cluster") or bench.cluster_name())
+    given = {name: value for name, value in command.values.items() if name in known}
+    if "env" in given:
+        given["env"] = dict(given["env"])
+    return {**given, "name": bench.spec(command).name}
 
 
 def names_read(source: str) -> set[str]:

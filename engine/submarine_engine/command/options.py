@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -389,30 +390,21 @@ _name, *_of_spec = [
     *(Option.of(said) for _, said in options_of(JobSpec)),
     *of_clusters(search=False),
 ]
+_sweep = partial(Option, group=_SWEEPS, surfaces=IN_NOTEBOOK)
 SWEEP = (
-    Option("sweep", COMMAND,
-        "Search: run the cell with many values of names that it reads: rate=loguniform(1e-4, 1).",
-        group=_SWEEPS, surfaces=IN_NOTEBOOK),
-    Option("map", COMMAND,
-        "Run the cell once for each file, whose path is the name: files=data/*.csv.",
-        group=_SWEEPS, surfaces=IN_NOTEBOOK),
-    Option("trials", COUNT, "How many times.", group=_SWEEPS, surfaces=IN_NOTEBOOK),
-    Option("minimize", NAME, "What is reported, returned or bound, and to be small: loss.",
-        group=_SWEEPS, surfaces=IN_NOTEBOOK),
-    Option("maximize", NAME, "What is to be large: accuracy.",
-        group=_SWEEPS, surfaces=IN_NOTEBOOK),
-    Option("sampler", NAME, "How values are chosen: tpe, random, grid, cmaes, nsgaii.",
-        group=_SWEEPS, surfaces=IN_NOTEBOOK),
-    Option("pruner", NAME, "When a trial is given up: median, halving, hyperband, none.",
-        group=_SWEEPS, surfaces=IN_NOTEBOOK),
-    Option("seed", COUNT, "The same one chooses the same values.",
-        group=_SWEEPS, surfaces=IN_NOTEBOOK),
-    Option("max_gpus", COUNT, "The most GPUs that all trials or calls hold together.",
-        group=_SWEEPS, surfaces=IN_NOTEBOOK),
-    Option("min_gpus", COUNT, "How many they keep while other jobs wait; 1 unless given.",
-        group=_SWEEPS, surfaces=IN_NOTEBOOK),
-    Option("metric_from_log", None, "Read values from lines like loss: 0.12 in the log.",
-        group=_SWEEPS, surfaces=IN_NOTEBOOK),
+    _sweep("sweep", COMMAND,
+        "Search: run the cell with many values of names that it reads: rate=loguniform(1e-4, 1)."),
+    _sweep("map", COMMAND,
+        "Run the cell once for each file, whose path is the name: files=data/*.csv."),
+    _sweep("trials", COUNT, "How many times."),
+    _sweep("minimize", NAME, "What is reported, returned or bound, and to be small: loss."),
+    _sweep("maximize", NAME, "What is to be large: accuracy."),
+    _sweep("sampler", NAME, "How values are chosen: tpe, random, grid, cmaes, nsgaii."),
+    _sweep("pruner", NAME, "When a trial is given up: median, halving, hyperband, none."),
+    _sweep("seed", COUNT, "The same one chooses the same values."),
+    _sweep("max_gpus", COUNT, "The most GPUs that all trials or calls hold together."),
+    _sweep("min_gpus", COUNT, "How many they keep while other jobs wait; 1 unless given."),
+    _sweep("metric_from_log", None, "Read values from lines like loss: 0.12 in the log."),
 )  # fmt: skip
 RUN = (
     _name,
