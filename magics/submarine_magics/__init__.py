@@ -4,29 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import submarine_engine
 from IPython import get_ipython
-from submarine_engine import (
-    Executor,
-    choice,
-    integer,
-    loguniform,
-    map,  # noqa: A004 - what it is called everywhere
-    open_map,
-    open_sweep,
-    sweep,
-    uniform,
-)
 
 from submarine_magics.launching import launch, submit
 from submarine_magics.workbench import bench_of
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
+    from submarine_engine import (
+        Executor,
+        choice,
+        integer,
+        loguniform,
+        map,  # noqa: A004 - what it is called everywhere
+        open_map,
+        open_sweep,
+        sweep,
+        uniform,
+    )
 
 __all__ = [
     "Executor", "choice", "integer", "launch", "load_ipython_extension", "loguniform", "map",
     "open_map", "open_sweep", "submit", "sweep", "uniform", "unload_ipython_extension",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    """Load what the engine has when it is first used: each kernel imports this as it starts."""
+    if name in __all__:
+        return getattr(submarine_engine, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

@@ -28,9 +28,7 @@ from submarine_magics.cell_view import Interrupt, follow_job
 from submarine_magics.frontend import cell_order
 from submarine_magics.homecoming import bring_home
 from submarine_magics.magic_lines import VALUELESS
-from submarine_magics.mapping import run_map
 from submarine_magics.show import say, show, show_help
-from submarine_magics.sweeping import run_sweep
 from submarine_magics.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -66,9 +64,14 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
     main = bench.this_cell(body)
     if body.strip() and not main.dropped and not ast.parse(main.source).body:
         return None  # comments alone do nothing, as in a plain cell
+    # Imported late: a kernel that starts loads neither pools nor sweeps.
     if "sweep" in command.values:
+        from submarine_magics.sweeping import run_sweep  # noqa: PLC0415
+
         return run_sweep(bench, command, main)
     if "map" in command.values:
+        from submarine_magics.mapping import run_map  # noqa: PLC0415
+
         return run_map(bench, command, main, shown=gives_value(main.source, body))
     outputs = () if command.spec.outputs == NO_OUTPUTS else command.spec.outputs
     secrets = command.spec.secrets

@@ -15,7 +15,7 @@ from html import escape
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from IPython.core.error import TryNext
@@ -34,8 +34,6 @@ from submarine_engine.future import Job
 from submarine_engine.history import default_home
 from submarine_engine.logs import FIRST, check_task
 from submarine_engine.records import JobSummary, job_name, job_words, list_jobs, open_job
-from submarine_engine.sweeps.found import Found, open_sweep, sweeps
-from submarine_engine.sweeps.study import Told
 from submarine_engine.tensorboard import Board, list_boards, wait_for_board
 from submarine_engine.tensorboard.board import open_selected, stop_selected
 
@@ -47,6 +45,10 @@ from submarine_magics.homecoming import bring_home, fetch
 from submarine_magics.running import parts_bundle, run_parts
 from submarine_magics.show import Listing, say, show_help, table
 from submarine_magics.workbench import Workbench
+
+if TYPE_CHECKING:
+    from submarine_engine.sweeps.found import Found
+    from submarine_engine.sweeps.study import Told
 
 # The Jupyter server that started this kernel, where our extension runs in it.
 #
@@ -329,10 +331,14 @@ _SWEEPS = 20
 
 
 def _found(command: Command) -> Found:
+    from submarine_engine.sweeps.found import open_sweep  # noqa: PLC0415 - no kernel starts with it
+
     return open_sweep(command.values["sweep"])
 
 
 def _sweeps(_: Workbench, __: Command) -> Listing[Found]:
+    from submarine_engine.sweeps.found import sweeps  # noqa: PLC0415 - as above
+
     found = sweeps(_SWEEPS)
     rows = [tuple(map(visible, one.row())) for one in found]
     return Listing(found, ("SWEEP", "NAME", "JOB", "TRIALS", "BEST"), rows)

@@ -18,8 +18,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.history import read_foreign, write_json
-from submarine_engine.sweeps.plan import MAXIMIZE
-from submarine_engine.sweeps.study import short
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -363,6 +361,8 @@ class Summarizer:
 
 
 def _sign(record: SweepRecord) -> int:
+    from submarine_engine.sweeps.plan import MAXIMIZE  # noqa: PLC0415 - only the writer needs it
+
     return -1 if record.plan.objectives[0][1] == MAXIMIZE else 1
 
 
@@ -375,6 +375,8 @@ def _thinned(points: Sequence[Point]) -> tuple[Point, ...]:
 
 
 def _row(told: Told, record: SweepRecord, state: str | None) -> Row:
+    from submarine_engine.sweeps.study import short  # noqa: PLC0415 - as above
+
     objectives = range(len(record.plan.objectives[:_PARAMS]))
     return Row(
         number=told.number,
