@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from submarine_runtime.lean import is_data, type_module
@@ -105,35 +106,70 @@ def doubt(module: ModuleType, states: ModuleStates, *, computed: bool) -> None:
         Whether that is so, too, of what a statement computes and calls may have changed in place.
     """
     with suppress(OSError, ValueError, SyntaxError, RecursionError):
-        tree = ast.parse(Path(_file(module)).read_bytes())
-        rebound = {
-            name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names
-        }
-        unsure = _unsure(tree.body, vars(module), rebound, computed=computed)
+        said = _said(_file(module))
+        unsure = _unsure(said.constants[""], vars(module), said.rebound, computed=computed)
         states.forget(module.__name__, "", unsure)
-        for node in tree.body:
-            kind = vars(module).get(getattr(node, "name", ""))
-            if isinstance(node, ast.ClassDef) and isinstance(kind, type):
-                unsure = _unsure(node.body, vars(kind), (), computed=computed)
-                states.forget(module.__name__, node.name, unsure)
+        for name, constants in said.constants.items():
+            kind = vars(module).get(name)
+            if isinstance(kind, type):
+                unsure = _unsure(constants, vars(kind), (), computed=computed)
+                states.forget(module.__name__, name, unsure)
+
+
+class _Said(NamedTuple):
+    """What a file says of the names that it binds.
+
+    Parameters
+    ----------
+    constants
+        The statement that gives a name a literal: by the class whose body it stands in, the module
+        itself under an empty name, then by name.
+    rebound
+        Names that functions bind by ``global``.
+    """
+
+    constants: dict[str, dict[str, ast.stmt]]
+    rebound: frozenset[str]
+
+
+def _said(file: str) -> _Said:
+    told = Path(file).stat()
+    return _read_said(file, told.st_mtime_ns, told.st_size)
+
+
+@lru_cache(maxsize=1000)
+def _read_said(file: str, *_: int) -> _Said:
+    # A program submits many jobs, and its modules' files stay as they are.
+    tree = ast.parse(Path(file).read_bytes())
+    bodies = {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
+    rebound = (node.names for node in ast.walk(tree) if isinstance(node, ast.Global))
+    return _Said(
+        {name: _constants(body) for name, body in {**bodies, "": tree.body}.items()},
+        frozenset(chain.from_iterable(rebound)),
+    )
+
+
+def _constants(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
+    """Return the statements that bind a name at last, where that is to a literal."""
+    bound = {name: node for node in body for name in assigned_names(node) or ()}
+    return {name: node for name, node in bound.items() if is_constant(node, name)}
 
 
 def _unsure(
-    body: Iterable[ast.stmt],
+    constants: Mapping[str, ast.stmt],
     held: Mapping[str, object],
     rebound: Collection[str],
     *,
     computed: bool,
 ) -> Iterator[str]:
-    """Yield the names that may hold something else than the statements of `body` gave them.
+    """Yield the names that may hold something else than the file's statements gave them.
 
     What a statement computes (``DEVICE = pick()``) and no function binds again is as it was, unless
     it can change in place.
     """
-    said = {name: node for node in body for name in assigned_names(node) or ()}
     for name, value in held.items():
-        if name in said and is_constant(said[name], name):
-            if not same(constant(said[name], name), value):
+        if name in constants:
+            if not same(constant(constants[name], name), value):
                 yield name
         elif name in rebound or (computed and _can_change(name, value)):
             yield name
