@@ -739,6 +739,8 @@ class Policy:
         Seconds for which it may go on, all attempts together, from the first start of its code.
     grow_after
         As `GROW_AFTER`.
+    missed_within
+        As `MISSED`.
     """
 
     grace: float
@@ -747,6 +749,7 @@ class Policy:
     retries: int | None = None
     time_limit: float | None = None
     grow_after: float = GROW_AFTER
+    missed_within: float = MISSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -954,7 +957,7 @@ def decide(course: Course, seen: Observations, now: Moment, policy: Policy) -> D
     course, grows, tells = _grow(course, seen, now, policy)
     events = (*events, *grows)
     course, signals = _end_running(course, seen, now, policy.grace)
-    course, settled = _settle(course, seen, now)
+    course, settled = _settle(course, seen, now, policy)
     return Decision(course, events, (*signals, *gate, *tells, *settled))
 
 
@@ -1147,7 +1150,9 @@ def _end_running(
     return course, do
 
 
-def _settle(course: Course, seen: Observations, now: Moment) -> tuple[Course, list[Instruction]]:
+def _settle(
+    course: Course, seen: Observations, now: Moment, policy: Policy
+) -> tuple[Course, list[Instruction]]:
     """Settle the tasks whose containers are gone."""
     missing = dict(course.missing)
     left = [task for task in seen.tasks if task.end is None]
@@ -1157,7 +1162,7 @@ def _settle(course: Course, seen: Observations, now: Moment) -> tuple[Course, li
             missing.pop(task.task, None)
         elif task.held is not None:
             since = missing.setdefault(task.task, now.mono)
-            if task.over or now.mono - since > MISSED:
+            if task.over or now.mono - since > policy.missed_within:
                 gone.append(task)
     if seen.over:
         gone = left

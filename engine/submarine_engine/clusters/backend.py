@@ -26,7 +26,7 @@ from submarine_engine.clusters.base import ClusterKind, gpu_checks
 from submarine_engine.clusters.machine import spawn_detached
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.history import is_job_id, make_private, read_json, write_json
-from submarine_engine.lifecycle import HELLO_WITHIN
+from submarine_engine.lifecycle import HELLO_WITHIN, MISSED
 from submarine_engine.secret_values import note_values
 
 if TYPE_CHECKING:
@@ -709,6 +709,9 @@ class Backend(ClusterKind):
 
     hello_within: float = HELLO_WITHIN
     """Seconds that a task of several has to say hello, once all of them have their containers."""
+
+    missed_within: float = MISSED
+    """Seconds for which `observe` may count a container no more without a word of its end."""
 
     def begin(self, folder: KeeperFolder, stop: threading.Event) -> None:
         """Begin to serve a keeper: called once, before all else of this half.

@@ -168,6 +168,7 @@ class JobRun:
             grace=float(launch["grace"]) if spec.grace is None else spec.grace,
             exact_grace=spec.grace is not None,
             hello_within=backend.hello_within,
+            missed_within=backend.missed_within,
             retries=spec.tries,
             time_limit=spec.time_limit,
             grow_after=float(launch.get("grow_after", GROW_AFTER)),
