@@ -223,9 +223,9 @@ def open_job(wanted: str) -> Job:
         return Job(PastCluster(name, error, home), paths.job_id)
 
 
-def record_of(job_id: str) -> dict[str, Any]:
+def record_of(job_id: str, home: Path | None = None) -> dict[str, Any]:
     """Return a job's ``record.json``; empty where it is not there."""
-    paths = JobPaths(default_home(), job_id)
+    paths = JobPaths(home or default_home(), job_id)
     return read_json(paths.record) or {}
 
 

@@ -5,6 +5,7 @@ Those that only one cluster knows are declared by that cluster: see `Declared`.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,6 +76,14 @@ def read_bytes(value: object) -> int:
 def read_period(value: object) -> float:
     """Return seconds: ``10m``, or a number."""
     return read_seconds(as_text(value))
+
+
+def read_price(value: object) -> float:
+    """Return an amount of money, which is a number of 0 or more."""
+    price = float(as_text(value))
+    if not 0 <= price < math.inf:
+        raise ValueError("it must be 0 or more")
+    return price
 
 
 def as_text(value: object) -> str:
@@ -156,6 +165,13 @@ KEYS = {
             default=lambda: 300.0,
             read=read_period,
             example='"5m"',
+        ),
+        Key(
+            name="gpu_hour_price",
+            help="What an hour of one GPU costs: `submarine usage` then tells costs.",
+            default=lambda: None,
+            read=read_price,
+            example="2.5",
         ),
         Key(
             name="user",

@@ -26,6 +26,7 @@ from submarine_engine.cache import Cache, Entry, forget
 from submarine_engine.clusters.base import Gpu
 from submarine_engine.clusters.saving import absolute, default_name
 from submarine_engine.command import NOTEBOOK, Command, complete, parse
+from submarine_engine.config import load_config
 from submarine_engine.doctor import doctor
 from submarine_engine.errors import JobError, SubmarineError
 from submarine_engine.events import Moment
@@ -49,6 +50,7 @@ from submarine_magics.workbench import Workbench
 if TYPE_CHECKING:
     from submarine_engine.sweeps.found import Found
     from submarine_engine.sweeps.study import Told
+    from submarine_engine.usage import Usage
 
 # The Jupyter server that started this kernel, where our extension runs in it.
 #
@@ -372,6 +374,15 @@ def _change_sweep(
     return run
 
 
+def _usage(_: Workbench, command: Command) -> Listing[Usage]:
+    from submarine_engine.usage import WORDS, heads, usage  # noqa: PLC0415 - seldom asked
+
+    by, price = command.values.get("by", "user"), load_config().value("gpu_hour_price")
+    found = usage(by, command.values.get("since"))
+    rows = [tuple(map(visible, one.row(price))) for one in found]
+    return Listing(found, tuple(head.upper() for head in heads(by, price)), rows, ("", WORDS))
+
+
 def _gpus(bench: Workbench, command: Command) -> Listing[Gpu]:
     cluster = bench.cluster(command.values.get("cluster"))
     gpus = cluster.gpus()
@@ -436,6 +447,7 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ),
     ("sweep", "retry"): _change_sweep(lambda found, _: found.retry_failed(), "tries them again"),
     ("sweep", "cancel"): _cancel_sweep,
+    ("usage",): _usage,
     ("gpus",): _gpus,
     ("tensorboard",): show_tensorboard,
     ("script",): _script,

@@ -20,6 +20,7 @@ _SIZE = re.compile(
 _SECONDS = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,9})?) *(s|m|h|d)?", re.ASCII)
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 GANGS = ("all", "none")
+USAGE_BY = ("user", "notebook", "name", "cluster", "day", "week")
 _PERIODS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 # How Hadoop and people spell the three; "yarn.io/gpu" is YARN's own resource type.
 _RESOURCES = {
@@ -74,6 +75,19 @@ def read_gang(text: str) -> bool:
     if text not in GANGS:
         raise CommandError(f"{text!r} is not possible", fix=f"write {GANGS[0]} or {GANGS[1]}")
     return text == GANGS[0]
+
+
+def read_by(text: str) -> str:
+    """Return what usage is told by.
+
+    Raises
+    ------
+    CommandError
+        It is none of `USAGE_BY`.
+    """
+    if text not in USAGE_BY:
+        raise CommandError(f"{text!r} is not possible", fix=f"write one of {', '.join(USAGE_BY)}")
+    return text
 
 
 def format_workers(least: int | None, most: int) -> str:

@@ -152,6 +152,14 @@ VERBS = (
     Verb("cache clear", "Forget the results of some jobs, or all; the jobs stay on record.",
         Argument("jobs", options.JOB, _JOB_HELP, required=False, repeat=True),
         examples=("cache clear", "cache clear mnist"), run=".remembered:clear"),
+    Verb("usage", "Tell what jobs have cost: GPU-hours queued, held, busy and wasted.",
+        Option("by", options.BY, "Put jobs together by user (unless given), notebook, name, "
+            "cluster, day or week."),
+        Option("since", options.SECONDS, "Jobs submitted that long ago at most: 30d. All unless "
+            "given."),
+        details="Wasted is what was held while the job's code did not run. With the setting "
+            "gpu_hour_price it tells costs, too.",
+        examples=("usage", "usage --by notebook --since 7d"), run=".spent:usage"),
     Verb("sweep list", "List the sweeps on record, newest first.",
         examples=("sweep list",), run=".sweeps:list_"),
     Verb("sweep show", "Show the trials of a sweep: parameters, values, errors.", _SWEEP,

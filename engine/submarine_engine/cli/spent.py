@@ -1,0 +1,25 @@
+"""The verb that tells what jobs have cost."""
+
+from __future__ import annotations
+
+from submarine_engine.cli.output import OK, Output, visible
+from submarine_engine.command.parser import Command
+from submarine_engine.config import load_config
+from submarine_engine.usage import WORDS, heads
+from submarine_engine.usage import usage as spent
+
+
+def usage(command: Command, output: Output) -> int:
+    """Tell what jobs have cost."""
+    by, price = command.values.get("by", "user"), load_config().value("gpu_hour_price")
+    found = spent(by, command.values.get("since"))
+    if output.json:
+        for one in found:
+            output.data(one.to_json(price))
+        return OK
+    if not found:
+        output.note("no job is on record")
+        return OK
+    output.table(heads(by, price), [tuple(map(visible, one.row(price))) for one in found])
+    output.note(WORDS)
+    return OK

@@ -1,0 +1,189 @@
+"""What jobs have cost: GPU-hours waited for, held and busy, by who or what they were for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from submarine_engine.clusters.store import read_events
+from submarine_engine.events import Event, Moment, Retried
+from submarine_engine.history import JobPaths, default_home
+from submarine_engine.lifecycle import JobStatus, apply
+from submarine_engine.records import JobSummary, iter_jobs, record_of
+
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTime:
+    """GPU-seconds: of two GPUs for a minute, 120.
+
+    Parameters
+    ----------
+    queued
+        Asked for and waited for.
+    held
+        From when they were granted until they were given back.
+    busy
+        Those among them in which the job's code ran.
+    """
+
+    queued: float = 0.0
+    held: float = 0.0
+    busy: float = 0.0
+
+    @property
+    def wasted(self) -> float:
+        """Held while the code did not run: its container began, its results were written."""
+        return max(0.0, self.held - self.busy)
+
+    def __add__(self, other: GpuTime) -> GpuTime:
+        """Return both together."""
+        return GpuTime(self.queued + other.queued, self.held + other.held, self.busy + other.busy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What some jobs have cost.
+
+    Parameters
+    ----------
+    of
+        What they have in common.
+    jobs
+        How many they are. A sweep's or a map's workers count with it, as one.
+    time
+        Of their GPUs.
+    """
+
+    of: str
+    jobs: int
+    time: GpuTime
+
+    def row(self, price: float | None = None) -> tuple[str, ...]:
+        """Return it as text, in GPU-hours, below `heads`.
+
+        Parameters
+        ----------
+        price
+            Of a GPU for an hour.
+        """
+        time_ = self.time
+        hours = [f"{one / _HOUR:.2f}" for one in (time_.queued, time_.held, time_.busy)]
+        cost = () if price is None else (f"{time_.held / _HOUR * price:.2f}",)
+        return (self.of, str(self.jobs), *hours, f"{time_.wasted / _HOUR:.2f}", *cost)
+
+    def to_json(self, price: float | None = None) -> dict[str, Any]:
+        """Return the JSON form, in GPU-seconds."""
+        time_ = self.time
+        told = {
+            "of": self.of,
+            "jobs": self.jobs,
+            "queued": round(time_.queued, 3),
+            "held": round(time_.held, 3),
+            "busy": round(time_.busy, 3),
+            "wasted": round(time_.wasted, 3),
+        }
+        return told if price is None else {**told, "cost": round(time_.held / _HOUR * price, 4)}
+
+
+WORDS = "GPU-hours: held until given back, busy while the code ran, wasted is the difference"
+"""What stands below a table of usage."""
+
+
+def heads(by: str, price: float | None = None) -> tuple[str, ...]:
+    """Return the heads of a table of usage."""
+    return (by, "jobs", "queued", "held", "busy", "wasted", *(() if price is None else ("cost",)))
+
+
+def usage(by: str = "user", since: float | None = None, home: Path | None = None) -> list[Usage]:
+    """Return what the jobs on record have cost, the most GPU time first; days and weeks in order.
+
+    Parameters
+    ----------
+    by
+        One of `USAGE_BY`.
+    since
+        How long ago, in seconds, the jobs were submitted at most; None for all.
+    home
+        Where jobs are kept; see `default_home`.
+    """
+    home = home or default_home()
+    oldest = None if since is None else time.time() - since
+    now = Moment.now()
+    key = _key(by, home)
+    found: dict[str, Usage] = {}
+    for job in iter_jobs(home, children=True):
+        if oldest is not None and (job.created is None or job.created.wall < oldest):
+            break
+        with suppress(OSError):
+            events = read_events(JobPaths(home, job.id).events)[0]
+            of = key(job)
+            had = found.get(of) or Usage(of=of, jobs=0, time=GpuTime())
+            spent = had.time + gpu_time((event for event, _ in events), now)
+            found[of] = Usage(of=of, jobs=had.jobs + (not job.parent), time=spent)
+    if by in ("day", "week"):
+        return sorted(found.values(), key=lambda one: one.of)
+    return sorted(found.values(), key=lambda one: (-one.time.held, -one.time.queued, one.of))
+
+
+def gpu_time(events: Iterable[Event], now: Moment) -> GpuTime:
+    """Return what a job's GPUs were asked for, held and busy, over all of its attempts.
+
+    Parameters
+    ----------
+    now
+        Until when to count for a job that is not over.
+    """
+    spent, status = GpuTime(), JobStatus()
+    for event in events:
+        if isinstance(event, Retried):
+            spent += _of_attempt(status, event.at)
+        status = apply(status, event)
+    return spent + _of_attempt(status, status.finished or now)
+
+
+def _of_attempt(status: JobStatus, end: Moment) -> GpuTime:
+    spent = GpuTime()
+    each = status.asked_gpus / len(status.tasks) if status.tasks else 0
+    for task in status.tasks:
+        gpus = len(task.gpus) if task.held else each
+        queued = task.queued.until(task.held or end) if task.queued else 0.0
+        held = task.held.until(task.released or task.exited or end) if task.held else 0.0
+        busy = task.busy.until(task.returned or task.exited or end) if task.busy else 0.0
+        spent += GpuTime(gpus * queued, gpus * held, gpus * busy)
+    return spent
+
+
+def _key(by: str, home: Path) -> Callable[[JobSummary], str]:
+    """Return what tells of a job what it is put together by."""
+    records: dict[str, dict[str, Any]] = {}
+
+    def record(job: JobSummary) -> dict[str, Any]:
+        # What works for another job is for what that one is for.
+        wanted = job.parent or job.id
+        if wanted not in records:
+            records.clear()  # one is enough: its workers stand beside it in the list
+            with suppress(OSError, ValueError):
+                records[wanted] = record_of(wanted, home)
+        return records.get(wanted, {})
+
+    def spec(job: JobSummary, name: str) -> str:
+        told = record(job).get("spec")
+        return str((told.get(name) if isinstance(told, dict) else None) or "—")
+
+    def when(job: JobSummary, form: str) -> str:
+        return time.strftime(form, time.localtime(job.created.wall)) if job.created else "—"
+
+    return {
+        "user": lambda job: str(record(job).get("user") or "—"),
+        "notebook": lambda job: spec(job, "notebook"),
+        "name": lambda job: spec(job, "name"),
+        "cluster": lambda job: job.cluster,
+        "day": lambda job: when(job, "%Y-%m-%d"),
+        "week": lambda job: when(job, "%G-W%V"),
+    }[by]
