@@ -84,6 +84,32 @@ _BETWEEN = re.compile(r"[\s\"'`=,;<>|&()]+")
 """What stands between the words of a command."""
 _ARRAY_OF_TEXTS = re.compile(r"[<>|=]?([US])(\d{1,4})")
 _LONGEST_LINES = 16 * _LONGEST_PATH
+_LISTS = frozenset({"listdir", "scandir", "iterdir", "walk", "glob", "iglob", "rglob"})
+_HERE = frozenset({"getcwd", "cwd", "Path"})
+"""What gives the folder that the code runs in, called without anything."""
+_ALL_HERE = frozenset({".", "./", "*", "**", "*.*", "**/*"})
+_DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_LISTING = frozenset({".txt", ".csv", ".tsv", ".lst"})
+_NAMING = _LISTING | {
+    ".py",
+    ".sh",
+    ".bash",
+    ".mk",
+    ".json",
+    ".jsonl",
+    ".yaml",
+    ".yml",
+    ".toml",
+    ".ini",
+    ".cfg",
+    ".conf",
+}
+"""Files that may name other files: scripts, settings, lists."""
+_LONGEST_NAMING = 64 << 10
+_MOST_FOLLOWED = 500
+_MAPPED = re.compile(rb"^[0-9a-f]+-[0-9a-f]+ .w.s [0-9a-f]+ [0-9a-f:]+ (\d+)", re.MULTILINE)
+_WORDS = re.compile(r"[\s\"'`=,;<>|&()\[\]{}:]+")
+_NUMBER = re.compile(r"[-+.\deE_]*")
 _SHOWN = 40
 
 
@@ -256,7 +282,8 @@ class FileDigests:
         with open(path, "rb") as file:  # noqa: PTH123 - up to twenty thousand of them
             told = os.fstat(file.fileno())
             stamp = [told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns]
-            known = self._known.get(path)
+            mapped = told.st_ino in self._mapped
+            known = None if mapped else self._known.get(path)
             if isinstance(known, list) and known[:-1] == stamp and isinstance(known[-1], str):
                 return known[-1]
             made = hashlib.sha256()
@@ -267,10 +294,20 @@ class FileDigests:
                     self._tell(f"reading {path} to see whether it has changed …")
                     self._tell = None
         # A file that changes now may change again without that its times tell.
-        if time.time() - max(told.st_mtime, told.st_ctime) > _SETTLED:
+        if not mapped and time.time() - max(told.st_mtime, told.st_ctime) > _SETTLED:
             self._known[path] = [*stamp, made.hexdigest()]
             self._new = True
         return made.hexdigest()
+
+    @cached_property
+    def _mapped(self) -> frozenset[int]:
+        """The files, by inode, that this process has in its memory to write to.
+
+        What it writes there, as by numpy's memmap, changes a file's times later, or never.
+        """
+        with suppress(OSError), open("/proc/self/maps", "rb") as file:  # noqa: PTH123 - once a key
+            return frozenset(int(found) for found in _MAPPED.findall(file.read()))
+        return frozenset()
 
     def keep(self) -> None:
         """Write down what was computed, the newest of it.
@@ -334,6 +371,7 @@ def key_of(  # noqa: PLR0913 - as `Cluster.submit`, each by its name
             *_named(
                 code.texts | _texts_in_values(bundle) | _texts_asked(spec, code), workdir, digests
             ),
+            *([_listed(workdir, digests)] if code.lists_here else ()),
             *_python(workdir),
             _notebook(bundle),
         )
@@ -356,6 +394,8 @@ class _Code:
         """The texts that stand in the code."""
         self.text = ""
         """All of the code."""
+        self._calls: set[str] = set()
+        self._bare: set[str] = set()
         self._trees: dict[str, ast.Module | None] = {}
         for path in bundle.files:
             if path.endswith(".py") and not path.startswith("cloudpickle/"):
@@ -377,7 +417,19 @@ class _Code:
                 isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
             ):
                 self.texts.add(_OPEN.sub("*", _pattern(node)))
+            elif isinstance(node, ast.Call):
+                called = node.func
+                name = getattr(called, "attr", getattr(called, "id", ""))
+                self._calls.add(name)
+                if not (node.args or node.keywords):
+                    self._bare.add(name)
         return tree
+
+    @property
+    def lists_here(self) -> bool:
+        """Whether it may go through the folder that it runs in, whose name it need not say."""
+        here = bool(self._bare & _HERE) or bool(self.texts & _ALL_HERE)
+        return bool(self._bare & {"listdir", "scandir"}) or (here and bool(self._calls & _LISTS))
 
     def parts(self) -> Iterator[Part]:
         entry = self._bundle.manifest.entry
@@ -633,16 +685,28 @@ def _inputs(cluster: Cluster, spec: JobSpec, workdir: Path, digests: FileDigests
 
 
 def _named(texts: Iterable[str], workdir: Path, digests: FileDigests) -> Iterator[Part]:
-    """Yield the files and folders that texts name, each alone or as words of it."""
+    """Yield the files and folders that texts name, each alone or as words of it.
+
+    A script or a short list that is named names more: what it imports, what stands in it.
+    """
     here = str(workdir)
     above = {here, os.path.expanduser("~"), "/", "/tmp", tempfile.gettempdir()}  # noqa: PTH111, S108 - as text
     above |= {*map(str, workdir.parents)}
-    for text in sorted({one for found in texts for one in _candidates(found)}):
-        path = os.path.normpath(os.path.join(here, os.path.expanduser(text)))  # noqa: PTH111, PTH118 - a thousand
-        if path in above:
+    todo = [(here, one) for one in sorted({one for text in texts for one in _candidates(text)})]
+    if any("-m" in _BETWEEN.split(text) for text in texts):
+        todo += [(here, one) for text in sorted(texts) for one in _modules(_BETWEEN.split(text))]
+    seen = set(above)
+    follow = _MOST_FOLLOWED
+    for folder, text in todo:  # it grows
+        path = os.path.normpath(os.path.join(folder, os.path.expanduser(text)))  # noqa: PTH111, PTH118 - a thousand
+        if path in seen:
             continue
+        seen.add(path)
         if os.path.exists(path):  # noqa: PTH110 - likewise
             yield _content(path, text, digests)
+            if follow and (more := _names_in(path)):
+                follow -= 1
+                todo += [(base, one) for one in more for base in (os.path.dirname(path), here)]  # noqa: PTH120 - a text
         elif pattern := _globbed(path, above):
             matching = glob.iglob(pattern, recursive=True)  # noqa: PTH207 - of a whole path
             made = hashlib.sha256()
@@ -664,6 +728,73 @@ def _candidates(text: str) -> Iterator[str]:
     if len(words) > 1:
         # A word of a sentence is no file's name for it.
         yield from (one for one in words if len(one) <= _LONGEST_PATH and {*one} & {*"./"})
+
+
+def _modules(names: Iterable[str]) -> list[str]:
+    """Return the files that modules of these names may be."""
+    paths = [name.replace(".", "/") for name in names if _DOTTED.fullmatch(name)]
+    ends = (".py", "/__init__.py", "/__main__.py")
+    return [f"{path}{end}" for path in paths for end in ends]
+
+
+def _names_in(path: str) -> list[str]:
+    """Return what a named file may name: of a script its imports and texts, else its words."""
+    kind = os.path.splitext(path)[1].lower()  # noqa: PTH122 - a text
+    if kind not in _NAMING and not path.endswith(("Makefile", "makefile")):
+        return []
+    try:
+        # Pipes and devices would have us wait for what they give.
+        if not os.path.isfile(path) or os.path.getsize(path) > _LONGEST_NAMING:  # noqa: PTH113, PTH202 - a text
+            return []
+        with open(path, "rb") as file:  # noqa: PTH123 - a text
+            content = file.read(_LONGEST_NAMING)
+        if kind == ".py":
+            return sorted(_names_in_code(ast.parse(content)))
+        words = {*_WORDS.split(content.decode())}
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return []
+    found = {one for one in words if 0 < len(one) <= _LONGEST_PATH and not _NUMBER.fullmatch(one)}
+    if kind in _LISTING:
+        return sorted(one for one in found if {*one} & {*"./"})
+    return sorted({*found, *_modules(found)} if "-m" in words else found)
+
+
+def _names_in_code(tree: ast.Module) -> set[str]:
+    """Return what a script may read besides itself: texts in it, and files of its imports."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= {*_candidates(node.value)}
+        elif isinstance(node, (ast.JoinedStr, ast.BinOp)):
+            found |= {*_candidates(_OPEN.sub("*", _pattern(node)))}
+        elif isinstance(node, ast.Import):
+            found |= {*_modules(one.name for one in node.names)}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            inner = [f"{base}.{one.name}" if base else one.name for one in node.names]
+            up = "../" * max(0, node.level - 1)
+            found |= {f"{up}{path}" for path in _modules([base, *inner])}
+    return found
+
+
+def _listed(workdir: Path, digests: FileDigests) -> Part:
+    """Return the folder that the job runs in, but for notebooks, and what is hidden or our own."""
+    made = hashlib.sha256()
+    jobs = str(default_home())
+    for at, path in enumerate(_files(str(workdir))):
+        name = os.path.relpath(path, workdir)
+        own = path == jobs or path.startswith(f"{jobs}/")
+        if (
+            own
+            or name.endswith(".ipynb")
+            or any(one.startswith((".", "__")) for one in name.split("/"))
+        ):
+            continue
+        told = _of_file(path, digests) if at < _MOST_FILES else ""
+        made.update(f"{name}\0{told}\0".encode(errors="surrogateescape"))
+        if at > 2 * _MOST_FILES:
+            break
+    return Part(kind="files", name="beside the notebook", digest=made.hexdigest())
 
 
 def _globbed(path: str, above: Collection[str]) -> str:

@@ -8,6 +8,7 @@ import random
 import stat
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -286,6 +287,77 @@ def test_files_that_are_named_otherwise_count_by_content(one_python, monkeypatch
     assert {one.split()[0] for one in other.changes(first.parts)} <= {"file", "files", "folder"}
 
 
+@pytest.mark.parametrize(
+    "main",
+    [
+        "import subprocess, sys\nout = subprocess.getoutput([sys.executable, '-m', 'pack.work'])",
+        "import subprocess\nout = subprocess.getoutput('python -m pack.work')",
+        "import subprocess\nout = subprocess.getoutput('python script.py')",
+        "import subprocess\nout = subprocess.getoutput('sh ./run.sh')",
+        "import runpy\nout = runpy.run_path('other.py') if depth > 9 else 0",
+        "import pathlib\nout = pathlib.Path('settings.json').read_text()",
+        "import pathlib\nout = pathlib.Path('settings.yaml').read_text()",
+        "import pathlib\nout = pathlib.Path('files.txt').read_text()",
+    ],
+)
+def test_what_a_named_script_or_list_names_counts_by_content(one_python, main):
+    for folder in ("data", "pack", "lib"):
+        Path(folder).mkdir()
+    Path("script.py").write_text("from pack.work import f")
+    Path("other.py").write_text("from lib import a")
+    Path("lib/__init__.py").write_text("")
+    Path("lib/a.py").write_text("from . import b")
+    Path("lib/b.py").write_text("open(f'data/{b}.csv')")
+    Path("pack/work.py").write_text("f = 'data/a.csv'")
+    Path("run.sh").write_text("python -m pack.work >/dev/null")
+    Path("settings.json").write_text('{"data":"data/a.csv"}')
+    Path("settings.yaml").write_text("root: data\n")
+    Path("files.txt").write_text("0.5 1\ndata/a.csv 2\n")
+    Path("data/a.csv").write_text("1")
+    first, _ = key_for(main=main)
+    assert key_for(main=main)[0].digest == first.digest
+    Path("data/a.csv").write_text("2")
+    other, _ = key_for(main=main)
+    assert other.digest != first.digest
+    assert {one.split()[0] for one in other.changes(first.parts)} <= {"file", "files", "folder"}
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        "import os\nout = os.listdir()",
+        "import os\nout = [one.name for one in os.scandir('.')]",
+        "from pathlib import Path\nout = [str(one) for one in Path.cwd().iterdir()]",
+        "from pathlib import Path\nhere = Path()\nout = [str(one) for one in here.rglob('**/*')]",
+        "import glob\nout = glob.glob('*')",
+    ],
+)
+def test_a_folder_that_is_gone_through_counts_though_nobody_names_it(one_python, main):
+    Path("a.csv").write_text("1")
+    first, _ = key_for(main=main)
+    Path("here.ipynb").write_text("1")  # the notebook, which is saved meanwhile
+    Path(".hidden").write_text("1")
+    assert key_for(main=main)[0].digest == first.digest
+    Path("a.csv").write_text("2")
+    second, _ = key_for(main=main)
+    assert second.changes(first.parts) == ["files beside the notebook changed"]
+    Path("b.csv").write_text("2")
+    assert key_for(main=main)[0].digest != second.digest
+
+
+def test_what_names_nothing_here_is_passed_over(one_python):
+    main = "out = ['own.txt', 'large.txt', 'own.py', 'bad.json']"
+    Path("own.txt").write_text("own.txt other\n" + "0.25 " * 5000)
+    Path("large.txt").write_text("x" * 70_000 + " c.csv")
+    Path("own.py").write_text("import own\nopen('own.py')\nlist(map(open, '/'))")
+    Path("bad.json").write_bytes(b"\xff\xfe")
+    Path("c.csv").touch()
+    key, _ = key_for(main=main)
+    assert [part.name for part in key.parts if part.kind == "file"] == [
+        "bad.json", "large.txt", "own.py", "own.txt",
+    ]  # fmt: skip
+
+
 def test_a_pattern_of_nearly_everything_is_none(one_python):
     for main in (
         "out = [f'{one}' for one in 'ab']",
@@ -487,6 +559,21 @@ def test_a_large_file_is_read_once_and_one_that_settles_again(tmp_path):
     for bad in (b"", b"[", b"[]", b'{"x": 3}'):
         kept.write_bytes(bad)
         assert FileDigests(kept).of(str(path))
+
+
+@pytest.mark.parametrize("place", ["/dev/shm", ""])  # noqa: S108 - a file system in memory
+def test_a_file_that_the_notebook_writes_by_its_memory_is_read_each_time(
+    tmp_path, monkeypatch, place
+):
+    monkeypatch.setattr(cache_key, "_SETTLED", -1.0)
+    with tempfile.NamedTemporaryFile(dir=place or tmp_path) as file:
+        told = np.memmap(file.name, dtype="uint8", mode="w+", shape=4096)
+        told[0] = 1
+        digests = FileDigests(tmp_path / "digests")
+        first = digests.of(file.name)
+        told[0] = 2  # the page is about to be written: the times stay
+        assert digests.of(file.name) != first
+        assert not digests._known
 
 
 def test_files_are_told_apart_after_their_times_have_settled(tmp_path, monkeypatch):
