@@ -56,10 +56,28 @@ def frame(head: dict[str, Any], payload: bytes = b"") -> bytes:
 
 
 def append(descriptor: int, data: bytes) -> None:
-    """Write all of a frame, whatever a single write takes."""
+    """Write all of a frame, whatever a single write takes; where there is no room, nothing of it.
+
+    Raises
+    ------
+    OSError
+        The disk is full.
+    """
     view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except BaseException:
+        _take_back(descriptor, len(data) - len(view))
+        raise
+
+
+def _take_back(descriptor: int, written: int) -> None:
+    """Cut off what a write has begun: the next frame would be taken for the rest of it."""
+    with lean.suppress(OSError):  # a pipe
+        end = os.lseek(descriptor, 0, os.SEEK_CUR)
+        if written and os.fstat(descriptor).st_size == end:
+            os.truncate(descriptor, end - written)
 
 
 class Reader:

@@ -67,6 +67,12 @@ def control(pool: str) -> Any:  # noqa: ANN401 - what its source has for a resul
         )
         try:
             runner.run(source)
+        except OSError as error:
+            raise JobError(
+                f"the pool's folder cannot be written: {error.strerror or error}",
+                where=str(folder.root),
+                fix=f"make room there, then go on: submarine job retry {own or ''}".rstrip(),
+            ) from error
         except GivenUpError as error:
             # Where our own code stood is no news: the log is for whoever asked.
             raise error.with_traceback(None) from None

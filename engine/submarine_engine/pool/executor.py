@@ -133,7 +133,11 @@ class _Calls:
             data = self._arguments.pack(args, keywords, what)
             future = self._futures[index] = CallFuture(self, index)
             self._labels[index] = label
-            self._giver.give(Call(index, data, label, batch))
+            try:
+                self._giver.give(Call(index, data, label, batch))
+            except BaseException:
+                del self._futures[index], self._labels[index]
+                raise
             self._given += 1
             return future
 

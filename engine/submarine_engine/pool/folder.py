@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from submarine_engine.history import (
     is_job_id,
     make_private,
     new_job_id,
+    read_foreign,
     read_json,
     write_aside,
     write_json,
@@ -30,6 +32,8 @@ from submarine_engine.masking import FILE, Masker, masker_of, write_marks
 from submarine_engine.secret_values import secret_variables
 
 VERSION = 1
+_LARGEST_SCRIPT = 1 << 16
+_CONTROLS = re.compile(rb"^ *control\(['\"]([\w-]+)['\"]\)", re.MULTILINE)
 
 
 class PoolFolder:
@@ -124,10 +128,24 @@ class PoolFolder:
             raise JobNotFoundError(f"there is no pool {pool!r} in {home}")
         return folder
 
+    @classmethod
+    def of_job(cls, home: Path, job_id: str) -> PoolFolder | None:
+        """Return the folder of the pool that a job runs; None where it runs none.
+
+        Its script says so from its first moment on, that of a `job retry` too.
+        """
+        with suppress(OSError, JobNotFoundError):
+            script = read_foreign(JobPaths(home, job_id).bundle / "script.py", _LARGEST_SCRIPT)
+            if found := _CONTROLS.search(script):
+                return cls.of(home, found[1].decode())
+        return None
+
     @property
     def job_id(self) -> str:
         """The job that runs the pool, or ran it last; empty before there is one."""
-        return str((read_json(self.job) or {}).get("id", ""))
+        with suppress(OSError, ValueError, AttributeError):  # of one pool that is damaged
+            return str((read_json(self.job) or {}).get("id", ""))
+        return ""
 
     def note_job(self, job_id: str) -> None:
         """Note which job runs the pool."""
@@ -179,7 +197,7 @@ class PoolFolder:
             plan = read_json(self.plan)
         except (OSError, json.JSONDecodeError) as error:
             raise JobNotFoundError(f"the pool {self.root} cannot be read: {error}") from error
-        if plan is None or plan.get("version") != VERSION:
+        if not isinstance(plan, dict) or plan.get("version") != VERSION:
             raise JobNotFoundError(
                 f"the pool's plan {self.plan} is gone, or of another release",
                 fix="run it again from its cell",

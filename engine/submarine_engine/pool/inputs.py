@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from submarine_runtime.call_frames import Reader, append, cut_torn, frame
+from submarine_runtime.call_frames import Reader, SpoiltError, append, cut_torn, frame
 
 from submarine_engine.clusters import locks
 from submarine_engine.errors import SubmissionError
 from submarine_engine.job import JobSpec
 from submarine_engine.pool.calls import DONE, WAIT, Answer, Call, End, Nothing
 from submarine_engine.pool.controller import tell_progress
-from submarine_engine.pool.pool import called, words
+from submarine_engine.pool.pool import GivenUpError, called, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,19 +50,25 @@ class Giver:
             self._inputs = os.open(folder.inputs, flags, 0o600)
             self._withdrawn = os.open(folder.withdrawn, flags, 0o600)
         except OSError as error:
-            raise SubmissionError(
-                f"the pool's folder cannot be written: {error.strerror or error}",
-                where=str(folder.root),
-                fix="make room there",
-            ) from error
+            raise _unwritten(folder, error) from error
+        self._folder = folder
         self._closed = False
         self._masker = folder.masker
 
     def give(self, call: Call) -> None:
-        """Give a call."""
+        """Give a call.
+
+        Raises
+        ------
+        SubmissionError
+            The disk is full; the call is not given then.
+        """
         label = self._masker.text(call.label) if self._masker else call.label
         about = {"index": call.index, "label": label, "batch": call.batch}
-        append(self._inputs, frame({"kind": "call", **about}, call.arguments))
+        try:
+            append(self._inputs, frame({"kind": "call", **about}, call.arguments))
+        except OSError as error:
+            raise _unwritten(self._folder, error) from error
 
     def withdraw(self, index: int, *, running: bool = False) -> None:
         """Take a call back."""
@@ -71,11 +78,20 @@ class Giver:
         """Say that there will be no more."""
         if not self._closed:
             self._closed = True
-            append(self._inputs, frame({"kind": "done"}))
+            with suppress(OSError):  # that the lock is free says it, too
+                append(self._inputs, frame({"kind": "done"}))
             os.close(self._inputs)
             os.close(self._withdrawn)
             if self._lock is not None:
                 locks.drop(self._lock)
+
+
+def _unwritten(folder: PoolFolder, error: OSError) -> SubmissionError:
+    return SubmissionError(
+        f"the pool's folder cannot be written: {error.strerror or error}",
+        where=str(folder.root),
+        fix="make room there",
+    )
 
 
 class Inputs:
@@ -131,10 +147,17 @@ class Inputs:
     def _read(self) -> bool:
         # Whether anybody is there comes first: what was written before the end is then read.
         gone = locks.is_free(self._folder.giver)
-        for taken in self._reader.read():
-            self._frames.append(taken)
-            if len(self._frames) >= _AT_ONCE:
-                break
+        try:
+            for taken in self._reader.read():
+                self._frames.append(taken)
+                if len(self._frames) >= _AT_ONCE:
+                    break
+        except SpoiltError as error:
+            raise GivenUpError(
+                f"the file of the inputs is damaged: {error}",
+                where=str(self._folder.inputs),
+                fix="restore it, or run the calls again",
+            ) from error
         if not self._frames and gone:
             self._done = True
             self._pool.say("whoever gave the calls is gone: there will be no more of them")

@@ -3,25 +3,30 @@
 ``calls.jsonl`` has a line for each step, only appended to by the one controller that holds the
 pool's lock:
 
-    {"kind": "call", "index", "label", "batch", "at", "size"}   its arguments, in ``arguments``
+    {"kind": "call", "index", "label", "batch", "at", "size", "sum"}    its arguments, in
+                                                                ``arguments``
     {"kind": "worker", "job"}                                   a worker was asked for
     {"kind": "given", "index", "try", "worker"}                 before the worker is told
     {"kind": "began", "index", "try", "worker"}
     {"kind": "tried", "index", "try", "outcome", …}             it will be tried again
-    {"kind": "ended", "index", "try", "outcome", "at", "size", …}   for good; its payload is in
-                                                                ``values``
-    {"kind": "over", "why"}                                     there will be no more
+    {"kind": "ended", "index", "try", "outcome", "at", "size", "sum", …}    for good; its payload
+                                                                is in ``values``
+    {"kind": "over", "why", "job"}                              there will be no more
 
-What is larger lies in the two files beside it, written before the line that says where.
+What is larger lies in the two files beside it, written before the line that says where; ``sum`` is
+its CRC-32: of a file that was cut off, later bytes may stand where earlier ones were.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from submarine_runtime.call_frames import append
 
 from submarine_engine.errors import ResultError
 from submarine_engine.pool.calls import Call, End
@@ -50,6 +55,8 @@ class Noted:
         The worker that has it now; empty where none has.
     began
         Whether that one has begun it.
+    cut
+        Whether its arguments are gone, or others by now.
     """
 
     call: Call
@@ -58,6 +65,7 @@ class Noted:
     losses: int = 0
     given: str = ""
     began: bool = False
+    cut: bool = False
 
 
 @dataclass
@@ -76,6 +84,8 @@ class Record:
         The jobs that were asked for.
     over
         Why there will be no more; None where there may be.
+    over_by
+        The job that said so.
     """
 
     open: dict[int, Noted] = field(default_factory=dict)
@@ -83,6 +93,7 @@ class Record:
     calls: dict[int, Call] = field(default_factory=dict)
     workers: list[str] = field(default_factory=list)
     over: str | None = None
+    over_by: str | None = None
 
 
 class Journal:
@@ -97,6 +108,8 @@ class Journal:
     ------
     OSError
         It cannot be written.
+    ResultError
+        It is damaged.
     """
 
     def __init__(self, folder: PoolFolder) -> None:
@@ -105,13 +118,17 @@ class Journal:
         _cut_torn_line(self._lines)
         self._arguments = os.open(folder.arguments, _FLAGS, 0o600)
         self._values = os.open(folder.values, _FLAGS, 0o600)
-        self.record = _read(self._lines, self._arguments)
+        try:
+            self.record = _read(self._lines, self._arguments)
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise _damaged(folder, error) from error
 
     def call(self, call: Call) -> Noted:
         """Note a call that a source gave."""
         at = _append(self._arguments, call.arguments)
         told = {"index": call.index, "label": call.label, "batch": call.batch}
-        self._line("call", **told, at=at, size=len(call.arguments))
+        sizes = {"size": len(call.arguments), "sum": zlib.crc32(call.arguments)}
+        self._line("call", **told, at=at, **sizes)
         noted = self.record.open[call.index] = Noted(call)
         return noted
 
@@ -143,7 +160,7 @@ class Journal:
 
     def end(self, line: dict[str, Any]) -> End:
         """Return what became of a call by its line ``ended``, with its payload."""
-        return end_of(line, piece(self._folder.values, line["at"], line["size"]))
+        return _end_with_payload(self._folder, line)
 
     def ended(self, noted: Noted, end: End) -> None:
         """Note what became of a call, for good.
@@ -158,12 +175,13 @@ class Journal:
             raise ValueError(f"call {index} has ended already")
         at = _append(self._values, end.payload)
         told = {"index": index, "try": noted.tries, "outcome": end.outcome, **_told(end)}
-        _append(self._lines, _as_line("ended", {**told, "at": at, "size": len(end.payload)}))
+        sizes = {"at": at, "size": len(end.payload), "sum": zlib.crc32(end.payload)}
+        _append(self._lines, _as_line("ended", {**told, **sizes}))
         del self.record.open[index]
 
-    def over(self, why: str = "") -> None:
+    def over(self, why: str = "", *, job: str | None = None) -> None:
         """Note that there will be no more calls, and why in words where that is no good end."""
-        self._line("over", why=why)
+        self._line("over", why=why, job=job)
 
     def close(self) -> None:
         """Close the files."""
@@ -203,23 +221,59 @@ class Follower:
             return []
         whole = data[: data.rfind(b"\n") + 1]
         try:
-            lines = [json.loads(line) for line in whole.splitlines()]
-        except ValueError as error:
-            raise ResultError(
-                f"the record of the calls is damaged: {error}",
-                where=str(self._folder.calls),
-                fix="restore that file, or run the calls again",
-            ) from error
+            lines = [_checked(json.loads(line)) for line in whole.splitlines()]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise _damaged(self._folder, error) from error
         self._offset += len(whole)
         return lines
 
     def end(self, line: dict[str, Any]) -> End:
         """Return what became of a call by its line ``ended``, with its payload."""
-        try:
-            return end_of(line, piece(self._folder.values, line["at"], line["size"]))
-        except OSError as error:  # cut off: no other call's business
-            told = {"reason": f"what it returned is gone: {error}"}
-            return replace(end_of(line, b""), outcome="lost", told=told)
+        return _end_with_payload(self._folder, line)
+
+
+def _end_with_payload(folder: PoolFolder, line: dict[str, Any]) -> End:
+    try:
+        return end_of(line, piece(folder.values, line["at"], line["size"], line.get("sum")))
+    except OSError as error:  # cut off: no other call's business
+        told = {"reason": f"what it returned is gone: {error}"}
+        return replace(end_of(line, b""), outcome="lost", told=told)
+
+
+def _damaged(folder: PoolFolder, error: Exception) -> ResultError:
+    why = f"{error}" if isinstance(error, ValueError) else f"a line of it is none: {error!r:.60}"
+    return ResultError(
+        f"the record of the calls is damaged: {why}",
+        where=str(folder.calls),
+        fix="restore that file, or run the calls again",
+    )
+
+
+_FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "call": {"index": int, "label": str, "batch": int, "at": int, "size": int},
+    "worker": {"job": str},
+    "given": {"index": int, "try": int, "worker": str},
+    "began": {"index": int, "try": int, "worker": str},
+    "tried": {"index": int, "try": int, "outcome": str},
+    "ended": {"index": int, "try": int, "outcome": str, "seconds": (int, float), "told": dict,
+              "worker": str, "host": str, "at": int, "size": int},
+    "over": {"why": str},
+}  # fmt: skip
+"""What is read of each kind of line."""
+
+
+def _checked(line: Any) -> dict[str, Any]:  # noqa: ANN401 - of a file
+    """Return a line that has what is read of it.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        It has not.
+    """
+    for name, kind in _FIELDS[line["kind"]].items():
+        if not isinstance(line[name], kind) or (kind is int and line[name] < 0):
+            raise ValueError(f"{line['kind']} {line.get('index', '')}: {name} is none")
+    return line  # type: ignore[no-any-return] # a dict, as was looked at
 
 
 def end_of(line: dict[str, Any], payload: bytes) -> End:
@@ -235,8 +289,8 @@ def end_of(line: dict[str, Any], payload: bytes) -> End:
     )
 
 
-def piece(path: Path, at: int, size: int) -> bytes:
-    """Return some bytes of a file.
+def piece(path: Path, at: int, size: int, total: int | None = None) -> bytes:
+    """Return some bytes of a file, whose CRC-32 is `total` where that is known.
 
     Raises
     ------
@@ -248,6 +302,8 @@ def piece(path: Path, at: int, size: int) -> bytes:
         data = file.read(size)
     if len(data) < size:
         raise OSError(f"{path} ends before byte {at + size}")
+    if total is not None and zlib.crc32(data) != total:
+        raise OSError(f"{path} has other bytes there")
     return data
 
 
@@ -275,9 +331,7 @@ def _as_line(kind: str, told: dict[str, Any]) -> bytes:
 def _append(descriptor: int, data: bytes) -> int:
     """Write all of `data` to a file's end; return where it begins."""
     at = os.lseek(descriptor, 0, os.SEEK_END)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+    append(descriptor, data)
     return at
 
 
@@ -299,7 +353,7 @@ def _lines(descriptor: int) -> Iterator[dict[str, Any]]:
     with open(descriptor, "rb", closefd=False) as file:
         file.seek(0)
         for line in file:
-            yield json.loads(line)
+            yield _checked(json.loads(line))
 
 
 def _read(lines: int, arguments: int) -> Record:
@@ -310,13 +364,14 @@ def _read(lines: int, arguments: int) -> Record:
             record.workers.append(line["job"])
             continue
         if kind == "over":
-            record.over = line["why"]
+            record.over, record.over_by = line["why"], line.get("job")
             continue
         index = line["index"]
         if kind == "call":
             data = os.pread(arguments, line["size"], line["at"])
             call = record.calls[index] = Call(index, data, line["label"], line["batch"])
-            record.open[index] = Noted(call)
+            cut = len(data) < line["size"] or line.get("sum") not in (None, zlib.crc32(data))
+            record.open[index] = Noted(call, cut=cut)
             continue
         noted = record.open[index]
         if kind == "given":

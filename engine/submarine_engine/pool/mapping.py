@@ -21,12 +21,12 @@ from submarine_engine.future import Job
 from submarine_engine.history import JobPaths, default_home
 from submarine_engine.job import JobSpec
 from submarine_engine.pool.arguments import Arguments
-from submarine_engine.pool.calls import Call
+from submarine_engine.pool.calls import DONE, WAIT, Call, Nothing
 from submarine_engine.pool.folder import PoolFolder
 from submarine_engine.pool.inputs import Giver, Inputs, label_of
 from submarine_engine.pool.journal import Follower
 from submarine_engine.pool.launching import Plan, check_function, control_job, count, prepare
-from submarine_engine.pool.pool import called
+from submarine_engine.pool.pool import GivenUpError, called
 from submarine_engine.pool.results import Loader, printed
 from submarine_engine.records import open_job
 
@@ -48,6 +48,19 @@ class MapSource(Inputs):
         """Hear whose calls these are."""
         super().begin(pool)
         self.total = int(self._folder.read().get("calls", 0))
+
+    def next(self) -> Call | Nothing:
+        """Return the next call; where inputs are gone, say so when all others have ended."""
+        given = super().next()
+        if given is not DONE or self.given >= self.total:
+            return given
+        if self.ends < self.given:
+            return WAIT
+        raise GivenUpError(
+            f"{self.total - self.given:,} of {self.total:,} inputs are gone: their file is cut off",
+            where=str(self._folder.inputs),
+            fix="results() has the values of the others; run the map again for these",
+        )
 
     def result(self) -> Mapped:
         """Return what the job's own result is."""
@@ -245,7 +258,9 @@ class Mapped(Iterator[Any]):
                 self._ends[line["index"]] = self._follower.end(line)
                 self._order.append(line["index"])
             elif line["kind"] == "over":
-                self._over = line["why"]
+                # What one job gave up another one goes on with.
+                own = self.job is None or line.get("job") in (None, self.job.id)
+                self._over = line["why"] if own else None
         return bool(lines)
 
     def _value(self, index: int) -> Any:  # noqa: ANN401 - the user's own
@@ -255,8 +270,9 @@ class Mapped(Iterator[Any]):
         return called(Call(index, b"", self._labels.get(index, "")))
 
     def _feed(self) -> None:
-        if self._feeder is not None and not self._feeder.feed(len(self._ends)):
-            self._feeder = None
+        feeder, self._feeder = self._feeder, None
+        if feeder is not None and feeder.feed(len(self._ends)):
+            self._feeder = feeder
 
     def _is_over(self) -> bool:
         """Return whether every call has ended; raise where some never will."""
@@ -289,10 +305,11 @@ def open_map(name: str) -> Mapped:
         There is none.
     """
     job, home = open_job(name), default_home()
-    for path in sorted((home / "pools").glob("*/job.json"), reverse=True):
-        folder = PoolFolder(path.parent)
-        if folder.job_id == job.id and folder.read()["source"] == _SOURCE:
-            return _opened(path.parent.name)
+    folder = PoolFolder.of_job(home, job.id)
+    if folder is not None and folder.read()["source"] == _SOURCE:
+        found = _opened(folder.root.name)
+        found.job = job
+        return found
     raise JobNotFoundError(
         f"job {job.id} is no map", where=str(home), fix="see `submarine job list`"
     )
@@ -328,13 +345,13 @@ class _Feeder:
         while self._given - ended < _LOOK_AHEAD + self._batch:
             try:
                 taken = next(self._inputs)
+                self._giver.give(_call(self._given, taken, self._arguments, self._batch))
             except StopIteration:
                 self._giver.close()
                 return False
             except BaseException:
                 self._giver.close()
                 raise
-            self._giver.give(_call(self._given, taken, self._arguments, self._batch))
             self._given += 1
         return True
 

@@ -195,7 +195,8 @@ class Pool:
             self._end_workers()
             self.journal.over()
         except GivenUpError as error:
-            self.journal.over(str(error))
+            with suppress(OSError):  # it is given up for a full disk
+                self.journal.over(str(error), job=self._kind.spec.parent)
             self._cancel("the pool was given up")
             raise
         except BaseException:
@@ -469,7 +470,9 @@ class Pool:
                 self._next_start = time.monotonic() + _BETWEEN_STARTS
                 return
             raise GivenUpError(
-                f"no worker can be submitted: {error.what}", where=error.where, fix=error.fix
+                f"no worker can be submitted: {error.what}",
+                where=error.where,
+                fix=f"{error.fix}; then: submarine job retry {self._kind.spec.name}",
             ) from error
         except SubmarineError as error:  # the cluster does not answer now
             self.say(f"no worker can be submitted now: {error.what}")
@@ -552,7 +555,8 @@ class Pool:
 
     def _take_over(self) -> None:
         record = self.journal.record
-        if record.over:
+        # Another job is somebody's word that it may go better now.
+        if record.over and record.over_by == self._kind.spec.parent:
             raise GivenUpError(record.over)
         goes_on = getattr(self._source, "goes_on", False)
         if record.over is not None and not record.open and not goes_on:
@@ -578,6 +582,10 @@ class Pool:
         for noted in self._waiting:
             noted.given, noted.began = "", False
         self._give_again()
+        for noted in [noted for noted in self._waiting if noted.cut]:
+            self._waiting.remove(noted)
+            told = {"reason": f"its arguments are gone: {self.folder.arguments} is cut off"}
+            self._end(noted, End(outcome="lost", told=told, attempts=noted.tries))
         if record.calls:
             done = len(record.ended)
             self.say(f"going on: {done} of {len(record.calls)} calls have ended")
