@@ -6,31 +6,44 @@
 
 A trial that is to end hears so at its next report. What `report` raises then is no `Exception`, so
 that code which catches those ends all the same. Packages with loops of their own have a callback
-each: `keras`, `lightning`, `transformers`, `xgboost`.
+each: `keras`, `lightning`, `transformers`, `xgboost`. They look whether the trial is to end as the
+next epoch or step begins, when the package's own checkpoint of the last one is kept.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import sys
+from _thread import allocate_lock
 
 from submarine_runtime.lean import suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Any
+
+    from submarine_runtime.log_metrics import Watch
 
 _MOST_VALUES = 100
 _LONGEST_NAME = 100
 
 STOP, PAUSE = "stop", "pause"
+_TELLING = allocate_lock()  # a trial's log is read by a thread
 
 
 class Last:
     """What was reported last, by name, for the value of a trial whose code returns none."""
 
     values: dict[str, float] = {}  # noqa: RUF012 - of the process, as there is one trial in it
+    step = -1
     paused = False
+
+    @classmethod
+    def forget(cls) -> None:
+        """Begin another trial."""
+        cls.values, cls.step, cls.paused = {}, -1, False
 
 
 def in_trial() -> bool:
@@ -43,7 +56,7 @@ def _running() -> Any:  # noqa: ANN401 - a `worker.Running`, of a module that is
     return None if worker is None else worker.current
 
 
-def report(step: int, /, **values: float) -> None:
+def report(step: int | None = None, /, **values: float) -> None:
     """Say what a trial has come to after a step.
 
     A sweep prunes by it, and takes the last one for the trial's value where the code returns none.
@@ -54,7 +67,8 @@ def report(step: int, /, **values: float) -> None:
     Parameters
     ----------
     step
-        The number of the step or epoch: whole, 0 or more, and each once.
+        The number of the step or epoch: whole, 0 or more, and each once. Unless given it is the one
+        after the last.
     values
         Numbers by name, one at least, the objective among them. Those of torch, numpy, jax and
         TensorFlow are numbers, too.
@@ -66,34 +80,108 @@ def report(step: int, /, **values: float) -> None:
     Ended
         The trial is pruned or paused. ``finally`` runs; ``except Exception`` does not see it.
     """
-    at = _step(step)
+    if step is None and "step" in values:
+        step = values.pop("step")  # type: ignore[assignment] # looked at below
+    at = Last.step + 1 if step is None else _step(step)
     if not values:
-        raise TypeError(f"report({step!r:.20}) says nothing: write report({step!r:.20}, loss=0.12)")
+        raise TypeError(f"report({'' if step is None else step}) says nothing: {_example(step)}")
     if len(values) > _MOST_VALUES:
         raise ValueError(
             f"report() was given {len(values)} values, {_MOST_VALUES} at most are kept"
         )
     told = {name: number(name, value) for name, value in values.items()}
+    _tell(at, told)
+    obey()
+
+
+def _example(step: object) -> str:
+    return f"write report({'epoch' if step is None else f'{step!r:.20}'}, loss=0.12)"
+
+
+def _tell(step: int, told: Mapping[str, float]) -> None:
+    """Tell numbers by name, where a trial runs here."""
     running = _running()
     if running is None:
         return
-    Last.values = {**Last.values, **told}
-    checkpoints = sys.modules.get("submarine_runtime.checkpoints")
-    keeps = checkpoints is not None and checkpoints.notice.looked_at
+    Last.values, Last.step = {**Last.values, **told}, step
+    _send(running, step, told)
+
+
+def _send(running: Any, step: int, told: Mapping[str, float]) -> None:  # noqa: ANN401 - as `_running`
     # JSON has no word for what is no number.
     sent = {name: value if math.isfinite(value) else str(value) for name, value in told.items()}
-    running.report({"step": at, "values": sent, "keeps": keeps})
-    word = running.word()
+    with _TELLING:
+        running.report({"step": step, "values": sent, "keeps": _keeps()})
+
+
+def _keeps() -> bool:
+    """Return whether the trial can go on elsewhere from a checkpoint: a loop's, or its own."""
+    checkpoints = sys.modules.get("submarine_runtime.checkpoints")
+    if checkpoints is not None and checkpoints.notice.looked_at:
+        return True
+    folder = os.environ.get("SUBMARINE_CHECKPOINT_PATH", "").removeprefix("file://")
+    with suppress(OSError, ValueError):
+        return bool(folder) and bool(os.listdir(folder))  # noqa: PTH208 - pathlib takes long to import
+    return False
+
+
+def _word(running: Any) -> str:  # noqa: ANN401 - as `_running`
+    if Last.paused:
+        return ""
+    with _TELLING:
+        return str(running.word())
+
+
+def obey() -> None:
+    """End the trial where it was told to end.
+
+    Raises
+    ------
+    Ended
+        It is pruned or paused.
+    """
+    running = _running()
+    if running is not None:
+        _end(_word(running))
+
+
+def _end(word: str) -> None:
+    checkpoints = sys.modules.get("submarine_runtime.checkpoints")
     if word == PAUSE and checkpoints is not None and checkpoints.notice.take():
         Last.paused = True  # the loop keeps a checkpoint after this step, and ends then
     elif word in {STOP, PAUSE} and not Last.paused:
         raise sys.modules["submarine_runtime.worker"].Ended(word)
 
 
+def watched(names: Sequence[str], begin: Mapping[int, int]) -> Watch:
+    """Return what reports the numbers that a trial prints, where its code reports none itself.
+
+    Parameters
+    ----------
+    names
+        Of what is searched for.
+    begin
+        The descriptors of the log, and where the trial's own text begins in each.
+    """
+    from submarine_runtime.log_metrics import Watch  # noqa: PLC0415 - where it is asked for
+
+    running = _running()
+
+    def tell(step: int, told: Mapping[str, float]) -> bool:
+        if Last.step >= 0:
+            return False
+        _send(running, step, told)
+        return True
+
+    return Watch(names, begin, tell=tell, told=lambda: _word(running), end=_end)
+
+
 def _step(step: object) -> int:
     index = getattr(step, "__index__", None)
+    if isinstance(step, dict):
+        raise TypeError(f"report({step!r:.40}): write report(epoch, **{step!r:.40})")
     if isinstance(step, bool) or index is None:
-        raise TypeError(f"report({step!r:.40}, …): the step is a whole number")
+        raise TypeError(f"report({step!r:.40}, …): the step is a whole number; {_example(None)}")
     number = int(index())
     if not 0 <= number < 1 << 53:
         raise ValueError(f"report({number}, …): the step is 0 or more")
@@ -138,6 +226,10 @@ def keras() -> Any:  # noqa: ANN401 - a keras.callbacks.Callback
     class Report(callbacks.Callback):  # type: ignore[misc, name-defined] # of what is there
         """Reports each epoch's numbers."""
 
+        def on_epoch_begin(self, _epoch: int, _logs: Any = None) -> None:  # noqa: ANN401 - Keras's
+            """End where the trial is to end."""
+            obey()
+
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ANN401 - Keras's
             """Report what Keras logs at an epoch's end."""
             _report_numbers(epoch, logs or {})
@@ -157,6 +249,10 @@ def lightning() -> Any:  # noqa: ANN401 - a Callback of Lightning
     class Report(package.Callback):  # type: ignore[misc, name-defined] # of what is there
         """Reports the metrics that the module has logged."""
 
+        def on_train_batch_start(self, *_: Any) -> None:  # noqa: ANN401 - Lightning's
+            """End where the trial is to end."""
+            obey()
+
         def on_validation_end(self, trainer: Any, _module: Any) -> None:  # noqa: ANN401 - Lightning's
             """Report what a validation came to, but for the look that comes before all training."""
             if not trainer.sanity_checking:
@@ -171,25 +267,31 @@ def lightning() -> Any:  # noqa: ANN401 - a Callback of Lightning
 
 
 def transformers() -> Any:  # noqa: ANN401 - a TrainerCallback
-    """Return a callback for the ``Trainer`` of transformers that reports each evaluation.
+    """Return a callback for the ``Trainer`` of transformers that reports what it logs.
+
+    That is each evaluation's metrics, and the training's own as often as these are logged.
 
     >>> Trainer(model, arguments, …, callbacks=[reports.transformers()]).train()
     """
     package = _package("transformers")
 
     class Report(package.TrainerCallback):  # type: ignore[misc, name-defined] # of what is there
-        """Reports each evaluation's metrics."""
+        """Reports what the ``Trainer`` logs."""
 
-        def on_evaluate(
+        def on_step_begin(self, *_: Any, **_more: Any) -> None:  # noqa: ANN401 - as transformers calls it
+            """End where the trial is to end."""
+            obey()
+
+        def on_log(
             self,
             _arguments: Any,  # noqa: ANN401 - as transformers calls it
             state: Any,  # noqa: ANN401 - likewise
             _control: Any,  # noqa: ANN401 - likewise
-            metrics: Any = None,  # noqa: ANN401 - likewise
+            logs: Any = None,  # noqa: ANN401 - likewise
             **_more: Any,  # noqa: ANN401 - likewise
         ) -> None:
-            """Report what an evaluation came to."""
-            _report_numbers(state.global_step, metrics or {})
+            """Report what is logged."""
+            _report_numbers(state.global_step, logs or {})
 
     return Report()
 
@@ -204,16 +306,23 @@ def xgboost() -> Any:  # noqa: ANN401 - a TrainingCallback
     class Report(callbacks.TrainingCallback):  # type: ignore[misc, name-defined] # of what is there
         """Reports each round's evaluations."""
 
-        def after_iteration(self, _model: Any, epoch: int, evals_log: Any) -> bool:  # noqa: ANN401 - XGBoost's
+        def before_iteration(self, *_: Any) -> bool:  # noqa: ANN401 - XGBoost's
+            """End where the trial is to end."""
+            obey()
+            return False
+
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:  # noqa: ANN401 - XGBoost's
             """Report a round, and let it go on."""
             told = {
                 f"{data}_{metric}": history[-1]
                 for data, metrics in evals_log.items()
                 for metric, history in metrics.items()
             }
-            # With cross-validation each is a mean and its deviation.
+            # Of a booster that goes on XGBoost counts the new rounds alone. With cross-validation
+            # each value is a mean and its deviation.
+            rounds = getattr(model, "num_boosted_rounds", lambda: epoch + 1)()
             _report_numbers(
-                epoch, {k: v[0] if isinstance(v, tuple) else v for k, v in told.items()}
+                rounds - 1, {k: v[0] if isinstance(v, tuple) else v for k, v in told.items()}
             )
             return False
 
@@ -221,13 +330,13 @@ def xgboost() -> Any:  # noqa: ANN401 - a TrainingCallback
 
 
 def _report_numbers(step: int, logged: Any) -> None:  # noqa: ANN401 - a mapping of a package's own
-    """Report those of a package's logs that are numbers, by names that keywords may have."""
+    """Report those of a package's logs that are numbers, where there are any."""
     told = {}
     for name, value in logged.items():
         with suppress(TypeError, ValueError):  # what else it logs is its own business
             told[str(name)] = number(str(name), value)
     if told:
-        report(step, **dict(list(told.items())[:_MOST_VALUES]))
+        _tell(_step(step), dict(list(told.items())[:_MOST_VALUES]))
 
 
 def _package(*names: str) -> Any:  # noqa: ANN401 - a module

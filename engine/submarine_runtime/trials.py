@@ -11,7 +11,7 @@ import os
 import sys
 
 from submarine_runtime import reports, worker
-from submarine_runtime.lean import suppress
+from submarine_runtime.lean import suppress, type_name
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def serve(
     forks
         Whether each trial runs in a process of its own.
     """
-    trial = Trial(function, objectives, choices or {}, from_log=from_log)
+    trial = Trial(function, objectives, choices or {}, from_log=from_log, forks=forks)
     worker.serve(trial, *known, forks=forks)
 
 
@@ -56,7 +56,7 @@ class Trial:
 
     Parameters
     ----------
-    function, objectives, choices, from_log
+    function, objectives, choices, from_log, forks
         As `serve` has them.
     """
 
@@ -67,8 +67,10 @@ class Trial:
         choices: Mapping[str, Sequence[Any]],
         *,
         from_log: bool = False,
+        forks: bool = True,
     ) -> None:
         self._from_log = from_log
+        self._forks = forks
         self._function = function
         self._objectives = objectives
         self._choices = choices
@@ -92,12 +94,24 @@ class Trial:
         dict
             ``values``, a number for each objective, or ``problem`` in words.
         """
+        if not self._forks:
+            _free()
         begin = _log_sizes()
         _prepare(number, checkpoints)
         given = {
             name: self._choices[name][value] if name in self._choices else value
             for name, value in params.items()
         }
+        logged: Mapping[str, float] = {}
+        if self._from_log:
+            with reports.watched(self._objectives, begin) as watch:
+                value = self._run(given)
+            logged = watch.last()
+        else:
+            value = self._run(given)
+        return self._came_to(value, logged)
+
+    def _run(self, given: Mapping[str, Any]) -> object:
         try:
             value = self._function(**given)
             if type(value).__name__ == "coroutine" and hasattr(value, "cr_await"):
@@ -108,26 +122,43 @@ class Trial:
             if reports.Last.paused:  # its loop has kept a checkpoint, and ended as it was asked
                 raise worker.Ended(reports.PAUSE) from None
             raise
-        return self._came_to(value, _Logged(begin if self._from_log else None))
+        except Exception as error:
+            kind = type(error)
+            if kind.__name__ == "TrialPruned" and kind.__module__.startswith("optuna."):
+                raise worker.Ended(reports.STOP) from error  # as Optuna's users say it
+            raise
+        return value
 
-    def _came_to(self, value: object, logged: _Logged) -> dict[str, Any]:
+    def _came_to(self, value: object, logged: Mapping[str, float]) -> dict[str, Any]:
         found = {}
         for place, name in enumerate(self._objectives):
             one = self._named(value, name, place)
             if one is None:
                 one = reports.Last.values.get(name)
             if one is None:
-                one = logged.last(name)
+                one = logged.get(name)
             if one is None:
-                ways = f"nor is a line like `{name}: 0.12` in its log" if self._from_log else ""
-                problem = f"it has neither returned nor reported {name}{ways and f', {ways}'}"
-                return {"problem": problem, "lacks": name}
+                return {"problem": self._without(name, value), "lacks": name}
             try:
                 found[name] = reports.number(name, one)
             except (TypeError, ValueError):
                 kind = type(one).__name__
                 return {"problem": f"{name} is {one!r:.60}, of type {kind}: no number"}
         return {"values": found}
+
+    def _without(self, name: str, value: object) -> str:
+        """Return in words that an objective has no value, and what there is in its place."""
+        ways = f", nor is a line like `{name}: 0.12` in its log" if self._from_log else ""
+        there = []
+        if isinstance(value, dict):
+            there.append(f"the dict that it returned has {_listed(value)}")
+        elif value is not None:
+            kind = type_name(value)
+            there.append(f"it returned a {kind:.60}: return a number, or {{{name!r}: …}}")
+        if reports.Last.values:
+            there.append(f"its reports have {_listed(reports.Last.values)}")
+        more = f" ({'; '.join(there)})" if there else ""
+        return f"it has neither returned nor reported {name}{ways}{more}"
 
     def _named(self, value: object, name: str, place: int) -> object:
         """Return what a returned value says of an objective; None for nothing."""
@@ -143,37 +174,13 @@ class Trial:
         return None  # a model, a history: what was reported counts
 
 
-class _Logged:
-    """Numbers that a trial has written to its log; none where they are not asked for."""
-
-    def __init__(self, begin: dict[int, int] | None) -> None:
-        self._begin = begin
-        self._text: str | None = None
-
-    def last(self, name: str) -> float | None:
-        """Return the last number that stands behind a name."""
-        if self._begin is None:
-            return None
-        import re  # noqa: PLC0415 - seldom
-
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        number = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b"
-        found = re.findall(rf"(?<![\w./-]){re.escape(name)}\s*[:=]\s*({number})", self._read())
-        return float(found[-1]) if found else None
-
-    def _read(self) -> str:
-        if self._text is None:
-            self._text = ""
-            for descriptor, begin in (self._begin or {}).items():
-                # The log is open for writing alone.
-                with suppress(OSError), open(f"/proc/self/fd/{descriptor}", "rb") as file:  # noqa: PTH123 - pathlib takes long to import
-                    file.seek(max(begin, file.seek(0, 2) - _LONGEST_LOG))
-                    self._text += file.read().decode(errors="replace") + "\n"
-        return self._text
+def _listed(names: Mapping[Any, object]) -> str:
+    shown = [f"{name!s:.40}" for name in names]
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return f"{', '.join(shown[:_SHOWN]) or 'nothing'}{more}"
 
 
-_LONGEST_LOG = 1 << 20
+_SHOWN = 5
 
 
 def _log_sizes() -> dict[int, int]:
@@ -182,6 +189,17 @@ def _log_sizes() -> dict[int, int]:
         with suppress(OSError):
             sizes[descriptor] = os.fstat(descriptor).st_size
     return sizes
+
+
+def _free() -> None:
+    """Let go of what the trial before in this process has left: its model may be on the GPU."""
+    import gc  # noqa: PLC0415 - only without forks
+
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        with suppress(Exception):
+            torch.cuda.empty_cache()
 
 
 def _prepare(number: int, checkpoints: str | None) -> None:
@@ -196,8 +214,7 @@ def _prepare(number: int, checkpoints: str | None) -> None:
         _logdir = os.environ.get("SUBMARINE_LOGDIR", "")
     if _logdir:
         os.environ["SUBMARINE_LOGDIR"] = f"{_logdir}/trial-{number}"
-    reports.Last.values = {}
-    reports.Last.paused = False
+    reports.Last.forget()
     loops = sys.modules.get("submarine_runtime.checkpoints")
     if loops is not None:
         loops.forget()

@@ -32,9 +32,9 @@ def trial(monkeypatch):
     running = Running()
     worker = types.SimpleNamespace(current=running, Ended=Ended)
     monkeypatch.setitem(sys.modules, "submarine_runtime.worker", worker)
-    monkeypatch.setattr(reports.Last, "values", {})
-    monkeypatch.setattr(reports.Last, "paused", False)
-    return running
+    reports.Last.forget()
+    yield running
+    reports.Last.forget()
 
 
 def test_reports_are_sent_as_numbers(trial):
@@ -53,6 +53,11 @@ def test_reports_are_sent_as_numbers(trial):
         (True, {"loss": 1}, TypeError),
         (1.5, {"loss": 1}, TypeError),
         (-1, {"loss": 1}, ValueError),
+        ({"loss": 0.1}, {}, TypeError),
+        (0.1, {"loss": 1}, TypeError),
+        (None, {}, TypeError),
+        (None, {"step": 3}, TypeError),
+        (None, {"step": "3", "loss": 1}, TypeError),
         (0, {"loss": "0.1"}, TypeError),
         (0, {"loss": None}, TypeError),
         (0, {"loss": True}, TypeError),
@@ -70,6 +75,40 @@ def test_what_is_no_report_is_refused_in_a_trial_and_outside(
     with pytest.raises(kind, match="report"):
         report(step, **values)
     assert not trial.sent
+
+
+def test_without_a_step_it_is_the_one_after_the_last(trial):
+    report(loss=1)
+    report(loss=1)
+    report(7, loss=1)
+    report(loss=1)
+    report(step=9, loss=1)
+    assert [said["step"] for said in trial.sent] == [0, 1, 7, 8, 9]
+    assert reports.Last.values == {"loss": 1}
+
+
+def test_words_say_how_it_is_written():
+    with pytest.raises(TypeError, match=r"write report\(epoch, \*\*\{'loss': 0.1\}\)"):
+        report({"loss": 0.1})  # as others have it
+    with pytest.raises(TypeError, match=r"write report\(epoch, loss=0.12\)"):
+        report(0.1, step=3)
+    with pytest.raises(TypeError, match=r"says nothing: write report\(5, loss=0.12\)"):
+        report(5)
+
+
+def test_a_checkpoint_of_the_code_s_own_is_something_to_go_on_from(trial, tmp_path, monkeypatch):
+    folder = tmp_path / "trial-0"
+    for path in (str(folder), f"file://{folder}"):
+        monkeypatch.setenv("SUBMARINE_CHECKPOINT_PATH", path)
+        report(loss=1)
+        folder.mkdir(exist_ok=True)
+        report(loss=1)
+        (folder / "model.keras").touch()
+        report(loss=1)
+        (folder / "model.keras").unlink()
+    monkeypatch.setenv("SUBMARINE_CHECKPOINT_PATH", "hdfs:///there")
+    report(loss=1)
+    assert [said["keeps"] for said in trial.sent] == [False, False, True] * 2 + [False]
 
 
 def test_what_is_not_finite_is_sent_as_text_that_json_can_hold(trial):

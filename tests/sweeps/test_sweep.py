@@ -46,9 +46,15 @@ def test_a_trial_that_fails_is_one_row_and_is_tried_again(program):
             if x == 4: return float("nan")
             if x == 5: return None
             if x == 6: report(0, loss="0.1")
+            if x == 7: return x, 1
+            if x == 8:
+                report(accuracy=0.5)
+                return {"val_loss": 1}
+            if x == 9: raise optuna.TrialPruned
             return x
 
-        found = search(train, {"x": range(8)}, sampler="grid", forks=True)
+        import optuna
+        found = search(train, {"x": range(10)}, sampler="grid", forks=True)
         rows = {trial.params["x"]: [trial.state, trial.error] for trial in found.trials}
         found.retry_failed().wait()
         tried = [trial.params["x"] for trial in found.trials if trial.retry_of is not None]
@@ -56,13 +62,15 @@ def test_a_trial_that_fails_is_one_row_and_is_tried_again(program):
     """)
     rows, best, tried, count = told
     assert best == 0
-    assert [rows[str(x)][0] for x in range(8)] == ["complete", *["failed"] * 6, "complete"]
+    assert [rows[str(x)][0] for x in range(10)] == ["complete", *["failed"] * 8, "pruned"]
     words = ["", "raised ValueError: no ones", "code 7", "loss is 'n/a', of type str: no number"]
     words += ["loss is not a number (NaN)", "neither returned nor reported loss", "a number is"]
+    words += ["it returned a tuple: return a number, or {'loss': …}"]
+    words += ["the dict that it returned has val_loss; its reports have accuracy"]
     for x, said in enumerate(words):
         assert said in rows[str(x)][1]
-    assert tried == [1, 2, 3, 4, 5, 6]
-    assert count == 14
+    assert tried == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert count == 18
     assert "failed: raised ValueError: no ones" in text
     assert """, in train(): if x == 1: raise ValueError("no ones")""" in rows["1"][1]
 
@@ -102,6 +110,28 @@ def test_values_are_read_from_the_log_where_code_says_nothing_else(program):
     assert told == [[9.5, 9.5]]
 
 
+def test_a_trial_is_pruned_by_what_it_prints(program, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "1")  # one after the other
+    told, _ = program("""
+        import subprocess
+
+        def train(x):
+            number = int(os.environ["SUBMARINE_TRIAL"])
+            if number == 0:
+                for step in range(3):
+                    print(f"\\r {step}/3 | \\x1b[32mLoss={x}\\x1b[0m", end="")
+            else:  # code that is not to be changed, which never ends by itself
+                line = f"while :; do echo loss: {x + number}; sleep 0.02; done"
+                subprocess.run(["sh", "-c", line])
+
+        found = search(train, {"x": [1]}, trials=2, pruner="halving", metric_from_log=True,
+                       gpus=1, first_failures=1)
+        print(json.dumps([[t.state, t.value, list(t.reports.items())[:2]] for t in found.trials]))
+    """)
+    assert told[0] == ["complete", 1.0, [[0, 1.0], [1, 1.0]]]
+    assert told[1] == ["pruned", None, [[0, 2.0], [1, 2.0]]]
+
+
 def test_several_objectives_have_several_best(program):
     told, text = program("""
         def train(x):
@@ -119,22 +149,29 @@ def test_a_sweep_all_of_whose_trials_fail_ends_with_the_first_error(program):
         def train(x):
             raise ValueError(f"never {x}")
 
-        try:
-            search(train, {"x": range(40)}, sampler="grid", first_failures=3)
-        except Exception as error:
-            print(json.dumps([type(error).__name__, str(error)]))
+        said = []
+        for count, given in (40, {"first_failures": 3}), (2, {}):
+            try:
+                search(train, {"x": range(count)}, sampler="grid", **given)
+            except Exception as error:
+                said.append([type(error).__name__, str(error)])
+        print(json.dumps(said))
     """)
-    assert told[0] == "JobFailedError"
-    assert "all of the first 3 trials failed" in told[1]
-    assert "raised ValueError: never" in told[1]
+    assert [kind for kind, _ in told] == ["JobFailedError"] * 2
+    for count, (_, said) in zip((3, 2), told, strict=True):
+        assert f"all of the first {count} trials failed" in said
+        assert "raised ValueError: never" in said
     assert "attempt" not in text  # it would fail again
 
 
 def test_what_is_not_possible_is_refused_before_anything_is_asked_for(program):
     told, _ = program("""
-        def refused(function, space, **given):
+        def print_all(config):
+            print(config)
+
+        def refused(function, *space, **given):
             try:
-                sweep(function, space, **given)
+                sweep(function, *space, **given)
             except ValueError as error:
                 return str(error)
 
@@ -148,6 +185,11 @@ def test_what_is_not_possible_is_refused_before_anything_is_asked_for(program):
             refused(train, {**rate, "rate": uniform(0, 1)}, sampler="grid", minimize="loss"),
             refused(train, rate, trials=2, minimize="loss", gpus=2, max_gpus=1),
             refused(3, rate, trials=2, minimize="loss"),
+            refused(train, rate),
+            refused(train, rate, n_trials=2, metric="loss", mode="min"),
+            refused(lambda trial: 0, trials=2, minimize="loss"),
+            refused(lambda trial: 0, rate, trials=2, minimize="loss"),
+            refused(print_all, rate, trials=2, minimize="loss"),
         ]))
     """)
     for said, words in zip(
@@ -161,6 +203,11 @@ def test_what_is_not_possible_is_refused_before_anything_is_asked_for(program):
             "has no end",
             "less than one trial's 2 GPUs",
             "is no function",
+            "the best trial is, nor how many trials",
+            "has no n_trials, metric, mode\n→ for n_trials= write trials=",
+            "what is to be searched\n→ give a space",
+            "only trial\n→ take each value as an argument: def <lambda>(rate, units), none",
+            "only config\n→ take each value as an argument: def print_all(rate, units), or sweep(",
         ],
         strict=True,
     ):

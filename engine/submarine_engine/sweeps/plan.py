@@ -73,10 +73,18 @@ class Plan:
     first_failures: int = FIRST_FAILURES
 
     def __post_init__(self) -> None:
+        lacks_number = self.trials is None and self.sampler != "grid"
+        if not self.objectives:
+            more = ", nor how many trials there are to be" if lacks_number else ""
+            raise CommandError(
+                f"nobody said what the best trial is{more}",
+                fix='give minimize="loss" or maximize="accuracy", a name that is returned or '
+                f"reported{', and trials=40' if lacks_number else ''}",
+            )
         self._check_objectives()
         _check_name("sampler", self.sampler, SAMPLERS)
         _check_name("pruner", self.pruner, PRUNERS)
-        if self.trials is None and self.sampler != "grid":
+        if lacks_number:
             raise CommandError(
                 "nobody said how many trials there are to be",
                 fix='give trials=40, or --trials 40; sampler="grid", or --sampler grid, tries all',
@@ -104,11 +112,6 @@ class Plan:
             )
 
     def _check_objectives(self) -> None:
-        if not self.objectives:
-            raise CommandError(
-                "nobody said what the best trial is",
-                fix='give minimize="loss" or maximize="accuracy": a name that is reported',
-            )
         names = [name for name, _ in self.objectives]
         for name in names:
             if not isinstance(name, str) or not _NAME.fullmatch(name):

@@ -306,7 +306,8 @@ class Trials:
             self._first_error = self._first_error or told.error
 
     def _give_up_if_all_fail(self) -> None:
-        if self._succeeded or self._failed < self._record.plan.first_failures:
+        enough = min(self._record.plan.first_failures, self._total())
+        if self._succeeded or self._failed < enough:
             return
         self._summarize(last=True)
         raise GivenUpError(

@@ -402,6 +402,8 @@ def _domain(value: object) -> Domain:
         return integer(value.start, value.stop - 1)
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         return choice(value)
+    if getattr(value, "ndim", None) == 1 and hasattr(value, "tolist"):  # numpy.logspace(-4, -1, 4)
+        return choice(value.tolist())
     raise CommandError(
         f"{value!r:.40} is no range and no list of choices",
         fix="write for example [32, 64], loguniform(1e-4, 1e-1), uniform(0, 1) or integer(1, 8)",

@@ -25,10 +25,26 @@ from submarine_engine.sweeps.study import import_optuna
 
 _SOURCE = "submarine_engine.sweeps.source:Trials"
 
+_ELSEWHERE = {
+    "n_trials": "trials",
+    "num_samples": "trials",
+    "count": "trials",
+    "max_evals": "trials",
+    "metric": "minimize= or maximize",
+    "mode": "minimize= or maximize",
+    "direction": "minimize= or maximize",
+    "directions": "minimize= and maximize",
+    "n_jobs": "max_gpus",
+    "scheduler": "pruner",
+    "search_alg": "sampler",
+    "method": "sampler",
+}
+"""What Optuna, Ray, W&B and hyperopt call it, and how it is called here."""
+
 
 def sweep(  # noqa: PLR0913 - the options of a search, each by its name
     function: Callable[..., Any],
-    space: Mapping[str, Any] | str | Space,
+    space: Mapping[str, Any] | str | Space | None = None,
     /,
     *,
     trials: int | None = None,
@@ -105,6 +121,17 @@ def sweep(  # noqa: PLR0913 - the options of a search, each by its name
         The sweep has failed, or was cancelled; `open_sweep` has what it found.
     """
     check_function(function)
+    if foreign := [name for name in options if name in _ELSEWHERE]:
+        raise CommandError(
+            f"sweep() has no {', '.join(foreign)}",
+            fix="; ".join(f"for {name}= write {_ELSEWHERE[name]}=" for name in foreign),
+        )
+    if space is None:
+        raise CommandError(
+            "nobody said what is to be searched",
+            fix='give a space: sweep(train, {"rate": loguniform(1e-4, 1e-1)}, …). Each trial gets '
+            "its values as arguments, def train(rate): none is asked for by trial.suggest_float",
+        )
     searched = Space.of(space)
     _check_arguments(function, searched)
     plan = Plan(
@@ -204,6 +231,16 @@ def _check_arguments(function: Callable[..., Any], space: Space) -> None:
         if one.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
     }
     if not any(one.kind is kinds.VAR_KEYWORD for one in signature.parameters.values()):
+        if len(takes) == 1 and not takes.keys() & set(space.names):
+            (all_in_one,) = takes
+            names = ", ".join(space.names)
+            whole = ", ".join(f"{name!r}: {name}" for name in space.names)
+            or_so = f", or sweep(lambda {names}: {called[:-1]}{{{whole}}}), …)"
+            raise CommandError(
+                f"{called} has no argument {names}, only {all_in_one}",
+                fix=f"take each value as an argument: def {called[:-1]}{names})"
+                f"{', none is asked for by trial.suggest_…' if all_in_one == 'trial' else or_so}",
+            )
         space.check_names(tuple(takes), called)
     given = function.keywords if isinstance(function, functools.partial) else {}
     lacks = [
