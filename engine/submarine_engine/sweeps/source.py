@@ -22,6 +22,7 @@ from submarine_engine.pool.calls import DONE, WAIT, Answer, Call, End, Nothing
 from submarine_engine.pool.pool import GivenUpError, words
 from submarine_engine.pool.results import Loader
 from submarine_engine.sweeps.found import Found
+from submarine_engine.sweeps.hparams import HParams
 from submarine_engine.sweeps.record import FILE, SweepRecord
 from submarine_engine.sweeps.study import Asked, Study, Told, short
 from submarine_engine.sweeps.summary import Summarizer, task_folder
@@ -74,7 +75,9 @@ class Trials:
         plan = self._record.plan
         self._objectives = [name for name, _ in plan.objectives]
         self._study = Study(folder.root, self._record.study_name, plan, self._record.space)
-        self._summary = Summarizer(task_folder(), self._study)
+        task = task_folder()
+        self._summary = Summarizer(task, self._study)
+        self._hparams = HParams(task and task / "logdir", self._objectives)
         self._open: dict[int, _Trial] = {}
         self._ends: deque[tuple[Call, End]] = deque()
         self._line: deque[Asked] = deque()
@@ -101,6 +104,7 @@ class Trials:
             self._count(told)
             if told.number not in self._open and told.state != "waiting":
                 self._summary.ended(told, before=True)
+                self._hparams.ended(told)
         self._take_wishes()
         began = self._study.begun()
         if began:
@@ -186,6 +190,7 @@ class Trials:
             told = self._study.told_of(number)
             self._count(told)
             self._summary.ended(told)
+            self._hparams.ended(told)
             self._say(told, trial.asked)
             self._give_up_if_all_fail()
 
