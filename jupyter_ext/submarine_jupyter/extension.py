@@ -7,7 +7,7 @@ from typing import Any
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Float, Int
 
-from submarine_jupyter import save, stacks, tensorboard
+from submarine_jupyter import save, stacks, tensorboard, trials
 from submarine_jupyter.handlers import (
     Call,
     Display,
@@ -31,7 +31,12 @@ from submarine_jupyter.work import LIMIT, MOST_STREAMS, Watchers, Work
 # The modules that add to the server, each by one line.
 
 
-PLUGINS: tuple[Plugin, ...] = (save.PLUGIN, stacks.PLUGIN, tensorboard.PLUGIN)
+PLUGINS: tuple[Plugin, ...] = (
+    save.PLUGIN,
+    stacks.PLUGIN,
+    tensorboard.PLUGIN,
+    trials.PLUGIN,
+)
 
 
 # All handlers of the extension, as tornado takes them.

@@ -348,9 +348,14 @@ def _sweeps(_: Workbench, __: Command) -> Listing[Found]:
 
 def _show_sweep(_: Workbench, command: Command) -> Listing[Told]:
     found = _found(command)
-    heads, rows = found.table()
+    heads, rows = found.table(command.values.get("sort", ""))
+    trials = {str(trial.number): trial for trial in found.trials}
+    if wanted := command.values.get("trial"):
+        rows = [row for row in rows if row[0] in wanted]
+        for row in rows if len(rows) == 1 else ():
+            say(found.log(int(row[0])))
     shown = [tuple(map(visible, row)) for row in rows]
-    return Listing(list(found.trials), tuple(map(visible, heads)), shown)
+    return Listing([trials[row[0]] for row in rows], tuple(map(visible, heads)), shown)
 
 
 def _attach_sweep(bench: Workbench, command: Command) -> object:

@@ -43,3 +43,40 @@ def test_the_card_of_a_sweep_grows_and_stays(notebook, page, gate, errors):
     page.wait_for_selector(f"{CARD}[data-state=succeeded] svg.smc-history circle")
     assert page.locator(f"{CARD} .smc-sweep").text_content() == words
     assert errors == []
+
+
+def test_all_trials_are_sorted_compared_and_opened_while_it_runs(notebook, page, gate, errors):
+    name = "looked-at"
+    cells = notebook(LOAD, NAMES, CELL.replace("GATE", gate.name).replace("search", name))
+    cells.run_all()
+    page.wait_for_selector(f"{CARD} summary:has-text('1 running, 28 complete, 1 failed of 30')")
+    card = page.locator(CARD)
+    newest = card.locator(".smc-trials").nth(1)
+    assert newest.locator("tr[data-state=running]").count() == 1  # however many began after it
+    card.locator("button.smc-sort", has_text="rate").first.click()
+    page.wait_for_selector(f"{CARD} th[aria-sort=ascending]:has-text('rate')")
+    assert card.locator(".smc-trials tbody tr").count() == 30
+    card.locator("th[aria-sort] button").click()
+    page.wait_for_selector(f"{CARD} th[aria-sort=descending]:has-text('rate')")
+    assert card.locator("tbody tr").first.locator("td").nth(4).inner_text() == "29"
+    for at in (0, 1):
+        card.locator("button.smc-pin").nth(at).click()
+        page.wait_for_selector(f"{CARD} button.smc-pin >> nth={at} >> visible=true")
+        page.wait_for_function(
+            "n => document.querySelectorAll('button.smc-pin[aria-pressed=true]').length === n",
+            arg=at + 1,
+        )
+    assert "Both ran the same script" in card.locator(".smc-compared").inner_text()
+    failed = card.locator("tr[data-state=failed] button.smc-trial")
+    failed.click()
+    opened = card.locator(".smc-opened")
+    page.wait_for_selector(f"{CARD} .smc-opened pre:has-text('ValueError')")
+    assert "<b>no</b>" in opened.inner_text()
+    gate.touch()  # the card's update keeps what the reader looks at
+    page.wait_for_selector(f"{CARD}[data-state=succeeded]")
+    page.wait_for_selector(f"{CARD} summary:has-text('29 complete, 1 failed of 30')")
+    assert card.locator("th[aria-sort=descending]").inner_text().startswith("rate")
+    assert card.locator("button.smc-pin[aria-pressed=true]").count() == 2
+    opened.get_by_role("button", name="Worker's log").click()
+    page.wait_for_selector(".submarine-Log:visible >> nth=-1")
+    assert errors == []

@@ -11,15 +11,12 @@ import nbformat
 import pytest
 from submarine_magics.card import view
 from submarine_magics.card.display import JOB_TYPE, static_bundle
+from submarine_magics.card.nodes import ATTRIBUTES, TAGS, Node, serialise
 from submarine_magics.card.tree import (
-    ATTRIBUTES,
-    TAGS,
-    Node,
     bar,
     card_tree,
     percent,
     script_tree,
-    serialise,
     style,
     to_html,
     to_text,

@@ -11,25 +11,21 @@ from importlib.resources import files
 
 import pytest
 from submarine_engine.job import JobSpec, Resources, Role
-from submarine_engine.sweeps.summary import FILE, Row, Summary, read_summary
+from submarine_engine.sweeps.rows import TrialRow
+from submarine_engine.sweeps.summary import FILE, Summary, read_summary
 from submarine_magics.card import view
 from submarine_magics.card.display import static_bundle
+from submarine_magics.card.nodes import ATTRIBUTES, TAGS
 from submarine_magics.card.served import served_tree
-from submarine_magics.card.tree import (
-    ATTRIBUTES,
-    TAGS,
-    blocks,
-    card_tree,
-    to_html,
-    to_text,
-)
+from submarine_magics.card.sweeps import blocks
+from submarine_magics.card.tree import card_tree, to_html, to_text
 
 HOSTILE = '</svg></table><script>alert(1)</script><img src=x onerror="alert(1)">\u202e\x1b[0m'
 SPEC = JobSpec(name="train", roles=(Role(resources=Resources(gpus=0)),))
 
 
 def row(number, state="complete", value="0.5", **given):
-    return Row(
+    return TrialRow(
         number=number, state=state, values=(value,), params=("0.01", "32"), seconds=2.0, **given
     )
 
@@ -149,7 +145,9 @@ class _Parsed(HTMLParser):
 
 
 def test_hostile_text_stays_text(card):
-    bad = Row(number=1, state=HOSTILE, values=(HOSTILE,), params=(HOSTILE, HOSTILE), error=HOSTILE)
+    bad = TrialRow(
+        number=1, state=HOSTILE, values=(HOSTILE,), params=(HOSTILE, HOSTILE), error=HOSTILE
+    )
     found = summary(
         objectives=((HOSTILE, "minimize"),), params=(HOSTILE, "b"), best=(bad,), newest=(bad,),
         states=((HOSTILE, 30),),
@@ -215,7 +213,7 @@ def test_what_is_on_disk_comes_back(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"version": 2}', "[" * 100_000, '{"version": 1, "objectives": 3}'],
+    ["", "{", "[]", "null", '{"version": 1}', "[" * 100_000, '{"version": 2, "objectives": 3}'],
 )
 def test_what_cannot_be_read_is_no_sweep(tmp_path, text):
     (tmp_path / FILE).write_text(text)
@@ -226,7 +224,8 @@ def test_what_cannot_be_read_is_no_sweep(tmp_path, text):
     "wrong",
     [{"total": "x"}, {"params": [3]}, {"history": [[1, "NaN"]]}, {"history": [1]},
      {"best": [{}]}, {"held": None}, {"began": 1e999}, {"states": [["a"]]},
-     {"objectives": []}, {"params": ["rate"]}],
+     {"objectives": []}, {"params": ["rate"]}, {"open": [3]}, {"importance": [["a", "b"]]},
+     {"pool": 3}],
 )  # fmt: skip
 def test_a_field_that_is_none_makes_it_no_sweep(tmp_path, wrong):
     summary().write(tmp_path)

@@ -8,6 +8,7 @@ SEARCH = """
     def train(x):
         if x == 2:
             raise ValueError("no twos")
+        print("training", x)
         return x
 
     found = search(train, {"x": range(1, 5)}, sampler="grid", trials=3)
@@ -29,6 +30,16 @@ def test_a_sweep_is_shown_and_goes_on_by_its_name(submarine, folder):
         rows = submarine("sweep", "show", word, "--json").stdout.decode().splitlines()
         assert [json.loads(row)["number"] for row in rows] == [0, 1, 2]
     assert "best 1" in submarine("sweep", "show", name).stderr.decode()
+    by_value = submarine("sweep", "show", name, "--sort", "loss").stdout.decode()
+    order = [line.split()[2] for line in by_value.splitlines()[1:]]
+    assert [one for one in order if one != "2"] == sorted(set(order) - {"2"})  # that one failed
+    assert b"no column 'x2'" in submarine("sweep", "show", name, "--sort", "x2").stderr
+    first, second = (by_value.splitlines()[at].split()[0] for at in (1, 2))
+    one = submarine("sweep", "show", name, "--trial", first).stdout.decode()
+    assert f"training {order[0]}" in one
+    both = submarine("sweep", "show", name, "--trial", first, "--trial", second).stdout.decode()
+    assert [line.split()[1:] for line in both.splitlines() if line.startswith("x ")] == [order[:2]]
+    assert b"no trial '77'" in submarine("sweep", "show", name, "--trial", "77").stderr
     told = submarine("sweep", "attach", name)
     assert "trial 2: " in told.stdout.decode()
 

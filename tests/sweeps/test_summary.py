@@ -1,11 +1,13 @@
 """What a controller tells of its sweep: bounded, the same as the study, also after a kill."""
 
+import dataclasses
 import math
 from types import SimpleNamespace
 
 import pytest
 from submarine_engine.sweeps.plan import Plan
 from submarine_engine.sweeps.record import SweepRecord
+from submarine_engine.sweeps.rows import RowsReader, RowsWriter, TrialRow
 from submarine_engine.sweeps.space import Space
 from submarine_engine.sweeps.study import Study
 from submarine_engine.sweeps.summary import FILE, Summarizer, read_summary
@@ -80,9 +82,10 @@ def test_trials_that_go_on_have_the_state_that_the_controller_gives_them(sweep):
     words = zip(numbers, ("waiting", "running", "paused"), strict=True)
     found = one.look(words)
     assert [(row.number, row.state) for row in found.newest] == [
-        (2, "paused"), (1, "running"), (0, "waiting"),
+        (2, "paused"), (1, "running"),
     ]  # fmt: skip
-    assert found.newest[1].values == ("0.25",)
+    assert [row.number for row in found.open] == [1, 2, 0]
+    assert found.newest[1].values == (0.25,)
     assert dict(found.states) == {"running": 1, "paused": 1, "waiting": 1}
 
 
@@ -124,6 +127,83 @@ def test_a_sweep_tells_its_card_all_that_it_found(tmp_path):
     )
     states, counts, best, total, unit, holding, held = told
     assert states == counts == {"complete": 11, "failed": 1}
-    assert (best, total, unit) == (["0"], 12, "worker")
+    assert (best, total, unit) == ([0], 12, "worker")
     assert max(holding) >= 1
     assert held == holding[-1] == 0
+
+
+def test_all_trials_that_have_ended_are_in_a_file_of_rows(sweep, tmp_path):
+    one = sweep()
+    one.run([1 / (number + 1) for number in range(120)], errors={7})
+    one.study.ask()
+    one.study.report(120, 0, 0.5)
+    one.study.report(120, 1, 0.25)
+    found = one.look({120: "running"})
+    rows = RowsReader(tmp_path).read()
+    assert list(rows) == list(range(120))
+    assert (rows[7].state, rows[7].error) == ("failed", "raised ValueError: no")
+    assert (rows[3].values, rows[3].params[1]) == ((0.25,), one.study.told_of(3).params["units"])
+    assert [(row.number, row.curve) for row in found.open] == [(120, ((0, 0.5), (1, 0.25)))]
+    assert (tmp_path / "trials.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_trial_that_goes_on_stays_listed_though_many_newer_began(sweep):
+    one = sweep()
+    slow = one.study.ask().number
+    one.run([1.0] * 30)
+    found = one.look({slow: "running"})
+    assert slow not in [row.number for row in found.newest]
+    assert [row.number for row in found.open] == [slow]
+
+
+def test_rows_are_read_as_they_come_and_anew_after_a_take_over(sweep, tmp_path):
+    one = sweep()
+    reader = RowsReader(tmp_path)
+    assert reader.read() == {}
+    one.run([1.0, 2.0])
+    one.look()
+    assert list(reader.read()) == [0, 1]
+    one.run([3.0])
+    one.look()
+    assert list(reader.read()) == [0, 1, 2]
+    later = Summarizer(tmp_path, one.study)
+    for told in one.study.told():
+        later.ended(told, before=True)
+    later.look(one.record, one.pool, {}, now=True)
+    assert [row.values for row in reader.read().values()] == [(1.0,), (2.0,), (3.0,)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"{", b"[]", b"null", b"[" * 5000, b'{"number": 1}', b"\xff", b"x" * 70_000,
+     b'{"number":1,"state":"a","values":[NaN],"params":[],"seconds":null,"error":"","curve":[]}'],
+)  # fmt: skip
+def test_a_line_that_is_no_row_is_passed_over(tmp_path, line):
+    writer = RowsWriter(tmp_path)
+    row = TrialRow(number=3, state="complete", values=(1.0,), params=())
+    writer.add(row)
+    writer.write()
+    with (tmp_path / "trials.jsonl").open("ab") as file:
+        file.write(line + b"\n")
+    writer.add(dataclasses.replace(row, number=4))
+    writer.write()
+    assert list(RowsReader(tmp_path).read()) == [3, 4]
+
+
+def test_a_link_is_no_file_of_rows(tmp_path):
+    (tmp_path / "other").write_text("")
+    (tmp_path / "trials.jsonl").symlink_to(tmp_path / "other")
+    assert RowsReader(tmp_path).read() == {}
+
+
+def test_what_matters_is_optunas_word(sweep):
+    one = sweep("maximize")
+    assert one.look().importance == ()
+    for _ in range(60):
+        asked = one.study.ask()
+        one.study.tell(asked.number, [asked.params["rate"]])
+        one.summarizer.ended(one.study.told_of(asked.number))
+    told = one.look().importance
+    assert [name for name, _ in told] == ["rate", "units"]
+    assert sum(part for _, part in told) == pytest.approx(1, abs=1e-3)
+    assert told[0][1] > 0.8

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from submarine_engine.cli.output import FAILED, OK, Output, visible
 from submarine_engine.cli.terminal_view import attach_to
 from submarine_engine.command.parser import Command
+from submarine_engine.errors import CommandError
 from submarine_engine.history import default_home
 from submarine_engine.sweeps.found import Found, sweeps
 from submarine_engine.sweeps.record import find_sweep
@@ -35,15 +36,42 @@ def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all ver
 
 
 def show(command: Command, output: Output) -> int:
-    """Show the trials of a sweep."""
+    """Show the trials of a sweep; or one with its log, or two side by side."""
     found = _found(command)
+    if wanted := command.values.get("trial"):
+        return _show_trials(found, wanted, output)
+    names, rows = found.table(command.values.get("sort", ""))
     if output.json:
-        for trial in found.trials:
-            output.data(asdict(trial))
+        trials = {str(trial.number): trial for trial in found.trials}
+        for row in rows:
+            output.data(asdict(trials[row[0]]))
         return OK
-    names, rows = found.table()
     output.table(names, [tuple(map(visible, row)) for row in rows])
     output.note(repr(found))
+    return OK
+
+
+def _show_trials(found: Found, wanted: tuple[str, ...], output: Output) -> int:
+    names, rows = found.table()
+    known = {row[0]: row for row in rows}
+    if missing := [one for one in wanted if one not in known]:
+        raise CommandError(
+            f"there is no trial {missing[0]!r:.40}",
+            where=f"sweep {found.name}",
+            fix=f"see them: submarine sweep show {found.name}",
+        )
+    if output.json:
+        for trial in found.trials:
+            if str(trial.number) in wanted:
+                output.data({**asdict(trial), "log": found.log(trial.number)})
+        return OK
+    shown = [known[one] for one in dict.fromkeys(wanted)]
+    columns = list(zip(names, *shown, strict=True))
+    output.table(tuple(map(visible, columns[0])),
+                 [tuple(map(visible, row)) for row in columns[1:] if any(row[1:])])  # fmt: skip
+    if len(shown) == 1:
+        for line in found.log(int(shown[0][0])).splitlines():
+            output.line(visible(line))
     return OK
 
 

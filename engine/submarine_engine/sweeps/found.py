@@ -20,12 +20,14 @@ from submarine_engine.errors import (
     SubmarineError,
 )
 from submarine_engine.history import default_home
+from submarine_engine.pool.call_logs import CallLogs
 from submarine_engine.pool.folder import PoolFolder
 from submarine_engine.pool.launching import control_job
 from submarine_engine.pool.pool import GivenUpError
 from submarine_engine.records import open_job
-from submarine_engine.sweeps.plan import MOST_TRIALS
+from submarine_engine.sweeps.plan import MAXIMIZE, MOST_TRIALS
 from submarine_engine.sweeps.record import SweepRecord, find_sweep, iter_sweeps
+from submarine_engine.sweeps.rows import short
 from submarine_engine.sweeps.space import Space
 from submarine_engine.sweeps.study import (
     STUDY_FILE,
@@ -33,7 +35,6 @@ from submarine_engine.sweeps.study import (
     best_of,
     import_optuna,
     open_storage,
-    short,
     told_of,
 )
 
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from submarine_engine.future import Job
 
 _COMPLETE = 30.0
+_LOG = 1 << 26
+"""Bytes of what each run of a trial has printed, at most."""
 
 
 class Found:
@@ -175,22 +178,76 @@ class Found:
             return rows
         return pd.DataFrame(rows).set_index("number") if rows else pd.DataFrame()
 
-    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return the heads and rows of a table of all trials, as text."""
+    def table(self, sort: str = "") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Return the heads and rows of a table of all trials, as text.
+
+        Parameters
+        ----------
+        sort
+            The head of the column to sort by: of what is searched for the best first, of all
+            others the smallest. In the order of their numbers unless given.
+
+        Raises
+        ------
+        CommandError
+            There is no such column.
+        """
         record = self._record()
         params, names = record.space.names, [name for name, _ in record.plan.objectives]
-        rows = [
+        heads = ("trial", "state", *params, *names, "took", "error")
+        if sort and sort not in heads:
+            raise CommandError(
+                f"there is no column {sort!r:.60}",
+                where=f"sweep {record.name}",
+                fix=f"sort by one of {', '.join(heads)}",
+            )
+        at = heads.index(sort) if sort else 0
+        cells = [
             (
-                str(trial.number),
+                trial.number,
                 trial.state,
-                *(short(trial.params.get(name, "")) for name in params),
-                *(short(trial.value_of(place)) for place in range(len(names))),
-                duration(trial.seconds) if trial.seconds is not None else "",
+                *(trial.params.get(name, "") for name in params),
+                *(trial.value_of(place) for place in range(len(names))),
+                "" if trial.seconds is None else trial.seconds,
                 trial.error.partition("\n")[0],
             )
             for trial in self.trials
         ]
-        return ("trial", "state", *params, *names, "took", "error"), rows
+        down = dict(record.plan.objectives).get(sort) == MAXIMIZE
+        there = [row for row in cells if row[at] != ""]
+        there.sort(key=lambda row: _comparable(row[at]), reverse=down)
+        rows = [*there, *(row for row in cells if row[at] == "")]
+        took = len(heads) - 2
+        return heads, [
+            tuple(
+                duration(float(cell)) if place == took and cell != "" else short(cell)
+                for place, cell in enumerate(row)
+            )
+            for row in rows
+        ]
+
+    def log(self, number: int) -> str:
+        """Return what a trial has printed by now: ``stdout``, then ``stderr``.
+
+        Parameters
+        ----------
+        number
+            The trial's.
+
+        Raises
+        ------
+        CommandError
+            No such trial has begun.
+        """
+        logs = CallLogs(PoolFolder(self._folder))
+        runs = [run for index in logs.labelled(f"trial {number}") for run in logs.runs(index)]
+        if not runs:
+            raise CommandError(
+                f"no trial {number} has begun",
+                where=f"sweep {self.name}",
+                fix=f"see them: submarine sweep show {self.name}",
+            )
+        return "".join(logs.text(run, _LOG).text for run in runs)
 
     def counts(self) -> dict[str, int]:
         """Return how many trials are in each state."""
@@ -384,6 +441,12 @@ def sweeps(limit: int | None = None) -> list[Found]:
         How many at most.
     """
     return [Found(record.folder) for record in islice(iter_sweeps(default_home()), limit)]
+
+
+def _comparable(value: object) -> tuple[bool, float, str]:
+    """Return what sorts numbers before texts."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return (False, float(value), "") if number else (True, 0.0, str(value))  # type: ignore[arg-type] # a number, as was looked at
 
 
 def _opened(pool: str) -> Found:

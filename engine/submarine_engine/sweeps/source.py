@@ -24,7 +24,8 @@ from submarine_engine.pool.results import Loader
 from submarine_engine.sweeps.found import Found
 from submarine_engine.sweeps.hparams import HParams
 from submarine_engine.sweeps.record import FILE, SweepRecord
-from submarine_engine.sweeps.study import Asked, Study, Told, short
+from submarine_engine.sweeps.rows import short
+from submarine_engine.sweeps.study import Asked, Study, Told
 from submarine_engine.sweeps.summary import Summarizer, task_folder
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """What a card shows of a sweep: bounded however many trials there are, and read without Optuna.
 
 The sweep's controller writes it into its own task's folder, ``sweep.json``; front ends read it
-there with the rest of the job.
+there with the rest of the job. All trials that have ended are in a file beside it (`rows`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,20 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.history import read_foreign, write_json
+from submarine_engine.sweeps.rows import (
+    PARAMS,
+    Point,
+    RowsWriter,
+    TrialRow,
+    parsed_row,
+    row_of,
+    thinned,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,16 +39,17 @@ if TYPE_CHECKING:
 FILE = "sweep.json"
 SHOWN = 10
 """How many of the best trials, and of the newest."""
+OPEN = 32
+"""How many of the trials that have not ended."""
 
 STATES = ("running", "complete", "pruned", "failed", "paused", "waiting")
 """Of trials, in the order in which they are shown."""
 
-_VERSION = 1
+_VERSION = 2
 _LARGEST = 1 << 18
-_PARAMS = 12
-"""Names that are kept, of what is searched and of objectives."""
 _LONGEST = 60
-_ERROR = 200
+_CURVE = 24
+"""Points of what a trial that goes on has reported."""
 _DOTS = 100
 _EVERY = 0.5
 _SHARE = 20
@@ -46,35 +57,12 @@ _SHARE = 20
 _WINDOW = 20
 """Trials whose ends say how long the others may take."""
 
-Point = tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One trial, as text.
-
-    Parameters
-    ----------
-    number
-        Its number in the study.
-    state
-        ``complete``, ``pruned``, ``failed``, ``running``, ``paused`` or ``waiting``.
-    values
-        Of each objective; of the first one the last report where the trial has not ended.
-    params
-        In the order of `Summary.params`.
-    seconds
-        How long its code ran; None where it has not ended.
-    error
-        What it failed with, in a line.
-    """
-
-    number: int
-    state: str
-    values: tuple[str, ...]
-    params: tuple[str, ...]
-    seconds: float | None = None
-    error: str = ""
+_GROWN = 1.1
+"""How many times as many values there are to be before importance is computed anew."""
+_SELDOM = 100
+"""Computing it takes no more than one part in so many of the controller's time."""
+_TOLD_OF = 10
+"""Values from which on it says something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +82,14 @@ class Summary:
     bests
         How many trials no other beats: one, where there is one objective.
     best, newest
-        The best ones first, and those that began last.
+        The best ones first, and those whose code began last.
+    open
+        Those that have not ended, the ones that began first, with what they reported.
+    importance
+        How much each parameter matters to the first objective, as Optuna has it: names and parts
+        of 1, the largest first; none as long as too little is known.
+    pool
+        The id of the sweep's pool.
     history
         The first objective by number of the trial, thinned.
     improved
@@ -118,8 +113,11 @@ class Summary:
     total: int
     states: tuple[tuple[str, int], ...] = ()
     bests: int = 0
-    best: tuple[Row, ...] = ()
-    newest: tuple[Row, ...] = ()
+    best: tuple[TrialRow, ...] = ()
+    newest: tuple[TrialRow, ...] = ()
+    open: tuple[TrialRow, ...] = ()
+    importance: tuple[tuple[str, float], ...] = ()
+    pool: str = ""
     history: tuple[Point, ...] = ()
     improved: tuple[Point, ...] = ()
     unit: str = "GPU"
@@ -161,7 +159,7 @@ def read_summary(folder: Path) -> Summary | None:
         objectives = tuple((_text(name), _text(way)) for name, way in data["objectives"])
         params = _texts(data["params"])
         columns = len(objectives), len(params)
-        if not 0 < len(objectives) <= _PARAMS:
+        if not 0 < len(objectives) <= PARAMS:
             return None
         return Summary(
             objectives=objectives,
@@ -171,6 +169,11 @@ def read_summary(folder: Path) -> Summary | None:
             bests=int(data["bests"]),
             best=_rows(data["best"], columns),
             newest=_rows(data["newest"], columns),
+            open=_rows(data["open"], columns, OPEN),
+            importance=tuple(
+                (_text(name), _finite(part)) for name, part in data["importance"][:PARAMS]
+            ),
+            pool=_text(data["pool"]),
             history=_points(data["history"]),
             improved=_points(data["improved"]),
             unit="GPU" if data["unit"] == "GPU" else "worker",
@@ -185,14 +188,14 @@ def read_summary(folder: Path) -> Summary | None:
         return None
 
 
-def _text(value: object, limit: int = _LONGEST) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
-    return value[:limit]
+    return value[:_LONGEST]
 
 
 def _texts(values: Any) -> tuple[str, ...]:  # noqa: ANN401 - of a file
-    return tuple(_text(value) for value in values[:_PARAMS])
+    return tuple(_text(value) for value in values[:PARAMS])
 
 
 def _finite(value: Any) -> float:  # noqa: ANN401 - of a file
@@ -206,18 +209,12 @@ def _points(pairs: Any) -> tuple[Point, ...]:  # noqa: ANN401 - of a file
     return tuple((_finite(x), _finite(y)) for x, y in pairs[: 3 * _DOTS])
 
 
-def _rows(rows: Any, columns: tuple[int, int]) -> tuple[Row, ...]:  # noqa: ANN401 - of a file
-    found = tuple(
-        Row(
-            number=int(row["number"]),
-            state=_text(row["state"]),
-            values=_texts(row["values"]),
-            params=_texts(row["params"]),
-            seconds=None if row["seconds"] is None else _finite(row["seconds"]),
-            error=_text(row["error"], _ERROR),
-        )
-        for row in rows[:SHOWN]
-    )
+def _rows(
+    rows: Any,  # noqa: ANN401 - of a file
+    columns: tuple[int, int],
+    most: int = SHOWN,
+) -> tuple[TrialRow, ...]:
+    found = tuple(map(parsed_row, rows[:most]))
     if any((len(row.values), len(row.params)) != columns for row in found):
         raise ValueError
     return found
@@ -242,6 +239,11 @@ class Summarizer:
         self._ends: deque[float] = deque(maxlen=_WINDOW + 1)
         self._next = 0.0
         self._written: Summary | None = None
+        self._rows = RowsWriter(folder) if folder else None
+        self._ended_since: list[int] = []
+        self._importance: tuple[tuple[str, float], ...] = ()
+        self._told_of = 0
+        self._weigh_next = 0.0
         # Of an attempt before this one, whose process was killed.
         before = read_summary(folder) if folder else None
         self._began = before.began if before else time.time()
@@ -258,6 +260,7 @@ class Summarizer:
             Whether another controller has seen it end.
         """
         self._ended[told.state] += 1
+        self._ended_since.append(told.number)
         if told.value is not None and math.isfinite(told.value):
             self._values[told.number] = told.value
         if not before:
@@ -285,8 +288,10 @@ class Summarizer:
         self._note_held(held)  # each time: a quick sweep's workers are over before the next write
         if time.monotonic() < self._next and not now:
             return
+        self._weigh(record, last=now)
         begins = time.monotonic()
         made = self._make(record, pool, goes_on, held)
+        self._write_rows(record)
         with suppress(OSError):  # a full disk is no reason to end a sweep
             if made != self._written:
                 made.write(self._folder)
@@ -304,20 +309,28 @@ class Summarizer:
         begun = self._study.begun()
         bests = self._study.best() if plan.several else ()
         best = [told.number for told in bests[:SHOWN]] if plan.several else self._best(record)
-        newest = range(begun - 1, max(-1, begun - 1 - SHOWN), -1)
-        rows = {
-            told.number: _row(told, record, goes_on.get(told.number))
-            for told in self._study.some([*best, *newest])
-        }
+        # Those that only wait for a worker say nothing yet.
+        ran = (one for one in range(begun - 1, -1, -1) if goes_on.get(one) != "waiting")
+        newest = list(islice(ran, SHOWN))
+        goes = sorted(goes_on, key=lambda one: (goes_on[one] == "waiting", one))[:OPEN]
+        rows = self._rows_of([*best, *newest, *goes], record, goes_on)
+        plain = {number: replace(row, curve=()) for number, row in rows.items()}
         return Summary(
-            objectives=plan.objectives[:_PARAMS],
-            params=record.space.names[:_PARAMS],
+            objectives=plan.objectives[:PARAMS],
+            params=record.space.names[:PARAMS],
             total=total,
             states=tuple((state, states[state]) for state in STATES if states[state]),
             bests=len(bests) if plan.several else min(1, len(best)),
-            best=tuple(rows[number] for number in best),
-            newest=tuple(rows[number] for number in newest if number in rows),
-            history=_thinned(sorted(self._values.items())),
+            best=tuple(plain[number] for number in best),
+            newest=tuple(plain[number] for number in newest if number in plain),
+            open=tuple(
+                replace(rows[number], curve=thinned(rows[number].curve, _CURVE))
+                for number in goes
+                if number in rows
+            ),
+            importance=self._importance,
+            pool=record.folder.name,
+            history=thinned(sorted(self._values.items()), _DOTS),
             improved=() if plan.several else self._improved(record),
             unit="GPU" if each else "worker",
             held=held,
@@ -327,6 +340,40 @@ class Summarizer:
             until=self._until(total - sum(self._ended.values()), record),
             paused=record.paused,
         )
+
+    def _rows_of(
+        self, numbers: Sequence[int], record: SweepRecord, goes_on: Mapping[int, str]
+    ) -> dict[int, TrialRow]:
+        objectives, names = len(record.plan.objectives), record.space.names
+        return {
+            told.number: row_of(told, names, objectives, goes_on.get(told.number))
+            for told in self._study.some(numbers)
+        }
+
+    def _write_rows(self, record: SweepRecord) -> None:
+        """Write the rows of what has ended since the last time."""
+        if self._rows is None:
+            return
+        rows = self._rows_of(self._ended_since, record, {})
+        for number in self._ended_since:
+            self._rows.add(rows[number])
+        self._ended_since.clear()
+        self._rows.write()
+
+    def _weigh(self, record: SweepRecord, *, last: bool) -> None:
+        """Have Optuna say how much each parameter matters, where there is enough that is new."""
+        known, began = len(self._values), time.monotonic()
+        grown = known > self._told_of if last else known >= _GROWN * self._told_of
+        patience = _SELDOM if last else 0.0  # a second, for the last word
+        if known < _TOLD_OF or not grown or began < self._weigh_next - patience:
+            return
+        self._told_of = known
+        self._importance = tuple(
+            (name, round(part, 4))
+            for name, part in self._study.importance()
+            if name in record.space.names
+        )[:PARAMS]
+        self._weigh_next = began + _SELDOM * (time.monotonic() - began)
 
     def _best(self, record: SweepRecord) -> list[int]:
         sign = _sign(record)
@@ -340,7 +387,7 @@ class Summarizer:
         for number, value in sorted(self._values.items()):
             if not found or sign * value < sign * found[-1][1]:
                 found.append((number, value))
-        return _thinned(found)
+        return thinned(found, _DOTS)
 
     def _note_held(self, held: int) -> None:
         """Note how many are held from now on; in the long run not each change, but the last."""
@@ -364,30 +411,6 @@ def _sign(record: SweepRecord) -> int:
     from submarine_engine.sweeps.plan import MAXIMIZE  # noqa: PLC0415 - only the writer needs it
 
     return -1 if record.plan.objectives[0][1] == MAXIMIZE else 1
-
-
-def _thinned(points: Sequence[Point]) -> tuple[Point, ...]:
-    """Return some of many points, the first and the last among them."""
-    if len(points) <= _DOTS:
-        return tuple(points)
-    step = (len(points) - 1) / (_DOTS - 1)
-    return tuple(points[round(at * step)] for at in range(_DOTS))
-
-
-def _row(told: Told, record: SweepRecord, state: str | None) -> Row:
-    from submarine_engine.sweeps.study import short  # noqa: PLC0415 - as above
-
-    objectives = range(len(record.plan.objectives[:_PARAMS]))
-    return Row(
-        number=told.number,
-        state=state or told.state,
-        values=tuple(short(told.value_of(place))[:_LONGEST] for place in objectives),
-        params=tuple(
-            short(told.params.get(name, ""))[:_LONGEST] for name in record.space.names[:_PARAMS]
-        ),
-        seconds=told.seconds,
-        error=told.error.partition("\n")[0][:_ERROR],
-    )
 
 
 def task_folder() -> Path | None:

@@ -4,7 +4,7 @@ import { URLExt } from '@jupyterlab/coreutils';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { Found, Lines, Overview, Shown, StacksTold } from './types';
+import type { Found, Lines, Looking, Overview, Shown, StacksTold, TrialsShown } from './types';
 import { sentence } from './words';
 
 const UNREACHABLE = 'Server unreachable';
@@ -83,8 +83,22 @@ export class Api {
     return this.post(`api/jobs/${encodeURIComponent(job)}/stacks`);
   }
 
-  /** Start a TensorBoard over jobs, or find the one that runs; `url` is relative to the base URL. */
-  tensorboard(wanted: { jobs?: string[]; all?: boolean }): Promise<{ id: string; url: string }> {
+  /** Trials of a sweep, as its card shows them. */
+  trials(job: string, at: Looking): Promise<TrialsShown> {
+    const flag = (value: boolean) => (value ? '1' : '0');
+    const query = new URLSearchParams({
+      every: flag(at.every),
+      column: String(at.column),
+      down: flag(at.down),
+      start: String(at.start),
+      open: String(at.open),
+      pins: at.pins.join(',')
+    });
+    return this.get(`api/jobs/${encodeURIComponent(job)}/trials?${query}`);
+  }
+
+  /** Start a TensorBoard, or find the one that runs; `url` is relative to the base URL. */
+  tensorboard(wanted: BoardWanted): Promise<{ id: string; url: string }> {
     return this.post('api/tensorboards', wanted);
   }
 
@@ -112,6 +126,13 @@ export class Api {
   fileUrl(log: LogName): string {
     return this.url(`${logPath(log)}/file`);
   }
+}
+
+/** What a TensorBoard shows: jobs, all of them, or a folder. */
+export interface BoardWanted {
+  jobs?: string[];
+  all?: boolean;
+  logdir?: string;
 }
 
 export interface LogName {

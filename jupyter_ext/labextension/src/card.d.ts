@@ -11,8 +11,8 @@ declare module '*/card/words.js' {
 declare module '*/card/tree.js' {
   /** An element (its tag, its attributes, what is in it), or text. */
   export type Tree = string | [string, Record<string, string>, Tree[]];
-  /** By an element's `data-slot` or `data-action`: attributes, where null takes one away, and text. */
-  export type Changes = Record<string, Record<string, string | null>>;
+  /** By `data-slot` or `data-action`: attributes (null takes one away), and `text` or `inside`. */
+  export type Changes = Record<string, Record<string, string | null | Tree[]>>;
   export function build(tree: Tree): Node;
   export function patch(shown: Node, before: Tree, after: Tree): void;
   export function change(tree: Tree, changes: Changes): Tree;

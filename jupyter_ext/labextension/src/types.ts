@@ -99,6 +99,22 @@ export interface StacksTold {
   tree: Tree;
 }
 
+/** What a reader looks at among the trials of a sweep: `open` is a trial's number and 1, or 0. */
+export interface Looking {
+  every: boolean;
+  column: number;
+  down: boolean;
+  start: number;
+  pins: number[];
+  open: number;
+}
+
+/** What the card draws in place of its own tables of trials. */
+export interface TrialsShown {
+  total: number;
+  inside: Tree[];
+}
+
 export interface Found {
   lines: number[];
   next: number | null;

@@ -36,9 +36,10 @@ from submarine_magics.card.model import (
     view,
     visible,
 )
+from submarine_magics.card.nodes import Node, node, serialise
 from submarine_magics.card.pages import cancel_url, with_pages
 from submarine_magics.card.served import served_tree
-from submarine_magics.card.tree import Node, node, serialise, style, to_html, to_text
+from submarine_magics.card.tree import style, to_html, to_text
 
 if TYPE_CHECKING:
     from submarine_magics.card.widget import CardWidget

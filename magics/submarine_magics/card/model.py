@@ -21,8 +21,9 @@ from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, default_home, read_json
 from submarine_engine.job import JobSpec, JobState, TaskState
 from submarine_engine.lifecycle import JobStatus, TaskStatus
+from submarine_engine.sweeps.rows import TrialRow, short
 from submarine_engine.sweeps.summary import FILE as SWEEP
-from submarine_engine.sweeps.summary import SHOWN, Row, Summary, read_summary
+from submarine_engine.sweeps.summary import SHOWN, Summary, read_summary
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
@@ -392,8 +393,9 @@ _VALUE = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialView:
-    """One row of a table of trials: its state, and what stands in each column."""
+    """One row of a table of trials: its number and state, and what stands in each column."""
 
+    number: int
     state: str
     cells: tuple[str, ...]
 
@@ -415,9 +417,15 @@ class SweepView:
     left
         ``about 3 min left``; empty where nobody can say.
     columns
-        The heads of the tables.
+        The heads of the tables: number, state, values, parameters, time, error.
+    objectives
+        How many columns hold values.
+    sorts
+        Of each column whether a reader may want its largest values first; None for one that has
+        no order.
     best_rows, newest_rows
-        The best trials, and those that began last; of few trials all are among the first.
+        The best trials, and those that began last with those that still go on; of few trials all
+        are among the first.
     command
         How to see all trials, where they are not all here.
     held
@@ -428,6 +436,8 @@ class SweepView:
         Values by number of the trial, and the best by then.
     history_words
         What that picture shows, for who does not see it.
+    importance
+        How much each parameter matters to the first objective, in parts of 1; the largest first.
     """
 
     best: str
@@ -436,6 +446,8 @@ class SweepView:
     failed: bool
     left: str
     columns: tuple[str, ...]
+    objectives: int
+    sorts: tuple[bool | None, ...]
     best_rows: tuple[TrialView, ...]
     newest_rows: tuple[TrialView, ...]
     command: str
@@ -444,6 +456,7 @@ class SweepView:
     history: tuple[tuple[float, float], ...]
     improved: tuple[tuple[float, float], ...]
     history_words: str
+    importance: tuple[tuple[str, float], ...]
 
 
 def view_sweep(found: Summary, end: Moment, *, job_id: str, final: bool) -> SweepView:
@@ -459,32 +472,72 @@ def view_sweep(found: Summary, end: Moment, *, job_id: str, final: bool) -> Swee
     states = Counter[str]()
     for state, number in found.states:
         states[_trial_word(state, final=final)] += number
-    begun = sum(states.values())
-    few = begun <= SHOWN
-    rows = sorted((*found.best, *found.newest), key=lambda row: row.number)
-    best = {row.number: row for row in rows}.values() if few else found.best
-    one = len(found.params) <= _COLUMNS
-    params = tuple(visible(name, _VALUE) for name in found.params)
+    few = sum(states.values()) <= SHOWN
+    newest = _newest(found)
+    rows = {row.number: row for row in (*newest, *found.best)}
+    best = [rows[number] for number in sorted(rows)] if few else found.best
     told = ", ".join(f"{number:,} {state}" for state, number in states.items() if number)
     names = tuple(visible(name, _VALUE) for name, _ in found.objectives)
     return SweepView(
         best=_best_words(found, names),
-        params=_params_words(found.best[0], params) if found.best and found.bests == 1 else "",
+        params=params_words(found, found.best[0]) if found.best and found.bests == 1 else "",
         trials=f"{told or 'none yet'} of {found.total:,}",
         failed="failed" in states,
         left=_left(found, end) if not final else "",
-        columns=("Trial", "State", *names, *(params if one else ("Parameters",)), "Took", "Error"),
-        best_rows=tuple(_trial(row, params, one=one, final=final) for row in best),
-        newest_rows=tuple(_trial(row, params, one=one, final=final) for row in found.newest)
-        if not few
-        else (),
+        columns=("Trial", "State", *names, *_parameters(found), "Took", "Error"),
+        objectives=len(names),
+        sorts=_sorts(found),
+        best_rows=tuple(trial_view(found, row, final=final) for row in best),
+        newest_rows=tuple(trial_view(found, row, final=final) for row in newest) if not few else (),
         command="" if few else f"submarine sweep show {visible(job_id, 64)}",
         held=_held(found, final=final),
         holding=_until(found, end, final=final),
         history=found.history,
         improved=found.improved,
         history_words=_history_words(found, names),
+        importance=tuple((visible(name, _VALUE), part) for name, part in found.importance),
     )
+
+
+def _newest(found: Summary) -> tuple[TrialRow, ...]:
+    """Return the newest trials, and those which began before them and still go on."""
+    oldest = min((row.number for row in found.newest), default=0)
+    older = [row for row in found.open if row.number < oldest and row.state != "waiting"][:SHOWN]
+    return (*found.newest, *sorted(older, key=lambda row: -row.number))
+
+
+def _parameters(found: Summary) -> tuple[str, ...]:
+    """Return the heads of the parameters' columns."""
+    if len(found.params) > _COLUMNS:
+        return ("Parameters",)
+    return tuple(visible(name, _VALUE) for name in found.params)
+
+
+def _sorts(found: Summary) -> tuple[bool | None, ...]:
+    from submarine_engine.sweeps.plan import MAXIMIZE  # noqa: PLC0415 - no kernel starts with it
+
+    one = len(found.params) <= _COLUMNS
+    params: tuple[bool | None, ...] = (False,) * len(found.params) if one else (None,)
+    values = tuple(way == MAXIMIZE for _, way in found.objectives)
+    return (True, False, *values, *params, True, True)
+
+
+def sort_key(found: Summary, row: TrialRow, column: int) -> float | int | str:
+    """Return what a row is sorted by in a column of the tables; an empty text where nothing stands.
+
+    Parameters
+    ----------
+    found
+        The sweep's.
+    row
+        The trial.
+    column
+        Its place in `SweepView.columns`.
+    """
+    params = row.params if len(found.params) <= _COLUMNS else ("",)
+    took: float | str = "" if row.seconds is None else row.seconds
+    keys = (row.number, row.state, *row.values, *params, took, row.error)
+    return keys[column]
 
 
 def _trial_word(state: str, *, final: bool) -> str:
@@ -497,12 +550,18 @@ def _best_words(found: Summary, names: tuple[str, ...]) -> str:
     if len(names) > 1:
         return f"{count(found.bests, 'trial')} that none beats in {' and '.join(names)}"
     first = found.best[0]
-    return f"{names[0]} {visible(first.values[0], _VALUE)} by trial {first.number}"
+    return f"{names[0]} {trial_value(first.values[0])} by trial {first.number}"
 
 
-def _params_words(row: Row, params: tuple[str, ...]) -> str:
-    pairs = zip(params, row.params, strict=False)
-    return " ".join(f"{name}={visible(value, _VALUE)}" for name, value in pairs)
+def params_words(found: Summary, row: TrialRow) -> str:
+    """Return the parameters of a trial in one line."""
+    pairs = zip(found.params, row.params, strict=False)
+    return " ".join(f"{visible(name, _VALUE)}={trial_value(value)}" for name, value in pairs)
+
+
+def trial_value(value: object) -> str:
+    """Return a value of a trial as it is shown: a number to four digits, or text."""
+    return visible(short(value), _VALUE)
 
 
 def _left(found: Summary, now: Moment) -> str:
@@ -531,13 +590,27 @@ def _history_words(found: Summary, names: tuple[str, ...]) -> str:
     return f"{names[0]} by trial, from {min(values):.4g} to {max(values):.4g}"
 
 
-def _trial(row: Row, params: tuple[str, ...], *, one: bool, final: bool) -> TrialView:
+def trial_view(found: Summary, row: TrialRow, *, final: bool) -> TrialView:
+    """Return a trial as a row of a table.
+
+    Parameters
+    ----------
+    found
+        The sweep's.
+    row
+        The trial.
+    final
+        Whether the sweep's job is over.
+    """
     state = _trial_word(row.state, final=final)
-    own = tuple(visible(value, _VALUE) for value in row.params)
-    values = tuple(visible(value, _VALUE) for value in row.values)
+    one = len(found.params) <= _COLUMNS
+    given = tuple(map(trial_value, row.params))
+    if not one:
+        given = (visible(params_words(found, row), 200),)
+    values = tuple(map(trial_value, row.values))
     took = duration(row.seconds) if row.seconds is not None else ""
-    given = own if one else (visible(_params_words(row, params), 200),)
     return TrialView(
+        number=row.number,
         state=state,
         cells=(str(row.number), state, *values, *given, took, visible(row.error, 120)),
     )

@@ -15,7 +15,7 @@ from submarine_engine.job import TaskState
 
 from submarine_magics.card import tree
 from submarine_magics.card.model import CardView, visible, visible_lines
-from submarine_magics.card.tree import Node, node
+from submarine_magics.card.nodes import Node, node
 
 if TYPE_CHECKING:
     from submarine_engine.stacks import Group, Stacks, Thread
@@ -57,7 +57,7 @@ class Extras:
 def served_tree(card: CardView, extras: Extras | None = None) -> Node:
     """Return the whole card for a page that can do something with the job."""
     more = extras or Extras()
-    root = tree.card_tree(card)
+    root = tree.card_tree(card, served=True)
     head, facts, sentence, *below = root.children
     progress, *rest = below
     where = card.log_path or "the job's folder"

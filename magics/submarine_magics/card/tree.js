@@ -59,13 +59,13 @@ export function patch(node, before, after) {
 }
 
 // The tree as the page has it now: `changes` has, by `data-slot` or `data-action`, what differs of an
-// element: attributes (null takes one away) and `text`, its only child.
+// element: attributes (null takes one away), and `text`, its only child, or `inside`, all of them.
 export function change(spec, changes) {
   if (typeof spec === "string") return spec;
   const [tag, attributes, children] = spec;
-  const { text, ...own } = changes[attributes["data-slot"] ?? attributes["data-action"]] ?? {};
+  const { text, inside: given, ...own } = changes[attributes["data-slot"] ?? attributes["data-action"]] ?? {};
   const kept = Object.entries({ ...attributes, ...own }).filter(([, value]) => value !== null);
-  const inside = text === undefined ? children.map((each) => change(each, changes)) : [text];
+  const inside = text === undefined ? (given ?? children).map((each) => change(each, changes)) : [text];
   return [tag, Object.fromEntries(kept), inside];
 }
 

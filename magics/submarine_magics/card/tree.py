@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cache
-from html import escape
 from importlib.resources import files
-from itertools import pairwise
-from typing import Any
 
 from submarine_engine.amounts import UNKNOWN, percent
 
 from submarine_magics import frontend
-from submarine_magics.card.model import (
-    FEW_TASKS,
-    CardView,
-    ScriptView,
-    Stage,
-    SweepView,
-    TaskView,
-    TrialView,
-    web_address,
-)
-
-Points = Sequence[tuple[float, float]]
+from submarine_magics.card.model import FEW_TASKS, CardView, ScriptView, Stage, TaskView
+from submarine_magics.card.nodes import Node, link, node, serialise
+from submarine_magics.card.sweeps import sweep_lines, sweep_node
 
 _NAMED = 2
-_BLOCKS = "▁▂▃▄▅▆▇█"
-FEW_TRIALS = 5
-"""How many of the best and of the newest trials stand in text."""
 
 # The card as plain text: for terminals, for what a program reads, for a saved notebook's diff.
 
@@ -74,41 +57,6 @@ def task_words(task: TaskView) -> str:
     return f"{task.task} on {task.host}: {state}{done}"
 
 
-def sweep_lines(sweep: SweepView) -> list[str]:
-    """Return what a sweep has found, a line each."""
-    drawn = f" {blocks(sweep.holding)}" if len(sweep.holding) > _NAMED else ""
-    lines = [
-        f"best: {sweep.best}{f': {sweep.params}' if sweep.params else ''}",
-        f"trials: {sweep.trials}",
-        f"held: {sweep.held}{drawn}",
-    ]
-    newest = sweep.newest_rows[:FEW_TRIALS]
-    best = sweep.best_rows[:FEW_TRIALS] if newest else sweep.best_rows
-    for title, rows in ((f"best {len(best)}" if newest else "", best), ("newest", newest)):
-        if rows:
-            cells = [sweep.columns, *(row.cells for row in rows)]
-            widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-            lines += [f"{title}:"] if title else []
-            lines += [
-                "  ".join(
-                    f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)
-                ).rstrip()
-                for row in cells
-            ]
-    return [*lines, f"all of them: {sweep.command}"] if sweep.command else lines
-
-
-def blocks(holding: Points, width: int = 24) -> str:
-    """Return how many were held over time, as a row of characters."""
-    last, most = holding[-1][0], max(number for _, number in holding)
-    at, drawn = 0, []
-    for place in range(width):
-        while at + 1 < len(holding) and holding[at + 1][0] <= (place + 0.5) / width * last:
-            at += 1
-        drawn.append(_BLOCKS[round(holding[at][1] / most * (len(_BLOCKS) - 1)) if most else 0])
-    return "".join(drawn)
-
-
 def bar(fraction: float, width: int = 20) -> str:
     """Return a bar of characters."""
     full = int(fraction * width)
@@ -116,43 +64,11 @@ def bar(fraction: float, width: int = 20) -> str:
 
 
 # The card as a tree of elements: one structure, for the static HTML and for the live widget.
-#
-# A tree holds elements, a few attributes and text, never markup: `tree` escapes it into HTML, and
-# ``tree.js`` builds it from text nodes.
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """An element.
-
-    Parameters
-    ----------
-    attributes
-        ``data-ticks`` holds the seconds that a running time shows, ``grow`` and ``width`` become
-        style, the others are HTML's.
-    children
-        Elements and text; None keeps the place of an element that is not there now.
-    """
-
-    tag: str
-    attributes: dict[str, str] = field(default_factory=dict)
-    children: tuple[Node | str | None, ...] = ()
-
-    def to_json(self) -> list[Any]:
-        """Return ``[tag, attributes, [child, …]]``, the form that ``tree.js`` reads."""
-        children = [
-            child.to_json() if isinstance(child, Node) else child or "" for child in self.children
-        ]
-        return [self.tag, self.attributes, children]
-
-
-def node(tag: str, style: str, *children: Node | str | None, **attributes: str) -> Node:
-    """Make an element with the class ``smc-STYLE``; ``_`` in attributes' names stands for ``-``."""
-    named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()}
-    return Node(tag, {"class": f"smc-{style}", **named} if style else named, children)
-
-
-def card_tree(card: CardView, *, live: bool = False, opened: bool = False) -> Node:
+def card_tree(
+    card: CardView, *, live: bool = False, opened: bool = False, served: bool = False
+) -> Node:
     """Return the whole card without its script.
 
     Parameters
@@ -161,7 +77,10 @@ def card_tree(card: CardView, *, live: bool = False, opened: bool = False) -> No
         Whether to add the button that cancels.
     opened
         Whether the table of tasks is open however many there are.
+    served
+        Whether a server answers what readers ask of a sweep's trials.
     """
+    sweep = card.sweep and sweep_node(card.sweep, opened=opened or not card.final, served=served)
     return Node(
         "div",
         {
@@ -175,7 +94,7 @@ def card_tree(card: CardView, *, live: bool = False, opened: bool = False) -> No
             _facts(card),
             _sentence(card),
             _progress(card),
-            _sweep(card.sweep, opened=opened or not card.final) if card.sweep else _ledger(card),
+            sweep or _ledger(card),
             _tasks(card, opened=opened) if not card.sweep else None,
         ),
     )
@@ -212,8 +131,8 @@ def _head(card: CardView, *, live: bool) -> Node:
     elapsed = node("span", "elapsed", card.elapsed_text, title="since submission", **_ticks(card))
     links = []
     if card.log_url:
-        links.append(_link("log", card.log_label, card.log_url, card.log_command))
-    links += [_link("link", label, url, url) for label, url in card.quicklinks]
+        links.append(link("log", card.log_label, card.log_url, card.log_command))
+    links += [link("link", label, url, url) for label, url in card.quicklinks]
     spaced = [part for link in links for part in (link, " ")]
     actions = node("span", "actions", *spaced, cancel_button(card) if live else None)
     return node(
@@ -222,19 +141,13 @@ def _head(card: CardView, *, live: bool) -> Node:
 
 
 def _facts(card: CardView) -> Node:
-    links = [part for label, url in card.links for part in (" · ", _link("link", label, url, url))]
+    links = [part for label, url in card.links for part in (" · ", link("link", label, url, url))]
     return node("div", "facts", " · ".join(card.facts), *links)
 
 
 def _ticks(part: CardView | Stage) -> dict[str, str]:
     seconds = part.elapsed if isinstance(part, CardView) else part.seconds
     return {"data_ticks": f"{seconds:.3f}"} if part.ticking else {}
-
-
-def _link(style: str, label: str, url: str, title: str) -> Node:
-    return node(
-        "a", style, label, href=url, title=title, target="_blank", rel="noopener noreferrer"
-    )
 
 
 def cancel_button(card: CardView) -> Node | None:
@@ -329,136 +242,16 @@ def tasks_words(card: CardView) -> str:
 def _row(task: TaskView, *, with_gpus: bool) -> Node:
     state = f"{task.state} ({task.detail})" if task.detail else task.state
     progress = UNKNOWN if task.progress is None else percent(task.progress)
-    named = _link("link", task.task, task.log_url, "its log") if task.log_url else task.task
+    named = link("link", task.task, task.log_url, "its log") if task.log_url else task.task
     gpus = (task.gpus,) if with_gpus else ()
     cells = (task.role, named, task.host, *gpus, state, task.started, task.finished, progress)
     return node("tr", "", *(node("td", "", cell) for cell in cells), data_state=task.state)
-
-
-# What a sweep has found: the best so far, two small pictures, and the trials that tell the most.
-
-
-_HISTORY = 240, 56
-_SPARK = 120, 20
-_EDGE = 3
-
-
-def _sweep(sweep: SweepView, *, opened: bool) -> Node:
-    best = node(
-        "div", "line", node("strong", "label", "Best"), " ",
-        node("span", "", sweep.best), " ", node("code", "quiet", sweep.params),
-        role="status",
-    )  # fmt: skip
-    held = node(
-        "div", "line", node("strong", "label", "Held"), " ", node("span", "quiet", sweep.held),
-        " ", _spark(sweep),
-    )  # fmt: skip
-    return node(
-        "div", "sweep", best, _history(sweep), held,
-        _trials("Trials", sweep.trials, sweep, sweep.best_rows, is_open=True),
-        _trials("Newest", "trials", sweep, sweep.newest_rows, is_open=opened)
-        if sweep.newest_rows else None,
-        node("div", "quiet", "all of them: ", node("code", "", sweep.command))
-        if sweep.command else None,
-    )  # fmt: skip
-
-
-def _trials(
-    title: str, words: str, sweep: SweepView, rows: Sequence[TrialView], *, is_open: bool
-) -> Node:
-    # A column in which nothing stands only takes room.
-    shown = [at for at in range(len(sweep.columns)) if any(row.cells[at] for row in rows)]
-    best = f" · the best {len(rows)}" if sweep.newest_rows and rows is sweep.best_rows else ""
-    summary = node("summary", "", node("strong", "label", title), " ",
-                   node("span", "quiet", f"{words}{best}"))  # fmt: skip
-    head = node("tr", "", *(node("th", "", sweep.columns[at], scope="col") for at in shown))
-    body = [
-        node("tr", "", *(node("td", "", row.cells[at]) for at in shown), data_state=row.state)
-        for row in rows
-    ]
-    table = node("table", "table", node("thead", "", head), node("tbody", "", *body))
-    inside = node("div", "scroll", table) if rows else None
-    return node("details", "trials", summary, inside, **({"open": ""} if is_open else {}))
-
-
-def _history(sweep: SweepView) -> Node | None:
-    """Return the picture of values by trial: a dot each, and a line of the best by then."""
-    if len(sweep.history) < _NAMED:
-        return None
-    place = _placed([*sweep.history, *sweep.improved], _HISTORY)
-    dots = [
-        Node("circle", {"cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": "1.6"})
-        for x, y in map(place, sweep.history)
-    ]
-    last = sweep.history[-1][0]
-    steps = _steps([*sweep.improved, (last, sweep.improved[-1][1])]) if sweep.improved else []
-    line = Node("polyline", {"points": _corners(map(place, steps))})
-    picture = _picture("history", _HISTORY, sweep.history_words, *dots, line)
-    return node("div", "picture", picture, " ", node("span", "quiet", sweep.history_words))
-
-
-def _spark(sweep: SweepView) -> Node | None:
-    """Return the picture of how many were held over time."""
-    if len(sweep.holding) < _NAMED:
-        return None
-    place = _placed([(0.0, 0.0), *sweep.holding], _SPARK)
-    line = Node("polyline", {"points": _corners(map(place, _steps(sweep.holding)))})
-    most = max(number for _, number in sweep.holding)
-    return _picture("spark", _SPARK, f"held over time, {most:.0f} at most", line)
-
-
-def _picture(style: str, size: tuple[int, int], words: str, *drawn: Node) -> Node:
-    box, width = f"0 0 {size[0]} {size[1]}", f"{size[0]}px"
-    return node("svg", style, *drawn, viewBox=box, width=width, role="img", aria_label=words)
-
-
-def _corners(points: Iterable[tuple[float, float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-
-
-def _steps(points: Points) -> list[tuple[float, float]]:
-    """Return the corners of a line that keeps each value until the next one."""
-    corners = list(points[:1])
-    for (_, before), (x, y) in pairwise(points):
-        corners += [(x, before), (x, y)]
-    return corners
-
-
-def _placed(
-    points: Points, size: tuple[int, int]
-) -> Callable[[tuple[float, float]], tuple[float, float]]:
-    """Return what brings values into a picture that holds all of `points`."""
-    # Of the halves: the difference of two huge values may be no number any more.
-    halves = [(x / 2, y / 2) for x, y in points]
-    left, low = (min(column) for column in zip(*halves, strict=True))
-    wide, high = (
-        max(column) - least
-        for column, least in zip(zip(*halves, strict=True), (left, low), strict=True)
-    )
-
-    def place(point: tuple[float, float]) -> tuple[float, float]:
-        x = (point[0] / 2 - left) / wide if wide else 1.0
-        y = (point[1] / 2 - low) / high if high else 0.5
-        return _EDGE + x * (size[0] - 2 * _EDGE), size[1] - _EDGE - y * (size[1] - 2 * _EDGE)
-
-    return place
 
 
 # The card as static HTML: self-contained, no script, readable even where its style is taken away.
 #
 # GitHub and untrusted notebooks strip ``<style>`` and most attributes: what is left are lines of
 # text in a sensible order, a table and two foldable parts.
-
-
-# Words in a row are easier to read than a list of strings.
-TAGS = frozenset(
-    "a button caption circle code details div li polyline pre span "  # noqa: SIM905 - as said above
-    "strong summary svg table tbody td th thead tr ul".split()
-)
-ATTRIBUTES = frozenset(
-    "class title href target rel role scope open tabindex type disabled "  # noqa: SIM905
-    "viewBox points cx cy r".split()
-)
 
 
 def to_html(card: CardView, note: str = "", *, styled: bool = True, opened: bool = False) -> str:
@@ -518,27 +311,3 @@ def _gather(name: str, parts: dict[str, str]) -> None:
 
 def _read(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
-
-
-def serialise(part: Node | str | None) -> str:
-    """Return `part` as HTML, less the tags, attributes and addresses that no card has."""
-    if part is None:
-        return ""
-    if isinstance(part, str):
-        return escape(part.encode("utf-8", "replace").decode(), quote=False)
-    tag = part.tag if part.tag in TAGS else "span"
-    inside = "".join(map(serialise, part.children))
-    return f"<{tag}{_attributes(part)}>{inside}</{tag}>"
-
-
-def _attributes(part: Node) -> str:
-    styles = {"grow": "flex-grow", "width": "width"}
-    found = []
-    for name, value in part.attributes.items():
-        if name in styles:
-            found.append(("style", f"{styles[name]}:{value}"))
-        elif name == "href":
-            found += [("href", value)] if web_address(value) else []
-        elif name in ATTRIBUTES or name.startswith(("aria-", "data-")):
-            found.append((name, value))
-    return "".join(f' {name}="{escape(value)}"' if value else f" {name}" for name, value in found)

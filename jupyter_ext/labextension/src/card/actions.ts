@@ -19,6 +19,8 @@ export interface Place {
   tracker: INotebookTracker | null;
   /** Do what can be done to a job from anywhere, by the command's name. */
   execute: (command: string, job: string) => Promise<unknown>;
+  /** Show what a folder has for TensorBoard. */
+  board: (logdir: string) => Promise<unknown>;
   /** Show a log in a place of its own. */
   openLog: (job: string, title: string) => void;
 }
@@ -47,6 +49,11 @@ export class Actions {
   async tensorboard(card: Card): Promise<void> {
     this._change({ problem: '' });
     await this._try('No TensorBoard', {}, () => this._place.execute(TENSORBOARD, card.job_id));
+  }
+
+  async board(logdir: string): Promise<void> {
+    this._change({ problem: '' });
+    await this._try('No TensorBoard', {}, () => this._place.board(logdir));
   }
 
   async save(card: Card, path: string): Promise<void> {

@@ -9,6 +9,7 @@ import {
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 
+import { TENSORBOARD_FOLDER } from '../commands/ids';
 import { logTabs } from '../log/tab';
 import { ISubmarine } from '../plugin';
 import { JOB_TYPE } from './bundle';
@@ -34,7 +35,8 @@ export const cardPlugin: JupyterFrontEndPlugin<void> = {
     // Notebook 7 has room for one document alone: there, pages open as tabs of the browser.
     const openLog = logTabs(app, submarine, rendermime, lab !== null, restorer);
     const execute = (command: string, job: string) => app.commands.execute(command, { job });
-    const place = { submarine, tracker, openLog, execute };
+    const board = (logdir: string) => app.commands.execute(TENSORBOARD_FOLDER, { logdir });
+    const place = { submarine, tracker, openLog, execute, board };
     const createRenderer = () => new CardRenderer(place, rendermime);
     rendermime.addFactory({ safe: true, mimeTypes: [JOB_TYPE], createRenderer }, RANK);
   }

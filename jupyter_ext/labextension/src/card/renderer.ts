@@ -16,6 +16,7 @@ import { Actions, type Place } from './actions';
 import { CardBody } from './body';
 import { type Bundle, merged, readBundle, WIDGET_TYPE } from './bundle';
 import { areaOf, isWritten } from './live';
+import { Trials } from './trials';
 import { QUIET, type Ui } from './ui';
 
 const HTML = 'text/html';
@@ -45,6 +46,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
       this._log?.dispose();
       this._log = null;
       this._closeStacks();
+      this._leaveTrials();
     }
     this._draw();
     if (this.isAttached) {
@@ -54,6 +56,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
 
   override dispose(): void {
     this._unwatch();
+    this._trials?.stop();
     super.dispose();
   }
 
@@ -110,6 +113,8 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
       this._draw();
       this._log?.setLogs(card.logs, card.outputs);
       this._openByItself();
+      void this._trials?.refresh();
+      this._trials?.follow(!card.final);
     }
   }
 
@@ -238,6 +243,25 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     this._change({ stacks: QUIET.stacks });
   }
 
+  /** Look at other trials of a sweep: all, sorted, beside each other, or one with its log. */
+  private _lookAt(action: string, data: DOMStringMap): void {
+    const { api } = this._place.submarine;
+    const { job } = this._bundle!;
+    this._trials ??= new Trials({
+      ask: at => api.trials(job, at),
+      show: (trials, wrong) => this._change({ trials, problem: wrong ? `No trials: ${wrong}` : '' })
+    });
+    if (this._trials.act(action, data)) {
+      this._trials.follow(!this._card.final);
+    }
+  }
+
+  private _leaveTrials(): void {
+    this._trials?.stop();
+    this._trials = null;
+    this._change({ trials: null });
+  }
+
   private _change(change: Partial<Ui>): void {
     this._ui = { ...this._ui, ...change };
     if (!this.isDisposed) {
@@ -255,11 +279,20 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
       kill: () => this._actions.kill(card),
       tensorboard: () => this._actions.tensorboard(card),
       jump: () => this._actions.jump(this.node, element.dataset),
+      board: () => this._actions.board(element.dataset.logdir ?? ''),
+      'open-log': () => {
+        const worker = element.dataset.job ?? '';
+        this._place.openLog(worker, `worker of ${card.title}`);
+      },
       save: () => this._askForPath(),
       'submit-save': () =>
         this._actions.save(card, element.querySelector<HTMLInputElement>('[name=path]')!.value)
     };
-    void does[action]?.();
+    if (action in does) {
+      void does[action]();
+    } else {
+      this._lookAt(action, element.dataset);
+    }
   }
 
   private _askForPath(): void {
@@ -277,6 +310,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
   private _ui: Ui = QUIET;
   private _log: LogView | null = null;
   private _stacks: StacksView | null = null;
+  private _trials: Trials | null = null;
   private _html: IRenderMime.IRenderer | null = null;
   private _widget: IRenderMime.IRenderer | null = null;
   private _outputs: IOutputAreaModel | null = null;

@@ -1,6 +1,6 @@
 /** What the reader has done, and how the server stands, as changes of the card's tree. */
 
-import type { Changes } from '../../../../magics/submarine_magics/card/tree.js';
+import type { Changes, Tree } from '../../../../magics/submarine_magics/card/tree.js';
 import type { Card } from '../types';
 
 export interface Ui {
@@ -22,6 +22,8 @@ export interface Ui {
   save: { busy: boolean; error: string; done: string } | null;
   /** Why a frame could not be shown. */
   jump: string;
+  /** What the reader looks at among a sweep's trials; null for the card's own tables. */
+  trials: Tree[] | null;
 }
 
 export const QUIET: Ui = {
@@ -34,10 +36,14 @@ export const QUIET: Ui = {
   logOpen: false,
   stacks: { open: false, busy: false },
   save: null,
-  jump: ''
+  jump: '',
+  trials: null
 };
 
 const ACTIONS = ['log', 'stacks', 'tensorboard', 'save', 'cancel', 'kill'];
+
+/** What the tables of trials have: the words of these buttons are the tables' own. */
+const OF_TRIALS = ['every', 'page', 'pin', 'sort', 'trial', 'unpin'];
 
 /** The changes, by the names that `submarine_magics.card.served` gives to elements. */
 export function changes(card: Card, ui: Ui): Changes {
@@ -56,6 +62,8 @@ export function changes(card: Card, ui: Ui): Changes {
   };
   return {
     ...(ui.served ? live : hidden),
+    ...(ui.served ? {} : Object.fromEntries(OF_TRIALS.map(one => [one, { disabled: '' }]))),
+    ...(ui.served && ui.trials ? { trials: { inside: ui.trials } } : {}),
     ...(ui.remembered ? { again: { hidden: null } } : {}),
     remembered: said(ui.remembered && `Result ${ui.remembered}`),
     ...(save ? { form: { hidden: null } } : {}),

@@ -7,6 +7,7 @@ import { type INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterl
 import { IFrame } from '@jupyterlab/ui-components';
 import { Widget } from '@lumino/widgets';
 
+import type { BoardWanted } from '../api';
 import { element } from '../dom';
 import type { ISubmarine } from '../plugin';
 import { StacksView } from '../stacks/view';
@@ -63,7 +64,7 @@ export class Actions {
     this._app.shell.activateById(panel.id);
   }
 
-  async tensorboard(wanted: { jobs: string[] } | { all: true }): Promise<void> {
+  async tensorboard(wanted: BoardWanted): Promise<void> {
     const { url } = await this._submarine.api.tensorboard(wanted);
     const address = URLExt.join(this._submarine.api.settings.baseUrl, url);
     if (!this._lab) {

@@ -12,6 +12,8 @@ export const ATTACH = 'submarine:attach';
 export const INSERT_ATTACH = 'submarine:insert-attach';
 export const TENSORBOARD = 'submarine:tensorboard';
 export const TENSORBOARD_ALL = 'submarine:tensorboard-all';
+/** `{logdir}`; the card's own, in no menu. */
+export const TENSORBOARD_FOLDER = 'submarine:tensorboard-folder';
 export const STACKS = 'submarine:show-stacks';
 export const SHOW_SCRIPT = 'submarine:show-script';
 export const COPY_ID = 'submarine:copy-id';

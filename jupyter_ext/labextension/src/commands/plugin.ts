@@ -76,6 +76,10 @@ export const commandsPlugin: JupyterFrontEndPlugin<IJobCommands> = {
       execute: () => told(() => actions.tensorboard({ all: true }))
     });
     palette?.addItem({ command: ids.TENSORBOARD_ALL, category: CATEGORY });
+    app.commands.addCommand(ids.TENSORBOARD_FOLDER, {
+      label: 'Open TensorBoard for a Folder',
+      execute: args => actions.tensorboard({ logdir: String(args.logdir ?? '') })
+    });
     return { groups: ids.JOB_GROUPS };
   }
 };
