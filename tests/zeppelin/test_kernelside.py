@@ -114,3 +114,19 @@ def test_a_part_that_imports_another_is_told_how_it_gets_there(run):
     assert "execute=false" in text(found)
     [found] = run(Paragraph("b", "import nowhere"), order=order)
     assert "execute=false" not in text(found)
+
+
+def test_what_a_sweep_found_is_a_table_that_the_page_sorts(run):
+    code = """
+from submarine_engine.sweeps.found import Found
+
+class Known(Found):
+    def __init__(self): pass
+    def __repr__(self): return "<sweep train: 2 complete>"
+    def table(self, sort=""): return ("trial", "loss"), [("0", "0.5"), ("1", "0.25")]
+
+Known()
+"""
+    [(table, below)] = run(Paragraph("p", code))
+    assert (table.type, table.data) == ("TABLE", "trial\tloss\n0\t0.5\n1\t0.25\n")
+    assert "2 complete" in below.data

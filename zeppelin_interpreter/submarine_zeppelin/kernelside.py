@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from IPython.core.formatters import BaseFormatter
 from IPython.core.interactiveshell import InteractiveShell
@@ -30,6 +30,9 @@ from traitlets import ObjectName, Unicode
 
 from submarine_zeppelin.links import lead_elsewhere
 from submarine_zeppelin.outputs import LEFT_TYPE, LOG_TYPE, TABLE_TYPE, USE_TYPE
+
+if TYPE_CHECKING:
+    from submarine_engine.sweeps.found import Found
 
 # ``%submarine.sh``: shell commands in the kernel's process, and how they ended in a line.
 
@@ -134,6 +137,8 @@ def register_tables(shell: InteractiveShell) -> None:
     formatter: Any = TableFormatter(parent=display_formatter)
     add_frames(formatter)
     formatter.for_type(Listing, listing_table)
+    # By its name: a session that runs no sweep does not load them.
+    formatter.for_type_by_name("submarine_engine.sweeps.found", "Found", sweep_table)
     display_formatter.formatters[TABLE_TYPE] = formatter
 
 
@@ -142,6 +147,12 @@ def listing_table(listing: Listing[Any]) -> dict[str, Any] | None:
     if not listing.rows:
         return None
     return {**table(listing.head, listing.rows), "below": "\n".join(listing.below)}
+
+
+def sweep_table(found: Found) -> dict[str, Any] | None:
+    """Return a sweep's trials as a table, which the page can sort; None where there are none."""
+    heads, rows = found.table()
+    return {**table(heads, rows), "below": repr(found)} if rows else None
 
 
 # What the kernel of a Zeppelin session has beside Submarine's magics: an IPython extension.
