@@ -52,7 +52,10 @@ def describe(error: BaseException, bundle: str, links: int = _MOST_LINKS) -> dic
     links
         How many exceptions of its chain to tell at most.
     """
-    frames = [_frame(*place, bundle) for place in _places(_own_frames(error.__traceback__))]
+    own = _own_frames(error.__traceback__)
+    if getattr(error, "submarine_final", False) is True:
+        own = None  # a pool was given up: where our own code stood then tells nobody a thing
+    frames = [_frame(*place, bundle) for place in _places(own)]
     if isinstance(error, SyntaxError) and error.filename:
         frames.append(_frame(error.filename, error.lineno, "", error.text, bundle))
     told: dict[str, Any] = {

@@ -54,6 +54,7 @@ def test_submit_wait_as_completed_and_map(program):
             assert sorted(f.result() for f in as_completed(futures) if not f.exception()) == [0, 1]
             assert isinstance(futures[1].exception(), Odd), futures[1].exception()
             assert "raise Odd" in str(futures[3].exception())
+            assert "raise Odd" in futures[3].log() and futures[0].log() == ""
             assert futures[0].job.id
             assert list(ex.map(half, [2, 4, 6], [2, 4, 3], chunksize=2)) == [1, 1, 2]
             assert ex.submit(half, 9, by=3).exception() is not None

@@ -74,7 +74,8 @@ def test_values_errors_and_classes_of_the_program_come_back(program):
         assert values == [Point(n + 100) for n in (0, 1, 2, 4, 5)], values
         assert error.x == 3 and "raise Odd(point.x)" in str(error)
         assert sorted(found.results()) == [0, 1, 2, 4, 5]
-        assert isinstance(found.failed[3], Odd)
+        assert isinstance(found.failed[3], Odd) and len(found) == 6
+        assert "1 of 6 calls failed" in str(found.failed[3]), str(found.failed[3])
         # What a call prints is in its worker's log, and told apart there.
         logs = [found.log(n) for n in range(6)]
         assert [one.split()[:2] for one in logs] == [["shifting", str(n)] for n in range(6)]
@@ -201,6 +202,11 @@ def test_inputs_without_end_are_taken_as_calls_end(program):
                 yield n * 77
 
         found = map(check, numbers(), gpus=0)
+        assert found
+        try:
+            len(found)
+        except TypeError as error:
+            assert "generator" in str(error)
         values = list(itertools.islice(found, 150))
         assert values == [n * 154 for n in range(1, 151)]
         assert 150 <= len(taken) < 300, len(taken)
@@ -287,7 +293,17 @@ def test_when_every_call_fails_it_stops_with_the_first_error(program):
                 break
         assert not values and 5 <= len(found.failed) < 100
         assert all(isinstance(one, ValueError) for one in found.failed.values())
+        try:
+            found.wait()
+        except ValueError as error:  # the first call's own, at its line
+            assert "raise ValueError(n)" in str(error), error
+            assert f".log({min(found.failed)})" in str(error), error
+            assert f"{len(found.failed)} of 100 calls failed" in str(error), error
+        else:
+            raise AssertionError
         status = found.job.wait()
+        assert "GivenUp" not in f"{status.reason} {found.job.exception(0)}", status
+        assert "raise ValueError(n)" in status.reason, status
         assert (status.state.value, status.attempt) == ("failed", 1), status
         # What its last lines say, they say once.
         log = Path(os.environ["SUBMARINE_HOME"], "jobs", found.job.id, "tasks/worker-0/stdout")

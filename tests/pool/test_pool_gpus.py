@@ -102,6 +102,40 @@ def test_its_workers_begin_together(program, tmp_path):
     assert len(list(flags.iterdir())) == 3
 
 
+def test_a_worker_with_nothing_to_do_gives_its_gpu_back_while_others_run(program, tmp_path):
+    flags = tmp_path / "flags"
+    flags.mkdir()
+    program.run(f"""
+        from submarine_engine import sweep
+
+        folder = {str(flags)!r}
+        begun = lambda: len(list(Path(folder).glob("begun-*")))
+        found = map(hold, [folder] * 3, range(3), gpus=1)
+        until(lambda: begun() == 3)
+        Path(folder, "go-1").touch()
+        until(lambda: held() == 2)
+        Path(folder, "go-2").touch()
+        until(lambda: held() == 1)
+        assert not found.job.done()
+        Path(folder, "go-0").touch()
+        found.wait()
+
+        def train(n):
+            hold(folder, n)
+            return n
+
+        space = {{"n": [4, 5, 6]}}
+        found = sweep(train, space, sampler="grid", gpus=1, minimize="loss", wait=False)
+        until(lambda: begun() == 6)
+        Path(folder, "go-5").touch()
+        until(lambda: held() == 2)
+        assert found.runs
+        for n in (4, 6):
+            Path(folder, f"go-{{n}}").touch()
+        assert found.wait().counts() == {{"complete": 3}}
+    """)
+
+
 def test_it_takes_no_more_than_it_may(program, tmp_path):
     flags = tmp_path / "flags"
     flags.mkdir()

@@ -37,11 +37,14 @@ class Nothing(Enum):
 
     WAIT = "wait"
     """None now; there may be one later."""
+    LAST = "last"
+    """None now; nor later, unless one of those that run comes back. No worker is kept for it."""
     DONE = "done"
     """There will be no more."""
 
 
 WAIT = Nothing.WAIT
+LAST = Nothing.LAST
 DONE = Nothing.DONE
 
 
@@ -129,7 +132,7 @@ class Source(Protocol):
         """Do what there is to do besides, such as to withdraw calls; at each turn of the pool."""
 
     def next(self) -> Call | Nothing:
-        """Return the next call; `WAIT` where there is none now, `DONE` where there will be none."""
+        """Return the next call; else why there is none."""
 
     def began(self, call: Call, worker: str) -> None:
         """Hear that a call runs, on the worker of that job; once for each try."""

@@ -16,7 +16,7 @@ from submarine_runtime import progress
 
 from submarine_engine.bundle import Bundle
 from submarine_engine.clusters import locks, open_cluster
-from submarine_engine.errors import JobError
+from submarine_engine.errors import JobError, JobFailedError
 from submarine_engine.history import default_home
 from submarine_engine.job import JobSpec
 from submarine_engine.pool.folder import PoolFolder
@@ -40,7 +40,7 @@ def control(pool: str) -> Any:  # noqa: ANN401 - what its source has for a resul
     ------
     JobError
         Another controller runs it.
-    GivenUpError
+    JobFailedError
         No worker can begin, or every call fails.
     """
     folder = PoolFolder.of(default_home(), pool)
@@ -75,11 +75,22 @@ def control(pool: str) -> Any:  # noqa: ANN401 - what its source has for a resul
             ) from error
         except GivenUpError as error:
             # Where our own code stood is no news: the log is for whoever asked.
-            raise error.with_traceback(None) from None
+            raise _FinalError(error.what, where=error.where, fix=error.fix) from None
         result = getattr(source, "result", None)
         return result() if result is not None else None
     finally:
         locks.drop(lock)
+
+
+class _FinalError(JobFailedError):
+    """The end of a pool that cannot go on; people read it under the name of what it is."""
+
+    submarine_final = True
+    """Its job is not begun again: that would come to the same."""
+
+
+_FinalError.__qualname__ = JobFailedError.__qualname__
+_FinalError.__module__ = JobFailedError.__module__
 
 
 def source_of(folder: PoolFolder, plan: dict[str, Any]) -> Source:

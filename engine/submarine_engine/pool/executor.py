@@ -9,18 +9,19 @@ import time
 import types
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from submarine_runtime.worker import apply
 
-from submarine_engine.errors import JobFailedError, SubmarineError
+from submarine_engine.errors import CommandError, JobFailedError, SubmarineError
 from submarine_engine.pool.arguments import Arguments
 from submarine_engine.pool.calls import Call
 from submarine_engine.pool.inputs import Giver, Inputs, label_of
 from submarine_engine.pool.journal import Follower
 from submarine_engine.pool.launching import Plan, check_function, control_job, count, prepare
 from submarine_engine.pool.pool import called
-from submarine_engine.pool.results import Loader
+from submarine_engine.pool.results import Loader, printed
 from submarine_engine.records import open_job
 
 if TYPE_CHECKING:
@@ -50,6 +51,18 @@ class CallFuture(Future[Any]):
     def job(self) -> Job | None:
         """The job of the worker that has it, or had; None before it has begun."""
         return open_job(self._worker) if self._worker else None
+
+    def log(self) -> str:
+        """Return what the call has printed: ``stdout``, then ``stderr``.
+
+        Raises
+        ------
+        CommandError
+            It has not run to its end by now.
+        LogsGoneError
+            Its worker's files are gone.
+        """
+        return self._calls.log(self._index)
 
     def cancel(self, *, running: bool = False) -> bool:
         """Take the call back where it has not begun.
@@ -92,7 +105,7 @@ class CallFuture(Future[Any]):
             self.set_exception(CancelledError())
             return
         try:
-            value = loader.value(end, what)
+            value = loader.value(end, what, ".log() of its future")
         except BaseException as error:  # noqa: BLE001 - it is the call's own, or says why
             self.set_exception(error)
         else:
@@ -110,6 +123,7 @@ class _Calls:
         self._follower = Follower(self.folder)
         self._loader = Loader(self.folder)
         self._futures: dict[int, CallFuture] = {}
+        self._ended: dict[int, End] = {}
         self._labels: dict[int, str] = {}
         self._given = 0
         self._lock = threading.Lock()
@@ -141,6 +155,12 @@ class _Calls:
             self._given += 1
             return future
 
+    def log(self, index: int) -> str:
+        end = self._ended.get(index)
+        if end is None or not end.worker:
+            raise CommandError(f"call {index} has not run to its end by now", fix="wait for it")
+        return printed(self.folder, index, end)
+
     def withdraw(self, index: int, *, running: bool) -> None:
         with self._lock:
             self._giver.withdraw(index, running=running)
@@ -165,7 +185,9 @@ class _Calls:
             elif line["kind"] == "ended":
                 index = line["index"]
                 what = called(Call(index, b"", self._labels.pop(index)))
-                future._end(self._follower.end(line), self._loader, what)  # noqa: SLF001 - likewise
+                end = self._follower.end(line)
+                self._ended[index] = replace(end, payload=b"", told={})
+                future._end(end, self._loader, what)  # noqa: SLF001 - likewise
                 del self._futures[index]
         if not lines and self._futures and time.monotonic() - self._looked >= _LOOK:
             self._looked = time.monotonic()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from submarine_engine.pool.folder import PoolFolder
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+"""Read where a controller takes over; else only added to, so that what is there stays."""
 
 
 @dataclass
@@ -66,6 +67,10 @@ class Noted:
     given: str = ""
     began: bool = False
     cut: bool = False
+
+    def take_back(self) -> None:
+        """Note that no worker has it any more."""
+        self.given, self.began = "", False
 
 
 @dataclass
@@ -317,7 +322,7 @@ def _told(end: End) -> dict[str, Any]:
 
 
 def _tried(noted: Noted, outcome: str) -> None:
-    noted.given, noted.began = "", False
+    noted.take_back()
     if outcome == "lost":
         noted.losses += 1
     elif outcome not in ("withdrawn", "moved"):

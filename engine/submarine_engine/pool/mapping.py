@@ -18,8 +18,7 @@ from submarine_engine.errors import (
     SubmarineError,
 )
 from submarine_engine.future import Job
-from submarine_engine.history import JobPaths, default_home
-from submarine_engine.job import JobSpec
+from submarine_engine.history import default_home
 from submarine_engine.pool.arguments import Arguments
 from submarine_engine.pool.calls import DONE, WAIT, Call, Nothing
 from submarine_engine.pool.folder import PoolFolder
@@ -99,7 +98,9 @@ class Mapped(Iterator[Any]):
         self._shown = 0
         self._over: str | None = None
         self._feeder: _Feeder | None = None
-        former = folder.read().get("former")
+        plan = folder.read()
+        self._total: int | None = plan.get("calls")
+        former = plan.get("former")
         self._former = _opened(former) if former else None
         self._looked = 0.0
         self.job: Job | None = None
@@ -114,6 +115,21 @@ class Mapped(Iterator[Any]):
 
     def __iter__(self) -> Mapped:
         return self
+
+    def __len__(self) -> int:
+        """How many calls there are in all, those whose values were taken among them.
+
+        Raises
+        ------
+        TypeError
+            The inputs come of a generator: nobody knows.
+        """
+        if self._total is None:
+            raise TypeError("the inputs of this map come of a generator: it has no length")
+        return self._total
+
+    def __bool__(self) -> bool:
+        return True
 
     def __next__(self) -> Any:  # noqa: ANN401 - the user's own
         pause = _SOONEST
@@ -135,13 +151,19 @@ class Mapped(Iterator[Any]):
         Raises
         ------
         JobFailedError, JobCancelledError, JobLostError
-            The job ended before the calls did.
+            The job ended before the calls did. Where it gave up since every call failed, it is the
+            first call's own error.
         """
         while True:
             self._feed()
             self._read()
-            if self._is_over():
-                break
+            try:
+                if self._is_over():
+                    break
+            except JobFailedError:
+                if self._over and (failed := self.failed) and len(failed) == len(self._ends):
+                    raise failed[min(failed)] from None
+                raise
             time.sleep(_LATEST)
         if self.job is not None:
             self.job.wait()
@@ -166,7 +188,7 @@ class Mapped(Iterator[Any]):
         """The errors of the calls that have failed by now, by the place of their input."""
         self._read()
         return {
-            index: self._loader.error(self._ends[index], self._called(index))
+            index: self._loader.error(self._ends[index], self._called(index), self._hint(index))
             for index in sorted(self._ends)
             if not self._ends[index].succeeded
         }
@@ -195,9 +217,7 @@ class Mapped(Iterator[Any]):
                 f"no call {index!r} has run to its end by now",
                 fix="results() and failed have those that did",
             )
-        spec = JobSpec.from_json(self._folder.read()["spec"])
-        files = JobPaths(self._folder.home, end.worker).task(spec.tasks[0])
-        return printed(files, index, end)
+        return printed(self._folder, index, end)
 
     def retry_failed(self) -> Mapped:
         """Run the calls that gave no value once more, with the same code and inputs.
@@ -264,7 +284,19 @@ class Mapped(Iterator[Any]):
         return bool(lines)
 
     def _value(self, index: int) -> Any:  # noqa: ANN401 - the user's own
-        return self._loader.value(self._ends[index], self._called(index))
+        end = self._ends[index]
+        hint = "" if end.succeeded else self._hint(index)
+        return self._loader.value(end, self._called(index), hint)
+
+    def _hint(self, index: int) -> str:
+        """Return what shows a failed call's log, how many failed, and what to do about them."""
+        failed = sum(not end.succeeded for end in self._ends.values())
+        of = f" of {self._total:,}" if self._total is not None else ""
+        calls = "call" if self._total == 1 else "calls"
+        return (
+            f".log({index}) of the map; {failed:,}{of} {calls} failed by now: .failed has them, and"
+            " .retry_failed() runs them again"
+        )
 
     def _called(self, index: int) -> str:
         return called(Call(index, b"", self._labels.get(index, "")))
@@ -285,7 +317,8 @@ class Mapped(Iterator[Any]):
             if not self.job.done() or self._read():
                 return False
         if self._over:
-            raise JobFailedError(self._over, job_id=self.job.id if self.job else "")
+            what, _, fix = self._over.partition("\n→ ")
+            raise JobFailedError(what, job_id=self.job.id if self.job else "", fix=fix)
         if self.job is not None:
             self.job.results()  # raises what has ended it
         raise JobFailedError("the job that ran the map has ended before it was done")

@@ -35,22 +35,33 @@ LOST_TRIES = 5
 """How often a call is given again since its worker was lost while it ran."""
 
 _SOONEST = 0.002
+"""Seconds between two turns while there is something to do: far less than any call takes."""
 _LATEST = 0.02
+"""Seconds between two turns when there is nothing: a turn looks at one file of each worker."""
 _STAY = 10.0
+"""Seconds between two words to a worker without a call, which ends by itself after a minute."""
 _AT_ONCE = 4
+"""Workers that begin at once: more imports beside each other take each other's time."""
 _LOOK_AROUND = 1.0
+"""Seconds between two looks at other jobs: so long may one wait before a worker gives way."""
 _FRESH = 0.05
+"""Seconds for which a look holds where a worker takes its next short call."""
+_LONG = 0.25
+"""Seconds that a call takes on average from which on a worker is given none without a look."""
 _LOOKED_AT = 50
+"""The newest jobs that are looked at: what waits is new, but for a queue that is longer."""
 _ENDING_TAKES = 30.0
+"""Seconds in which workers end by themselves; then they are cancelled."""
 _STARTS = 3
+"""How many workers in a row may fail to begin by what a node did, before the pool is given up."""
 _BETWEEN_STARTS = 2.0
+"""Seconds after a worker that did not begin before the next one is tried."""
+_IDLE = 60.0
+"""Seconds after which a worker without a call ends though there may be one some day."""
 
 
 class GivenUpError(SubmarineError):
     """A pool cannot go on: no worker can begin, or every call fails."""
-
-    submarine_final = True
-    """Its job is not begun again: that would come to the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +135,8 @@ class Pool:
         self._starts = 0
         self._next_start = 0.0
         self._looked_around = 0.0
-        self._others_wait = False
         self._wanted = 0
+        self._last_ones = False
         self._free: int | None = None
 
     def say(self, line: str) -> None:
@@ -166,7 +177,7 @@ class Pool:
     @property
     def lacking(self) -> int:
         """How many GPUs other jobs wait for, beyond what is free or about to be."""
-        if not self._others_wait:
+        if not self._wanted:
             return 0
         each = self._kind.spec.gpus or 0
         leaving = sum(worker.ending for worker in self._workers.values())
@@ -357,7 +368,7 @@ class Pool:
         self._waiting.appendleft(noted)
 
     def _again(self, noted: Noted) -> None:
-        noted.given, noted.began = "", False
+        noted.take_back()
         self._waiting.appendleft(noted)
 
     def _end(self, noted: Noted, end: End) -> None:
@@ -376,7 +387,7 @@ class Pool:
     def _may_give_up(self) -> None:
         if self._give_up is None or self._succeeded or self._failed < self._give_up:
             return
-        first = words(self._first) if self._first else ""
+        first = told_of(self._first, self.folder) if self._first else ""
         raise GivenUpError(
             f"all of the first {self._failed} calls failed; the first one {first}",
             fix="mend that, and run it again; give_up=None goes on whatever fails",
@@ -389,7 +400,9 @@ class Pool:
         ready = sorted(self._workers.values(), key=lambda worker: len(worker.given))
         for worker in ready:
             if not worker.given:
-                self._look_around(_FRESH)  # a call may take long, so now or never
+                # Where its calls take long it is now or never: no job that waits is passed over.
+                long = worker.takes_long(_LONG) and worker.room(1) and self._is_more()
+                self._look_around(0.0 if long else _FRESH)
             if self.crowded and not self._yields():
                 break  # the first one that is through with its calls gives way
             while (batch := self._batch(worker)) is not None:
@@ -418,17 +431,20 @@ class Pool:
         return [worker for worker in self._workers.values() if not worker.ending]
 
     def _batch(self, worker: PoolWorker) -> list[Noted] | None:
-        if not worker.room(1) or not (self._waiting or self._pull()):
+        if not worker.room(1) or not self._is_more():
             return None
         size = self._waiting[0].call.batch
         if not (room := worker.room(size)):
             return None
         batch = [self._waiting.popleft()]
-        while len(batch) < room and (self._waiting or self._pull()):
+        while len(batch) < room and self._is_more():
             if self._waiting[0].call.batch != size:
                 break
             batch.append(self._waiting.popleft())
         return batch
+
+    def _is_more(self) -> bool:
+        return bool(self._waiting) or self._pull()
 
     def _pull(self) -> bool:
         """Ask the source for a call; return whether there is one."""
@@ -436,7 +452,9 @@ class Pool:
             given = self._source.next()
             if not isinstance(given, Call):
                 self._done = given is Nothing.DONE
+                self._last_ones = given is not Nothing.WAIT
                 return False
+            self._last_ones = False
             noted = self.journal.call(given)
             if given.index not in self._unwanted:
                 self._waiting.append(noted)
@@ -488,7 +506,7 @@ class Pool:
         return worker
 
     def _is_free(self, gpus: int) -> bool:
-        return not self._others_wait and self._count_free() >= gpus
+        return not self._wanted and self._count_free() >= gpus
 
     def _count_free(self) -> int:
         if self._free is None:
@@ -511,12 +529,18 @@ class Pool:
             and job.parent != self._kind.spec.parent
             and job.cluster == self._kind.cluster.name
         )
-        self._others_wait = self._wanted > 0
 
     def _shrink(self) -> None:
-        """Give one worker's GPUs to another job that waits; tell all others that they may stay."""
+        """End what has nothing to do; give one worker's GPUs to another job that waits.
+
+        All others are told that they may stay.
+        """
+        unneeded = self._are_last_ones()
         for worker in list(self._workers.values()):
             if worker.ending:
+                continue
+            if not worker.given and (unneeded or (worker.ready and worker.idle >= _IDLE)):
+                self._end_worker(worker)
                 continue
             if self.crowded and not self._yields() and not worker.given:
                 if worker.ready:
@@ -528,17 +552,22 @@ class Pool:
                 with suppress(OSError):
                     worker.stay(_STAY)
 
+    def _are_last_ones(self) -> bool:
+        """Return whether all calls that there will be have begun, each on its own worker."""
+        return (
+            self._last_ones
+            and not self._waiting
+            and all(noted.began for noted in self.journal.record.open.values())
+            and all(len(worker.given) <= 1 for worker in self._workers.values())
+        )
+
     def _yields(self) -> bool:
         """Return whether a worker is giving way: one at a time does."""
         return any(worker.ending for worker in self._workers.values())
 
     def _end_workers(self) -> None:
         for worker in self._workers.values():
-            if worker.ready:
-                with suppress(OSError):
-                    worker.end()
-            else:
-                worker.cancel("there is nothing left to do")
+            self._end_worker(worker)
         until = time.monotonic() + _ENDING_TAKES
         left = list(self._workers.values())
         while left and time.monotonic() < until:
@@ -546,6 +575,14 @@ class Pool:
             time.sleep(_LATEST)
         for worker in left:
             worker.cancel("its pool has ended")
+
+    @staticmethod
+    def _end_worker(worker: PoolWorker) -> None:
+        if worker.ready:
+            with suppress(OSError):
+                worker.end()
+        else:
+            worker.cancel("there is nothing left to do")
 
     def _cancel(self, reason: str) -> None:
         for worker in self._workers.values():
@@ -580,7 +617,7 @@ class Pool:
             noted for noted in record.open.values() if noted.given not in self._workers
         )
         for noted in self._waiting:
-            noted.given, noted.began = "", False
+            noted.take_back()
         self._give_again()
         for noted in [noted for noted in self._waiting if noted.cut]:
             self._waiting.remove(noted)
@@ -624,6 +661,16 @@ def words(end: End) -> str:
     return {"withdrawn": "was cancelled", "stop": "was stopped", "pause": "was paused"}.get(
         end.outcome, end.outcome
     )
+
+
+def told_of(end: End, folder: PoolFolder) -> str:
+    """Return in words what became of a call, and of an error at which cell and line."""
+    from submarine_engine.pool.results import Loader  # noqa: PLC0415 - only where something failed
+
+    if end.outcome != "error":
+        return words(end)
+    frames = getattr(Loader(folder).error(end, "call"), "frames", ())
+    return words(end) + (f" ({frames[-1]})" if frames else "")
 
 
 _OUTCOMES = {"value", "text", "error", "died", "withdrawn", "moved", "stop", "pause"}

@@ -11,12 +11,13 @@ from submarine_runtime.call_frames import RETURNS, Reader, SpoiltError
 from submarine_engine.clusters.log_mirror import LogsGoneError
 from submarine_engine.errors import JobCancelledError, JobFailedError, JobLostError, ResultError
 from submarine_engine.failures import Source, as_raised, failed_like
+from submarine_engine.history import JobPaths
+from submarine_engine.job import JobSpec
 from submarine_engine.outcome import clean, read_error
 from submarine_engine.pool.arguments import load
 from submarine_engine.results import ResultText
 
 if TYPE_CHECKING:
-    from submarine_engine.history import TaskPaths
     from submarine_engine.pool.calls import End
     from submarine_engine.pool.folder import PoolFolder
 
@@ -34,7 +35,7 @@ class Loader:
         self._source = Source.of(folder.root)
         self._masker = folder.masker
 
-    def value(self, end: End, what: str) -> Any:  # noqa: ANN401 - the user's own
+    def value(self, end: End, what: str, log: str = "") -> Any:  # noqa: ANN401 - the user's own
         """Return what a call returned.
 
         Parameters
@@ -43,6 +44,8 @@ class Loader:
             How it ended.
         what
             What people call it.
+        log
+            What shows its log alone; the worker's whole log unless given.
 
         Raises
         ------
@@ -54,7 +57,7 @@ class Loader:
         if end.outcome == "text":
             return ResultText(clean(end.payload.decode(errors="replace")))
         if end.outcome != "value":
-            raise self.error(end, what)
+            raise self.error(end, what, log)
         try:
             return load(end.payload)
         except Exception as error:  # whatever a foreign __setstate__ raises
@@ -64,9 +67,11 @@ class Loader:
                 fix="run the cells that define what it is made of, then load it again",
             ) from error
 
-    def error(self, end: End, what: str) -> JobFailedError | JobCancelledError | JobLostError:
-        """Return the error of a call that returned nothing."""
-        hint = f"its log: submarine job logs {end.worker}" if end.worker else ""
+    def error(
+        self, end: End, what: str, log: str = ""
+    ) -> JobFailedError | JobCancelledError | JobLostError:
+        """Return the error of a call that returned nothing; the rest is as `value` has it."""
+        hint = f"its log: {log or f'submarine job logs {end.worker}'}" if end.worker else ""
         if end.outcome == "withdrawn":
             return JobCancelledError(f"{what} was cancelled", job_id=end.worker)
         if end.outcome == "lost":
@@ -87,13 +92,13 @@ class Loader:
         return failed
 
 
-def printed(files: TaskPaths, index: int, end: End) -> str:
+def printed(folder: PoolFolder, index: int, end: End) -> str:
     """Return what a call has written to its worker's log: ``stdout``, then ``stderr``.
 
     Parameters
     ----------
-    files
-        The worker's: of the task that ran the call.
+    folder
+        The pool's.
     index, end
         The call, and how it ended.
 
@@ -102,6 +107,8 @@ def printed(files: TaskPaths, index: int, end: End) -> str:
     LogsGoneError
         The worker's files are gone, or cannot be read.
     """
+    task = JobSpec.from_json(folder.read()["spec"]).tasks[0]
+    files = JobPaths(folder.home, end.worker).task(task)
     begins: dict[str, Any] = {}
     ends: dict[str, Any] = {}
     reader = Reader(str(files.root / RETURNS))

@@ -102,7 +102,7 @@ class PoolWorker:
         try:
             for head, payload in self._returns.read():
                 if head["kind"] == "ready":
-                    self.ready = True
+                    self.ready, self._heard = True, time.monotonic()
                     self.host = clean(str(head.get("host", ""))[:_LONGEST_HOST])
                 else:
                     frames.append((head, payload))
@@ -134,6 +134,15 @@ class PoolWorker:
         ahead = min(_MOST_AHEAD, int(AHEAD / max(self._mean, 1e-6))) if self._mean else 0
         most = batch + ahead
         return min(batch, most - len(self.given)) if len(self.given) <= most - batch else 0
+
+    @property
+    def idle(self) -> float:
+        """Seconds since it has told anything: where it has no call, how long that is so."""
+        return time.monotonic() - self._heard
+
+    def takes_long(self, seconds: float) -> bool:
+        """Return whether its calls may take so long; where it has run none, each may."""
+        return self._mean is None or self._mean >= seconds
 
     def took(self, seconds: float) -> None:
         """Note how long a call took."""

@@ -23,7 +23,6 @@ from submarine_engine.history import default_home
 from submarine_engine.pool.call_logs import CallLogs
 from submarine_engine.pool.folder import PoolFolder
 from submarine_engine.pool.launching import control_job
-from submarine_engine.pool.pool import GivenUpError
 from submarine_engine.records import open_job
 from submarine_engine.sweeps.plan import MAXIMIZE, MOST_TRIALS
 from submarine_engine.sweeps.record import SweepRecord, find_sweep, iter_sweeps
@@ -273,12 +272,12 @@ class Found:
         except JobCancelledError as error:
             error.fix = f"what it has found: open_sweep({self.name!r}); to go on: resume() of that"
             raise
-        except (GivenUpError, JobFailedError) as error:
-            why = error if isinstance(error, GivenUpError) else error.__cause__
-            if not isinstance(why, GivenUpError):
+        except JobFailedError as error:
+            if error.remote_type != JobFailedError.__name__:
                 raise
-            # Where our own code stood when it gave up tells nobody a thing.
-            raise JobFailedError(why.what, job_id=self.job_id, fix=why.fix) from None
+            # The sweep was given up: why, and what to do, its controller has said.
+            what, _, fix = error.remote_message.partition("\n→ ")
+            raise JobFailedError(what, job_id=self.job_id, fix=fix) from None
         return self
 
     @property

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.amounts import duration
 from submarine_engine.errors import SubmarineError
-from submarine_engine.pool.calls import DONE, WAIT, Answer, Call, End, Nothing
-from submarine_engine.pool.pool import GivenUpError, words
-from submarine_engine.pool.results import Loader
+from submarine_engine.pool.calls import DONE, LAST, WAIT, Answer, Call, End, Nothing
+from submarine_engine.pool.pool import GivenUpError, told_of
 from submarine_engine.sweeps.found import Found
 from submarine_engine.sweeps.hparams import HParams
 from submarine_engine.sweeps.record import FILE, SweepRecord
@@ -71,7 +70,6 @@ class Trials:
 
     def __init__(self, folder: PoolFolder) -> None:
         self._folder = folder.root
-        self._loader = Loader(folder)
         self._record = SweepRecord.read(folder.root)
         plan = self._record.plan
         self._objectives = [name for name, _ in plan.objectives]
@@ -131,7 +129,7 @@ class Trials:
         """Return the next trial: the rest of a paused one before a new one."""
         self.look()
         if self._record.paused:
-            return WAIT if any(trial.runs for trial in self._open.values()) else DONE
+            return LAST if any(trial.runs for trial in self._open.values()) else DONE
         if self._pool.lacking > 0 and self._pool.workers > self._pool.least:
             return WAIT  # a GPU that falls free now is another job's
         if self._line:
@@ -140,7 +138,7 @@ class Trials:
             asked = self._study.ask()
             self._open[asked.number] = _Trial(asked)
             return self._call(asked)
-        return WAIT if self._open else DONE
+        return LAST if self._open else DONE
 
     def began(self, call: Call, worker: str) -> None:  # noqa: ARG002 - the pool's record has it
         """Hear that a trial runs."""
@@ -276,7 +274,7 @@ class Trials:
     def _came_to(self, number: int, end: End) -> tuple[list[float] | None, str]:
         """Return a trial's values, or what it failed with; neither where it was pruned."""
         if end.outcome != "value":
-            return None, "" if end.outcome == "stop" else self._error(number, end)
+            return None, "" if end.outcome == "stop" else self._error(end)
         try:
             found = _Plain(io.BytesIO(end.payload)).load()
             values, lacks = found.get("values"), found.get("lacks")
@@ -293,12 +291,9 @@ class Trials:
                 return None, f"{name} is not a number (NaN)"
         return [value for value in told if value is not None], ""
 
-    def _error(self, number: int, end: End) -> str:
+    def _error(self, end: End) -> str:
         """Return in words what a trial has failed with, and at which cell and line."""
-        if end.outcome != "error":
-            return "it was cancelled" if end.outcome == "withdrawn" else words(end)
-        frames = getattr(self._loader.error(end, f"trial {number}"), "frames", ())
-        return words(end) + (f" ({frames[-1]})" if frames else "")
+        return "it was cancelled" if end.outcome == "withdrawn" else told_of(end, self._pool.folder)
 
     def _last_report(self, number: int) -> float | None:
         reports = self._study.told_of(number).reports or {}
