@@ -6,7 +6,8 @@ half of one, which whoever writes next cuts off.
 
 ``calls``, by the controller:
 
-    {"kind": "call", "number", "index", "try", "of"}    arguments, pickled: ``(args, keywords)``
+    {"kind": "call", "index", "try", "of", "ports"}     arguments, pickled: ``(args, keywords)``;
+                                                        `ports` by task where several run it
     {"kind": "withdraw", "index", "try", "running", "moved"}    not to be begun; ended, too, if
                                                         `running`; `moved`: another one will run it
     {"kind": "told", "index", "try", "word"}            what a report is answered with
@@ -15,7 +16,8 @@ half of one, which whoever writes next cuts off.
 
 ``returns``, by the worker:
 
-    {"kind": "ready", "pid", "host"}                    definitions and values are loaded
+    {"kind": "ready", "pid", "host", "ports"}           definitions and values are loaded
+    {"kind": "offer", "ports"}                          of one of several tasks, for the next call
     {"kind": "began", "index", "try", "stdout", "stderr"}
     {"kind": "report", "index", "try"}                  JSON
     {"kind": "ended", "index", "try", "outcome", "seconds", "stdout", "stderr", …}

@@ -242,5 +242,6 @@ def of_this_process(storage: Folder) -> Ranks | None:
     with suppress(OSError, ValueError, KeyError):
         attempt = place(os.environ.get("SUBMARINE_TASK_DIR")).attempt
         restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        return Ranks(storage, rank, count, f"{job}.{attempt}.{restarts}")
+        call = os.environ.get("SUBMARINE_CALL", "0")  # of a pool, which runs one after another
+        return Ranks(storage, rank, count, f"{job}.{attempt}.{restarts}.{call}")
     return None

@@ -55,6 +55,9 @@ _CALLS = 2000.0  # a second: so often all tasks that wait ask whoever has the an
 _held: list[_socket.socket] = []
 """The task's ports, until it ends."""
 
+_framework = rendezvous.AUTO
+"""Whose variables are set, as ``--framework`` has it."""
+
 
 class NobodyAnsweredError(Exception):
     """The driver has not answered in time."""
@@ -150,8 +153,48 @@ def meet(folder: str, plan: dict[str, Any], carrier: Carrier | None = None) -> d
     if not isinstance(carrier, Files):
         put(folder, ANSWER, data)  # `submarine_runtime.job` reads it there
     tasks: dict[str, Any] = answer["tasks"]
-    rendezvous.enter(folder, tasks, plan["task"], plan.get("framework", rendezvous.AUTO))
+    global _framework  # noqa: PLW0603 - of the process
+    _framework = plan.get("framework", rendezvous.AUTO)
+    rendezvous.enter(folder, tasks, plan["task"], _framework)
     return tasks
+
+
+def ports() -> list[int]:
+    """Return the ports of this task; none where it is alone."""
+    return [one.getsockname()[1] for one in _held]
+
+
+def offer() -> None:
+    """Hold other ports from now on: whatever a former training has left listens at the old ones."""
+    new = [_free_port() for _ in _held]
+    for one in _held:
+        one.close()
+    _held[:] = new
+
+
+def meet_again(folder: str, offers: dict[str, list[int]]) -> None:
+    """Begin another training of the same tasks, at other ports.
+
+    Parameters
+    ----------
+    folder
+        The task's.
+    offers
+        The ports by task.
+
+    Raises
+    ------
+    OSError, ValueError, KeyError, TypeError
+        The answer of the first meeting is gone, or these are not its tasks.
+    """
+    data = Files(folder).hear(ANSWER) or b""
+    answer = lean.loads(data.decode())
+    for task, own in offers.items():
+        answer["tasks"][task]["ports"] = own
+    for one in _held:
+        one.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+    put(folder, ANSWER, lean.dumps(answer).encode())
+    rendezvous.enter(folder, answer["tasks"], os.environ["SUBMARINE_TASK"], _framework)
 
 
 def _wait(carrier: Carrier, hello: bytes, tasks: int) -> bytes:

@@ -104,12 +104,17 @@ class Given:
         The how manieth try it is.
     data
         The arguments, pickled.
+    ports
+        Of a call that several tasks run, by task; else None.
     """
 
-    def __init__(self, index: int, attempt: int, data: bytes) -> None:
+    def __init__(
+        self, index: int, attempt: int, data: bytes, ports: dict[str, list[int]] | None = None
+    ) -> None:
         self.index = index
         self.attempt = attempt
         self.data = data
+        self.ports = ports
 
     @property
     def key(self) -> tuple[int, int]:
@@ -168,6 +173,7 @@ class Worker:
         self._function = function
         self._idle = idle
         self._forks = forks
+        self._folder = folder
         self._calls_path = f"{folder}/{CALLS}"
         self._calls = Reader(self._calls_path)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -179,6 +185,9 @@ class Worker:
         self._heard = time.monotonic()
         main = sys.modules["__main__"]
         self._bundle = os.path.dirname(getattr(main, "__file__", "") or "")  # noqa: PTH120 - pathlib takes long to import
+        # Loaded where this is one of several tasks, which have met.
+        exchange = sys.modules.get("submarine_runtime.exchange")
+        self._exchange: Any = exchange if exchange is not None and exchange.ports() else None
 
     def run(self) -> None:
         """Take calls until there are no more."""
@@ -186,7 +195,9 @@ class Worker:
         _unpickled(_pickled(((), {}), self._bundle), self._bundle)
         import select  # noqa: F401, PLC0415 - of the forks' parent
 
-        self._tell(frame({"kind": "ready", "pid": os.getpid(), "host": os.uname().nodename}))
+        about = {} if self._exchange is None else {"ports": self._exchange.ports()}
+        host = os.uname().nodename
+        self._tell(frame({"kind": "ready", "pid": os.getpid(), "host": host, **about}))
         pause = _SOONEST
         self._heard = time.monotonic()
         while True:
@@ -196,12 +207,19 @@ class Worker:
                 return
             if self._todo:
                 self._do(self._todo.popleft())
+                self._offer()
                 pause = _SOONEST
                 continue
             if self._ending:
                 return
             time.sleep(pause)
             pause = min(_LATEST, pause * 1.2)
+
+    def _offer(self) -> None:
+        """Offer other ports for the next call, where several tasks run each."""
+        if self._exchange is not None:
+            self._exchange.offer()
+            self._tell(frame({"kind": "offer", "ports": self._exchange.ports()}))
 
     def _tell(self, data: bytes) -> None:
         append(self._returns, data)
@@ -217,7 +235,7 @@ class Worker:
             came, self._heard = True, time.monotonic()
             kind = head["kind"]
             if kind == "call":
-                given = Given(int(head["index"]), int(head["try"]), payload)
+                given = Given(int(head["index"]), int(head["try"]), payload, head.get("ports"))
                 # Those of one batch follow one another in one fork.
                 if self._todo and head.get("of") is not None and head["of"] == self._batch:
                     self._todo[-1].append(given)
@@ -237,6 +255,7 @@ class Worker:
             for given in [one for one in batch if one.key == key]:
                 batch.remove(given)
                 self._tell(_ended(given, "moved" if head.get("moved") else "withdrawn"))
+                self._offer()
                 return
         if head.get("running"):
             self._unwanted.add(key)
@@ -334,6 +353,9 @@ class Worker:
 
     def _result(self, given: Given) -> tuple[dict[str, Any], bytes]:
         try:
+            if given.ports is not None:
+                self._exchange.meet_again(self._folder, given.ports)
+                os.environ["SUBMARINE_CALL"] = f"{given.index}-{given.attempt}"
             args, keywords = _unpickled(given.data, self._bundle)
             value = self._function(*args, **keywords)
             if type(value).__name__ == "coroutine" and hasattr(value, "cr_await"):

@@ -81,7 +81,7 @@ def run_map(bench: Workbench, command: Command, main: Cell, *, shown: bool) -> o
     return given if shown and not outputs else None
 
 
-_OWN = {"map", "max_gpus", "detach", "output"}
+_OWN = {"map", "max_gpus", "num_workers", "detach", "output"}
 
 
 def files_of(told: str) -> tuple[str, list[str]]:

@@ -62,6 +62,8 @@ def keywords(bench: Workbench, command: Command) -> dict[str, Any]:
     given = {name: value for name, value in command.values.items() if name in known}
     if "env" in given:
         given["env"] = dict(given["env"])
+    if "num_workers" in command.values:
+        given["workers"] = command.values["num_workers"]
     return {**given, "name": bench.spec(command).name}
 
 

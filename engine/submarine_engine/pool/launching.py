@@ -138,10 +138,8 @@ def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
     options = {key: value for key, value in plan.options.items() if value is not None}
     options.pop("time_limit", None)  # the controller's
     options.setdefault("name", api.function_name(plan.function))
-    if options.get("workers", 1) != 1:
-        raise UnsupportedError(
-            "a call is run by one task", where="workers", fix="leave it out, or use submit()"
-        )
+    if "num_workers" in options:  # as the command line has it
+        options["workers"] = options.pop("num_workers")
     if options.pop("cache", False):
         raise UnsupportedError(
             "results of a pool's calls are not remembered",
@@ -167,7 +165,9 @@ def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
             where=f"cluster={cluster.name!r}",
             fix='run them on this machine, cluster="local"; or submit() each call as a job',
         )
-    spec = cluster.check(call.spec)
+    spec = call.spec.each_rank_a_task()
+    _check_ranks(plan, spec)
+    spec = cluster.check(spec)
     return PreparedPool(
         call=call, cluster=cluster, spec=spec, most=_most(plan, spec, cluster), plan=plan
     )
@@ -242,6 +242,27 @@ def count(name: str, value: object, least: int = 1) -> int:
     return value
 
 
+def _check_ranks(plan: Plan, spec: JobSpec) -> None:
+    """Refuse what several tasks cannot do as the ranks of each call."""
+    if spec.elastic is not None:
+        raise UnsupportedError(
+            "the number of workers that run a call cannot change",
+            where="workers",
+            fix="give one number: workers=2",
+        )
+    if any(role.name != "worker" for role in spec.roles):
+        raise UnsupportedError(
+            "calls are run by workers alone", where="roles", fix="leave the other roles out"
+        )
+    if len(spec.tasks) > 1 and not plan.forks:
+        raise UnsupportedError(
+            "where several workers run each call, each has processes of its own: what a call has"
+            " left of their rendezvous would be in the way of the next",
+            where="forks=False",
+            fix="leave forks out",
+        )
+
+
 def _most(plan: Plan, spec: JobSpec, cluster: Cluster) -> int:
     if plan.max_workers is not None:
         count("max_workers", plan.max_workers)
@@ -251,7 +272,7 @@ def _most(plan: Plan, spec: JobSpec, cluster: Cluster) -> int:
             raise CommandError(
                 "max_gpus is for calls with GPUs", fix="leave it out, or ask for gpus=1"
             )
-        return plan.max_workers or len(os.sched_getaffinity(0))
+        return plan.max_workers or max(1, len(os.sched_getaffinity(0)) // len(spec.tasks))
     if plan.max_gpus is not None and count("max_gpus", plan.max_gpus) < each:
         raise CommandError(
             f"max_gpus={plan.max_gpus} is less than the {each} of one call",

@@ -436,7 +436,8 @@ def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, eac
     shown
         Whether a line in a notebook's cell follows the job: not where its card will.
     options
-        Of each worker, as `submit` has them: ``gpus=1, memory="8G"``; ``time_limit`` is that of the
+        Of each worker, as `submit` has them: ``gpus=1, memory="8G"``; ``workers=2`` for calls that
+        two tasks run each, of which the first one's value counts; ``time_limit`` is that of the
         whole.
 
     Raises
@@ -463,6 +464,11 @@ def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, eac
     told: dict[str, int | None] = {"retries": retries, "give_up": give_up}
     if finite or len(calls) < _LOOK_AHEAD:
         told["calls"] = len(calls)
+    if batch > 1 and options.get("num_workers", options.get("workers", 1)) != 1:
+        raise CommandError(
+            f"batch={batch} is for calls of one worker: several meet anew for each call",
+            fix="leave batch out",
+        )
     plan = Plan(
         function=function,
         options=options,

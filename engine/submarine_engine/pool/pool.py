@@ -20,6 +20,7 @@ from submarine_engine.errors import JobNotFoundError, SubmarineError, Submission
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.outcome import clean
 from submarine_engine.pool.calls import Answer, Call, End, Nothing, Source
+from submarine_engine.pool.gang import Gang
 from submarine_engine.pool.journal import Journal, Noted
 from submarine_engine.pool.workers import PoolWorker
 from submarine_engine.records import children_of, iter_jobs
@@ -500,8 +501,12 @@ class Pool:
         self._add(job_id)
 
     def _add(self, job_id: str) -> PoolWorker:
-        task = self._kind.spec.tasks[0]
-        worker = PoolWorker(self._kind.cluster, self.folder.home, job_id, task)
+        tasks = self._kind.spec.tasks
+        worker: PoolWorker
+        if len(tasks) > 1:
+            worker = Gang(self._kind.cluster, self.folder.home, job_id, tasks)
+        else:
+            worker = PoolWorker(self._kind.cluster, self.folder.home, job_id, tasks[0])
         self._workers[job_id] = worker
         return worker
 

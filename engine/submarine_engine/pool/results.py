@@ -83,7 +83,8 @@ class Loader:
             return JobFailedError(f"{what} {_how(end)}", job_id=end.worker, fix=hint)
         trace = self._source.trace(error)
         kinds = ((error.module, error.type), ("builtins", error.builtin))
-        fix = f"it was {what}; {hint}"
+        task = end.told.get("task")  # of several
+        fix = f"it was {what}{f' in {clean(str(task)[:99])}' if task else ''}; {hint}"
         failed = failed_like(kinds, trace.summary, job_id=end.worker, trace=trace, fix=fix)
         if end.payload:
             with suppress(Exception):  # as a notebook that lacks what the exception holds
@@ -107,7 +108,9 @@ def printed(folder: PoolFolder, index: int, end: End) -> str:
     LogsGoneError
         The worker's files are gone, or cannot be read.
     """
-    task = JobSpec.from_json(folder.read()["spec"]).tasks[0]
+    tasks = JobSpec.from_json(folder.read()["spec"]).tasks
+    # Of several the one that failed.
+    task = next((one for one in tasks if one == end.told.get("task")), tasks[0])
     files = JobPaths(folder.home, end.worker).task(task)
     begins: dict[str, Any] = {}
     ends: dict[str, Any] = {}

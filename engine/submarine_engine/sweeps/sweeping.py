@@ -16,7 +16,7 @@ from submarine_engine.bundle.model import Cell
 from submarine_engine.errors import CommandError
 from submarine_engine.logs import follow
 from submarine_engine.pool.launching import Plan as PoolPlan
-from submarine_engine.pool.launching import check_function, control_job, prepare
+from submarine_engine.pool.launching import check_function, control_job, count, prepare
 from submarine_engine.sweeps.found import Found
 from submarine_engine.sweeps.plan import FIRST_FAILURES, Plan, objectives_of
 from submarine_engine.sweeps.record import SweepRecord
@@ -101,8 +101,9 @@ def sweep(  # noqa: PLR0913 - the options of a search, each by its name
     cell
         Of a notebook, that defines the function, where none was executed that does.
     options
-        Of each trial, as `submit` has them: ``gpus=1, memory="8G"``; ``time_limit`` is that of the
-        whole.
+        Of each trial, as `submit` has them: ``gpus=1, memory="8G"``, ``workers=2`` for the ranks of
+        each; ``time_limit`` is that of the whole, ``retries`` how often a trial that fails is run
+        again before it counts as failed.
 
     Returns
     -------
@@ -147,6 +148,8 @@ def sweep(  # noqa: PLR0913 - the options of a search, each by its name
         first_failures=first_failures,
     )
     plan.total(searched)
+    if "retries" in options:
+        count("retries", options["retries"], 0)
     import_optuna()
     found = _begin(function, searched, plan, options, cell, forks=forks, shown=not wait)
     return _followed(found) if wait else found
@@ -168,10 +171,12 @@ def _begin(  # noqa: PLR0913 - what `sweep` was given, each by its name
         keywords["choices"] = space.objects
     if plan.from_log:
         keywords["from_log"] = True
+    # Of a trial, not of its worker's job, which runs many.
+    retries = options.get("retries") or 0
     prepared = prepare(
         PoolPlan(
             function=function,
-            options=options,
+            options={name: value for name, value in options.items() if name != "retries"},
             source=_SOURCE,
             forks=forks,
             max_gpus=plan.max_gpus,
@@ -185,9 +190,8 @@ def _begin(  # noqa: PLR0913 - what `sweep` was given, each by its name
     least = plan.min_gpus // each if each else 0
     # More workers than trials would have nothing to do.
     most = min(prepared.most, plan.total(space))
-    prepared = replace(
-        prepared, most=most, plan=replace(prepared.plan, told={"least": min(least, most)})
-    )
+    told = {"least": min(least, most), "retries": retries}
+    prepared = replace(prepared, most=most, plan=replace(prepared.plan, told=told))
     folder = prepared.make()
     asked = prepared.spec.checkpoint_path
     own = str(folder.root / "checkpoints") if prepared.cluster.name == "local" else None
