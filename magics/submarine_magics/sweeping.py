@@ -40,7 +40,9 @@ def run_sweep(bench: Workbench, command: Command, main: Cell) -> Found:
     names = [name for name, _ in objectives]
     space.check_names(names_read(main.source), main.label, "name that it reads:")
     cell = replace(main, source=as_function(main, space.names, names))
-    refused = sorted({"cache", "dry_run", "output", "tensorboard", "logs"} & values.keys())
+    options = keywords(bench, command)
+    known = {*options, *_OF_SEARCH, "sweep", "detach", "num_workers"} - {"cache"}
+    refused = sorted(values.keys() - known)
     if refused:
         raise CommandError(
             f"--{refused[0].replace('_', '-')} is for one job, not for a sweep",
@@ -50,7 +52,7 @@ def run_sweep(bench: Workbench, command: Command, main: Cell) -> Found:
         function_of(cell, bench.namespace),
         space,
         **given,
-        **keywords(bench, command),
+        **options,
         cell=cell,
         wait="detach" not in values,
     )

@@ -97,7 +97,7 @@ def test_what_is_not_possible_is_refused(kernel, data):
         (f"--map path={data}/*.tsv", "path", "there is no file"),
         (f"--map path={data}/*.csv --dry-run", "path", "--dry-run is not for a map"),
         (f"--map path={data}/*.csv --trials 2", "path", "--trials is not for a map"),
-        (f"--map path={data}/*.csv --num_workers 2", "path", "is not for a map"),
+        (f"--map path={data}/*.csv --num_ps 1", "path", "is not for a map"),
     ):
         ran = kernel.run(f"%%submarine {options} --gpus 0\n{body}")
         assert words in ran.error, (options, ran.text)

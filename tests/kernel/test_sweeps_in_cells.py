@@ -66,6 +66,16 @@ def test_a_cell_searches_and_its_value_is_what_was_found(kernel):
     assert shown.text.count("complete") == 5, shown.text
 
 
+def test_a_trial_may_have_several_workers(kernel):
+    kernel.run("%load_ext submarine_magics\nfrom submarine_runtime import job")
+    magic = '%%submarine --sweep "x=[1, 2]" --sampler grid --minimize loss --gpus 0 '
+    ran = kernel.run(f"{magic}--num_workers 2\nloss = x + 10 * job.world_size + job.rank")
+    assert not ran.of_type("error"), ran.error
+    assert "best 21 by trial" in ran.text, ran.text
+    ran = kernel.run(f"{magic}--num_ps 1\nloss = x")
+    assert "--num-ps is for one job" in ran.error, ran.text
+
+
 def test_errors_are_told_by_cell_and_line(kernel):
     kernel.run("%load_ext submarine_magics")
     ran = kernel.run(

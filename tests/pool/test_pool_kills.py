@@ -30,6 +30,8 @@ SOURCE = """
 import os
 
 def check(n):
+    if os.environ.get("RANK", "0") != "0":
+        return None
     side = os.open(os.environ["SIDE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(side, f"{n}\\n".encode())
     if n % 77 == 3:
@@ -41,7 +43,7 @@ def check(n):
 class Run:
     """A pool of so many calls, and its controllers."""
 
-    def __init__(self, folder, count, **told):
+    def __init__(self, folder, count, ranks=1, **told):
         self.side = folder / "side"
         self.count = count
         space = {}
@@ -56,7 +58,7 @@ class Run:
         bundle = build_call(serve, (space["checks"].check,), {}, [], {}, options=options)
         spec = JobSpec(
             name="check",
-            roles=(Role(resources=Resources(gpus=0)),),
+            roles=(Role(count=ranks, resources=Resources(gpus=0)),),
             env={"SIDE": str(self.side)},
         )
         plan = {
@@ -140,6 +142,24 @@ def rarely(*what):
 )
 def test_a_controller_that_is_killed_is_taken_over(tmp_path, home, step, moment, number):
     run = Run(tmp_path, 90)
+    assert run.control(step, moment, str(number)) == -9
+    assert run.control() == 0
+    run.look()
+
+
+@pytest.mark.parametrize(
+    ("step", "moment", "number"),
+    [
+        ("frame call", "after", 19),  # one rank is told, the other one not
+        rarely("frame call", "half", 20),
+        rarely("frame call", "after", 20),
+        rarely("journal given", "after", 10),
+        rarely("journal ended", "before", 10),
+        rarely("frame end", "after", 1),
+    ],
+)
+def test_a_controller_of_gangs_that_is_killed_is_taken_over(tmp_path, home, step, moment, number):
+    run = Run(tmp_path, 20, ranks=2, most=1)
     assert run.control(step, moment, str(number)) == -9
     assert run.control() == 0
     run.look()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from submarine_runtime.call_frames import frame
+from submarine_runtime.call_frames import CALLS, Reader, SpoiltError, frame
 
 from submarine_engine.lifecycle import is_echo
 from submarine_engine.pool.workers import PoolWorker
@@ -38,6 +38,18 @@ class _Rank(PoolWorker):
     def say(self, data: bytes) -> None:
         """Tell it something; raises OSError."""
         self._say(data)
+
+    def told(self) -> dict[Key, Frame]:
+        """Return the calls that it was told of, in their order."""
+        reader = Reader(str(self._folder / CALLS))
+        try:
+            frames = [(head, data) for head, data in reader.read() if head["kind"] == "call"]
+        except (SpoiltError, OSError) as error:
+            self.spoilt = str(error)
+            return {}
+        finally:
+            reader.close()
+        return {(head["index"], head["try"]): (head, data) for head, data in frames}
 
 
 class Gang(PoolWorker):
@@ -124,16 +136,18 @@ class Gang(PoolWorker):
         return {**head, "task": self._tasks[number]}, payload
 
     def heard(self) -> set[Key]:
-        """Return the calls that all ranks were told of; those that only some were are ended."""
-        heard = []
-        for number, rank in enumerate(self._ranks):
-            heard.append(rank.heard())
+        """Return the calls that it was told of; those that only some ranks were, all are now."""
+        each = [rank.told() for rank in self._ranks]
+        calls = {key: call for told in each for key, call in told.items()}
+        for number, (rank, told) in enumerate(zip(self._ranks, each, strict=True)):
             self.spoilt = self.spoilt or rank.spoilt
-            self._used[number] = rank.last_ports
-        by_all = set.intersection(*heard)
-        for key in self.given.keys() - by_all:
-            self._withdraw(key, [number for number, keys in enumerate(heard) if key in keys])
-        return by_all
+            for key in calls.keys() - told.keys():
+                if key in self.given:
+                    rank.say(frame(*calls[key]))
+            if calls:
+                head, _ = list(calls.values())[-1]
+                self._used[number] = head["ports"][self._tasks[number]]
+        return set(calls)
 
     def room(self, batch: int) -> int:
         """Return how many more calls to give it now: one, once no rank has another."""

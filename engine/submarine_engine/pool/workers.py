@@ -59,21 +59,17 @@ class PoolWorker:
         The calls that it has, by index and try, in the order that they were given.
     ports
         Those that it has offered for the next call, where it is one of several ranks.
-    last_ports
-        Those that the last call was given with, as far as `heard` has seen.
     """
 
     def __init__(self, cluster: Cluster, home: Path, job_id: str, task: str) -> None:
         self._cluster = cluster
         self.job_id = job_id
-        self._task = task
         self._folder = JobPaths(home, job_id).task(task).root
         self._returns = Reader(str(self._folder / RETURNS))
         self._calls: int | None = None
         self.ready = False
         self.host = ""
         self.ports: object = None
-        self.last_ports: object = None
         self.given: dict[tuple[int, int], Noted] = {}
         self.ending = False
         self.spoilt = ""
@@ -128,8 +124,6 @@ class PoolWorker:
         reader = Reader(str(self._folder / CALLS))
         try:
             frames = [head for head, _ in reader.read() if head["kind"] == "call"]
-            if frames:
-                self.last_ports = frames[-1].get("ports", {}).get(self._task)
         except (SpoiltError, OSError) as error:
             self.spoilt = str(error)
             return set()
