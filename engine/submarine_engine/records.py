@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -24,6 +25,7 @@ from submarine_engine.history import (
 from submarine_engine.job import JobState
 
 _SECOND = len("20260101-000000")
+_HOLDS = (JobState.STARTING, JobState.RUNNING)
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
@@ -37,7 +39,7 @@ class JobSummary:
     Parameters
     ----------
     gpus
-        How many the job asked for.
+        How many the job asked for; of one that others work for, how many these hold besides.
     created, finished
         None where that is not known, or not yet.
     parent
@@ -114,11 +116,24 @@ def iter_jobs(home: Path, *, children: bool = False) -> Iterator[JobSummary]:
         Whether jobs that work for another one are among them.
     """
     user = shown_user()
+    held: Counter[str] = Counter()
     for group in of_one_second(job_ids(home)):
         theirs = [one for one in group if user is None or job_user(home, one) == user]
         found = [summary for job_id in theirs if (summary := _read(home, job_id))]
-        found = [summary for summary in found if children or not summary.parent]
+        if not children:  # these are newer than what they work for, so all are known by then
+            for one in found:
+                if one.parent and one.state in _HOLDS:
+                    held[one.parent] += one.gpus
+            found = [_with(one, held) for one in found if not one.parent]
         yield from sorted(found, key=_age)
+
+
+def _with(summary: JobSummary, held: Counter[str]) -> JobSummary:
+    """Return a job with what those hold that work for it; one that is over has nobody."""
+    gpus = held.pop(summary.id, 0)
+    return (
+        replace(summary, gpus=summary.gpus + gpus) if gpus and not summary.state.final else summary
+    )
 
 
 def children_of(home: Path, parent: str) -> list[str]:
