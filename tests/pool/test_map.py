@@ -98,10 +98,6 @@ def test_what_failed_runs_again_and_nothing_else(program, tmp_path):
     program.run(
         f"""
         found = map(once, [{str(folder)!r}] * 7, range(7), gpus=0, max_workers=2, give_up=None)
-        try:
-            found.retry_failed()
-        except SubmarineError as error:
-            assert "not over" in str(error)
         found.wait()
         assert sorted(found.failed) == [1, 3, 5] and "signal 9" in str(found.failed[1])
         # Each to where the next one begins, though those that died have told no end.
@@ -111,13 +107,55 @@ def test_what_failed_runs_again_and_nothing_else(program, tmp_path):
         assert [value[0] for value in again] == [1, 3, 5] and not again.failed
         assert {{**again.results(), **before}} == again.results()
         assert [value[0] for value in again.results().values()] == list(range(7))
-        try:
-            again.retry_failed()
-        except SubmarineError as error:
-            print(error)
+        for one in (again, found, open_map(found.job.id)):
+            try:
+                one.retry_failed()
+            except SubmarineError as error:
+                print(error)
     """,
         "no call has failed",
     )
+
+
+def test_what_failed_runs_again_while_the_others_run_and_each_succeeds_once(program, tmp_path):
+    folder = tmp_path / "flags"
+    folder.mkdir()
+    program.run(f"""
+        folder = {str(folder)!r}
+
+        def held(n):
+            with open(Path(folder, "ran"), "a") as ran:
+                ran.write(f"{{n}}\\n")
+            until(Path(folder, f"go-{{n}}").exists)
+            if n < 3 and not Path(folder, f"mended-{{n}}").exists():
+                raise Odd(n)
+            return n
+
+        for n in range(1, 3):
+            Path(folder, f"go-{{n}}").touch()
+        found = map(held, range(5), gpus=0, max_workers=5, give_up=None, name="held")
+        until(lambda: len(found.failed) == 2)
+        Path(folder, "mended-1").touch()
+        again = found.retry_failed()  # 1, which succeeds now, and 2, which does not
+        again.wait()
+        assert list(again.results()) == [1] and list(again.failed) == [2]
+        Path(folder, "go-0").touch()
+        until(lambda: sorted(again.failed) == [0, 2])  # what has failed since is told, too
+        for n in (0, 2):
+            Path(folder, f"mended-{{n}}").touch()
+        assert not found.job.done()
+        third = open_map(again.job.id).retry_failed()
+        try:
+            found.retry_failed()
+        except SubmarineError as error:
+            assert "not tried again" in str(error)
+        for n in (3, 4):
+            Path(folder, f"go-{{n}}").touch()
+        found.wait(), third.wait()
+        assert third.results() == {{n: n for n in range(5)}} and not third.failed
+        assert open_map("held").results() == third.results()
+        assert sorted(Path(folder, "ran").read_text().split()) == list("00112223" "4")
+    """)
 
 
 def test_a_call_that_fails_is_tried_again_so_often(program, tmp_path):

@@ -75,6 +75,41 @@ def test_a_trial_that_fails_is_one_row_and_is_tried_again(program):
     assert """, in train(): if x == 1: raise ValueError("no ones")""" in rows["1"][1]
 
 
+def test_failed_trials_are_tried_again_while_the_others_run(program):
+    told, _ = program("""
+        def train(x):
+            flag = os.environ["SUBMARINE_HOME"] + f".{x}"
+            deadline = time.time() + 100
+            while x == 2 and not os.path.exists(flag):
+                assert time.time() < deadline
+                time.sleep(0.02)
+            if x == 1 and not os.path.exists(flag):
+                raise ValueError("not yet")
+            return x
+
+        def wait_for(condition):
+            deadline = time.time() + 100
+            while not condition():
+                assert time.time() < deadline
+                time.sleep(0.02)
+
+        found = search(train, {"x": [0, 1, 2]}, sampler="grid", wait=False)
+        wait_for(lambda: found.failed)
+        open(os.environ["SUBMARINE_HOME"] + ".1", "w").close()
+        found.retry_failed()
+        wait_for(lambda: found.counts().get("complete") == 2)
+        try:
+            found.retry_failed()
+        except ValueError as error:
+            said = str(error)
+        open(os.environ["SUBMARINE_HOME"] + ".2", "w").close()
+        found.wait()
+        print(json.dumps([said, found.counts()]))
+    """)
+    assert "no trial has failed that was not tried again" in told[0]
+    assert told[1] == {"complete": 3, "failed": 1}
+
+
 def test_values_that_a_study_cannot_hold_reach_the_code_as_they_are(program):
     told, _ = program("""
         def train(layer, widen, kind, offset):

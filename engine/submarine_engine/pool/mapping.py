@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_runtime.call_frames import Reader
 
+from submarine_engine.clusters import locks
 from submarine_engine.errors import (
     CommandError,
-    JobError,
     JobFailedError,
     JobNotFoundError,
     SubmarineError,
 )
 from submarine_engine.future import Job
-from submarine_engine.history import default_home
+from submarine_engine.history import default_home, read_json
 from submarine_engine.pool.arguments import Arguments
 from submarine_engine.pool.calls import DONE, WAIT, Call, Nothing
 from submarine_engine.pool.folder import PoolFolder
@@ -187,11 +187,16 @@ class Mapped(Iterator[Any]):
     def failed(self) -> dict[int, SubmarineError]:
         """The errors of the calls that have failed by now, by the place of their input."""
         self._read()
-        return {
+        found: dict[int, SubmarineError] = {
             index: self._loader.error(self._ends[index], self._called(index), self._hint(index))
-            for index in sorted(self._ends)
+            for index in self._ends
             if not self._ends[index].succeeded
         }
+        if self._former is not None:
+            before = self._former.failed
+            own = self._calls_again() if before else {}
+            found |= {index: error for index, error in before.items() if index not in own}
+        return dict(sorted(found.items()))
 
     def log(self, index: int) -> str:
         """Return what a call that has ended has printed: ``stdout``, then ``stderr``.
@@ -222,6 +227,9 @@ class Mapped(Iterator[Any]):
     def retry_failed(self) -> Mapped:
         """Run the calls that gave no value once more, with the same code and inputs.
 
+        While the map runs, these are the ones that have failed by now; once it is over, also those
+        that never ended. What runs again already, or has given its value there, is passed over.
+
         Returns
         -------
         Mapped
@@ -230,25 +238,50 @@ class Mapped(Iterator[Any]):
 
         Raises
         ------
-        JobError
-            The map is not over yet.
         CommandError
-            No call has failed.
+            No call has failed that is not tried again by now.
         """
+        first = self
+        while first._former is not None:
+            first = first._former
+        with locks.held(first._folder.root / "retry.lock"):  # noqa: SLF001 - likewise
+            runs = first._and_those_after()  # noqa: SLF001 - likewise
+            last: dict[int, tuple[Call, bool]] = {}
+            for run in runs:
+                last |= run._calls_again()  # noqa: SLF001 - likewise
+            calls = [call for _, (call, again) in sorted(last.items()) if again]
+            if not calls:
+                raise CommandError(
+                    "no call has failed that was not tried again",
+                    fix="failed has those that failed by now",
+                )
+            newest = runs[-1]._folder  # noqa: SLF001 - likewise
+            folder = newest.again({"former": newest.root.name, "calls": len(calls)})
+            return _begun(Mapped(folder, ordered=self._ordered), calls)
+
+    def _and_those_after(self) -> list[Mapped]:
+        """Return this map and those that run its failed calls again, the oldest first."""
+        found, pools = [self], self._folder.root.parent
+        names = sorted(path.parent.name for path in pools.glob("*/pool.json"))
+        for name in names:
+            if name > found[-1]._folder.root.name:  # noqa: SLF001 - of this class
+                plan = read_json(pools / name / "pool.json") or {}
+                if plan.get("former") == found[-1]._folder.root.name:  # noqa: SLF001 - likewise
+                    found.append(_opened(name))
+        return found
+
+    def _calls_again(self) -> dict[int, tuple[Call, bool]]:
+        """Return the calls of this run, and whether each is to be run again."""
+        over = self.job is None or self.job.done()  # first: what it told last is then read
         self._read()
-        if self._over is None and self.job is not None and not self.job.done():
-            raise JobError(
-                "the map is not over yet", job_id=self.job.id, fix="wait() for it, or cancel() it"
+        return {
+            head["index"]: (
+                Call(head["index"], data, head["label"], head["batch"]),
+                not self._succeeded(head["index"]) and (over or head["index"] in self._ends),
             )
-        calls = [
-            Call(head["index"], data, head["label"], head["batch"])
             for head, data in Reader(str(self._folder.inputs)).read()
-            if head["kind"] == "call" and not self._succeeded(head["index"])
-        ]
-        if not calls:
-            raise CommandError("no call has failed: there is nothing to run again")
-        folder = self._folder.again({"former": self._folder.root.name, "calls": len(calls)})
-        return _begun(Mapped(folder, ordered=self._ordered), calls)
+            if head["kind"] == "call"
+        }
 
     def cancel(self) -> bool:
         """End the job, its workers and all calls that have not ended; what is there stays."""
