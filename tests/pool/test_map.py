@@ -266,7 +266,7 @@ def test_bad_input_is_named_before_anything_is_asked(program):
             ((check, [1]), {"retries": -1}),
             ((check, [1]), {"give_up": 0}),
             ((check, [1]), {"max_gpus": 0, "gpus": 1}),
-            ((check, [1]), {"workers": 2}),
+            ((check, [1]), {"workers": (1, 2)}),
             ((check,), {}),
             (("check", [1]), {}),
         ):
@@ -285,7 +285,7 @@ def test_bad_input_is_named_before_anything_is_asked(program):
         "batch=0",
         "retries=-1",
         "give_up=0",
-        "one task",
+        "cannot change",
         "there are no inputs",
         "'check' is no function",
         "'chekc'",
