@@ -113,8 +113,8 @@ class TaskPaths:
         self.logdir = root / "logdir"
 
     def log(self, stream: str) -> Path:
-        """Return the path of ``stdout`` or ``stderr``; of ``displays``; of ``events``, packed."""
-        if stream not in ("stdout", "stderr", "displays", "events"):
+        """Return the path of a file that only grows: ``stdout``, ``stderr``, ``displays`` …."""
+        if stream not in ("stdout", "stderr", "displays", "events", "returns"):
             raise ValueError(stream)
         return self.root / stream
 

@@ -25,6 +25,9 @@ half of one, which whoever writes next cuts off.
 The outcome is ``value`` (pickled), ``text`` (it cannot be pickled: what it looks like), ``error``
 (the exception, pickled, where it can be), ``withdrawn``, ``moved``, ``died``, or the word that the
 call was ended by (`Ended`).
+
+Where a task's folder is not the job's own, `calls` is brought to a copy in parts (`take_in`), and
+`returns` comes home as logs do.
 """
 
 from __future__ import annotations
@@ -40,6 +43,10 @@ if TYPE_CHECKING:
 
 CALLS = "calls"
 RETURNS = "returns"
+TAKEN = "calls-taken"
+"""What a task elsewhere tells of its copy of `CALLS`: how many bytes it has."""
+PART = 1 << 19
+"""Bytes of `CALLS` that are brought at once to a task elsewhere."""
 LARGEST = 1 << 40
 """Bytes of a payload: for more nobody waits."""
 LONGEST_HEAD = 1 << 20
@@ -186,6 +193,67 @@ def parsed(line: bytes) -> dict[str, Any]:
     if type(size) is not int or not 0 <= size <= LARGEST or not isinstance(head.get("kind"), str):
         raise SpoiltError("no frame")
     return head  # type: ignore[no-any-return] # a dict, as was looked at
+
+
+def whole(descriptor: int, offset: int, size: int) -> int:
+    """Return where the last frame ends that is whole in `size` bytes; one begins at `offset`.
+
+    Raises
+    ------
+    SpoiltError
+        What is there is no frame.
+    """
+    while offset < size:
+        first = os.pread(descriptor, min(4096, size - offset), offset)
+        while b"\n" not in first:
+            if len(first) > LONGEST_HEAD:
+                raise SpoiltError(f"no frame begins at byte {offset}")
+            at = offset + len(first)
+            more = os.pread(descriptor, min(_PIECE, size - at), at)
+            if not more:
+                return offset
+            first += more
+        line = first[: first.index(b"\n")]
+        end = offset + len(line) + 1 + int(parsed(line)["size"])
+        if end > size:
+            break
+        offset = end
+    return offset
+
+
+# A task elsewhere has a copy of `CALLS`, which is brought in parts.
+
+
+def part(offset: int, data: bytes) -> bytes:
+    """Return the message that brings these bytes of `CALLS`, the first of which is at `offset`."""
+    return b"%d\n%b" % (offset, data)
+
+
+def take_in(path: str, message: bytes) -> int:
+    """Write what is new in a part into the copy; return how many bytes that has then.
+
+    The same part may come again, and one that begins beyond the copy's end is left.
+
+    Raises
+    ------
+    OSError
+        The copy cannot be written; what came before is.
+    ValueError
+        It is no part.
+    """
+    first, _, data = message.partition(b"\n")
+    offset = int(first)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    copy = os.open(path, flags, 0o600)
+    try:
+        size = os.fstat(copy).st_size
+        new = memoryview(data)[size - offset :] if 0 <= offset <= size else memoryview(b"")
+        while new:
+            written = os.pwrite(copy, new, size)
+            new, size = new[written:], size + written
+        return size
+    finally:
+        os.close(copy)
 
 
 def cut_torn(path: str) -> int:

@@ -139,7 +139,7 @@ def _exchange(method: str, url: str, data: bytes | BufferedReader, expected: obj
 # is there.
 
 
-STREAMS = ("stdout", "stderr", "events", "displays")
+STREAMS = ("stdout", "stderr", "events", "displays", "returns")
 EVERY = 0.5
 """Seconds between two looks; HDFS sees two requests a log that has grown."""
 

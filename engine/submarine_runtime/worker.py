@@ -16,6 +16,7 @@ from collections import deque
 from submarine_runtime import lean
 from submarine_runtime.call_frames import CALLS, RETURNS, Reader, append, frame, parsed
 from submarine_runtime.lean import mode_in, standard, suppress, type_name
+from submarine_runtime.saving import PLACE
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -174,7 +175,8 @@ class Worker:
         self._idle = idle
         self._forks = forks
         self._folder = folder
-        self._calls_path = f"{folder}/{CALLS}"
+        # Elsewhere the task's folder is its log's, which more people may read.
+        self._calls_path = f"{os.environ.get(PLACE) or folder}/{CALLS}"
         self._calls = Reader(self._calls_path)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._returns = os.open(f"{folder}/{RETURNS}", flags, mode_in(folder))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from submarine_engine.clusters.exchange import (
     LARGEST,
+    CallCarrier,
     Hello,
     WrongHelloError,
     answer,
@@ -18,6 +20,7 @@ from submarine_engine.clusters.exchange import (
 )
 from submarine_engine.errors import ClusterError
 from submarine_engine.job import JobSpec, Role
+from submarine_runtime.call_frames import CALLS, PART, TAKEN, Reader, frame, part, take_in
 from submarine_runtime.exchange import ANSWER, HELLO, Place
 from submarine_runtime.rendezvous import variables
 
@@ -106,6 +109,85 @@ def test_an_answer_replaces_whatever_lies_there(tmp_path):
     assert (task / ANSWER).stat().st_mode & 0o777 == 0o600
     with pytest.raises(ClusterError, match="cannot be written"):
         exchange_files(tmp_path / "gone", {ANSWER: b"1"})
+
+
+class Task:
+    """A task elsewhere, which is not always reached."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.silent = 0
+        self.messages = []
+        folder.mkdir()
+
+    def exchange(self, messages):
+        if self.silent:
+            self.silent -= 1
+            raise ClusterError("it does not answer")
+        self.messages += [told[CALLS] for told in messages.values() if CALLS in told]
+        return {"worker-0": exchange_files(self.folder, messages.get("worker-0", {}))}
+
+    def frames(self):
+        return list(Reader(str(self.folder / CALLS)).read())
+
+
+def bring(carrier):
+    for _ in range(50):
+        with suppress(ClusterError):
+            if not carrier.step():
+                return
+
+
+def test_calls_are_brought_in_order_once_and_whole_alone(tmp_path):
+    task, path = Task(tmp_path / "there"), tmp_path / CALLS
+    carrier = CallCarrier(path, "worker-0", task.exchange)
+    bring(carrier)
+    assert task.messages == []  # nobody has written anything
+    calls = [frame({"kind": "call", "index": n}, os.urandom(n * PART // 2)) for n in range(5)]
+    for number, data in enumerate(calls):
+        task.silent = number % 2
+        with path.open("ab") as file:
+            file.write(data + calls[0][:7])  # and the half of another one
+        bring(carrier)
+        assert [head["index"] for head, _ in task.frames()] == list(range(number + 1))
+        os.truncate(path, path.stat().st_size - 7)  # the controller after that one
+    assert b"".join(calls) == (task.folder / CALLS).read_bytes()
+    assert max(map(len, task.messages)) < PART + 20
+    count = len(task.messages)
+    bring(carrier)
+    assert len(task.messages) == count
+    # A driver after this one begins anew, and hears at once how far the task is.
+    with path.open("ab") as file:
+        file.write(calls[1])
+    bring(CallCarrier(path, "worker-0", task.exchange))
+    assert len(task.messages) == count + 2
+    assert b"".join([*calls, calls[1]]) == (task.folder / CALLS).read_bytes()
+
+
+def test_a_task_that_lies_about_its_calls_gets_no_more_than_there_are(tmp_path):
+    path = tmp_path / CALLS
+    path.write_bytes(frame({"kind": "end"}))
+    for lie in (b"-1", b"x", b"9" * 400, b"", b"99999"):
+        said = []
+
+        def exchange(messages, lie=lie, said=said):
+            said.append(messages)
+            return {"worker-0": {TAKEN: lie}}
+
+        bring(CallCarrier(path, "worker-0", exchange))
+        assert [list(messages) for messages in said] == [["worker-0"]]
+
+
+def test_a_part_that_comes_twice_or_too_early_is_written_once(tmp_path):
+    path = str(tmp_path / CALLS)
+    assert take_in(path, part(0, b"abc")) == 3
+    assert take_in(path, part(0, b"abcde")) == 5
+    assert take_in(path, part(1, b"bc")) == 5
+    assert take_in(path, part(9, b"later")) == 5
+    assert take_in(path, part(-2, b"before")) == 5
+    assert (tmp_path / CALLS).read_bytes() == b"abcde"
+    with pytest.raises(ValueError, match="invalid literal"):
+        take_in(path, b"nonsense")
 
 
 def spec(**counts):

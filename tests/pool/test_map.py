@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.contract.conftest import use_backend
 from tests.pool.programs import Program
 
 PROGRAM = """
@@ -350,34 +349,6 @@ def test_when_every_call_fails_it_stops_with_the_first_error(program):
         "all of the first 5 calls failed",
         "ValueError: 3",
         "give_up=None",
-    )
-
-
-def test_a_cluster_whose_tasks_are_elsewhere_is_refused_before_anything_is_asked(
-    program, tmp_path, monkeypatch
-):
-    use_backend(monkeypatch, tmp_path / "site", "hosts = submarine_hosts:HostsBackend")
-    program.run(
-        """
-        from submarine_engine import Executor, sweep
-
-        there = {"gpus": 0, "cluster": "hosts"}
-        for begin in (
-            lambda: map(check, [1], **there),
-            lambda: Executor(**there).submit(check, 1),
-            lambda: sweep(check, {"n": [1]}, trials=1, minimize="n", **there),
-        ):
-            try:
-                begin()
-            except SubmarineError as error:
-                print(type(error).__name__, error)
-            else:
-                raise AssertionError("it was taken")
-        assert not list_jobs() and not Path(os.environ["SUBMARINE_HOME"], "pools").exists()
-    """,
-        "UnsupportedError",
-        "cannot be brought to hosts yet",
-        'cluster="local"',
     )
 
 

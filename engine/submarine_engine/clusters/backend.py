@@ -255,8 +255,9 @@ class Request(ABC):
         """Bring small messages to tasks, and return what the tasks have said so far.
 
         Called for jobs of several tasks once each has its container, again and again until all are
-        there, and for any task that somebody asks something while it runs. Nothing of it needs to
-        outlive the containers. See `submarine_engine.clusters.exchange`.
+        there, for any task that somebody asks something while it runs, and for a pool's workers: a
+        part of their calls may have half a megabyte. Nothing of it needs to outlive the containers.
+        See `submarine_engine.clusters.exchange`.
 
         Parameters
         ----------
@@ -267,8 +268,9 @@ class Request(ABC):
         Returns
         -------
         mapping
-            By task and name; none is wanted where there was something to bring. All of it is the
-            word of a stranger, and none longer than `exchange.LARGEST` bytes and one.
+            By task and name; none is wanted where there was something to bring, but for how much of
+            a pool's calls a task has (`CallCarrier`). All of it is the word of a stranger, and
+            none longer than `exchange.LARGEST` bytes and one.
 
         Raises
         ------

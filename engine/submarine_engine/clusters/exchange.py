@@ -2,19 +2,23 @@
 
 Small messages, by name: `submarine_runtime.exchange` has what each says. A task says hello, the
 driver answers with where all tasks are; that opens the gate. While a task runs, the driver asks for
-its stacks and it tells them (`submarine_runtime.stacks`). A message from a task is the word of a
-stranger until it is read here.
+its stacks and it tells them (`submarine_runtime.stacks`); to a pool's worker it brings what the
+controller has written for it (`CallCarrier`). A message from a task is the word of a stranger until
+it is read here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from submarine_runtime import stacks
+from submarine_runtime.call_frames import CALLS, PART, TAKEN, part, take_in, whole
 from submarine_runtime.exchange import ANSWER, HELLO, PORTS, VERSION
 
 from submarine_engine.errors import ClusterError
@@ -28,6 +32,8 @@ LARGEST = 1 << 16
 """Bytes that a task's message may have. The driver's answer has some 100 for each task."""
 
 _LARGEST_OF = {HELLO: LARGEST, stacks.STACKS: stacks.LARGEST}
+
+_ASK_AGAIN = 1.0  # seconds
 
 _LONGEST = 255  # characters of a host's name, as DNS has it
 _LOOPBACK = "127.0.0.1"
@@ -135,6 +141,79 @@ def answer(spec: JobSpec, hellos: Mapping[str, Hello], attempt: int = 1) -> byte
     return json.dumps({"version": VERSION, "attempt": attempt, "tasks": tasks}).encode()
 
 
+class CallCarrier:
+    """Brings a task elsewhere the calls that its pool's controller writes: each byte, in order.
+
+    The controller appends to a file of the job's folder, and the task reads its own copy of that,
+    which says how far it is. So whoever takes the job over goes on there, and what is brought twice
+    is written once.
+
+    Parameters
+    ----------
+    path
+        What the controller writes.
+    task
+        Who has the copy.
+    exchange
+        As `Request.exchange`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        task: str,
+        exchange: Callable[[Mapping[str, Messages]], Mapping[str, Messages]],
+    ) -> None:
+        self._path = path
+        self._task = task
+        self._exchange = exchange
+        self._size = 0
+        self._whole = 0
+        self._there = 0  # of a former driver's there may be more, which the first answer tells
+        self._said: tuple[int, int] | None = None
+        self._asked_at = 0.0
+
+    def step(self) -> bool:
+        """Bring what is new, a bounded part of it; return whether there is more to bring now.
+
+        Raises
+        ------
+        ClusterError
+            The task cannot be told now.
+        OSError, ValueError
+            What the controller wrote cannot be read.
+        """
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return False
+        try:
+            size = os.fstat(descriptor).st_size
+            if size > self._size:
+                # The half of a frame may still be cut off, by the controller after this one.
+                self._whole = whole(descriptor, self._whole, size)
+                self._size = self._whole
+            if self._there >= self._whole:
+                return False
+            says = self._there, min(PART, self._whole - self._there)
+            if says != self._said:
+                data = os.pread(descriptor, says[1], says[0])
+                self._hear(self._exchange({self._task: {CALLS: part(says[0], data)}}))
+                self._said, self._asked_at = says, time.monotonic()
+            elif says[1] == PART or time.monotonic() - self._asked_at > _ASK_AGAIN:
+                self._asked_at = time.monotonic()
+                self._hear(self._exchange({}))
+        finally:
+            os.close(descriptor)
+        is_full, is_new = says[1] == PART, self._there != says[0]
+        return self._there < self._whole and (is_full or is_new)
+
+    def _hear(self, said: Mapping[str, Messages]) -> None:
+        told = said.get(self._task, {}).get(TAKEN, b"")
+        if told.isdigit() and len(told) < len(str(1 << 62)):
+            self._there = min(int(told), self._whole)
+
+
 def exchange_files(folder: Path, messages: Messages) -> dict[str, bytes]:
     """Do what `Request.exchange` does for one task whose folder this machine sees.
 
@@ -150,14 +229,17 @@ def exchange_files(folder: Path, messages: Messages) -> dict[str, bytes]:
     ClusterError
         The folder cannot be written now.
     """
+    found: dict[str, bytes] = {}
     try:
         for name, data in messages.items():
+            if name == CALLS:
+                found[TAKEN] = b"%d" % take_in(str(folder / CALLS), data)
+                continue
             if name == stacks.ASK:
                 stacks.forget_last(str(folder))
             write_aside(folder / name, data)
     except OSError as error:
         raise ClusterError(f"the task's folder cannot be written: {error}") from error
-    found = {}
     for name, most in _LARGEST_OF.items():
         with suppress(FileNotFoundError):
             found[name] = _read(folder / name, most)

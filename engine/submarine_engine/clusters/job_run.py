@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from submarine_runtime.call_frames import CALLS
 from submarine_runtime.notices import NOTICE
 from submarine_runtime.saving import ASK
 
@@ -23,6 +24,7 @@ from submarine_engine.clusters.exchange import (
     ANSWER,
     HELLO,
     LARGEST,
+    CallCarrier,
     Hello,
     WrongHelloError,
     answer,
@@ -210,6 +212,7 @@ class JobRun:
         self._answered = False
         self._room, self._room_at = 0, 0.0
         self._relayed: dict[str, bytes] = {}
+        self._brings_more = False
         self._refused = ""
         self._counted_at = 0.0
         self._ends: dict[str, TaskEnd] = {}
@@ -233,6 +236,11 @@ class JobRun:
                 container.task != self._status.ranked[0].task
             )
             container.attempt = self._status.attempt
+        self._carriers: dict[str, CallCarrier] = {}
+        if self._spec.parent and not self._backend.tasks_here:
+            for one in self._containers:
+                path = one.files.root / CALLS
+                self._carriers[one.task] = CallCarrier(path, one.task, self._request.exchange)
         warned, finder = bool(self._status.warning), HangFinder(self._spec)
         self._stacks = StackLooks(self._paths, self._request, finder, warned=warned)
 
@@ -337,6 +345,7 @@ class JobRun:
         if not ending:
             self._hear()
             self._relay()
+            self._bring_calls()
             self._look_at_stacks()
         counted = self._count()
         return Observations(
@@ -450,6 +459,17 @@ class JobRun:
                 if asked != self._relayed.get(one.task):
                     self._request.exchange({one.task: {ASK: asked}})
                     self._relayed[one.task] = asked
+
+    def _bring_calls(self) -> None:
+        """Bring a pool's worker what its controller has written for it."""
+        self._brings_more = False
+        for one in self._containers:
+            carrier = self._carriers.get(one.task)
+            if carrier is None or one.started is None or one.released:
+                continue
+            # It does not answer now, or what is there is no controller's: the next look goes on.
+            with suppress(OSError, ValueError, ClusterError):
+                self._brings_more = carrier.step() or self._brings_more
 
     def _look_at_stacks(self) -> None:
         said = self._stacks.step(self._containers)
@@ -700,8 +720,8 @@ class JobRun:
             return min(_WOKEN, max(0.0, kill_at - time.monotonic()))
         if any(c.over and not c.released for c in self._containers):
             return _RELEASE
-        if any(c.begins for c in self._containers):
-            return _NEXT
+        if (begins := any(c.begins for c in self._containers)) or self._brings_more:
+            return _NEXT if begins else _FIRST
         begun = all(container.started for container in self._containers)
         if self._is_early:
             # The first line is waited for by somebody.

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
 
+from submarine_runtime.call_frames import RETURNS
 from submarine_runtime.displays import FILE
 from submarine_runtime.eventpack import LOG
 from submarine_runtime.moments import MOST, SHARE
@@ -34,7 +35,8 @@ class LogTruncatedError(ClusterError):
 # on (the keeper after a kill, another source after the application's end) begins at the next byte.
 
 
-STREAMS = ("stdout", "stderr", LOG, FILE)
+# What a call has printed is there before it is known how the call ended.
+STREAMS = ("stdout", "stderr", LOG, FILE, RETURNS)
 LIMIT = 32 << 20
 _PIECE = 1 << 20
 _BETWEEN = 0.05

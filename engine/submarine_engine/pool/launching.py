@@ -130,7 +130,7 @@ def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
     BundleError
         The function or what it needs cannot travel.
     UnsupportedError
-        The cluster does not bring calls to its tasks.
+        A call would be run by several tasks, or its result remembered.
     SubmissionError, ClusterError
         The cluster cannot run the workers.
     """
@@ -159,12 +159,6 @@ def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
         call = api.prepare(plan.serve, args, keywords, of=plan.function)
         wanted = call.cluster or load_config().value("cluster")
         cluster = open_cluster(wanted) if isinstance(wanted, str) else wanted
-    if not cluster.tasks_here:
-        raise UnsupportedError(
-            f"the calls of a map, an Executor or a sweep cannot be brought to {cluster.name} yet",
-            where=f"cluster={cluster.name!r}",
-            fix='run them on this machine, cluster="local"; or submit() each call as a job',
-        )
     spec = call.spec.each_rank_a_task()
     _check_ranks(plan, spec)
     spec = cluster.check(spec)
