@@ -91,7 +91,7 @@ def _run(folder: str, log: str, relay: Relay, urls: str, below: str) -> None:
         relay.step()
         again = time.monotonic() + EVERY
         while time.monotonic() < again and _lives(relay.task):
-            time.sleep(_LOOK)
+            time.sleep(relay.carry(_LOOK))
     if there is not None:
         there.finish(_PATIENCE)
 

@@ -1,5 +1,7 @@
 """Messages of a running YARN container: the process beside the task brings them (`eventpack`).
 
+Questions, notices, and for a worker of a pool its calls.
+
 The task itself would need a thread for that, and TLS among the modules of its code.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 
+from submarine_runtime.call_frames import CALLS, TAKEN, take_in
 from submarine_runtime.exchange import put
 from submarine_runtime.lean import suppress
 from submarine_runtime.notices import NOTICE
@@ -23,13 +26,16 @@ from submarine_runtime.stacks import (
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
-    from submarine_runtime.exchange import Carrier
+    from submarine_runtime.skein_store import Store
 
 _EVERY = 2.0
 """Seconds: calls of the application's master, which all its containers make."""
 
 _PATIENCE = 1.5
 _LOOK = 0.02
+
+_SOONEST, _LATEST, _LONGER = 0.02, 0.2, 1.2
+"""How long a worker's calls are not asked for, each time a little longer while none come."""
 
 
 class Relay:
@@ -43,11 +49,16 @@ class Relay:
         The container's, where skein's credentials lie, too.
     task
         The task's process.
+    calls
+        Whether it is a pool's worker, which is brought its calls.
     """
 
-    def __init__(self, job_id: str, folder: str, task: int) -> None:
+    def __init__(self, job_id: str, folder: str, task: int, *, calls: bool = False) -> None:
         self._job_id, self._folder, self.task = job_id, folder, task
-        self._carrier: Carrier | None = None
+        self._store: Store | None = None
+        self._calls = calls
+        self._part: bytes | None = None
+        self._rest = _SOONEST
         self._last = b""
         self._noticed = False
         self._next = time.monotonic() + _EVERY  # the first line is not to wait for it
@@ -60,19 +71,38 @@ class Relay:
             self._look()
         self._next = time.monotonic() + _EVERY
 
-    def _look(self) -> None:
-        if self._carrier is None:
+    def carry(self, otherwise: float) -> float:
+        """Bring a worker its calls; return after how many seconds to look again."""
+        if not self._calls:
+            return otherwise
+        self._rest = min(_LATEST, self._rest * _LONGER)
+        with suppress(OSError, ValueError, KeyError):  # as above
+            if self._part is None:
+                self._part = self._opened().take(CALLS)
+            if self._part is not None:
+                # What the store has given out, it has no more: it is kept until it is written.
+                size = take_in(f"{self._folder}/{CALLS}", self._part)
+                self._part, self._rest = None, _SOONEST
+                self._opened().say(TAKEN, b"%d" % size)
+        return self._rest
+
+    def _opened(self) -> Store:
+        if self._store is None:
             from submarine_runtime.skein_store import Store  # noqa: PLC0415 - TLS takes 30 ms
 
-            self._carrier = Store(self._job_id, self._folder)
-        self._bring_notice(self._carrier)
-        asked = self._carrier.hear(ASK)
+            self._store = Store(self._job_id, self._folder)
+        return self._store
+
+    def _look(self) -> None:
+        carrier = self._opened()
+        self._bring_notice(carrier)
+        asked = carrier.hear(ASK)
         if not asked or asked == self._last or not os.path.isdir(f"{self._folder}/{ASKED}"):  # noqa: PTH112 - pathlib is slow
             return
-        self._carrier.say(STACKS, self._ask(asked))
+        carrier.say(STACKS, self._ask(asked))
         self._last = asked
 
-    def _bring_notice(self, carrier: Carrier) -> None:
+    def _bring_notice(self, carrier: Store) -> None:
         if not self._noticed and (told := carrier.hear(NOTICE)):
             put(self._folder, NOTICE, told)
             self._noticed = True

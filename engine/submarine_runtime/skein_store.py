@@ -25,6 +25,8 @@ _TIMEOUT = 20.0
 _NAME = "skein-internal"  # of the application's own certificate
 _PUT = "/skein.AppMaster/PutKey"
 _GET = "/skein.AppMaster/GetRange"
+_TAKE = "/skein.AppMaster/DeleteRange"
+_ITEMS = b"\x18\x01"  # a field: `result_type` of what is taken
 
 # Frames of HTTP/2, RFC 9113: types, flags and the two settings that we change.
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
@@ -72,8 +74,15 @@ class Store:
 
     def hear(self, name: str) -> bytes | None:
         """Get a message from the store."""
+        return self._found(_GET, name)
+
+    def take(self, name: str) -> bytes | None:
+        """Get a message and take it out, so that the next look finds what came since."""
+        return self._found(_TAKE, name, _ITEMS)
+
+    def _found(self, path: str, name: str, more: bytes = b"") -> bytes | None:
         where = key(self._job_id, self._container, name).encode()
-        found = self._call(_GET, _field(1, where) + _field(2, where + b"\0"))
+        found = self._call(path, _field(1, where) + _field(2, where + b"\0") + more)
         for number, item in _fields(found):
             if number == 3 and isinstance(item, bytes):  # noqa: PLR2004 - `result`
                 return dict(_fields(item)).get(2, b"")  # type: ignore[return-value]

@@ -35,6 +35,12 @@ class MasterDouble(skein_pb2_grpc.AppMasterServicer):
         ]
         return skein_pb2.GetRangeResponse(count=len(found), result=found)
 
+    def DeleteRange(self, request, context):  # noqa: ARG002, N802 - likewise
+        found = [name for name in self.kept if request.start <= name < request.end]
+        items = [skein_pb2.KeyValue(key=name, value=self.kept.pop(name)) for name in found]
+        shown = items if request.result_type == skein_pb2.DeleteRangeRequest.ITEMS else []
+        return skein_pb2.DeleteRangeResponse(count=len(items), result=shown)
+
 
 @contextmanager
 def serve(credentials):

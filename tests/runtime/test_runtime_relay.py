@@ -7,6 +7,7 @@ import time
 
 import pytest
 from submarine_runtime import notices, relay
+from submarine_runtime.call_frames import CALLS, TAKEN, part
 from submarine_runtime.notices import NOTICE
 from submarine_runtime.stacks import ASK, STACKS
 
@@ -25,9 +26,14 @@ class Carrier:
 
     def __init__(self):
         self.asked, self.notice, self.said = None, None, {}
+        self.parts = []
 
     def hear(self, name):
         return {ASK: self.asked, NOTICE: self.notice}[name]
+
+    def take(self, name):
+        assert name == CALLS
+        return self.parts.pop(0) if self.parts else None
 
     def say(self, name, data):
         self.said[name] = data
@@ -37,7 +43,7 @@ def test_beside_a_container_each_question_is_brought_once(tmp_path, begin, monke
     monkeypatch.setattr(relay, "_EVERY", 0.0)
     process = begin("input()")
     beside = relay.Relay("job", str(tmp_path), process.pid)
-    carrier = beside._carrier = Carrier()
+    carrier = beside._store = Carrier()
     beside.step()
     assert carrier.said == {}
     carrier.asked = b"1"
@@ -59,7 +65,7 @@ def test_beside_a_container_each_question_is_brought_once(tmp_path, begin, monke
 def test_beside_a_container_a_notice_is_brought(tmp_path, monkeypatch):
     monkeypatch.setattr(relay, "_EVERY", 0.0)
     beside = relay.Relay("job", str(tmp_path), os.getpid())
-    carrier = beside._carrier = Carrier()
+    carrier = beside._store = Carrier()
     beside.step()
     assert not (tmp_path / NOTICE).exists()
     carrier.notice = b'{"reason": "queue ml preempts", "seconds": 30}'
@@ -75,3 +81,21 @@ def test_beside_a_container_nothing_is_asked_before_a_while(tmp_path, monkeypatc
     monkeypatch.setattr(beside, "_next", time.monotonic())
     with pytest.raises(pytest.fail.Exception):
         beside.step()
+
+
+def test_beside_a_worker_its_calls_are_brought_and_kept_until_they_are_written(tmp_path):
+    assert relay.Relay("job", str(tmp_path), os.getpid()).carry(7.0) == 7.0  # no worker's
+    there = tmp_path / "there"
+    beside = relay.Relay("job", str(there), os.getpid(), calls=True)
+    carrier = beside._store = Carrier()
+    rests = [beside.carry(7.0) for _ in range(20)]
+    assert rests == sorted(rests)
+    assert rests[-1] < 0.5
+    carrier.parts = [part(0, b"one"), part(0, b"one two")]
+    beside.carry(7.0)  # there is no folder: it could not be written
+    assert (carrier.said, len(carrier.parts)) == ({}, 1)
+    there.mkdir()
+    assert beside.carry(7.0) < rests[-1]
+    assert carrier.said == {TAKEN: b"3"}
+    beside.carry(7.0)
+    assert (carrier.said, (there / CALLS).read_bytes()) == ({TAKEN: b"7"}, b"one two")

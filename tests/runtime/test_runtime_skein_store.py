@@ -24,6 +24,17 @@ def test_messages_go_there_and_back(master):
     store.close()
 
 
+def test_a_message_that_is_taken_is_taken_out(master):
+    store = Store(JOB, str(master.credentials))
+    assert store.take("calls") is None
+    master.kept[key(JOB, CONTAINER, "calls")] = b"x" * 600_000
+    master.kept[key(JOB, CONTAINER, "calls-taken")] = b"7"
+    assert store.take("calls") == b"x" * 600_000
+    assert store.take("calls") is None
+    assert master.kept == {key(JOB, CONTAINER, "calls-taken"): b"7"}
+    store.close()
+
+
 def test_one_connection_takes_as_many_calls_as_it_is_asked(master):
     store = Store(JOB, str(master.credentials))
     master.kept[key(JOB, CONTAINER, "answer.json")] = b"x" * 50_000

@@ -15,6 +15,7 @@ from submarine_runtime.call_frames import (
     cut_torn,
     frame,
 )
+from submarine_runtime.sealing import attempt_key
 
 from submarine_engine.errors import SubmarineError
 from submarine_engine.history import JobPaths
@@ -64,8 +65,10 @@ class PoolWorker:
     def __init__(self, cluster: Cluster, home: Path, job_id: str, task: str) -> None:
         self._cluster = cluster
         self.job_id = job_id
-        self._folder = JobPaths(home, job_id).task(task).root
-        self._returns = Reader(str(self._folder / RETURNS))
+        self._paths = JobPaths(home, job_id)
+        self._task = task
+        self._folder = self._paths.task(task).root
+        self._returns: Reader | None = None
         self._calls: int | None = None
         self.ready = False
         self.host = ""
@@ -101,7 +104,10 @@ class PoolWorker:
 
     def read(self) -> list[tuple[dict[str, Any], bytes]]:
         """Return what it has told since the last time."""
-        frames = []
+        frames: list[tuple[dict[str, Any], bytes]] = []
+        self._returns = self._returns or self._open_returns()
+        if self._returns is None:
+            return frames
         try:
             for head, payload in self._returns.read():
                 if head["kind"] == "ready":
@@ -118,6 +124,27 @@ class PoolWorker:
             # What the job's code has spoilt is nothing to go on with.
             self.spoilt = str(error)
         return frames
+
+    def _open_returns(self) -> Reader | None:
+        """Return what reads what it tells; None where there is nothing yet."""
+        path = self._folder / RETURNS
+        if not path.exists():
+            return None
+        try:
+            key = self._paths.results_key.read_bytes()
+        except FileNotFoundError:  # its folder is the task's own
+            return Reader(str(path))
+        except OSError as error:
+            self.spoilt = str(error)
+            return None
+        try:
+            status = self._cluster.status(self.job_id)
+        except SubmarineError:  # the cluster does not answer now
+            return None
+        container = next((one.container for one in status.tasks if one.task == self._task), "")
+        if not container:
+            return None
+        return Reader(str(path), key=attempt_key(key, self.job_id, self._task, container))
 
     def heard(self) -> set[tuple[int, int]]:
         """Return the calls that it was told of, by index and try."""
@@ -211,7 +238,8 @@ class PoolWorker:
 
     def close(self) -> None:
         """Close its files."""
-        self._returns.close()
+        if self._returns is not None:
+            self._returns.close()
         if self._calls is not None:
             os.close(self._calls)
             self._calls = None

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from submarine_runtime.call_frames import CALLS, TAKEN
 from submarine_runtime.container import DIGEST, LARGE, URL
 from submarine_runtime.displays import INLINE
 from submarine_runtime.exchange import HELLO
@@ -324,6 +325,7 @@ class Allocator(ABC):
         self.gang = Gang(services.rm, spec, noted.get("workers"), again=attempt > 1)
         self._has_told = False
         self._asked_stacks: set[str] = set()
+        self._brought_calls: set[str] = set()
         self._looked_at = 0.0
         self._board = TensorBoardService(services, paths.job_id, spec)
         self._board.address = noted.get("board", "")
@@ -422,13 +424,18 @@ class Allocator(ABC):
                     if name == ASK:
                         self._app.kv.discard(key(job_id, self._known[task].id, STACKS))
                         self._asked_stacks.add(task)
+                    elif name == CALLS:
+                        self._brought_calls.add(task)
                     self._app.kv.put(key(job_id, self._known[task].id, name), data)
             wanted = [
                 (task, name, key(job_id, container.id, name))
                 for task, container in self._known.items()
-                for name in (HELLO, STACKS)
-                if not messages
-                and (self.gang.has_several if name == HELLO else task in self._asked_stacks)
+                for name, is_said in (
+                    (HELLO, self.gang.has_several),
+                    (STACKS, task in self._asked_stacks),
+                    (TAKEN, task in self._brought_calls),
+                )
+                if is_said and not messages
             ]
             found: dict[str, dict[str, bytes]] = {}
             for task, name, where in wanted:
@@ -524,6 +531,7 @@ class Allocator(ABC):
             "workdir": None, "results": ".", "env": {},
             "anew": bool(self._spec.env or self._spec.secrets),
             "beside": self._launch.get("beside", []),
+            "calls": self._spec.parent is not None,
             "environment": {
                 **self._data_access(),
                 **job_variables(self._paths.job_id, self._spec, role, task),
