@@ -227,6 +227,22 @@ class GpuShare:
     total: int
 
 
+class GpuRoom(NamedTuple):
+    """GPUs that a job could have now, and that others wait for.
+
+    Parameters
+    ----------
+    free
+        How many jobs of a kind could have at once, without waiting.
+    wanted
+        How many have been asked for and not given yet where more may be given, as the cluster
+        counts: for whomever. 0 where it does not tell.
+    """
+
+    free: int
+    wanted: int = 0
+
+
 def gpu_checks(gpus: Sequence[Gpu], fix: str = "") -> Iterator[Check]:
     """Yield what ``submarine doctor`` says of a cluster's GPUs.
 
@@ -594,6 +610,21 @@ class Cluster(ClusterKind):
     def gpu_shares(self) -> list[GpuShare]:
         """Return what each part of the cluster has of them; none where it has no parts."""
         return []
+
+    def gpu_room(self, spec: JobSpec) -> GpuRoom:  # noqa: ARG002 - of clusters with limits
+        """Return how many GPUs jobs like this one could have now.
+
+        Parameters
+        ----------
+        spec
+            The job, checked.
+
+        Raises
+        ------
+        ClusterError
+            The cluster does not answer.
+        """
+        return GpuRoom(sum(gpu.held_by is None for gpu in self.gpus()))
 
     @abstractmethod
     def log_url(self, job_id: str) -> str | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from submarine_engine.bundle.model import Bundle
 from submarine_engine.clusters import locks, stacks, store
 from submarine_engine.clusters.backend import KeptJob
-from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuShare, Saved
+from submarine_engine.clusters.base import Batch, Cluster, Cursor, Gpu, GpuRoom, GpuShare, Saved
 from submarine_engine.clusters.environment import (
     refuse_rendezvous,
     refuse_reserved,
@@ -330,6 +330,10 @@ class DrivenCluster(RecordedCluster):
     def gpu_shares(self) -> list[GpuShare]:
         """Return what each part of the cluster has of the GPUs; raises as `gpus` does."""
         return self.backend.gpu_shares()
+
+    def gpu_room(self, spec: JobSpec) -> GpuRoom:
+        """Return how many GPUs jobs like this one could have now; raises as `gpus` does."""
+        return self.backend.gpu_room(spec, self.held())
 
     def log_url(self, job_id: str) -> str | None:
         """Return the web address of the job's log; None where the cluster has no such page."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from submarine_engine.clusters.base import GpuRoom
 from submarine_engine.errors import JobNotFoundError, SubmarineError, SubmissionError
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.outcome import clean
@@ -516,9 +517,12 @@ class Pool:
     def _count_free(self) -> int:
         if self._free is None:
             try:
-                self._free = sum(gpu.held_by is None for gpu in self._kind.cluster.gpus())
+                room = self._kind.cluster.gpu_room(self._kind.spec)
             except SubmarineError:
-                self._free = 0
+                room = GpuRoom(0)
+            queued = sum(worker.state is JobState.QUEUED for worker in self._workers.values())
+            ours = queued * (self._kind.spec.gpus or 0)
+            self._free, self._wanted = room.free, max(self._wanted, room.wanted - ours)
         return self._free
 
     def _look_around(self, age: float = _LOOK_AROUND) -> None:
@@ -534,6 +538,7 @@ class Pool:
             and job.parent != self._kind.spec.parent
             and job.cluster == self._kind.cluster.name
         )
+        self._count_free()
 
     def _shrink(self) -> None:
         """End what has nothing to do; give one worker's GPUs to another job that waits.

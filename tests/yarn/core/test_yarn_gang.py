@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from submarine_engine.clusters.yarn import allocator
-from submarine_engine.clusters.yarn.allocator import Gang, fits, is_owed, room_for
+from submarine_engine.clusters.yarn.allocator import Gang, is_owed, room_for
 from submarine_engine.clusters.yarn.hadoop_json import GPU, MEMORY, VCORES
-from submarine_engine.clusters.yarn.scheduler import Node, Queue, Scheduler
+from submarine_engine.clusters.yarn.scheduler import Node, Queue, Scheduler, fits
 from submarine_engine.job import JobSpec, Resources, Role
 
 

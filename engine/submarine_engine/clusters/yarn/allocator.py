@@ -38,7 +38,7 @@ from submarine_engine.clusters.yarn.application import (
     shape_key,
 )
 from submarine_engine.clusters.yarn.environments import check_versions, read_probe
-from submarine_engine.clusters.yarn.hadoop_json import GPU, MEMORY, VCORES, lacking, plus
+from submarine_engine.clusters.yarn.hadoop_json import lacking
 from submarine_engine.clusters.yarn.log_transport import (
     Aggregation,
     Channel,
@@ -56,10 +56,11 @@ from submarine_engine.clusters.yarn.scheduler import (
     DEFAULT,
     Node,
     Scheduler,
+    asked_for,
+    fits,
     master_fits,
     read_nodes,
     read_scheduler,
-    with_label,
 )
 from submarine_engine.clusters.yarn.tensorboard_service import TensorBoardService
 from submarine_engine.errors import ClusterError, SubmarineError
@@ -195,29 +196,6 @@ class Gang:
         return True
 
 
-def fits(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> bool:
-    """Whether all containers of a job would find room in what is free now."""
-    each = _each(spec)
-    wanted = _together(each)
-    queue = scheduler.find(spec.queue or DEFAULT)
-    path = queue.path if queue and not spec.options.get("node_label") else ""
-    while path:
-        found = scheduler.find(path)
-        if found and found.most is not None and found.used is not None:
-            room = plus(found.most, found.used, -1)
-            if lacking({name: value for name, value in wanted.items() if name in room}, room):
-                return False
-        path = path.rpartition(".")[0]
-    free = [node.free for node in with_label(tuple(nodes), spec.options.get("node_label", ""))]
-    for one in sorted(each, key=lambda one: (one[GPU], one[MEMORY]), reverse=True):
-        needed = {name: value for name, value in one.items() if value}
-        place = next((n for n, there in enumerate(free) if not lacking(needed, there)), None)
-        if place is None:
-            return False
-        free[place] = plus(free[place], one, -1)
-    return True
-
-
 def _sizes(spec: JobSpec) -> Iterator[JobSpec]:
     """Yield a job with each number of workers that it may have, the most first."""
     if (role := spec.elastic) is None:
@@ -245,25 +223,10 @@ def is_owed(spec: JobSpec, scheduler: Scheduler) -> bool:
         return False
     if not any(other.loses for other in scheduler.leaves if other is not queue):
         return False
-    wanted = _together(_each(spec))
+    wanted = asked_for(spec)
     above = (one for one in scheduler.queues if f"{queue.path}.".startswith(f"{one.path}."))
     left = [scheduler.owed(one) for one in above if one.path != "root"]
     return bool(left) and all(one is not None and not lacking(wanted, one) for one in left)
-
-
-def _each(spec: JobSpec) -> list[dict[str, int]]:
-    return [
-        {GPU: asked.gpus or 0, MEMORY: asked.memory or 0, VCORES: asked.vcores or 0}
-        for role in spec.roles
-        for asked in [role.resources] * role.count
-    ]
-
-
-def _together(each: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    wanted: dict[str, int] = {}
-    for one in each:
-        wanted = plus(wanted, one)
-    return wanted
 
 
 # How a job comes to its containers: by a warm master, or by an application of its own.
@@ -628,8 +591,12 @@ _SKEW = 30.0  # seconds by which a master's clock may be behind ours
 
 
 def master_key(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> str:
-    """Return what tells masters apart: whose they are, and the shape of their containers."""
-    return f"{services.session(launch)}:{shape_key(spec, launch['environment'])}"
+    """Return what tells masters apart: whose they are, and the shape of their containers.
+
+    A pool's workers have one of their own: so all of a sweep is one application to YARN.
+    """
+    owner = spec.parent or services.session(launch)
+    return f"{owner}:{shape_key(spec, launch['environment'])}"
 
 
 def has_master(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> bool:
@@ -643,9 +610,13 @@ def take_master(services: Services, spec: JobSpec, launch: Mapping[str, Any]) ->
     def make() -> skein.ApplicationSpec:
         return describe_application(spec, services.folder, launch, job_id=None, environments={})
 
-    key, session = master_key(services, spec, launch), services.session(launch)
-    probed = bool(launch["probed"])
-    return services.masters.take(key, session, spec.queue, make, probed=probed)
+    master = Master(
+        master_key(services, spec, launch),
+        services.session(launch),
+        spec.queue,
+        spec.parent,
+    )
+    return services.masters.take(master, make, probed=bool(launch["probed"]))
 
 
 class SharedApplication(Allocator):
@@ -1034,7 +1005,8 @@ def open_allocator(
     elif mode == "auto" and spec.tensorboard:
         mode = "cold"  # skein proxies a page for as long as its application lives
     elif mode == "auto":
-        mode = "warm" if spec.notebook and "priority" not in spec.options else "cold"
+        one_of_several = spec.notebook or spec.parent
+        mode = "warm" if one_of_several and "priority" not in spec.options else "cold"
         if mode == "warm":
             warm = SharedApplication(services, paths, spec, launch, attempt)
             if warm.has_master or master_fits(services.rm, spec.queue, MASTER_MEMORY):

@@ -311,10 +311,10 @@ def describe_application(  # noqa: PLR0913 - what an application is made of
         files.update(_archives(launch))
     notebook = Path(spec.notebook).name if spec.notebook else ""
     return skein.ApplicationSpec(
-        name=f"submarine {spec.name}" if cold else f"submarine {notebook or 'notebook'}",
+        name=f"submarine {spec.name if cold or spec.parent else notebook or 'notebook'}",
         queue=spec.queue or "default",
         node_label=spec.options.get("node_label", ""),
-        tags=_tags(folder.conf.user, notebook, job_id),
+        tags=_tags(folder.conf.user, notebook, job_id, spec.parent),
         master=skein.Master(
             resources=skein.Resources(memory=f"{MASTER_MEMORY} MiB", vcores=1),
             files=files,
@@ -371,12 +371,14 @@ def job_tag(job_id: str) -> str:
     return f"submarine-job:{job_id}"
 
 
-def _tags(user: str, notebook: str, job_id: str | None) -> set[str]:
+def _tags(user: str, notebook: str, job_id: str | None, parent: str | None) -> set[str]:
     tags = {"submarine", f"submarine-user:{user}"}
     if notebook:
         tags.add(f"submarine-notebook:{notebook}")
     if job_id:
         tags.add(job_tag(job_id))
+    if parent:
+        tags.add(f"submarine-parent:{parent}")
     # YARN takes printable ASCII without commas, 100 characters at most.
     return {"".join(c if " " < c < "\x7f" and c != "," else "_" for c in t)[:_TAG] for t in tags}
 

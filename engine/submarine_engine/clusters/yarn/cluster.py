@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.bundle.modules import ran_by_path
 from submarine_engine.clusters.backend import Backend
-from submarine_engine.clusters.base import Gpu, GpuShare, Saved
+from submarine_engine.clusters.base import Gpu, GpuRoom, GpuShare, Saved
 from submarine_engine.clusters.driver import launch_notes
 from submarine_engine.clusters.environment import keeps_checkpoints
 from submarine_engine.clusters.machine import process_stat
@@ -33,7 +34,7 @@ from submarine_engine.clusters.yarn.environments import (
     needed_versions,
     prepare_environment,
 )
-from submarine_engine.clusters.yarn.gpus import cluster_gpus, gpu_shares
+from submarine_engine.clusters.yarn.gpus import cluster_gpus, gpu_room, gpu_shares
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, is_named, job_links, load_hadoop
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.clusters.yarn.preflight import check_spec
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from submarine_engine.findings import Check
 
 _LOOKED_AT = 50
+_ROOM_HOLDS = 0.9  # seconds
 _OF_SHAPE = ("environment", "node_label")
 _SENT = ("pack", ".zip", ".gz", ".tgz", ".tar")
 
@@ -303,6 +305,7 @@ class YarnBackend(Backend):
         self.conf = conf or load_hadoop()
         self._rm = ResourceManager(self.conf)
         self._services: Services | None = None
+        self._room: tuple[float, JobSpec | None, GpuRoom] = (0.0, None, GpuRoom(0))
 
     @property
     def key(self) -> str:
@@ -336,6 +339,17 @@ class YarnBackend(Backend):
     def gpu_shares(self) -> list[GpuShare]:
         """Return what every node and every queue has of the GPUs."""
         return gpu_shares(self._rm)
+
+    def gpu_room(self, spec: JobSpec, held: Mapping[str, str]) -> GpuRoom:  # noqa: ARG002 - the manager knows
+        """Return how many GPUs jobs like this one could have now, as the scheduler says.
+
+        It is everybody's, so an answer holds for a second.
+        """
+        asked_at, of, room = self._room
+        if of != spec or time.monotonic() - asked_at > _ROOM_HOLDS:
+            room = gpu_room(self._rm, spec)
+            self._room = time.monotonic(), spec, room
+        return room
 
     def links(self, paths: JobPaths, status: JobStatus) -> dict[str, str]:
         """Return the web pages of a job: its log's, its application's, the cluster's.

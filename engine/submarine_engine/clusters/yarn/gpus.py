@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from submarine_engine.clusters.base import Gpu, GpuShare
+from submarine_engine.clusters.base import Gpu, GpuRoom, GpuShare
 from submarine_engine.clusters.yarn.hadoop_json import GPU, at, listed, number, told
 from submarine_engine.clusters.yarn.node_pages import NodeConnection
 from submarine_engine.clusters.yarn.scheduler import (
     Application,
     Node,
     alive,
+    fits,
     read_nodes,
     read_scheduler,
 )
@@ -23,11 +24,13 @@ from submarine_engine.errors import ClusterError
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.rest import ResourceManager
+    from submarine_engine.job import JobSpec
 
 _NODE_TIMEOUT = 1.5
 _AT_ONCE = 16
 _LARGEST_ANSWER = 1 << 20
 _MOST_APPLICATIONS = 200  # one question each
+_MOST_JOBS = 16  # for more there is another look
 
 
 class Device(NamedTuple):
@@ -224,3 +227,33 @@ def gpu_shares(rm: ResourceManager) -> list[GpuShare]:
             name = queue.path.removeprefix("root.")
             shares.append(GpuShare("queue", name, max(0, min(most - used, free)), most))
     return shares
+
+
+def gpu_room(rm: ResourceManager, spec: JobSpec) -> GpuRoom:
+    """Return how many GPUs jobs like this one could have now, and for how many anybody waits.
+
+    What waits in a queue that may take no more is not counted: it would get none of ours.
+
+    Raises
+    ------
+    ClusterError
+        The ResourceManager does not answer.
+    """
+    nodes = read_nodes(rm.get("/ws/v1/cluster/nodes"))
+    scheduler = read_scheduler(rm.get("/ws/v1/cluster/scheduler"))
+    wanted = 0
+    for queue in scheduler.leaves:
+        waiting, left = queue.waiting.get(GPU, 0), None
+        if queue.most is not None and queue.used is not None and GPU in queue.most:
+            left = queue.most[GPU] - queue.used.get(GPU, 0)
+        wanted += waiting if left is None else max(0, min(waiting, left))
+    each = spec.gpus or 0
+    fit = 0
+    while fit < _MOST_JOBS and fits(_times(spec, fit + 1), nodes, scheduler):
+        fit += 1
+    return GpuRoom(fit * each, wanted)
+
+
+def _times(spec: JobSpec, count: int) -> JobSpec:
+    roles = (replace(role, count=role.count * count) for role in spec.roles)
+    return replace(spec, roles=tuple(roles))

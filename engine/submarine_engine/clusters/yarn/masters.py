@@ -30,6 +30,7 @@ from submarine_engine.clusters.yarn.scheduler import (
 )
 from submarine_engine.errors import ClusterError, SubmarineError
 from submarine_engine.history import JobPaths, read_json
+from submarine_engine.job import JobState
 
 if TYPE_CHECKING:
     import skein
@@ -68,6 +69,8 @@ class Master:
         Whom it is for.
     queue
         Name or path of the queue it is in; None for ``default``.
+    parent
+        The job whose workers it is for, and with which it ends; None where it is for a notebook.
     probe
         What the job's interpreter said on the master's node; None where it was not tried.
     asked
@@ -77,6 +80,7 @@ class Master:
     key: str
     session: Session | None
     queue: str | None = None
+    parent: str | None = None
     app_id: str = ""
     app: skein.ApplicationClient | None = None
     probe: str | None = None
@@ -94,6 +98,7 @@ class Master:
             "key": self.key,
             "session": self.session,
             "queue": self.queue,
+            "parent": self.parent,
             "app_id": self.app_id,
             "idle_since": self.idle_since,
             "probe": self.probe,
@@ -107,6 +112,7 @@ class Master:
             noted["key"],
             (int(session[0]), int(session[1])) if session else None,
             noted.get("queue"),
+            noted.get("parent"),
             app_id=noted["app_id"],
             probe=noted["probe"],
         )
@@ -420,27 +426,23 @@ class Masters:
             self._start(master, None, probed=False)
 
     def take(
-        self,
-        key: str,
-        session: Session | None,
-        queue: str | None,
-        make: Callable[[], skein.ApplicationSpec],
-        *,
-        probed: bool,
+        self, wanted: Master, make: Callable[[], skein.ApplicationSpec], *, probed: bool
     ) -> Master:
-        """Return the master of that key, for one job more; it may still be starting.
+        """Return the master of a key, for one job more; it may still be starting.
 
         Parameters
         ----------
+        wanted
+            What it is where there is none yet.
         make
             Describes its application, where there is none yet.
         probed
             Whether it tries the job's interpreter.
         """
         with self._lock:
-            master = self._masters.get(key)
+            master = self._masters.get(wanted.key)
             if master is None or master.failure is not None:
-                master = self._masters[key] = Master(key, session, queue)
+                master = self._masters[wanted.key] = wanted
                 self._start(master, make, probed=probed)
             master.jobs += 1
             return master
@@ -506,12 +508,18 @@ class Masters:
     def _is_unneeded(self, master: Master) -> bool:
         if master.jobs:
             return False
-        if lives(master.session):
+        if lives(master.session) and not (master.parent and self._is_over(master.parent)):
             idle = time.time() - master.idle_since
             over = master.ready.is_set() and (bool(master.failure) or idle > self._idle)
         else:
             over = bool(master.app_id)
         return over and not self._is_noted(master.app_id)
+
+    def _is_over(self, job_id: str) -> bool:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            told = read_json(JobPaths(self._folder.home, job_id).status)
+            return told is None or JobState(told["state"]).final
+        return False
 
     def _is_noted(self, app_id: str) -> bool:
         """Return whether a job that is not over has containers of it, watched already or not.

@@ -367,6 +367,48 @@ def _fair(info: object, depth: int) -> Iterator[Queue]:
         yield from _fair(one, depth + 1)
 
 
+# What a job asks for, and whether there is room for it now.
+
+
+def fits(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> bool:
+    """Whether all containers of a job would find room in what is free now."""
+    each = _containers(spec)
+    wanted = asked_for(spec)
+    queue = scheduler.find(spec.queue or DEFAULT)
+    path = queue.path if queue and not spec.options.get("node_label") else ""
+    while path:
+        found = scheduler.find(path)
+        if found and found.most is not None and found.used is not None:
+            room = plus(found.most, found.used, -1)
+            if lacking({name: value for name, value in wanted.items() if name in room}, room):
+                return False
+        path = path.rpartition(".")[0]
+    free = [node.free for node in with_label(tuple(nodes), spec.options.get("node_label", ""))]
+    for one in sorted(each, key=lambda one: (one[GPU], one[MEMORY]), reverse=True):
+        needed = {name: value for name, value in one.items() if value}
+        place = next((n for n, there in enumerate(free) if not lacking(needed, there)), None)
+        if place is None:
+            return False
+        free[place] = plus(free[place], one, -1)
+    return True
+
+
+def asked_for(spec: JobSpec) -> dict[str, int]:
+    """Return what all containers of a job ask for together."""
+    wanted: dict[str, int] = {}
+    for one in _containers(spec):
+        wanted = plus(wanted, one)
+    return wanted
+
+
+def _containers(spec: JobSpec) -> list[dict[str, int]]:
+    return [
+        {GPU: asked.gpus or 0, MEMORY: asked.memory or 0, VCORES: asked.vcores or 0}
+        for role in spec.roles
+        for asked in [role.resources] * role.count
+    ]
+
+
 # The applications of a cluster that are not over (``/ws/v1/cluster/apps``).
 
 
