@@ -626,6 +626,21 @@ class Cluster(ClusterKind):
         """
         return GpuRoom(sum(gpu.held_by is None for gpu in self.gpus()))
 
+    def own_checkpoints(self, name: str) -> str | None:  # noqa: ARG002 - of clusters with a storage
+        """Return where jobs without ``--checkpoint_path`` can keep what others of them go on from.
+
+        Parameters
+        ----------
+        name
+            What they have in common, of the form of a job's id.
+
+        Returns
+        -------
+        str or None
+            A folder that all of its machines see; None where there is none.
+        """
+        return None
+
     @abstractmethod
     def log_url(self, job_id: str) -> str | None:
         """Return the web address of the job's log; None where the cluster has no such page.

@@ -335,6 +335,10 @@ class DrivenCluster(RecordedCluster):
         """Return how many GPUs jobs like this one could have now; raises as `gpus` does."""
         return self.backend.gpu_room(spec, self.held())
 
+    def own_checkpoints(self, name: str) -> str | None:
+        """Return where jobs can keep what others of that name go on from; None for nowhere."""
+        return self.backend.own_checkpoints(JobPaths(self.home, name))
+
     def log_url(self, job_id: str) -> str | None:
         """Return the web address of the job's log; None where the cluster has no such page."""
         return self.links(job_id).get("log")

@@ -113,6 +113,7 @@ _WOKEN = 0.5  # where a host is woken: limits of time and memory are looked at s
 _LONGEST_REASON = 500
 
 _ABANDONED = "its notebook is gone"
+_ORPHANED = "the job that it works for is over"
 
 
 class Stop(Protocol):
@@ -541,11 +542,22 @@ class JobRun:
         """
         if self._course.attempt > 1 or any(container.id for container in self._containers):
             return ""
-        if lives(session_of(self._launch)):
+        if lives(session_of(self._launch)) and not self._is_orphan():
             self._dead_at = None
             return ""
         self._dead_at = self._dead_at or time.monotonic()
-        return _ABANDONED if time.monotonic() - self._dead_at > self._backend.lease else ""
+        if time.monotonic() - self._dead_at <= self._backend.lease:
+            return ""
+        return _ORPHANED if self._spec.parent else _ABANDONED
+
+    def _is_orphan(self) -> bool:
+        """Return whether the job that this one works for is over."""
+        if self._spec.parent is None:
+            return False
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            told = read_json(JobPaths(self._backend.home, self._spec.parent).status)
+            return told is None or JobState(told["state"]).final
+        return False
 
     def _tell_waiting(self) -> None:
         if time.monotonic() - self._told_waiting_at < _TELLING:

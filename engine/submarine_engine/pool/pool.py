@@ -466,21 +466,28 @@ class Pool:
 
     # Workers: more, fewer.
 
-    def _grow(self) -> None:
+    def _may_grow(self) -> bool:
+        """Return whether one worker more is to be asked for now."""
         if not self._waiting or self.workers >= self._kind.most:
-            return
+            return False
         gpus = self._kind.spec.gpus
         beginning = sum(not (w.ready or w.ending) for w in self._workers.values())
         if beginning >= _AT_ONCE or time.monotonic() < self._next_start:
-            return
+            return False
+        # Elsewhere what is free is known a moment late: no more than one ever waits in a queue.
+        if not self._kind.cluster.tasks_here and any(one.waits for one in self._all()):
+            return False
         # The first one may wait in the queue; each further one takes what is free, and has a call
         # of its own waiting: what begins may hold its GPUs already, or not yet.
-        if gpus and self.workers:
-            if not self._is_free(gpus * (beginning + 1)):
-                return
-            while len(self._waiting) <= beginning:
-                if not self._pull():
-                    return
+        if not gpus or not self.workers:
+            return True
+        if not self._is_free(gpus * (beginning + 1)):
+            return False
+        return all(len(self._waiting) > beginning or self._pull() for _ in range(beginning + 1))
+
+    def _grow(self) -> None:
+        if not self._may_grow():
+            return
         try:
             job_id = self._kind.cluster.submit(
                 self._kind.spec, self._kind.bundle, workdir=self._kind.workdir
@@ -520,7 +527,7 @@ class Pool:
                 room = self._kind.cluster.gpu_room(self._kind.spec)
             except SubmarineError:
                 room = GpuRoom(0)
-            queued = sum(worker.state is JobState.QUEUED for worker in self._workers.values())
+            queued = sum(worker.waits for worker in self._workers.values())
             ours = queued * (self._kind.spec.gpus or 0)
             self._free, self._wanted = room.free, max(self._wanted, room.wanted - ours)
         return self._free

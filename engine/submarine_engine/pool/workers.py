@@ -88,6 +88,11 @@ class PoolWorker:
         """The job's state, as of the last look."""
         return self.status.state if self.status else JobState.QUEUED
 
+    @property
+    def waits(self) -> bool:
+        """Whether it waits in the queue, as of the last look."""
+        return self.state is JobState.QUEUED
+
     def look(self) -> bool:
         """Ask the cluster how the job is, where it has not been asked for a while.
 

@@ -194,14 +194,16 @@ def _begin(  # noqa: PLR0913 - what `sweep` was given, each by its name
     prepared = replace(prepared, most=most, plan=replace(prepared.plan, told=told))
     folder = prepared.make()
     asked = prepared.spec.checkpoint_path
-    own = str(folder.root / "checkpoints") if prepared.cluster.name == "local" else None
+    here = prepared.cluster.tasks_here
+    pool = folder.root.name
+    own = str(folder.root / "checkpoints") if here else prepared.cluster.own_checkpoints(pool)
     record = SweepRecord(
         folder=folder.root,
         name=prepared.spec.name,
         plan=plan,
         space=space,
         objects=tuple(space.objects),
-        checkpoints=f"{asked}/{folder.root.name}" if asked else own,
+        checkpoints=f"{asked}/{pool}" if asked else own,
     )
     record.write()
     job = control_job(folder, shown=shown)

@@ -975,7 +975,7 @@ class DedicatedApplication(Allocator):
 # Which way a job goes: as its mode says, and where it is on one already, by that.
 
 
-def _blind(services: Services) -> str:
+def blind(services: Services) -> str:
     """Return why nothing of a container can be seen from here while its application lives.
 
     A warm application lives on after its job, and with it what only its end would show.
@@ -998,10 +998,10 @@ def open_allocator(
     noted = read_json(paths.root / "yarn.json")
     mode = noted["mode"] if noted else spec.options.get("mode", "auto")
     note = ""
-    if not noted and (blind := _blind(services)):
-        mode, note = "cold", f"its log comes after its end: {blind}"
+    if not noted and (why := blind(services)):
+        mode, note = "cold", f"its log comes after its end: {why}"
         with suppress(OSError):
-            add_warning(paths, f"the log and the result came after the end only: {blind}")
+            add_warning(paths, f"the log and the result came after the end only: {why}")
     elif mode == "auto" and spec.tensorboard:
         mode = "cold"  # skein proxies a page for as long as its application lives
     elif mode == "auto":

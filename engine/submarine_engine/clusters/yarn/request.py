@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from submarine_engine.clusters.backend import AllocatedByTask, Counted, KeptJob, Request
 from submarine_engine.clusters.log_mirror import LogsGoneError, LogSource
 from submarine_engine.clusters.store import add_warning
-from submarine_engine.clusters.yarn.allocator import open_allocator, room_for
+from submarine_engine.clusters.yarn.allocator import blind, open_allocator, room_for
 from submarine_engine.clusters.yarn.hadoop_json import at, number
 from submarine_engine.clusters.yarn.log_transport import (
     Aggregation,
@@ -73,6 +73,13 @@ class YarnRequest(Request):
 
     def ask(self) -> AllocatedByTask | None:
         """Ask for the job's containers by its application."""
+        # Of a pool's worker nothing would be known before it is over.
+        if self._job.spec.parent and not self.begun and (why := blind(self._services)):
+            raise ClusterError(
+                f"the calls of a map, an Executor or a sweep cannot be followed here: {why}",
+                fix="let its nodes' pages or WebHDFS be reached from here (submarine doctor"
+                " --cluster yarn), or submit() each call as a job",
+            )
         return self._allocator.ask()
 
     def count(self) -> Counted:
