@@ -1,8 +1,15 @@
 """What a call's code writes where its worker tells the pool: its call may fail, the map goes on."""
 
 import json
+import os
+from types import SimpleNamespace
 
 import pytest
+from submarine_engine.history import JobPaths
+from submarine_engine.lifecycle import TaskStatus
+from submarine_engine.pool.workers import PoolWorker
+from submarine_runtime import call_frames
+from submarine_runtime.sealing import attempt_key
 
 from tests.pool.programs import Program
 
@@ -72,3 +79,40 @@ def test_what_is_no_frame_costs_the_worker_and_not_the_map(program, told):
         assert "lost with its worker" in str(found.failed[0]), found.failed
         assert "cannot be read" in str(found.failed[0]), found.failed
     """)
+
+
+class Elsewhere:
+    """A cluster whose one job has a container, as soon as it is there."""
+
+    def __init__(self):
+        self.container = ""
+
+    def status(self, _job_id):
+        return SimpleNamespace(tasks=(TaskStatus(task="worker-0", container=self.container),))
+
+
+def test_of_a_worker_elsewhere_nothing_is_taken_that_its_container_has_not_marked(tmp_path):
+    job, key = "20250101-000000-abcde", os.urandom(32)
+    paths = JobPaths(tmp_path, job)
+    paths.task("worker-0").root.mkdir(parents=True)
+    paths.results_key.write_bytes(key)
+    ready = call_frames.frame({"kind": "ready", "host": "node-7"})
+    mine = attempt_key(key, job, "worker-0", "container_1")
+    returns = paths.task("worker-0").log("returns")
+    cluster = Elsewhere()
+    worker = PoolWorker(cluster, tmp_path, job, "worker-0")
+    worker.read()
+    returns.write_bytes(call_frames.sealed(ready, mine))
+    worker.read()
+    assert (worker.ready, worker.spoilt) == (
+        False,
+        "",
+    )  # nobody knows yet which container has written it
+    cluster.container = "container_1"
+    worker.read()
+    assert (worker.ready, worker.host) == (True, "node-7")
+    with returns.open("ab") as file:
+        file.write(call_frames.sealed(ready, attempt_key(key, job, "worker-0", "container_2")))
+    assert worker.read() == []
+    assert "somebody else has written" in worker.spoilt
+    worker.close()

@@ -697,7 +697,7 @@ _LONGEST_CALL = 1e9
 def _end_of(head: dict[str, Any], payload: bytes, noted: Noted, worker: PoolWorker) -> End:
     """Return what a worker tells of a call, which is the word of a stranger."""
     outcome = head.get("outcome")
-    own = {"kind", "index", "try", "size", "outcome", "seconds"}
+    own = {"kind", "index", "try", "size", "outcome", "seconds", "mark"}
     told = {key: value for key, value in head.items() if key not in own}
     if not isinstance(outcome, str) or outcome not in _OUTCOMES:
         outcome, told = "died", {"code": None}

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from submarine_engine.history import read_json
+from submarine_engine.history import JobPaths, read_json
 from submarine_engine.records import children_of
 from submarine_engine.sweeps.found import open_sweep
 
@@ -73,7 +73,8 @@ def test_a_killed_worker_and_a_lost_node_cost_a_sweep_no_trial(ground, tmp_path)
         until(lambda: len(begun(2)) == 1, PATIENCE)
         until(lambda: len({pid for pids in begun().values() for pid in pids}) == 4, PATIENCE)
         lost = lose_node(ground, told, application)
-        until(lambda: log_of(found).count("was lost with its worker") == 2, PATIENCE)
+        log = JobPaths(ground.home, told).task("worker-0").stdout
+        until(lambda: log.read_text().count("was lost with its worker") == 2, PATIENCE)
     finally:
         (flags / "go").touch()
     found.wait()
@@ -87,10 +88,6 @@ def test_a_killed_worker_and_a_lost_node_cost_a_sweep_no_trial(ground, tmp_path)
     until(lambda: application["id"] not in ground.alive(), PATIENCE)
     tagged = ground.rm.applications(applicationTags=f"submarine-parent:{told}")
     assert [one["id"] for one in tagged] == [application["id"]]
-
-
-def log_of(found):
-    return found.job.paths.task("worker-0").stdout.read_text()
 
 
 def lose_node(ground, parent, application):
