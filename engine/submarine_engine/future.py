@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.base import Cluster, Cursor
@@ -20,6 +20,8 @@ from submarine_engine.job import JobState
 from submarine_engine.results import Results, load_results
 
 if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
     from submarine_engine.clusters.base import Saved
     from submarine_engine.events import Event
     from submarine_engine.lifecycle import JobStatus
@@ -147,6 +149,35 @@ class Job:
             The cluster cannot do it.
         """
         return self.cluster.stacks(self.id)
+
+    def exec(
+        self, command: Sequence[str], *, task: str | None = None, stdin: bytes = b""
+    ) -> CompletedProcess[bytes]:
+        """Run a program inside a running task; return its exit code and what it has written.
+
+        It has the environment, the folder and the GPUs of the task, and is ended with it.
+
+        Parameters
+        ----------
+        command
+            The program and its arguments: words, which no shell reads.
+        task
+            Inside which; that of rank 0 unless given.
+        stdin
+            What the program reads.
+
+        Raises
+        ------
+        CommandError
+            The job has no such task, or the task no such program.
+        JobError
+            The job does not run, ends meanwhile, or the task cannot be reached.
+        UnsupportedError
+            The cluster cannot do it.
+        """
+        from submarine_engine.inside import run  # noqa: PLC0415 - few jobs are gone into
+
+        return run(self, command, task=task, stdin=stdin)
 
     def stream(
         self, cursor: Cursor | None = None, *, idle: float | None = None

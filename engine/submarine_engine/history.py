@@ -109,6 +109,8 @@ class TaskPaths:
         self.origins = root / ".origins.json"
         self.progress = root / "progress.json"
         self.outcome = root / "outcome.json"
+        self.inside = root / "inside.json"
+        self.inside_asked = root / "inside-asked.json"
         self.results = root / "results"
         self.logdir = root / "logdir"
 

@@ -43,6 +43,7 @@ from submarine_magics.card.model import visible
 from submarine_magics.card.pages import board_page
 from submarine_magics.cell_view import attach, show_log
 from submarine_magics.homecoming import bring_home, fetch
+from submarine_magics.inside import run_inside
 from submarine_magics.running import parts_bundle, run_parts
 from submarine_magics.show import Listing, say, show_help, table
 from submarine_magics.workbench import Workbench
@@ -440,6 +441,7 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "save"): _save,
     ("job", "retry"): _retry,
     ("job", "stacks"): _stacks,
+    ("job", "exec"): lambda _, command: run_inside(command),
     ("cache", "list"): _remembered,
     ("cache", "clear"): _forget,
     ("sweep", "list"): _sweeps,

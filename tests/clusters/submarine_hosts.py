@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from signal import SIGTERM, SIGUSR1
+from signal import SIGTERM, SIGUSR1, SIGUSR2
 
 import submarine_runtime
 from submarine_engine.clusters import machine, saving
@@ -35,6 +35,7 @@ from submarine_engine.errors import ClusterError, ResourcesError, UnsupportedErr
 from submarine_engine.history import TaskPaths, make_private, read_json, write_json
 from submarine_engine.job import JobSpec
 from submarine_engine.secret_values import noted_values
+from submarine_runtime import channel
 
 HOSTS = {"alpha": 4, "beta": 0}  # the GPUs of each
 STARTS_EVERY = 5.0  # seconds: what does not begin is started once more
@@ -42,7 +43,7 @@ STARTS_EVERY = 5.0  # seconds: what does not begin is started once more
 AGENT = """
 import ctypes, fcntl, json, os, signal, subprocess, sys, time
 os.chdir(sys.argv[1]); os.umask(0o077)
-told = {signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD}
+told = {signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD}
 signal.pthread_sigmask(signal.SIG_BLOCK, told)
 lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600)
 try:
@@ -60,9 +61,14 @@ task = subprocess.Popen(
     launch["command"], env=launch["environment"], cwd=launch["workdir"], start_new_session=True,
     stdin=subprocess.DEVNULL, stdout=open("stdout", "ab"), stderr=open("stderr", "ab"),
     preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, told))
+def let_inside():
+    subprocess.Popen([sys.executable, "-I", launch["inside"], os.getcwd(), str(task.pid)],
+        env=launch["environment"], start_new_session=True, stdin=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, told))
 while task.poll() is None:
     number = signal.sigwait(told)
-    if number != signal.SIGCHLD:
+    if number == signal.SIGUSR2: let_inside()
+    elif number != signal.SIGCHLD:
         end = signal.SIGTERM if number == signal.SIGTERM else signal.SIGKILL
         try: os.killpg(task.pid, end)
         except ProcessLookupError: pass
@@ -279,7 +285,8 @@ class HostsRequest(Request):
         ) | gpu_environment(gpus)  # fmt: skip
         runtime = str(Path(submarine_runtime.__file__).with_name("__main__.py"))
         command = [sys.executable, "-u", runtime, str(folder)]
-        begin = {"gpus": gpus, "command": command, "environment": environment}
+        inside = runtime.replace("__main__", "inside")
+        begin = {"gpus": gpus, "command": command, "environment": environment, "inside": inside}
         write_json(staged / "launch.json", {**told, **given, **begin})
         staged.rename(folder)
         return Claim(folder)
@@ -302,7 +309,11 @@ class HostsRequest(Request):
             raise ClusterError("its tasks are ending", where=self._id)
 
     def exchange(self, messages):
-        return {c.task: exchange_files(c.folder, messages.get(c.task, {})) for c in self._claims}
+        told = {c.task: exchange_files(c.folder, messages.get(c.task, {})) for c in self._claims}
+        for claim in self._claims:
+            if channel.ASK in messages.get(claim.task, {}):
+                claim.tell(SIGUSR2)
+        return told
 
     def source(self, container):
         found = (one.folder for one in self._claims if one.id == container.id)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.base import Gpu, GpuShare, Saved
     from submarine_engine.clusters.container import Container
     from submarine_engine.clusters.exchange import Messages
+    from submarine_engine.clusters.inside import Credentials
     from submarine_engine.clusters.log_mirror import LogSource
     from submarine_engine.clusters.saving import Asked
     from submarine_engine.clusters.tasks import TaskRun
@@ -671,6 +672,11 @@ class Backend(ClusterKind):
             where=f"job {asked.paths.job_id}",
             fix="let the job write its checkpoints to --checkpoint_path",
         )
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """What a connection into a task on another machine is made with; None where none can be."""
+        return None
 
     def own_checkpoints(self, paths: JobPaths) -> str | None:  # noqa: ARG002 - of clusters that have
         """Return where a job without ``--checkpoint_path`` has its checkpoints; None for nowhere.

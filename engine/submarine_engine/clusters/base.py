@@ -20,6 +20,8 @@ from submarine_engine.errors import UnsupportedError
 from submarine_engine.findings import NOTE, OK, Check
 
 if TYPE_CHECKING:
+    from submarine_runtime.channel import Channel
+
     from submarine_engine.bundle import Bundle
     from submarine_engine.config import Config
     from submarine_engine.events import Display, Event, LogChunk
@@ -558,6 +560,38 @@ class Cluster(ClusterKind):
             f"the cluster {self.name} cannot tell the stacks of running jobs",
             where=f"job {job_id}",
             fix="call faulthandler.dump_traceback_later in the job's code",
+        )
+
+    def begin_inside(
+        self,
+        job_id: str,
+        asked: Mapping[str, Any],  # noqa: ARG002 - of clusters that can
+        task: str | None = None,  # noqa: ARG002 - likewise
+    ) -> tuple[str, Channel]:
+        """Begin something inside a running task; return the task, and the connection to it.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        asked
+            What: see `submarine_engine.inside`, which has the words for it.
+        task
+            Which; that of rank 0 unless given.
+
+        Raises
+        ------
+        CommandError
+            The job has no such task, or the task no such program.
+        JobError
+            The job does not run, or the task cannot be reached.
+        UnsupportedError
+            The cluster cannot do it.
+        """
+        raise UnsupportedError(
+            f"the cluster {self.name} lets nobody into running jobs",
+            where=f"job {job_id}",
+            fix="let the job's own code do it",
         )
 
     def take_question(self, job_id: str, task: str, number: int) -> AnswerPipe | None:  # noqa: ARG002 - of clusters that `asks`

@@ -12,7 +12,7 @@ import platform
 import shutil
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +40,8 @@ from submarine_engine.lifecycle import JobStatus
 from submarine_engine.secret_values import secret_variables
 
 if TYPE_CHECKING:
+    from submarine_runtime.channel import Channel
+
     from submarine_engine.clusters.backend import Backend
     from submarine_engine.errors import ConfigError
     from submarine_engine.stacks import Stacks
@@ -312,6 +314,22 @@ class DrivenCluster(RecordedCluster):
             told = stacks.ask(paths, lambda: self.status(job_id))
             tasks = [task.task for task in self.status(job_id).tasks]
             return read_stacks(told, paths.root, tasks)
+
+    def begin_inside(
+        self, job_id: str, asked: Mapping[str, Any], task: str | None = None
+    ) -> tuple[str, Channel]:
+        """Begin something inside a running task; asks the job's driver where none has before."""
+        from submarine_engine.clusters import inside  # noqa: PLC0415 - few jobs are gone into
+
+        with self.on_record(job_id) as paths:
+            return inside.begin(
+                paths,
+                task,
+                asked,
+                lambda: self.status(job_id),
+                lambda: store.ring_bell(paths),
+                self.backend.credentials,
+            )
 
     def gpus(self) -> list[Gpu]:
         """Return the cluster's GPUs and who holds each.

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from submarine_runtime import channel
 from submarine_runtime.call_frames import CALLS
 from submarine_runtime.notices import NOTICE
 from submarine_runtime.saving import ASK
@@ -214,6 +215,8 @@ class JobRun:
         self._room, self._room_at = 0, 0.0
         self._relayed: dict[str, bytes] = {}
         self._brings_more = False
+        self._let_in: dict[str, bytes] = {}
+        self._told_inside: dict[str, bytes] = {}
         self._refused = ""
         self._counted_at = 0.0
         self._ends: dict[str, TaskEnd] = {}
@@ -347,6 +350,7 @@ class JobRun:
             self._hear()
             self._relay()
             self._bring_calls()
+            self._let_inside()
             self._look_at_stacks()
         counted = self._count()
         return Observations(
@@ -471,6 +475,22 @@ class JobRun:
             # It does not answer now, or what is there is no controller's: the next look goes on.
             with suppress(OSError, ValueError, ClusterError):
                 self._brings_more = carrier.step() or self._brings_more
+
+    def _let_inside(self) -> None:
+        """Have a server begin beside each task that somebody would go into, see `inside`."""
+        for one in self._containers:
+            if one.started is None or one.released or not one.files.inside_asked.exists():
+                continue
+            with suppress(OSError, ClusterError):  # as `_relay` has it
+                asked = read_foreign(one.files.inside_asked, LARGEST)
+                if asked != self._let_in.get(one.task):
+                    self._request.exchange({one.task: {channel.ASK: asked}})
+                    self._let_in[one.task] = asked
+                elif not self._backend.tasks_here:
+                    told = self._request.exchange({}).get(one.task, {}).get(channel.TOLD)
+                    if told and told != self._told_inside.get(one.task):
+                        write_aside(one.files.inside, told)
+                        self._told_inside[one.task] = told
 
     def _look_at_stacks(self) -> None:
         said = self._stacks.step(self._containers)

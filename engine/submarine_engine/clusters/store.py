@@ -323,7 +323,12 @@ def request_cancel(paths: JobPaths, reason: str, *, kill: bool) -> None:
         raise
     except OSError:
         paths.cancel.touch(mode=0o600)
-    with suppress(OSError):  # nobody listens
+    ring_bell(paths)
+
+
+def ring_bell(paths: JobPaths) -> None:
+    """Wake the job's supervisor; nothing where none listens."""
+    with suppress(OSError):
         descriptor = os.open(bell_path(paths), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             os.write(descriptor, b"!")

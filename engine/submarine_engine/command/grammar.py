@@ -52,6 +52,8 @@ class Verb(click.Command):
         Command lines as typed in a terminal, without the program's name.
     rest
         Help for what may follow ``--``; empty where nothing may.
+    after
+        What that is, in words.
     surfaces
         Where it has a meaning.
     run
@@ -70,6 +72,7 @@ class Verb(click.Command):
         details: str = "",
         examples: Sequence[str] = (),
         rest: str = "",
+        after: str = "arguments of the script",
         surfaces: frozenset[str] = EVERYWHERE,
         run: str = "",
         of_clusters: Callable[[], list[Option]] = list,
@@ -80,6 +83,7 @@ class Verb(click.Command):
         self.summary = summary
         self.examples = examples
         self.rest = rest
+        self.after = after
         self.surfaces = surfaces
         self.run = run
         self.options = [one for one in parameters if isinstance(one, Option)]
@@ -114,7 +118,7 @@ class Verb(click.Command):
             assert isinstance(argument, Argument)  # noqa: S101 - options can be left out
             raise self.error(f"{argument.flag} is missing", argument.help or "") from missing
         if loose and not ctx.resilient_parsing:
-            hint = "arguments of a script go after --; " if self.rest else ""
+            hint = f"{self.after} go after --; " if self.rest else ""
             raise self.error(
                 f"{loose[0]!r} has no meaning here", f"{hint}quote a value that has spaces"
             )
@@ -288,7 +292,7 @@ class _Words:
             for key in (option.key, *option.meant_by)
         }
         hint = did_you_mean(name.lstrip("-").replace("-", "_"), known)
-        after = "; arguments of the script go after --" if self.verb.rest and loose else ""
+        after = f"; {self.verb.after} go after --" if self.verb.rest and loose else ""
         program = PROGRAMS[self.front.surface]
         return self.verb.error(
             f"there is no option {name}",

@@ -154,6 +154,7 @@ RESOURCES = Kind("LIST", values.read_resources, _resources)
 CLUSTER_NAME = Kind("CLUSTER", candidates=_clusters)
 JOB = Kind("JOB", candidates=lambda front, text: starting(front.jobs(), text))
 TASK = Kind("TASK", candidates=lambda _, text: starting(("all", "first", "worker-"), text))
+PORTS = Kind("PORT[:LOCAL]", values.read_ports)
 SWITCH = Kind("")
 """A flag that may also be written ``--flag true``, ``--flag false`` and ``--no-flag``."""
 

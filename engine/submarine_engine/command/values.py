@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from fractions import Fraction
 
 from submarine_engine.errors import CommandError
@@ -93,6 +94,24 @@ def read_by(text: str) -> str:
 def format_workers(least: int | None, most: int) -> str:
     """Return a number of workers as `read_workers` reads it."""
     return str(most) if least is None else f"{least}:{most}"
+
+
+def read_ports(text: str) -> tuple[int, int | None]:
+    """Read a port of a task, and after a colon that of this machine: ``8888``, ``8888:9000``.
+
+    Raises
+    ------
+    CommandError
+        It is none.
+    """
+    port, colon, local = text.partition(":")
+    with suppress(ValueError):
+        found = int(port), int(local) if colon else None
+        if 0 < found[0] < 1 << 16 and 0 <= (found[1] or 0) < 1 << 16:
+            return found
+    raise CommandError(
+        f"{text!r} is no port", fix="write 8888, or 8888:9000 to have it at port 9000 here"
+    )
 
 
 def read_size(text: str, *, default_unit: str = "") -> int:

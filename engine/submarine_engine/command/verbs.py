@@ -39,6 +39,10 @@ _OFFSET = Option("offset", options.BYTES, "Begin at that byte of each log; 0 unl
 _TIMEOUT = Option(
     "timeout", options.SECONDS, "Give up after that long (90, 10m, 2h); the job goes on."
 )
+_INSIDE = Option(
+    "task", options.TASK, "Inside that task: worker-1. The one of rank 0 unless given.",
+    meant_by=("rank",),
+)  # fmt: skip
 _SWEEP = Argument(
     "sweep",
     options.NAME,
@@ -145,6 +149,29 @@ VERBS = (
             "answers, too.",
         examples=("job stacks mnist", "job stacks mnist --task worker-2"),
         run=".listing:stacks"),
+    Verb("job exec", "Run a program inside a running job: nvidia-smi, ps, py-spy.", _JOB, _INSIDE,
+        rest="The program and its arguments, as they are: no shell reads them.",
+        after="the program and its arguments",
+        details="It has the environment, the folder and the GPUs of the task, this command's input "
+            "and output, and its exit code is this command's. It counts as the job's and is ended "
+            "with it; so it is when this command is. Ctrl-C is the program's, a second one leaves.",
+        examples=("job exec mnist -- nvidia-smi", "job exec mnist --task worker-1 -- ps aux",
+            "job exec mnist -- sh -c 'env | sort'"),
+        run=".inside:exec_"),
+    _in_terminal("job shell", "Open a shell inside a running job.", _JOB, _INSIDE,
+        rest="A program in its place, with a terminal: htop.",
+        after="the program and its arguments",
+        details="It has the environment, the folder and the GPUs of the task. It is ended with the "
+            "job, and when this terminal is closed.",
+        examples=("job shell mnist", "job shell mnist --task worker-1", "job shell mnist -- htop"),
+        run=".inside:shell"),
+    _in_terminal("job forward", "Have a port of a running job on this machine.", _JOB,
+        Argument("port", options.PORTS, "The job's port; after a colon the one of this machine, "
+            "the same where it is free unless given."),
+        _INSIDE,
+        details="It is on 127.0.0.1, for connections of this user alone. Ctrl-C ends it.",
+        examples=("job forward mnist 8888", "job forward mnist 8888:9000 --task worker-1"),
+        run=".inside:forward"),
     Verb("cache list", "List the results that are remembered, that which was used last first.",
         details="Jobs that were submitted with --cache, and what their results are of. A result "
             "is in its job's folder; what counts for it is told by --cache --dry-run.",

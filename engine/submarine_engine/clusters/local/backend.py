@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from submarine_runtime import channel
 from submarine_runtime.stacks import STACKS, used, with_use
 
 from submarine_engine.clusters import locks, machine, store
@@ -427,6 +428,9 @@ class LocalRequest(Request):
 
     def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
         """Bring messages to tasks, and theirs back, by their folders."""
+        for one in self._processes:
+            if self._starter is not None and channel.ASK in messages.get(one.task, {}):
+                self._starter.start_beside(one)
         found = {
             one.task: exchange_files(self._paths.task(one.task).root, messages.get(one.task, {}))
             for one in self._processes
@@ -459,6 +463,7 @@ def _unlock(process: Process) -> None:
 
 # The runtime lies beside the engine, as the wheel puts it.
 RUNTIME = Path(__file__).resolve().parents[3] / "submarine_runtime" / "__main__.py"
+INSIDE = RUNTIME.with_name("inside.py")
 
 
 class LocalBackend(Backend):
@@ -853,6 +858,28 @@ class Starter:
             self._zygote.hurry()
         self._start(processes)
         _sign(self._paths, processes)
+
+    def start_beside(self, process: Process) -> None:
+        """Start what lets the user into a task, see `submarine_runtime.inside`.
+
+        It is the task's by its environment, so it counts as the task's, and is ended with it.
+
+        Raises
+        ------
+        ClusterError
+            The machine can start no more.
+        """
+        if not process.pid or process.exit_status is not None:
+            return
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            log = os.open(self._paths.supervisor_log, flags, 0o600)
+            root = str(self._paths.task(process.task).root)
+            command = [sys.executable, "-I", "-S", str(INSIDE), root, str(process.pid)]
+            logs = (log, os.dup(log))
+            self._fork_task(command, self._environment(process), logs, [])
+        except OSError as error:
+            raise ClusterError(f"nothing can be started beside the task: {error}") from error
 
     def _plan(self, processes: Sequence[Process], attempt: int = 1) -> bool:
         """Write the tasks' plans anew; False where they are given up."""
