@@ -177,7 +177,7 @@ class Job:
         """
         from submarine_engine.inside import run  # noqa: PLC0415 - few jobs are gone into
 
-        return run(self, command, task=task, stdin=stdin)
+        return run(self.cluster, self.id, command, task=task, stdin=stdin)
 
     def stream(
         self, cursor: Cursor | None = None, *, idle: float | None = None

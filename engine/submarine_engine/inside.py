@@ -17,7 +17,7 @@ import termios
 import threading
 import time
 import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -39,7 +39,7 @@ from submarine_runtime.channel import (
 from submarine_engine.errors import CommandError, JobError, SubmarineError
 
 if TYPE_CHECKING:
-    from submarine_engine.future import Job
+    from submarine_engine.clusters.base import Cluster
 
 Write = Callable[[str, bytes], object]
 """Takes bytes of ``stdout`` or ``stderr``."""
@@ -76,7 +76,7 @@ class Session:
 
     Parameters
     ----------
-    job
+    cluster, job_id
         The job.
     asked
         What is to run: see `submarine_runtime.inside`.
@@ -89,11 +89,13 @@ class Session:
         As `Job.exec`.
     """
 
-    def __init__(self, job: Job, asked: dict[str, Any], task: str | None = None) -> None:
-        self._job = job
+    def __init__(
+        self, cluster: Cluster, job_id: str, asked: Mapping[str, Any], task: str | None = None
+    ) -> None:
+        self._cluster, self._job_id = cluster, job_id
         self._source: int | None = None
         self._keys: int | None = None
-        self.task, self._channel = job.cluster.begin_inside(job.id, asked, task)
+        self.task, self._channel = cluster.begin_inside(job_id, asked, task)
 
     def follow(self, write: Write, source: int | None = None, *, keys: int | None = None) -> int:
         """Bring input there and output here until the program ends; return its exit code.
@@ -174,18 +176,18 @@ class Session:
         until = time.monotonic() + _ENDS_WITHIN
         with suppress(SubmarineError):
             while time.monotonic() < until:
-                status = self._job.status()
+                status = self._cluster.status(self._job_id)
                 known = next((one for one in status.tasks if one.task == self.task), None)
                 if status.state.final or known is None or known.exited:
                     return JobError(
                         f"{self.task} is over: what ran inside was ended with it",
-                        job_id=self._job.id,
-                        fix=f"its log says more: submarine job logs {self._job.id}",
+                        job_id=self._job_id,
+                        fix=f"its log says more: submarine job logs {self._job_id}",
                     )
                 time.sleep(_LOOK)
         return JobError(
             f"the connection to {self.task} has ended",
-            job_id=self._job.id,
+            job_id=self._job_id,
             fix="ask once more; what ran inside was ended, the job goes on",
         )
 
@@ -201,11 +203,16 @@ def _exit_code(data: bytes) -> int:
 
 
 def run(
-    job: Job, command: Sequence[str], *, task: str | None = None, stdin: bytes = b""
+    cluster: Cluster,
+    job_id: str,
+    command: Sequence[str],
+    *,
+    task: str | None = None,
+    stdin: bytes = b"",
 ) -> CompletedProcess[bytes]:
     """Do what `Job.exec` does."""
     words = command_words(command)
-    session = Session(job, {"argv": words}, task)
+    session = Session(cluster, job_id, {"argv": words}, task)
     out: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
     try:
         session.give(stdin)
@@ -274,7 +281,7 @@ class Forward:
 
     Parameters
     ----------
-    job
+    cluster, job_id
         The job.
     port
         The task's.
@@ -293,16 +300,18 @@ class Forward:
         The job does not run, or nobody listens there.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what leads where
         self,
-        job: Job,
+        cluster: Cluster,
+        job_id: str,
         port: int,
         local: int | None = None,
         task: str | None = None,
         failed: Callable[[str], object] = lambda _: None,
     ) -> None:
-        self._job, self._port, self._task, self._failed = job, port, task, failed
-        first = Session(job, {"port": port}, task)  # whether anybody listens
+        self._cluster, self._job_id = cluster, job_id
+        self._port, self._task, self._failed = port, task, failed
+        first = Session(cluster, job_id, {"port": port}, task)  # whether anybody listens
         self.task = first.task
         first.close()
         try:
@@ -329,12 +338,12 @@ class Forward:
             try:
                 connection, address = self._listener.accept()
             except TimeoutError:
-                status = self._job.status()
+                status = self._cluster.status(self._job_id)
                 if status.state.final:
                     raise JobError(
                         f"the job is over ({status.state.value}): its ports are gone",
-                        job_id=self._job.id,
-                        fix=f"its log says more: submarine job logs {self._job.id}",
+                        job_id=self._job_id,
+                        fix=f"its log says more: submarine job logs {self._job_id}",
                     ) from None
                 continue
             threading.Thread(target=self._lead, args=(connection, address), daemon=True).start()
@@ -345,8 +354,8 @@ class Forward:
                 self._failed("a connection of another user was refused")
                 return
             try:
-                _, channel = self._job.cluster.begin_inside(
-                    self._job.id, {"port": self._port}, self._task
+                _, channel = self._cluster.begin_inside(
+                    self._job_id, {"port": self._port}, self._task
                 )
             except (SubmarineError, OSError) as error:
                 self._failed(error.what if isinstance(error, SubmarineError) else str(error))

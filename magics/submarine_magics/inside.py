@@ -22,7 +22,7 @@ def run_inside(command: Command) -> None:
     words = command_words(command.values.get("args", ()))
     job = open_job(command.values["job"])
     streams = {name: _Stream(name, job.id) for name in ("stdout", "stderr")}
-    session = Session(job, {"argv": words}, command.values.get("task"))
+    session = Session(job.cluster, job.id, {"argv": words}, command.values.get("task"))
     try:
         code = session.follow(lambda stream, data: streams[stream].write(data))
     finally:

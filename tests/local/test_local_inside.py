@@ -75,7 +75,7 @@ def test_much_comes_and_goes_whole(begin):
 def test_who_goes_takes_along_what_ran_and_the_rest_goes_on(begin, local):
     job = begin()
     script = "trap '' HUP TERM; echo $$; setsid sleep 600 & echo $!; while :; do sleep 600; done"
-    session, told = Session(job, {"argv": ["sh", "-c", script]}), bytearray()
+    session, told = Session(local.cluster, job.id, {"argv": ["sh", "-c", script]}), bytearray()
 
     def follow():
         with (
@@ -130,7 +130,7 @@ def test_a_port_leads_to_the_task_for_this_user(begin, local):
     job = begin(LISTENS)
     port = int(printed(job, local))
     failed = []
-    forward = Forward(job, port, 0, failed=failed.append)
+    forward = Forward(local.cluster, job.id, port, 0, failed=failed.append)
 
     def serve():
         with pytest.raises(JobError, match="its ports are gone"):
@@ -151,7 +151,7 @@ def test_a_port_leads_to_the_task_for_this_user(begin, local):
         sender.join(60)
     assert came == much + b"end"
     with pytest.raises(CommandError, match=f"port {forward.port} of this machine cannot be had"):
-        Forward(job, port, forward.port)
+        Forward(local.cluster, job.id, port, forward.port)
     job.kill()
     over.join(60)
     assert not over.is_alive()

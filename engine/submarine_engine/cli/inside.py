@@ -27,7 +27,7 @@ def exec_(command: Command, output: Output) -> int:
     job, task = open_job(command.values["job"]), command.values.get("task")
     source = _stdin()
     if output.json:
-        found = run(job, words, task=task)
+        found = run(job.cluster, job.id, words, task=task)
         output.data({
             "job": job.id,
             "code": found.returncode,
@@ -35,7 +35,7 @@ def exec_(command: Command, output: Output) -> int:
             "stderr": found.stderr.decode(errors="replace"),
         })  # fmt: skip
         return found.returncode
-    session = Session(job, {"argv": words}, task)
+    session = Session(job.cluster, job.id, {"argv": words}, task)
     try:
         return session.follow(output.raw, source)
     finally:
@@ -58,7 +58,8 @@ def shell(command: Command, output: Output) -> int:
     asked: dict[str, Any] = {"terminal": terminal()}
     if words := command.values.get("args", ()):
         asked["argv"] = command_words(words)
-    session = Session(open_job(command.values["job"]), asked, command.values.get("task"))
+    job = open_job(command.values["job"])
+    session = Session(job.cluster, job.id, asked, command.values.get("task"))
     try:
         with raw_terminal() as resized:
             return session.follow(output.raw, sys.stdin.fileno(), keys=resized)
@@ -71,7 +72,8 @@ def forward(command: Command, output: Output) -> int:
     port, local = command.values["port"]
     job = open_job(command.values["job"])
     forwarded = Forward(
-        job,
+        job.cluster,
+        job.id,
         port,
         local,
         command.values.get("task"),

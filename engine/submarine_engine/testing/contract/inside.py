@@ -30,7 +30,7 @@ def test_a_program_runs_inside_each_task_and_ends_with_it(cluster):
     with pytest.raises(CommandError, match="there is no such program"):
         job.exec(["no such program"])
     with pytest.raises(JobError, match=r"port 1 of .*: nobody listens"):
-        Session(job, {"port": 1})
+        Session(cluster.seam, job.id, {"port": 1})
     came, ready = [], cluster.folder / "ready"
 
     def stay():
