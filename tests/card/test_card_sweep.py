@@ -225,7 +225,7 @@ def test_what_cannot_be_read_is_no_sweep(tmp_path, text):
     [{"total": "x"}, {"params": [3]}, {"history": [[1, "NaN"]]}, {"history": [1]},
      {"best": [{}]}, {"held": None}, {"began": 1e999}, {"states": [["a"]]},
      {"objectives": []}, {"params": ["rate"]}, {"open": [3]}, {"importance": [["a", "b"]]},
-     {"pool": 3}],
+     {"pool": 3}, {"total": 1e999}, {"began": 10**400}, {"holding": [[0, -1e308]]}],
 )  # fmt: skip
 def test_a_field_that_is_none_makes_it_no_sweep(tmp_path, wrong):
     summary().write(tmp_path)

@@ -5,10 +5,11 @@ import os
 import resource
 
 import pytest
+from submarine_engine.clusters import locks
 from submarine_engine.errors import ResultError, SubmissionError
 from submarine_engine.history import new_job_id
 from submarine_engine.pool.calls import Call, End
-from submarine_engine.pool.folder import PoolFolder
+from submarine_engine.pool.folder import PoolFolder, remove_left
 from submarine_engine.pool.inputs import Giver
 from submarine_engine.pool.journal import Follower, Journal
 from submarine_runtime.call_frames import Reader, append, frame
@@ -152,6 +153,49 @@ def test_a_record_that_lost_its_end_ends_each_call_all_the_same(tmp_path, home):
     ends = {line["index"]: line for line in run.lines() if line["kind"] == "ended"}
     assert set(ends) == set(range(60))
     assert all(line["outcome"] in ("value", "error", "lost") for line in ends.values())
+
+
+def test_pools_whose_jobs_were_removed_go_after_a_day(tmp_path):
+    """Not those that another one's values are in, that are young, or that somebody holds."""
+    jobs = tmp_path / "jobs"
+
+    def made(what, job="", **plan):
+        folder = PoolFolder(tmp_path / "pools" / new_job_id())
+        folder.root.mkdir(parents=True)
+        folder.plan.write_text(json.dumps(plan))
+        if job:
+            folder.note_job(job)
+        (folder.root / "what").write_text(what)
+        if what != "young":
+            os.utime(folder.root, (1, 1))
+        return folder
+
+    (jobs / "there").mkdir(parents=True)
+    made("removed", "gone")
+    made("never had a job")
+    damaged = made("damaged", "gone")
+    damaged.job.write_text("[")
+    os.utime(damaged.root, (1, 1))
+    made("young", "gone")
+    former = made("former", "gone")
+    made("again", "there", former=former.root.name)
+    sweep = made("sweep", "gone")
+    (sweep.root / "sweep.json").write_text('{"jobs": ["gone", "there"]}')
+    os.utime(sweep.root, (1, 1))
+    held = made("held", "gone")
+    lock = locks.take(held.giver)
+    os.utime(held.root, (1, 1))
+    (tmp_path / "pools" / "a folder of mine").mkdir()
+    remove_left(tmp_path)
+    left = {path.read_text() for path in tmp_path.glob("pools/*/what")}
+    assert left == {"young", "former", "again", "sweep", "held"}
+    locks.drop(lock)
+    remove_left(tmp_path)  # it was looked at today
+    assert held.root.exists()
+    (tmp_path / "pools" / "looked").unlink()
+    remove_left(tmp_path)
+    assert not held.root.exists()
+    assert (tmp_path / "pools" / "a folder of mine").exists()
 
 
 PROGRAM = """

@@ -215,3 +215,83 @@ def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch):
     with pytest.raises(SubmarineError, match="cannot be imported") as refused:
         opened(tmp_path)
     assert "install" in refused.value.fix
+
+
+# Other programs write into the file, too.
+
+
+ODD = ["soon", math.nan, 10**400, -1, [1], {"a": 1}, True, None, "\x1b[2J\u202e<b>"]
+
+
+@pytest.mark.parametrize("noted", ODD, ids=lambda value: f"{value!r:.20}")
+def test_notes_that_others_have_written_are_a_stranger_s(tmp_path, noted):
+    study = opened(tmp_path)
+    asked = study.ask()
+    keys = ("submarine:seconds", "submarine:error", "submarine:retry_of")
+    theirs = optuna.load_study(study_name="sweep-1", storage=open_storage(tmp_path))
+    state = optuna.trial.TrialState.FAIL
+    made = optuna.trial.create_trial(state=state, user_attrs=dict.fromkeys(keys, noted))
+    theirs.add_trial(made)
+    study = opened(tmp_path)
+    told = study.told()[1]
+    assert told.seconds is None or 0 <= told.seconds < 1e9
+    assert not {"\x1b", "\u202e"} & {*told.error}
+    assert told.retry_of in (None, -1, 10**400)
+    study.tell(asked.number, None, error="ValueError: no")
+    assert study.again([asked.number]) == 1
+    assert study.ask().params == asked.params
+
+
+def test_trials_of_another_program_are_none_of_ours(tmp_path):
+    study = opened(tmp_path)
+    ours = study.ask()
+    theirs = optuna.load_study(study_name="sweep-1", storage=open_storage(tmp_path))
+    theirs.optimize(lambda trial: trial.suggest_float("x", 0, 1) + 100, n_trials=2)
+    trial = theirs.ask()
+    trial.suggest_float("x", 0, 1)  # it runs
+    again = opened(tmp_path)
+    assert [asked.number for asked in again.running()] == [ours.number]
+    again.tell(ours.number, [1.0])
+    assert again.best()[0].number == ours.number
+    assert [told.state for told in again.told()] == ["complete", "complete", "complete", "running"]
+    asked = again.ask()
+    assert asked.params.keys() == ours.params.keys()
+    assert again.tell(asked.number, [2.0])
+
+
+def test_a_study_that_lost_trials_which_have_begun_is_not_gone_on_with(tmp_path):
+    study = opened(tmp_path)
+    numbers = [study.ask().number for _ in range(3)]
+    path = tmp_path / STUDY_FILE
+    whole = path.read_bytes()
+    refused = 0
+    for end in [at + 1 for at, byte in enumerate(whole) if byte == 10][3:]:
+        for more in (0, 7):  # in the middle of the next line, too
+            path.write_bytes(whole[: end + more])
+            cut = opened(tmp_path)
+            try:
+                cut.check(numbers)
+            except StudyError as error:
+                assert "cut off" in str(error)  # noqa: PT017 - each is one or the other
+                refused += 1
+            else:
+                assert [told.params for told in cut.told()] == [t.params for t in study.told()]
+    assert refused
+    path.write_bytes(whole)
+    opened(tmp_path).check(numbers)
+
+
+def test_a_word_without_room_leaves_nothing_behind(tmp_path):
+    import resource
+
+    study = opened(tmp_path)
+    path = tmp_path / STUDY_FILE
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            study.ask()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.read_bytes().endswith(b"\n")
+    assert opened(tmp_path).ask().number == 0

@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from submarine_engine.bundle.model import Bundle
+from submarine_engine.clusters import locks
 from submarine_engine.errors import JobNotFoundError, SubmissionError
 from submarine_engine.history import (
     JobPaths,
@@ -32,6 +35,7 @@ from submarine_engine.masking import FILE, Masker, masker_of, write_marks
 from submarine_engine.secret_values import secret_variables
 
 VERSION = 1
+_DAY = 86_400.0
 _LARGEST_SCRIPT = 1 << 16
 _CONTROLS = re.compile(rb"^ *control\(['\"]([\w-]+)['\"]\)", re.MULTILINE)
 
@@ -99,6 +103,8 @@ class PoolFolder:
         folder = cls(home / "pools" / new_job_id())
         try:
             make_private(folder.root)
+            with suppress(OSError):
+                remove_left(home)
             marked = former.root if former else None
             write_marks(folder.root, (*secrets.items(), *bundle.secrets), marked)
             bundle.write(folder.bundle)
@@ -203,3 +209,53 @@ class PoolFolder:
                 fix="run it again from its cell",
             )
         return plan
+
+
+def remove_left(home: Path) -> None:
+    """Remove the pools whose jobs were removed, or that never had one; once a day at most.
+
+    Parameters
+    ----------
+    home
+        Where the jobs are kept.
+
+    Raises
+    ------
+    OSError
+        It cannot be looked at.
+    """
+    pools, now = home / "pools", time.time()
+    looked = pools / "looked"
+    with suppress(FileNotFoundError):
+        if 0 <= now - looked.stat().st_mtime < _DAY:
+            return
+    looked.touch(mode=0o600)
+    left, formers = list[Path](), set[object]()
+    for root in pools.iterdir():
+        if not is_job_id(root.name) or root.is_symlink():
+            continue
+        if _is_left(root, home, now):
+            left.append(root)
+        else:  # what was run again still has the values of the one before
+            formers.add(_read_object(root / "pool.json").get("former"))
+    for root in left:
+        if root.name not in formers:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def _is_left(root: Path, home: Path, now: float) -> bool:
+    """Return whether a pool is a day old, and nobody is about to run it or can find it again."""
+    if now - root.stat().st_mtime < _DAY:
+        return False
+    noted = _read_object(root / "sweep.json").get("jobs")
+    jobs = [_read_object(root / "job.json").get("id"), *(noted if isinstance(noted, list) else ())]
+    if any(isinstance(one, str) and (home / "jobs" / one).exists() for one in jobs if one):
+        return False
+    return all(locks.is_free(root / name) for name in ("controller.lock", "giver.lock"))
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError, RecursionError):
+        found = json.loads(path.read_bytes())
+        return found if isinstance(found, dict) else {}
+    return {}

@@ -199,13 +199,13 @@ class Pool:
         source.begin(self)
         try:
             self._take_over()
-            pause = _SOONEST
-            while not self._over():
-                if self._turn():
-                    pause = _SOONEST
-                time.sleep(pause)
-                pause = min(_LATEST, pause * 1.3)
-            self._end_workers()
+            leave = getattr(source, "leave", lambda: True)
+            while True:
+                self._go_through()
+                self._end_workers()
+                if leave():
+                    break
+                self._done = False  # more was asked for meanwhile
             self.journal.over()
         except GivenUpError as error:
             with suppress(OSError):  # it is given up for a full disk
@@ -219,6 +219,14 @@ class Pool:
             for worker in self._workers.values():
                 worker.close()
             self.journal.close()
+
+    def _go_through(self) -> None:
+        pause = _SOONEST
+        while not self._over():
+            if self._turn():
+                pause = _SOONEST
+            time.sleep(pause)
+            pause = min(_LATEST, pause * 1.3)
 
     def withdraw(self, index: int, *, running: bool = False) -> None:
         """Take a call back that has not begun, or end it where it runs.

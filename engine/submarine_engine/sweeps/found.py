@@ -323,14 +323,17 @@ class Found:
             raise CommandError(f"trials={trials!r:.40} is no number", fix="give 1 or more")
         record = self._record()
         before = record.plan.total(record.space)
-        more = min(before + trials, MOST_TRIALS)
         if record.plan.searches_by == "grid" and before >= record.space.grid_size():
             raise CommandError(
                 f"the grid has no more than its {before} points",
                 where=f"sweep {self.name}",
                 fix="begin a sweep over more choices",
             )
-        self._change(plan=lambda plan: replace(plan, trials=more), paused=False)
+        space = record.space  # what another program has added meanwhile stays
+        self._change(
+            plan=lambda plan: replace(plan, trials=min(plan.total(space) + trials, MOST_TRIALS)),
+            paused=False,
+        )
         return self._go_on()
 
     def pause(self) -> Found:
@@ -355,25 +358,26 @@ class Found:
 
     def _go_on(self) -> Found:
         """Have a job run the sweep where none does."""
-        folder = PoolFolder(self._folder)
-        if self.runs and not self._is_through():
-            return self
-        job = control_job(folder)
-        self._change(jobs=lambda jobs: (*jobs, job.id))
+        with locks.held(self._folder / "begin.lock"):  # another program may be about to
+            if self.runs and not self._is_through():
+                return self
+            job = control_job(PoolFolder(self._folder))
+            self._change(jobs=lambda jobs: tuple(dict.fromkeys([*jobs, job.id])))
         return self
 
     def _is_through(self) -> bool:
         """Return whether the job that runs it is at its end, and would not hear of more."""
         lock = self._folder / "controller.lock"
         until = time.monotonic() + _COMPLETE
-        if (
+        record = self._record()
+        if record.left != self.job_id and (
             not lock.exists()
             or not locks.is_free(lock)
             or self.job.status().state.value == "queued"
         ):
             return False
         while self.runs and time.monotonic() < until:
-            if not locks.is_free(lock):
+            if self._record().left != self.job_id and not locks.is_free(lock):
                 return False  # it only begins
             time.sleep(0.05)
         if self.runs:

@@ -44,6 +44,8 @@ class SweepRecord:
         Whether its trials are to end at their next report, to go on later.
     jobs
         The jobs that have run it, the newest last.
+    left
+        The one of them that is at its end, and hears nothing more.
     """
 
     folder: Path
@@ -55,6 +57,7 @@ class SweepRecord:
     again: tuple[int, ...] = ()
     paused: bool = False
     jobs: tuple[str, ...] = field(default=())
+    left: str = ""
 
     @property
     def study_name(self) -> str:
@@ -73,6 +76,7 @@ class SweepRecord:
             "again": self.again,
             "paused": self.paused,
             "jobs": self.jobs,
+            "left": self.left,
         }
         write_json(self.folder / FILE, data)
 
@@ -104,6 +108,7 @@ class SweepRecord:
                     again=tuple(data["again"]),
                     paused=bool(data["paused"]),
                     jobs=tuple(data["jobs"]),
+                    left=str(data.get("left", "")),
                 )
         except (OSError, ValueError, KeyError, TypeError, SubmarineError) as error:
             raise JobNotFoundError(
@@ -128,6 +133,22 @@ class SweepRecord:
             found = replace(found, **made)
             found.write()
         return found
+
+    def leave(self, job: str) -> bool:
+        """Note that a job hears nothing more, unless more is asked for by now than is known here.
+
+        Returns
+        -------
+        bool
+            Whether it is noted: who asks from now on has to begin another job.
+        """
+        with locks.held(self.folder / f"{FILE}.lock"):
+            found = SweepRecord.read(self.folder)
+            known = self.plan.trials, self.again, self.paused
+            if (found.plan.trials, found.again, found.paused) != known:
+                return False
+            replace(found, left=job).write()
+        return True
 
 
 def iter_sweeps(home: Path) -> Iterator[SweepRecord]:

@@ -10,12 +10,14 @@ import json
 import math
 import os
 import stat
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.history import write_aside
+from submarine_engine.outcome import clean
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,7 +117,7 @@ def _plain(value: object) -> Value:
     """Return a value as JSON can hold it: what is no number becomes text."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return short(value)[:_LONGEST]
-    return value if math.isfinite(value) and abs(value) < 1 << 53 else short(value)
+    return value if abs(value) < 1 << 53 else short(value)
 
 
 def parsed_row(data: Any) -> TrialRow:  # noqa: ANN401 - of a file
@@ -146,8 +148,10 @@ def parsed_row(data: Any) -> TrialRow:  # noqa: ANN401 - of a file
 def _value(value: object) -> Value:
     if isinstance(value, str):
         return value[:_LONGEST]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError
+    if not abs(value) <= sys.float_info.max:  # nor NaN, nor an int that no float can hold
+        raise ValueError
     return value
 
 
@@ -243,7 +247,7 @@ class RowsReader:
 
     def _take(self, lines: Iterable[bytes]) -> None:
         for line in lines:
-            with suppress(ValueError, TypeError, KeyError, RecursionError):
+            with suppress(ValueError, TypeError, KeyError, RecursionError, OverflowError):
                 row = parsed_row(json.loads(line[:_LINE]))
                 self._rows[row.number] = row
 
@@ -256,5 +260,13 @@ def short(value: object) -> str:
     value
         A number to four digits, or anything.
     """
-    text = " ".join((f"{value:.4g}" if isinstance(value, float) else str(value)).split())
+    told = f"{value:.4g}" if isinstance(value, float) else clean(_text_of(value))
+    text = " ".join(told.split())
     return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
+
+
+def _text_of(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001 - the user's own, or a number of too many digits
+        return f"<{type(value).__name__}: {type(error).__name__}>"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import pickle
 import re
 import time
@@ -95,6 +96,13 @@ class Trials:
         self._pool = pool
         self._next_call = max(pool.known, default=-1) + 1
         given = {_number(call.label) for call in pool.journal.record.calls.values()}
+        self._study.check(given)
+        own = os.environ.get("SUBMARINE_JOB_ID", "")
+        if own and (own not in self._record.jobs or self._record.left == own):
+            # `job retry` made another one; or it was killed as it was about to leave.
+            self._record = self._record.change(
+                jobs=lambda jobs: tuple(dict.fromkeys([*jobs, own])), left=""
+            )
         for asked in self._study.running():
             self._open[asked.number] = _Trial(asked)
             if asked.number not in given:
@@ -202,6 +210,14 @@ class Trials:
         self._line.append(trial.asked)
         kept = "goes on from its checkpoint" if trial.keeps else "begins again"
         self._pool.say(f"trial {number} paused; it {kept} when there is a GPU")
+
+    def leave(self) -> bool:
+        """Note that this job hears nothing more; return whether nothing was asked for meanwhile."""
+        own = os.environ.get("SUBMARINE_JOB_ID", "")
+        left = self._record.leave(own)
+        if not left:
+            self._take_wishes()
+        return left
 
     def result(self) -> Found:
         """Return what the job has for a result."""

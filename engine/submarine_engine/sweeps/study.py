@@ -14,13 +14,16 @@ import math
 import random
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from submarine_runtime.call_frames import append
+
 from submarine_engine.errors import SubmarineError
 from submarine_engine.extras import install_extra
+from submarine_engine.outcome import clean
 from submarine_engine.sweeps.plan import Plan
 from submarine_engine.sweeps.space import Space
 
@@ -35,6 +38,8 @@ RETRY_OF = "submarine:retry_of"
 SECONDS = "submarine:seconds"
 
 _GRACE = 10  # seconds; a lock whose holder was killed is given up after that long
+_LONGEST_ERROR = 2000
+_LONGEST_TRIAL = 1e9
 _RUNG = 1  # the step from which halving and Hyperband may stop a trial
 
 
@@ -153,9 +158,14 @@ class Study:
         self._plan = plan
         self._space = space
         self._distributions = space.distributions()
-        path = folder / STUDY_FILE
+        path = self._path = folder / STUDY_FILE
         path.touch(mode=0o600)
-        _cut_torn(path)
+        lock = _lock(path)
+        lock.acquire()  # another program of Optuna's may be about to write there
+        try:
+            _cut_torn(path)
+        finally:
+            lock.release()
         self._study = _open(self._optuna, path, name, plan)
         self._storage = self._study._storage  # noqa: SLF001 - of `Study`; its calls are public
         self._study.pruner = _pruner(self._optuna, plan)
@@ -172,12 +182,43 @@ class Study:
         return self._asked(trial.number, trial.params)
 
     def running(self) -> tuple[Asked, ...]:
-        """Return the trials that were begun and not told yet, for whoever takes over."""
+        """Return the trials that were begun and not told yet, for whoever takes over.
+
+        One that has parameters which are not searched is another program's.
+        """
         return tuple(
             self._asked(trial.number, self._params(trial))
             for trial in self._trials()
             if trial.state == self._optuna.trial.TrialState.RUNNING
+            and trial.params.keys() <= self._distributions.keys()
         )
+
+    def check(self, numbers: Collection[int]) -> None:
+        """Refuse a file that has not all of the trials that are known to have begun.
+
+        Parameters
+        ----------
+        numbers
+            Theirs.
+
+        Raises
+        ------
+        StudyError
+            The file was cut off: other parameters would get their numbers, values and checkpoints.
+        """
+        trials = self._trials()
+        lost = [
+            number
+            for number in sorted(numbers)
+            if number >= len(trials)
+            or not self._distributions.keys() <= trials[number].params.keys()
+        ]
+        if lost:
+            raise StudyError(
+                f"the study's file is cut off: trial {lost[0]} has begun, and is there no more",
+                where=str(self._path),
+                fix="restore it, or begin a new sweep; open_sweep() has what stands before the cut",
+            )
 
     def begun(self) -> int:
         """Return how many trials were begun so far, those that are to be tried again aside."""
@@ -186,7 +227,7 @@ class Study:
 
     def retries(self) -> int:
         """Return how many trials are, or were, failed ones that are tried again."""
-        return sum(RETRY_OF in trial.user_attrs for trial in self._trials())
+        return sum(_retry_of(trial) is not None for trial in self._trials())
 
     def waiting(self) -> int:
         """Return how many trials are in line to be tried again."""
@@ -240,7 +281,7 @@ class Study:
         if trial.state.is_finished():
             return False
         states = self._optuna.trial.TrialState
-        notes = {ERROR: error[:2000] or None, SECONDS: seconds}
+        notes = {ERROR: error[:_LONGEST_ERROR] or None, SECONDS: seconds}
         for key, note in notes.items():
             if note is not None:
                 self._storage.set_trial_user_attr(trial._trial_id, key, note)  # noqa: SLF001 - its key
@@ -260,7 +301,7 @@ class Study:
         numbers
             Theirs; one that is in line, or was tried again by now, is passed over.
         """
-        tried = {trial.user_attrs.get(RETRY_OF) for trial in self._trials()}
+        tried = {_retry_of(trial) for trial in self._trials()}
         fresh = [number for number in numbers if number not in tried]
         for number in fresh:
             params = dict(self._trial(number).params)
@@ -446,14 +487,10 @@ def open_storage(folder: Path) -> Any:  # noqa: ANN401 - of a module that may no
     """
     import_optuna()
     from optuna.storages import JournalStorage  # noqa: PLC0415 - where it is there
-    from optuna.storages.journal import (  # noqa: PLC0415 - likewise
-        JournalFileBackend,
-        JournalFileSymlinkLock,
-    )
+    from optuna.storages.journal import JournalFileBackend  # noqa: PLC0415 - likewise
 
-    # Absolute: its lock is a link beside it that names it.
     path = str((folder / STUDY_FILE).absolute())
-    lock = JournalFileSymlinkLock(path, _GRACE)
+    lock = _lock(Path(path))
 
     class Backend(JournalFileBackend):
         """Optuna's file, with its lock and its lines, and no wait for the disk at each word.
@@ -466,12 +503,19 @@ def open_storage(folder: Path) -> Any:  # noqa: ANN401 - of a module that may no
             text = "".join(f"{json.dumps(log, separators=(',', ':'))}\n" for log in logs)
             lock.acquire()
             try:
-                with Path(path).open("ab") as file:
-                    file.write(text.encode())
+                with Path(path).open("ab", buffering=0) as file:
+                    append(file.fileno(), text.encode())
             finally:
                 lock.release()
 
     return JournalStorage(Backend(path, lock))
+
+
+def _lock(path: Path) -> Any:  # noqa: ANN401 - of a module that may not be there
+    from optuna.storages.journal import JournalFileSymlinkLock  # noqa: PLC0415 - where it is there
+
+    # Absolute: it is a link beside the file that names it.
+    return JournalFileSymlinkLock(str(path.absolute()), _GRACE)
 
 
 def _open(optuna: Any, path: Path, name: str, plan: Plan) -> optuna.Study:  # noqa: ANN401
@@ -529,13 +573,35 @@ def told_of(trial: FrozenTrial, space: Space) -> Told:
     return Told(
         trial.number,
         "failed" if state == "fail" else state,
-        space.values(trial.params),
+        _params_of(trial, space),
         tuple(trial.values) if state == "complete" else (),
-        str(trial.user_attrs.get(ERROR, "")),
-        trial.user_attrs.get(SECONDS),
+        clean(str(trial.user_attrs.get(ERROR, ""))[:_LONGEST_ERROR]),
+        _seconds_of(trial),
         dict(trial.intermediate_values),
-        trial.user_attrs.get(RETRY_OF),
+        _retry_of(trial),
     )
+
+
+# Other programs may write into the file, too: trials of their own, and notes on ours.
+
+
+def _params_of(trial: FrozenTrial, space: Space) -> Mapping[str, Any]:
+    try:
+        return space.values(trial.params)
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError):
+        return dict(trial.params)
+
+
+def _seconds_of(trial: FrozenTrial) -> float | None:
+    noted = trial.user_attrs.get(SECONDS)
+    # Beyond that it is no time that anything took; NaN is no number that compares.
+    told = isinstance(noted, (int, float)) and 0 <= noted < _LONGEST_TRIAL
+    return float(noted) if told else None  # type: ignore[arg-type] # a number
+
+
+def _retry_of(trial: FrozenTrial) -> int | None:
+    noted = trial.user_attrs.get(RETRY_OF)
+    return noted if type(noted) is int else None
 
 
 def best_of(study: optuna.Study, space: Space) -> tuple[Told, ...]:

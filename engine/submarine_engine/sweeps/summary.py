@@ -179,12 +179,20 @@ def read_summary(folder: Path) -> Summary | None:
             unit="GPU" if data["unit"] == "GPU" else "worker",
             held=int(data["held"]),
             most=int(data["most"]),
-            holding=_points(data["holding"]),
+            holding=_held(data["holding"]),
             began=_finite(data["began"]),
             until=None if data["until"] is None else _finite(data["until"]),
             paused=data["paused"] is True,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ):
         return None
 
 
@@ -207,6 +215,13 @@ def _finite(value: Any) -> float:  # noqa: ANN401 - of a file
 
 def _points(pairs: Any) -> tuple[Point, ...]:  # noqa: ANN401 - of a file
     return tuple((_finite(x), _finite(y)) for x, y in pairs[: 3 * _DOTS])
+
+
+def _held(pairs: Any) -> tuple[Point, ...]:  # noqa: ANN401 - of a file
+    points = _points(pairs)
+    if any(number < 0 for _, number in points):
+        raise ValueError
+    return points
 
 
 def _rows(

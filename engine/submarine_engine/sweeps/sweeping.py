@@ -207,7 +207,7 @@ def _begin(  # noqa: PLR0913 - what `sweep` was given, each by its name
     )
     record.write()
     job = control_job(folder, shown=shown)
-    record.change(jobs=lambda jobs: (*jobs, job.id))
+    record.change(jobs=lambda jobs: tuple(dict.fromkeys([*jobs, job.id])))
     return Found(folder.root, space)
 
 
