@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from submarine_engine.sweeps.plan import Plan
 from submarine_engine.sweeps.record import SweepRecord
-from submarine_engine.sweeps.rows import RowsReader, RowsWriter, TrialRow
+from submarine_engine.sweeps.rows import RowsReader, RowsWriter, TrialRow, row_of
 from submarine_engine.sweeps.space import Space
-from submarine_engine.sweeps.study import Study
+from submarine_engine.sweeps.study import Study, Told
 from submarine_engine.sweeps.summary import FILE, Summarizer, read_summary
 
 from tests.sweeps.programs import run_program
@@ -176,7 +176,10 @@ def test_rows_are_read_as_they_come_and_anew_after_a_take_over(sweep, tmp_path):
 @pytest.mark.parametrize(
     "line",
     [b"{", b"[]", b"null", b"[" * 5000, b'{"number": 1}', b"\xff", b"x" * 70_000,
-     b'{"number":1,"state":"a","values":[NaN],"params":[],"seconds":null,"error":"","curve":[]}'],
+     b'{"number":1,"state":"a","values":[NaN],"params":[],"seconds":null,"error":"","curve":[]}',
+     b'{"number":1,"state":"a","values":[' + b"9" * 400 + b'],"params":[],"seconds":null,'
+     b'"error":"","curve":[]}',
+     b'{"number":1e999,"state":"a","values":[],"params":[],"seconds":2,"error":"","curve":[]}'],
 )  # fmt: skip
 def test_a_line_that_is_no_row_is_passed_over(tmp_path, line):
     writer = RowsWriter(tmp_path)
@@ -188,6 +191,17 @@ def test_a_line_that_is_no_row_is_passed_over(tmp_path, line):
     writer.add(dataclasses.replace(row, number=4))
     writer.write()
     assert list(RowsReader(tmp_path).read()) == [3, 4]
+
+
+@pytest.mark.parametrize("value", [10**400, 10**5000, math.inf, "\x1b[2J\u202ea"], ids=range(4))
+def test_any_parameter_is_a_short_text_or_a_number_that_json_holds(tmp_path, value):
+    told = Told(0, "complete", {"rate": value}, (1.0,), "", 1.0)
+    writer = RowsWriter(tmp_path)
+    writer.add(row_of(told, ["rate"], 1))
+    writer.write()
+    (shown,) = RowsReader(tmp_path).read().values()
+    assert not {"\x1b", "\u202e"} & {*str(shown.params[0])}
+    assert len(str(shown.params[0])) <= 100
 
 
 def test_a_link_is_no_file_of_rows(tmp_path):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from submarine_engine.pool.pool import Pool
 
 _LABEL = re.compile(r"trial ([0-9]+)")
+_LARGEST_STEP = 1 << 53  # what a float holds exactly
 _LOOK = 0.5  # seconds between two looks at what people ask of a sweep
 
 
@@ -159,7 +160,9 @@ class Trials:
         number = _number(call.label)
         trial = self._open.get(number)
         step, values = report.get("step"), report.get("values")
-        if trial is None or not isinstance(step, int) or not isinstance(values, dict):
+        if trial is None or not isinstance(values, dict):
+            return Answer.GO_ON
+        if not isinstance(step, int) or abs(step) > _LARGEST_STEP:
             return Answer.GO_ON
         trial.reports += 1
         trial.keeps = report.get("keeps") is True and self._record.checkpoints is not None
