@@ -6,7 +6,7 @@ import resource
 
 import pytest
 from submarine_engine.clusters import locks
-from submarine_engine.errors import ResultError, SubmissionError
+from submarine_engine.errors import ConfigError, ResultError, SubmissionError
 from submarine_engine.history import new_job_id
 from submarine_engine.pool.calls import Call, End
 from submarine_engine.pool.folder import PoolFolder, remove_left
@@ -153,6 +153,24 @@ def test_a_record_that_lost_its_end_ends_each_call_all_the_same(tmp_path, home):
     ends = {line["index"]: line for line in run.lines() if line["kind"] == "ended"}
     assert set(ends) == set(range(60))
     assert all(line["outcome"] in ("value", "error", "lost") for line in ends.values())
+
+
+@pytest.mark.parametrize("what", ["another user's", "open to others", "a link"])
+def test_a_pool_that_somebody_else_may_change_is_not_read(folder, monkeypatch, what):
+    folder.plan.write_text('{"version": 1, "source": "os:system"}')
+    folder.root.chmod(0o700)
+    folder.home.chmod(0o700)
+    assert folder.read()["source"] == "os:system"
+    if what == "open to others":
+        folder.root.chmod(0o777)
+    elif what == "a link":
+        folder.root.rename(folder.home / "elsewhere")
+        folder.root.symlink_to(folder.home / "elsewhere")
+    else:
+        monkeypatch.setattr("submarine_engine.pool.folder.check_home", lambda _: None)
+        monkeypatch.setattr(os, "getuid", lambda: folder.home.stat().st_uid + 1)
+    with pytest.raises(ConfigError, match="not this user's alone"):
+        folder.read()
 
 
 def test_pools_whose_jobs_were_removed_go_after_a_day(tmp_path):

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +19,7 @@ from typing import Any
 
 from submarine_engine.bundle.model import Bundle
 from submarine_engine.clusters import locks
-from submarine_engine.errors import JobNotFoundError, SubmissionError
+from submarine_engine.errors import ConfigError, JobNotFoundError, SubmissionError
 from submarine_engine.history import (
     JobPaths,
     check_home,
@@ -190,6 +191,21 @@ class PoolFolder:
         with suppress(FileNotFoundError):
             write_aside(JobPaths(self.home, job_id).root / FILE, (self.root / FILE).read_bytes())
 
+    def _check(self) -> None:
+        """Refuse a folder that somebody else has put there, or may change."""
+        try:
+            found = self.root.lstat()
+        except OSError:  # it is gone, which is said in other words
+            return
+        # A link may lead anywhere, whoever may write there.
+        own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+        if not own or found.st_mode & 0o022:
+            raise ConfigError(
+                "the pool's folder is not this user's alone: what lies there would run as you",
+                where=str(self.root),
+                fix="remove it where it is not yours; else: chmod 700",
+            )
+
     def read(self) -> dict[str, Any]:
         """Return the plan.
 
@@ -197,8 +213,11 @@ class PoolFolder:
         ------
         JobNotFoundError
             It is gone, or of another release.
+        ConfigError
+            Somebody else may change it: what is loaded from it is code.
         """
         check_home(self.home)
+        self._check()
         try:
             plan = read_json(self.plan)
         except (OSError, json.JSONDecodeError) as error:
