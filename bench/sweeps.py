@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import time
+import venv
 from pathlib import Path
 
 from submarine_engine import Found, sweep, uniform
@@ -47,7 +50,10 @@ def usage(folder: Path) -> Figure:
 
 
 def overhead(folder: Path) -> Figure:
-    """Measure what 200 trials of a second take beyond that second, the sweep's start with it."""
+    """Measure what 200 trials of a second take beyond that second, the sweep's start with it.
+
+    Ray Tune has its turn where it can be installed; else its column says that it has none.
+    """
     with peers.own_home(folder, gpus=GPUS):
         begun = time.perf_counter()
         _search(even, _EVEN)
@@ -57,8 +63,27 @@ def overhead(folder: Path) -> Figure:
         target="<= 1.10",
         unit="s",
         ours=[took],
-        peers={"the trials alone": [_EVEN * _SECOND / GPUS]},
+        peers={"the trials alone": [_EVEN * _SECOND / GPUS], **_by_ray(folder)},
     )
+
+
+def _by_ray(folder: Path) -> dict[str, list[float]]:
+    """Return what the same trials take by Ray Tune on as many CPUs; nothing where it cannot run."""
+    python = folder / "ray" / "bin" / "python"
+    script = Path(__file__).with_name("raytrials.py")
+    words = [str(_EVEN), str(GPUS), str(folder / "ray-results")]
+    try:
+        venv.create(folder / "ray", with_pip=True)
+        for command in (
+            [python, "-m", "pip", "install", "--quiet", "ray[tune]>=2.40"],
+            [python, script, *words],
+        ):
+            done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=1200)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1:]
+        print(f"no Ray Tune here: {' '.join(said)} … ", end="", file=sys.stderr, flush=True)
+        return {}
+    return {"Ray Tune": [float(done.stdout.splitlines()[-1])]}
 
 
 def _search(function: object, trials: int) -> Found:

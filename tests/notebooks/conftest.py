@@ -2,5 +2,6 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("lightning") else ["test_distributed.py", "test_frameworks.py"]
+NEED = ["test_distributed.py", "test_framework_trials.py", "test_frameworks.py"]
+collect_ignore = [] if find_spec("lightning") else NEED
 """The frameworks have an environment of their own: `make test-long` runs their tests there."""

@@ -295,3 +295,15 @@ def test_a_word_without_room_leaves_nothing_behind(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert path.read_bytes().endswith(b"\n")
     assert opened(tmp_path).ask().number == 0
+
+
+def test_a_sampler_whose_package_is_missing_names_it(monkeypatch):
+    from submarine_engine.errors import SubmarineError
+    from submarine_engine.sweeps import study
+
+    assert study.import_optuna("cmaes") is optuna
+    monkeypatch.setattr(study, "find_spec", lambda _: None)
+    with pytest.raises(SubmarineError, match="needs the package cmaes") as refused:
+        study.import_optuna("cmaes")
+    assert "another sampler" in refused.value.fix
+    study.import_optuna("tpe")

@@ -108,7 +108,10 @@ class Trials:
             self._open[asked.number] = _Trial(asked)
             if asked.number not in given:
                 self._line.append(asked)
-        for told in self._study.told():
+        trials = self._study.told()
+        if lost := given - {told.number for told in trials}:
+            pool.say(f"the study's file was cut off; trials that begin again: {len(lost)}")
+        for told in trials:
             self._count(told)
             if told.number not in self._open and told.state != "waiting":
                 self._summary.ended(told, before=True)

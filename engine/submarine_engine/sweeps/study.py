@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,14 +115,24 @@ class Told:
         return self.reports[max(self.reports)] if self.reports and not place else ""
 
 
-def import_optuna() -> Any:  # noqa: ANN401 - a module
+def import_optuna(sampler: str = "") -> Any:  # noqa: ANN401 - a module
     """Return Optuna, quiet.
+
+    Parameters
+    ----------
+    sampler
+        Which one is to be used; Optuna does not bring along all that they need.
 
     Raises
     ------
     SubmarineError
-        It is not installed.
+        It is not installed, or the sampler's package is not.
     """
+    if sampler == "cmaes" and find_spec("cmaes") is None:
+        raise SubmarineError(
+            "the sampler cmaes needs the package cmaes, which is not installed",
+            fix=f"{install_extra('sweep')}, or take another sampler",
+        )
     try:
         import optuna  # noqa: PLC0415 - where a sweep is made
     except ImportError as error:

@@ -150,7 +150,7 @@ def sweep(  # noqa: PLR0913 - the options of a search, each by its name
     plan.total(searched)
     if "retries" in options:
         count("retries", options["retries"], 0)
-    import_optuna()
+    import_optuna(plan.searches_by)
     found = _begin(function, searched, plan, options, cell, forks=forks, shown=not wait)
     return _followed(found) if wait else found
 
