@@ -21,7 +21,7 @@ def test_a_plan_survives_json():
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ({"objectives": ()}, "nobody said what the best trial is$"),
+        ({"objectives": ()}, "nobody said what the best trial is\n"),
         ({"objectives": (), "trials": None}, "the best trial is, nor how many trials there are"),
         ({"objectives": (("a b", "minimize"),)}, "no objective"),
         ({"objectives": (*LOSS, *LOSS)}, "twice"),
