@@ -81,3 +81,17 @@ def test_the_one_for_yarn_shows_what_it_says(run):
     assert "IndexError" in cells["error"]
     assert "line 4" in cells["error"]
     assert free(cells["free"]) == 4
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [("map", ["map", "failed", "hard", "executor"]), ("sweep", ["cell-7", "cell-9", "cell-10"])],
+)
+def test_many_calls_come_to_the_same_as_on_one_machine(run, name, cells):
+    there = run(name, SUBMARINE_CLUSTER="yarn")
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
+    here = {cell.id: shown(cell) for cell in notebook.cells if cell.cell_type == "code"}
+    for cell in cells:  # the last line: above it may be a card
+        assert there[cell].splitlines()[-1] == here[cell].splitlines()[-1]

@@ -3,13 +3,15 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
-from submarine_engine.clusters.base import GpuShare
+from submarine_engine.clusters.base import GpuRoom, GpuShare
 from submarine_engine.clusters.yarn import gpus
 from submarine_engine.clusters.yarn.gpus import (
     Devices,
     cluster_gpus,
+    gpu_room,
     gpu_shares,
     gpus_of,
     read_devices,
@@ -180,3 +182,30 @@ def test_the_terminal_names_the_holder_that_is_not_ours(on_yarn, submitted, unti
     told = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout
     gpus = [json.loads(line) for line in told.splitlines()]
     assert [one["queue"] for one in gpus if foreign in one.get("holder", "")] == ["small"]
+
+
+def test_others_who_wait_are_counted_where_a_job_of_ours_could_make_room(busy):
+    one = JobSpec(roles=(Role(resources=Resources(gpus=1, memory=256, vcores=1)),))
+    assert gpu_room(busy.rm, one) == GpuRoom(free=0, wanted=2)
+    # Their queue is full: what we have in another one is nothing to them.
+    assert gpu_room(busy.rm, replace(one, queue="another")) == GpuRoom(free=0)
+
+
+def test_what_jobs_could_have_is_what_nodes_and_queue_have_left(busy):
+    one = JobSpec(roles=(Role(resources=Resources(gpus=1, memory=256, vcores=1)),))
+    use_gpus(busy.documents[f"{ROOT}/nodes"], 0)
+    assert gpu_room(busy.rm, one).free == 0  # the queue is used up
+    use_gpus(busy.documents[f"{ROOT}/scheduler"], 1)
+    assert gpu_room(busy.rm, one).free == 3
+    pairs = replace(one, roles=(Role(resources=Resources(gpus=2, memory=256, vcores=1)),))
+    assert gpu_room(busy.rm, pairs).free == 2
+
+
+def use_gpus(document, count):
+    """Write into all of a document that so many GPUs are used."""
+    for name, value in document.items() if isinstance(document, dict) else enumerate(document):
+        if name in ("used", "usedResource", "resourcesUsed"):
+            told = value["resourceInformations"]["resourceInformation"]
+            next(one for one in told if one["name"] == "yarn.io/gpu")["value"] = count
+        elif isinstance(value, (dict, list)):
+            use_gpus(value, count)

@@ -26,10 +26,9 @@ flags = {flags!r}
 
 def hold(x):
     state = {{"steps": []}}
+    open(f"{{flags}}/{{x}}.{{os.getppid()}}", "w").close()
     for step in job.steps(4000, state, every=1):
         state["steps"].append(step)
-        if step == 0:
-            open(f"{{flags}}/{{x}}.{{os.getppid()}}", "w").close()
         report(step, loss=x)
         if os.path.exists(f"{{flags}}/go"):
             break

@@ -13,8 +13,10 @@ from submarine_engine.clusters.base import Gpu, GpuRoom, GpuShare
 from submarine_engine.clusters.yarn.hadoop_json import GPU, at, listed, number, told
 from submarine_engine.clusters.yarn.node_pages import NodeConnection
 from submarine_engine.clusters.yarn.scheduler import (
+    DEFAULT,
     Application,
     Node,
+    Queue,
     alive,
     fits,
     read_nodes,
@@ -232,7 +234,7 @@ def gpu_shares(rm: ResourceManager) -> list[GpuShare]:
 def gpu_room(rm: ResourceManager, spec: JobSpec) -> GpuRoom:
     """Return how many GPUs jobs like this one could have now, and for how many anybody waits.
 
-    What waits in a queue that may take no more is not counted: it would get none of ours.
+    What waits in another queue that may take no more is not counted: it would get none of ours.
 
     Raises
     ------
@@ -241,17 +243,21 @@ def gpu_room(rm: ResourceManager, spec: JobSpec) -> GpuRoom:
     """
     nodes = read_nodes(rm.get("/ws/v1/cluster/nodes"))
     scheduler = read_scheduler(rm.get("/ws/v1/cluster/scheduler"))
-    wanted = 0
-    for queue in scheduler.leaves:
-        waiting, left = queue.waiting.get(GPU, 0), None
-        if queue.most is not None and queue.used is not None and GPU in queue.most:
-            left = queue.most[GPU] - queue.used.get(GPU, 0)
-        wanted += waiting if left is None else max(0, min(waiting, left))
+    mine = scheduler.find(spec.queue or DEFAULT)
+    wanted = sum(_may_get(queue, of_ours=queue is mine) for queue in scheduler.leaves)
     each = spec.gpus or 0
     fit = 0
     while fit < _MOST_JOBS and fits(_times(spec, fit + 1), nodes, scheduler):
         fit += 1
     return GpuRoom(fit * each, wanted)
+
+
+def _may_get(queue: Queue, *, of_ours: bool) -> int:
+    """Return for how many GPUs a queue waits that it may still take: of its own any."""
+    waiting = queue.waiting.get(GPU, 0)
+    if of_ours or queue.most is None or queue.used is None or GPU not in queue.most:
+        return waiting
+    return max(0, min(waiting, queue.most[GPU] - queue.used.get(GPU, 0)))
 
 
 def _times(spec: JobSpec, count: int) -> JobSpec:

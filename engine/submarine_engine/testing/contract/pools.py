@@ -47,7 +47,12 @@ def test_a_map_gives_values_errors_and_prints_in_the_inputs_order(cluster):
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    numbers, size, forks, errors, logs, ended, failed = json.loads(ran.stdout.splitlines()[-1])
+    expect(json.loads(ran.stdout.splitlines()[-1]))
+
+
+def expect(told):
+    """Hold what the program tells to what its calls were."""
+    numbers, size, forks, errors, logs, ended, failed = told
     assert (numbers, ended, failed) == ([0, 2, 4, 8, 10], [0, 1, 2, 4, 5], [3])
     assert (size, forks) == (4_000_000, 4)  # what is large comes whole, there and back
     assert errors == ["no 3"]
