@@ -88,6 +88,7 @@ class HostsBackend(Backend):
     title = "The host"
     idle = 2.0
     missed_within = 1.0  # a folder is there, or is not
+    lease = float(os.environ.get("HOSTS_LEASE", "30"))
     hello_within = float(os.environ.get("HOSTS_HELLO_WITHIN", "120"))
 
     def check(self, spec: JobSpec) -> JobSpec:
