@@ -8,21 +8,10 @@ that is too large ends the connection.
 from __future__ import annotations
 
 import select
+import socket
 import struct
 
-TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
-if TYPE_CHECKING:
-    import socket
-
 VERSION = 1
-
-ASK = "inside-asked.json"
-"""The question that has the server begin: who asks writes it into the task's folder of the job."""
-
-TOLD = "inside.json"
-"""Where the server listens, as it says itself, in the task's own folder."""
-
-SOCKET = "inside.sock"
 
 # What the client says.
 BEGIN, INPUT, INPUT_END, SIZE, INTERRUPT = b"B", b"I", b"E", b"W", b"S"
@@ -34,6 +23,9 @@ PIECE = 1 << 16
 
 MUCH = 1 << 20
 """Bytes on their way, from which on no more are taken: whoever reads slowly slows who writes."""
+
+KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
+"""What TCP is asked for: a machine that is gone says nothing of it."""
 
 _HEAD = struct.Struct(">cI")
 _LARGEST = 1 << 20

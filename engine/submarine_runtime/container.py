@@ -205,7 +205,7 @@ def begin() -> NoReturn:
     environment["SUBMARINE_LOGDIR"] = f"{os.getcwd()}/logdir"
     board = environment.pop(EVENTS, ""), environment["SUBMARINE_TASK"]
     calls = plan.pop("calls", False)
-    beside = relay.Relay(plan["job_id"], os.getcwd(), os.getpid(), calls=calls)
+    beside = relay.Relay(plan["job_id"], os.getcwd(), os.getpid(), environment, calls=calls)
     eventpack.start(environment["SUBMARINE_LOGDIR"], f"{logs}/{eventpack.LOG}", beside, *board)
     # While the node makes up its answer.
     from submarine_runtime import task  # noqa: F401, PLC0415 - what `go_on` runs

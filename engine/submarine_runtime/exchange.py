@@ -34,10 +34,19 @@ if TYPE_CHECKING:
         def hear(self, name: str) -> bytes | None:
             """Return a message of the driver's; None where there is none yet. OSError likewise."""
 
+        def close(self) -> None:
+            """Let go of what was opened; the next message opens it again."""
+
 
 HELLO = "hello.json"
 ANSWER = "answer.json"
 VERSION = 1
+
+INSIDE_ASK = "inside-asked.json"
+"""By who would go into a running task, see `inside`: the question that has its server begin."""
+
+INSIDE = "inside.json"
+"""Where that server listens."""
 
 PATIENCE = 600.0
 """Seconds that a task waits for the answer: longer than the driver waits for the last hello, which
@@ -78,6 +87,9 @@ class Files:
     def say(self, name: str, data: bytes) -> None:
         """Write a message."""
         put(self._folder, name, data)
+
+    def close(self) -> None:
+        """Do nothing: nothing stays open."""
 
     def hear(self, name: str) -> bytes | None:
         """Read a message."""
@@ -134,7 +146,7 @@ def meet(folder: str, plan: dict[str, Any], carrier: Carrier | None = None) -> d
             "job_id": plan["job_id"],
             "task": plan["task"],
             "attempt": plan.get("attempt", 1),
-            "host": _host(),
+            "host": own_host(),
             "network": _network(),
             "ports": [one.getsockname()[1] for one in held],
             "pid": os.getpid(),
@@ -227,7 +239,7 @@ def _free_port() -> _socket.socket:
     return found
 
 
-def _host() -> str:
+def own_host() -> str:
     """Return by what name or address other machines reach this one."""
     # What YARN calls the node; else what the machine calls itself, where that means something.
     for name in (os.environ.get("NM_HOST", ""), os.uname().nodename):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import hmac
 import json
 import os
 import select
@@ -34,27 +35,32 @@ from submarine_runtime.channel import (
     INPUT,
     INPUT_END,
     INTERRUPT,
+    KEEP_ALIVE,
     MUCH,
     OUTPUT,
     PIECE,
     REFUSED,
     SIZE,
-    SOCKET,
-    TOLD,
     VERSION,
     Channel,
     wait,
 )
+from submarine_runtime.exchange import INSIDE, own_host
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
+SOCKET = "inside.sock"
+
 IDLE = 60.0
 """Seconds that a server of this machine lives on without anybody; the next one is there at once."""
 
-_LOOK = 0.5  # seconds between two looks at the task, where nobody else ends this process with it
+IDLE_ELSEWHERE = 1800.0
+"""The same on another machine, where the question for the next one takes seconds."""
+
+_LOOK = 0.5  # seconds between two looks at the task, where no kernel tells of its end
 _PATIENCE = 10.0  # seconds that who connects has to say what for
 _GRACE = 2.0  # seconds that what a client has left has to end in
 _LINGER = 5.0
@@ -82,6 +88,10 @@ class Task:
     def __init__(self, folder: str, pid: int, environment: Mapping[str, str]) -> None:
         self.folder = folder
         self.environment = dict(environment)
+        self.watch = -1
+        """What can be read from when its process has ended; -1 where no kernel tells."""
+        with suppress(OSError, AttributeError):
+            self.watch = os.pidfd_open(pid)
         self._pid, self._began = pid, _began(pid)
         with open(f"{folder}/task.json", "rb") as file:  # noqa: PTH123 - pathlib is slow
             plan: dict[str, Any] = json.loads(file.read())
@@ -146,7 +156,8 @@ class LocalListener:
 
     def told(self) -> dict[str, Any]:
         """Return where it listens."""
-        return {"path": os.readlink(f"/proc/self/fd/{self._folder}") + f"/{SOCKET}"}  # noqa: PTH115
+        path = os.readlink(f"/proc/self/fd/{self._folder}") + f"/{SOCKET}"  # noqa: PTH115
+        return {"path": path, "host": os.uname().nodename, "pid": os.getpid()}
 
     def welcome(self, connection: socket.socket) -> socket.socket:
         """Return the connection of the task's owner.
@@ -173,7 +184,55 @@ class LocalListener:
         self.socket.close()
 
 
-def serve(task: Task, listener: LocalListener, told: Mapping[str, Any] | None = None) -> None:
+class NetworkListener:
+    """A port of this machine: who shows the application's certificate and the question's id.
+
+    Parameters
+    ----------
+    credentials
+        The folder with the application's certificate and key, as skein puts them there.
+    question
+        The id of the question that it is begun for.
+    """
+
+    idle = IDLE_ELSEWHERE
+
+    def __init__(self, credentials: str, question: str) -> None:
+        import ssl  # noqa: PLC0415 - 30 ms, which no server of this machine needs
+
+        self._question = question
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(f"{credentials}/.skein.crt", f"{credentials}/.skein.pem")
+        self._context.load_verify_locations(f"{credentials}/.skein.crt")
+        self._context.verify_mode = ssl.CERT_REQUIRED
+        self.socket = socket.create_server(("", 0), backlog=_BACKLOG)
+
+    def told(self) -> dict[str, Any]:
+        """Return where it listens."""
+        port = self.socket.getsockname()[1]
+        return {"host": own_host(), "port": port, "id": self._question}
+
+    def welcome(self, connection: socket.socket) -> socket.socket:
+        """Return the connection of who has the application's key; OSError for others."""
+        for option, value in KEEP_ALIVE:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._context.wrap_socket(connection, server_side=True)
+
+    def may(self, asked: Mapping[str, Any]) -> bool:
+        """Return whether a request is of who can read what was told: its job's owner."""
+        return hmac.compare_digest(str(asked.get("id")).encode(), self._question.encode())
+
+    def close(self) -> None:
+        """Listen no more."""
+        self.socket.close()
+
+
+Listener = LocalListener | NetworkListener
+
+
+def serve(task: Task, listener: Listener) -> None:
     """Serve until the task is over, or nobody has come for a while; then end what is left.
 
     Parameters
@@ -182,14 +241,10 @@ def serve(task: Task, listener: LocalListener, told: Mapping[str, Any] | None = 
         Whose.
     listener
         Where.
-    told
-        What is said of it besides, in the task's folder.
     """
     # What loses its parent becomes this process's child, so that nothing outlives the task.
     _adopt_orphans()
     wakes = _wake_at_ends()
-    where = {**listener.told(), "host": os.uname().nodename, "pid": os.getpid(), **(told or {})}
-    _put(task.folder, TOLD, {"version": VERSION, **where})
     handlers: set[int] = set()
     idle_since = time.monotonic()
     try:
@@ -197,6 +252,8 @@ def serve(task: Task, listener: LocalListener, told: Mapping[str, Any] | None = 
             poll = select.poll()
             poll.register(listener.socket, select.POLLIN)
             poll.register(wakes, select.POLLIN)
+            if task.watch >= 0:
+                poll.register(task.watch, select.POLLIN)
             ready = {descriptor for descriptor, _ in poll.poll(int(_LOOK * 1000))}
             if wakes in ready:
                 os.read(wakes, 4096)
@@ -214,7 +271,7 @@ def serve(task: Task, listener: LocalListener, told: Mapping[str, Any] | None = 
         _end_descendants(0.0)
 
 
-def _handle(task: Task, listener: LocalListener, connection: socket.socket) -> NoReturn:
+def _handle(task: Task, listener: Listener, connection: socket.socket) -> NoReturn:
     """Serve one connection, in a process of its own: one that hangs costs nobody else."""
     code = 1
     try:
@@ -245,7 +302,7 @@ class _Session:
         As of `serve`.
     """
 
-    def __init__(self, task: Task, listener: LocalListener, channel: Channel) -> None:
+    def __init__(self, task: Task, listener: Listener, channel: Channel) -> None:
         self._task, self._listener, self._channel = task, listener, channel
         self._outs: dict[int, bytes] = {}  # descriptors that are read, and as what it is said
         self._into = -1  # the descriptor that input goes to
@@ -570,12 +627,65 @@ def _end_descendants(grace: float) -> None:
         _reap()
 
 
-def _put(folder: str, name: str, told: Mapping[str, Any]) -> None:
+def _put(folder: str, name: str, told: bytes) -> None:
     aside = f"{folder}/.{name}.{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(aside, flags, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
-        file.write(json.dumps(told).encode())
+        file.write(told)
     os.replace(aside, f"{folder}/{name}")  # noqa: PTH105 - pathlib is slow
+
+
+def told_of(listener: Listener) -> bytes:
+    """Return what is told of a server: where it is found."""
+    return json.dumps({"version": VERSION, **listener.told()}).encode()
+
+
+def with_gpus(environment: Mapping[str, str], logs: str) -> dict[str, str]:
+    """Return the environment of a container's task with the GPUs that the node has given it.
+
+    Raises
+    ------
+    OSError, ValueError, KeyError
+        The node has not told them yet.
+    """
+    # `container` names both; it is not imported here, since it begins a container.
+    with open(f"{logs}/started.json", "rb") as file:  # noqa: PTH123 - pathlib is slow
+        gpus = json.loads(file.read())["gpus"]
+    found = {name: environment[name] for name in environment if name != "SUBMARINE_SHIP"}
+    if gpus is not None:
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+    return found
+
+
+def begin_beside(task: Task, credentials: str, question: bytes) -> bytes:
+    """Begin to serve in a process of its own, for another machine; return what is told of it.
+
+    Parameters
+    ----------
+    task
+        Whose.
+    credentials
+        As of `NetworkListener`.
+    question
+        As it came.
+
+    Raises
+    ------
+    OSError, ValueError, KeyError, TypeError
+        It is no question, or the machine has no room.
+    """
+    listener = NetworkListener(credentials, str(json.loads(question)["id"]))
+    told = told_of(listener)
+    if pid := os.fork():
+        listener.close()
+        os.waitpid(pid, 0)
+        return told
+    try:
+        os.setsid()
+        if not os.fork():  # what begins it is not its parent: that may be over before
+            serve(task, listener)
+    finally:
+        os._exit(0)
 
 
 def main(words: Sequence[str]) -> None:
@@ -587,7 +697,9 @@ def main(words: Sequence[str]) -> None:
         The task's folder, and its process.
     """
     folder, pid = words
-    serve(Task(folder, int(pid), os.environ), LocalListener(folder))
+    task, listener = Task(folder, int(pid), os.environ), LocalListener(folder)
+    _put(folder, INSIDE, told_of(listener))
+    serve(task, listener)
 
 
 if __name__ == "__main__":

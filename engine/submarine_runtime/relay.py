@@ -11,7 +11,7 @@ import os
 import time
 
 from submarine_runtime.call_frames import CALLS, TAKEN, take_in
-from submarine_runtime.exchange import put
+from submarine_runtime.exchange import INSIDE, INSIDE_ASK, put
 from submarine_runtime.lean import suppress
 from submarine_runtime.notices import NOTICE
 from submarine_runtime.stacks import (
@@ -49,11 +49,23 @@ class Relay:
         The container's, where skein's credentials lie, too.
     task
         The task's process.
+    environment
+        What the task is given, which may be filled still.
     calls
         Whether it is a pool's worker, which is brought its calls.
     """
 
-    def __init__(self, job_id: str, folder: str, task: int, *, calls: bool = False) -> None:
+    def __init__(
+        self,
+        job_id: str,
+        folder: str,
+        task: int,
+        environment: dict[str, str] | None = None,
+        *,
+        calls: bool = False,
+    ) -> None:
+        self._environment = environment or {}
+        self._let_in = b""
         self._job_id, self._folder, self.task = job_id, folder, task
         self._store: Store | None = None
         self._calls = calls
@@ -96,6 +108,7 @@ class Relay:
     def _look(self) -> None:
         carrier = self._opened()
         self._bring_notice(carrier)
+        self._let_inside(carrier)
         asked = carrier.hear(ASK)
         if not asked or asked == self._last or not os.path.isdir(f"{self._folder}/{ASKED}"):  # noqa: PTH112 - pathlib is slow
             return
@@ -106,6 +119,18 @@ class Relay:
         if not self._noticed and (told := carrier.hear(NOTICE)):
             put(self._folder, NOTICE, told)
             self._noticed = True
+
+    def _let_inside(self, carrier: Store) -> None:
+        asked = carrier.hear(INSIDE_ASK)
+        if not asked or asked == self._let_in:
+            return
+        from submarine_runtime import inside  # noqa: PLC0415 - few jobs are gone into
+
+        logs = self._environment["SUBMARINE_TASK_DIR"]
+        task = inside.Task(logs, self.task, inside.with_gpus(self._environment, logs))
+        carrier.close()  # its connection is no other process's
+        carrier.say(INSIDE, inside.begin_beside(task, self._folder, asked))
+        self._let_in = asked
 
     def _ask(self, asked: bytes) -> bytes:
         forget_last(self._folder)

@@ -35,7 +35,7 @@ from submarine_engine.errors import ClusterError, ResourcesError, UnsupportedErr
 from submarine_engine.history import TaskPaths, make_private, read_json, write_json
 from submarine_engine.job import JobSpec
 from submarine_engine.secret_values import noted_values
-from submarine_runtime import channel
+from submarine_runtime.exchange import INSIDE_ASK
 
 HOSTS = {"alpha": 4, "beta": 0}  # the GPUs of each
 STARTS_EVERY = 5.0  # seconds: what does not begin is started once more
@@ -312,7 +312,7 @@ class HostsRequest(Request):
     def exchange(self, messages):
         told = {c.task: exchange_files(c.folder, messages.get(c.task, {})) for c in self._claims}
         for claim in self._claims:
-            if channel.ASK in messages.get(claim.task, {}):
+            if INSIDE_ASK in messages.get(claim.task, {}):
                 claim.tell(SIGUSR2)
         return told
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from submarine_runtime import stacks
 from submarine_runtime.call_frames import CALLS, PART, TAKEN, part, take_in, whole
-from submarine_runtime.channel import TOLD
-from submarine_runtime.exchange import ANSWER, HELLO, PORTS, VERSION
+from submarine_runtime.exchange import ANSWER, HELLO, INSIDE, PORTS, VERSION
 
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import read_foreign, write_aside
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 LARGEST = 1 << 16
 """Bytes that a task's message may have. The driver's answer has some 100 for each task."""
 
-_LARGEST_OF = {HELLO: LARGEST, stacks.STACKS: stacks.LARGEST, TOLD: LARGEST}
+_LARGEST_OF = {HELLO: LARGEST, stacks.STACKS: stacks.LARGEST, INSIDE: LARGEST}
 
 _ASK_AGAIN = 1.0  # seconds
 

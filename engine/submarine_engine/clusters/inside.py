@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from submarine_runtime.channel import BEGIN, BEGUN, REFUSED, VERSION, Channel, wait
+from submarine_runtime.channel import BEGIN, BEGUN, KEEP_ALIVE, REFUSED, VERSION, Channel, wait
 
 from submarine_engine.clusters import machine
 from submarine_engine.errors import CommandError, JobError
@@ -35,7 +35,6 @@ _LOOK = 0.004
 _CONNECT = 4.0
 _ANSWER = 10.0
 _LARGEST = 1 << 16
-_KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
 
 class Credentials(NamedTuple):
@@ -94,6 +93,7 @@ def begin(  # noqa: PLR0913, PLR0917 - who asks, for what, and how they are reac
     question = {"id": secrets.token_hex(16)}
     is_asked = False
     nobody: Mapping[str, Any] | None = None
+    why: JobError | None = None
     until = time.monotonic() + PATIENCE
     try:
         while True:
@@ -104,11 +104,11 @@ def begin(  # noqa: PLR0913, PLR0917 - who asks, for what, and how they are reac
                     return name, _begun(paths.job_id, Channel(connection), said, asked)
                 except _NobodyError:
                     nobody = said
-                except JobError:
+                except JobError as error:
                     # What was said there may be of a server that is gone, on another machine.
-                    if is_asked or nobody is not None:
+                    if is_asked:
                         raise
-                    nobody = said
+                    nobody, why = said, error
             now = status()
             _expect_running(paths.job_id, now, task)
             if not is_asked and now.state is JobState.RUNNING:
@@ -116,7 +116,7 @@ def begin(  # noqa: PLR0913, PLR0917 - who asks, for what, and how they are reac
                 is_asked = True
                 wake()
             if time.monotonic() > until:
-                raise JobError(
+                raise why or JobError(
                     f"nobody has opened a way into {name} within {PATIENCE:g} s",
                     job_id=paths.job_id,
                     fix=f"see whether {paths.supervisor_log} says why, and ask again",
@@ -184,7 +184,7 @@ def _connect(
     try:
         plain = socket.create_connection((host, port), _CONNECT)
         try:
-            for option, value in _KEEP_ALIVE:  # a cable that is pulled says nothing
+            for option, value in KEEP_ALIVE:
                 plain.setsockopt(socket.IPPROTO_TCP, option, value)
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from submarine_runtime import channel
 from submarine_runtime.call_frames import CALLS
+from submarine_runtime.exchange import INSIDE, INSIDE_ASK
 from submarine_runtime.notices import NOTICE
 from submarine_runtime.saving import ASK
 
@@ -484,10 +484,10 @@ class JobRun:
             with suppress(OSError, ClusterError):  # as `_relay` has it
                 asked = read_foreign(one.files.inside_asked, LARGEST)
                 if asked != self._let_in.get(one.task):
-                    self._request.exchange({one.task: {channel.ASK: asked}})
+                    self._request.exchange({one.task: {INSIDE_ASK: asked}})
                     self._let_in[one.task] = asked
                 elif not self._backend.tasks_here:
-                    told = self._request.exchange({}).get(one.task, {}).get(channel.TOLD)
+                    told = self._request.exchange({}).get(one.task, {}).get(INSIDE)
                     if told and told != self._told_inside.get(one.task):
                         write_aside(one.files.inside, told)
                         self._told_inside[one.task] = told

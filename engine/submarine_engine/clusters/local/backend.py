@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from submarine_runtime import channel
+from submarine_runtime.exchange import INSIDE_ASK
 from submarine_runtime.stacks import STACKS, used, with_use
 
 from submarine_engine.clusters import locks, machine, store
@@ -429,7 +429,7 @@ class LocalRequest(Request):
     def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
         """Bring messages to tasks, and theirs back, by their folders."""
         for one in self._processes:
-            if self._starter is not None and channel.ASK in messages.get(one.task, {}):
+            if self._starter is not None and INSIDE_ASK in messages.get(one.task, {}):
                 self._starter.start_beside(one)
         found = {
             one.task: exchange_files(self._paths.task(one.task).root, messages.get(one.task, {}))

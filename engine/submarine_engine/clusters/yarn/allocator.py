@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from submarine_runtime.call_frames import CALLS, TAKEN
 from submarine_runtime.container import DIGEST, LARGE, URL
 from submarine_runtime.displays import INLINE
-from submarine_runtime.exchange import HELLO
+from submarine_runtime.exchange import HELLO, INSIDE, INSIDE_ASK
 from submarine_runtime.sealing import KEY_SIZE
 from submarine_runtime.skein_store import PREFIX, key
 from submarine_runtime.stacks import ASK, STACKS
@@ -289,6 +289,7 @@ class Allocator(ABC):
         self._has_told = False
         self._asked_stacks: set[str] = set()
         self._brought_calls: set[str] = set()
+        self._let_inside: set[str] = set()
         self._looked_at = 0.0
         self._board = TensorBoardService(services, paths.job_id, spec)
         self._board.address = noted.get("board", "")
@@ -389,6 +390,8 @@ class Allocator(ABC):
                         self._asked_stacks.add(task)
                     elif name == CALLS:
                         self._brought_calls.add(task)
+                    elif name == INSIDE_ASK:
+                        self._let_inside.add(task)
                     self._app.kv.put(key(job_id, self._known[task].id, name), data)
             wanted = [
                 (task, name, key(job_id, container.id, name))
@@ -397,6 +400,7 @@ class Allocator(ABC):
                     (HELLO, self.gang.has_several),
                     (STACKS, task in self._asked_stacks),
                     (TAKEN, task in self._brought_calls),
+                    (INSIDE, task in self._let_inside),
                 )
                 if is_said and not messages
             ]

@@ -23,6 +23,7 @@ from submarine_engine.clusters.backend import Backend
 from submarine_engine.clusters.base import Gpu, GpuRoom, GpuShare, Saved
 from submarine_engine.clusters.driver import launch_notes
 from submarine_engine.clusters.environment import keeps_checkpoints
+from submarine_engine.clusters.inside import Credentials
 from submarine_engine.clusters.machine import process_stat
 from submarine_engine.clusters.saving import Asked
 from submarine_engine.clusters.yarn import uploads
@@ -311,6 +312,12 @@ class YarnBackend(Backend):
     def key(self) -> str:
         """What tells one Hadoop configuration from another."""
         return self.conf.fingerprint
+
+    @property
+    def credentials(self) -> Credentials:
+        """The certificate of this user's applications, as skein makes it."""
+        skein = self.folder().skein
+        return Credentials(skein / "skein.crt", skein / "skein.pem")
 
     def folder(self, key: str | None = None) -> KeeperFolder:
         """Return how the keeper of this configuration is reached."""
