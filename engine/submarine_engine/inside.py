@@ -263,7 +263,7 @@ def raw_terminal() -> Iterator[int]:
     waker = signal.set_wakeup_fd(resizes, warn_on_full_buffer=False)
     handler = signal.signal(signal.SIGWINCH, lambda *_: None)
     try:
-        tty.setraw(descriptor)
+        tty.setraw(descriptor, termios.TCSADRAIN)  # what was typed ahead is kept
         yield resized
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, former)

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
         def hear(self, name: str) -> bytes | None:
             """Return a message of the driver's; None where there is none yet. OSError likewise."""
 
-        def close(self) -> None:
-            """Let go of what was opened; the next message opens it again."""
-
 
 HELLO = "hello.json"
 ANSWER = "answer.json"
@@ -87,9 +84,6 @@ class Files:
     def say(self, name: str, data: bytes) -> None:
         """Write a message."""
         put(self._folder, name, data)
-
-    def close(self) -> None:
-        """Do nothing: nothing stays open."""
 
     def hear(self, name: str) -> bytes | None:
         """Read a message."""

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import hmac
-import json
 import os
 import select
 import signal
@@ -46,6 +44,7 @@ from submarine_runtime.channel import (
     wait,
 )
 from submarine_runtime.exchange import INSIDE, own_host
+from submarine_runtime.lean import dumps, loads
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class Task:
             self.watch = os.pidfd_open(pid)
         self._pid, self._began = pid, _began(pid)
         with open(f"{folder}/task.json", "rb") as file:  # noqa: PTH123 - pathlib is slow
-            plan: dict[str, Any] = json.loads(file.read())
+            plan: dict[str, Any] = loads(file.read().decode())
         self.name = str(plan["task"])
         self.job_id = str(plan["job_id"])
         self.workdir = str(plan["workdir"] if plan["command"] is None else plan["bundle"])
@@ -222,6 +221,8 @@ class NetworkListener:
 
     def may(self, asked: Mapping[str, Any]) -> bool:
         """Return whether a request is of who can read what was told: its job's owner."""
+        import hmac  # noqa: PLC0415 - loads all of OpenSSL, as TLS does
+
         return hmac.compare_digest(str(asked.get("id")).encode(), self._question.encode())
 
     def close(self) -> None:
@@ -347,7 +348,7 @@ class _Session:
             wait(self._channel, until - time.monotonic())
             for kind, data in self._channel.read():
                 with suppress(ValueError, RecursionError):
-                    asked = json.loads(data)
+                    asked = loads(data.decode())
                     if kind == BEGIN and isinstance(asked, dict) and self._listener.may(asked):
                         return asked
                 return None
@@ -413,7 +414,7 @@ class _Session:
             if self._port is not None and not self._outs:
                 self._exit = {"code": 0}
         if not self._channel.over:
-            self._channel.send(EXIT, json.dumps(self._exit).encode())
+            self._channel.send(EXIT, dumps(self._exit).encode())
 
     def _wait(self) -> None:
         """Wait until there is something to bring to either side."""
@@ -466,7 +467,7 @@ class _Session:
                     self._input += b"\x04"  # as a key of a terminal says it
             elif kind == SIZE and self._terminal >= 0:
                 with suppress(ValueError, RecursionError, OSError):
-                    self._resize(json.loads(data))
+                    self._resize(loads(data.decode()))
             elif kind == INTERRUPT and self._child:
                 with suppress(ProcessLookupError):
                     os.killpg(self._child, signal.SIGINT)
@@ -637,7 +638,7 @@ def _put(folder: str, name: str, told: bytes) -> None:
 
 def told_of(listener: Listener) -> bytes:
     """Return what is told of a server: where it is found."""
-    return json.dumps({"version": VERSION, **listener.told()}).encode()
+    return dumps({"version": VERSION, **listener.told()}).encode()
 
 
 def with_gpus(environment: Mapping[str, str], logs: str) -> dict[str, str]:
@@ -650,7 +651,7 @@ def with_gpus(environment: Mapping[str, str], logs: str) -> dict[str, str]:
     """
     # `container` names both; it is not imported here, since it begins a container.
     with open(f"{logs}/started.json", "rb") as file:  # noqa: PTH123 - pathlib is slow
-        gpus = json.loads(file.read())["gpus"]
+        gpus = loads(file.read().decode())["gpus"]
     found = {name: environment[name] for name in environment if name != "SUBMARINE_SHIP"}
     if gpus is not None:
         found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
@@ -674,7 +675,7 @@ def begin_beside(task: Task, credentials: str, question: bytes) -> bytes:
     OSError, ValueError, KeyError, TypeError
         It is no question, or the machine has no room.
     """
-    listener = NetworkListener(credentials, str(json.loads(question)["id"]))
+    listener = NetworkListener(credentials, str(loads(question.decode())["id"]))
     told = told_of(listener)
     if pid := os.fork():
         listener.close()

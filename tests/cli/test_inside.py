@@ -1,0 +1,102 @@
+"""Into a running job at a terminal: exec, shell and forward as people type them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import struct
+import subprocess
+import termios
+from contextlib import closing
+
+import pytest
+from submarine_engine import open_job
+
+from tests.cli.test_terminal import Terminal
+from tests.jobs import until
+
+LISTENS = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+with open("port", "w") as file:
+    print(server.getsockname()[1], file=file)
+while True:
+    with server.accept()[0] as connection:
+        connection.sendall(b"it is " + connection.recv(100))
+"""
+
+
+@pytest.fixture
+def waits(folder, submarine):
+    """Give a job that listens at a port; return the port."""
+    (folder / "waits.py").write_text(LISTENS)
+    assert submarine("job", "run", "waits.py", "--name", "waits", "--detach").returncode == 0
+    port = folder / "port"
+    yield until(lambda: port.exists() and port.read_text().strip())
+    open_job("waits").kill()
+    open_job("waits").wait(60)
+
+
+def test_a_program_has_this_commands_streams_and_code(waits, start, folder):
+    pipe = subprocess.PIPE
+    words = ("job", "exec", "waits", "--", "sh", "-c", "cat; pwd >&2; exit 9")
+    process = start(*words, stdin=pipe, stdout=pipe, stderr=pipe)
+    assert process.communicate(b"given\0\xff", 180) == (b"given\0\xff", f"{folder}\n".encode())
+    assert process.returncode == 9
+    process = start("job", "exec", "waits", "--", "sh", "-c", "echo up; sleep 600", stdout=pipe)
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(signal.SIGINT)  # the program's, and so is the code
+    assert process.wait(180) == 130
+
+
+def test_a_shell_has_this_terminals_keys_and_size(waits, start):
+    terminal = Terminal(start, "job", "shell", "waits", SHELL="/bin/sh", PS1="> ")
+    fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("4H", 31, 101, 0, 0))
+
+    def type_(line):
+        os.write(terminal.master, line.encode())
+
+    type_("echo said:$((20 + 1))\r")
+    terminal.read_until("said:21")
+    fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("4H", 33, 103, 0, 0))
+    terminal.process.send_signal(signal.SIGWINCH)
+    type_("until [ \"$(stty size)\" = '33 103' ]; do sleep 0.1; done; tty\r")
+    terminal.read_until("/dev/pts/")
+    type_("sh -c 'echo stays:$((30 + 1)); exec sleep 600'\r")
+    terminal.read_until("stays:31")
+    type_("\x03")
+    type_("echo after:$((40 + 2)); exit 5\r")
+    assert "after:42" in terminal.read_all()
+    assert terminal.process.wait(180) == 5
+
+
+def test_a_port_is_here_until_an_interrupt(waits, start):
+    process = start("job", "forward", "waits", f"{waits}:0", stdout=subprocess.PIPE)
+    host, _, port = process.stdout.readline().decode().strip().partition(":")
+    with closing(socket.create_connection((host, int(port)))) as connection:
+        connection.sendall(b"me")
+        assert connection.recv(100) == b"it is me"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(180) == 130
+
+
+def test_what_is_typed_wrong_is_said(waits, submarine):
+    for words, what in (
+        (["exec", "waits", "ls"], b"the program and its arguments go after --"),
+        (["exec", "waits", "-l"], b"there is no option -l"),
+        (["exec", "waits"], b"the command is missing"),
+        (["shell", "waits"], b"a shell needs a terminal"),
+        (["forward", "waits", "x"], b"'x' is no port"),
+        (["forward", "waits", "70000"], b"'70000' is no port"),
+        (["forward", "waits", "1"], b"nobody listens"),
+    ):
+        done = submarine("job", *words)
+        assert what in done.stderr
+        assert done.returncode
+    done = submarine("job", "exec", "waits", "--json", "--", "sh", "-c", "echo 1; exit 2")
+    assert (done.returncode, b'"code": 2, "stdout": "1\\n", "stderr": ""' in done.stdout) == (
+        2,
+        True,
+    )
