@@ -179,6 +179,36 @@ class Job:
 
         return run(self.cluster, self.id, command, task=task, stdin=stdin)
 
+    def metrics(self) -> Any:  # noqa: ANN401 - pandas may not be there
+        """Return what the job's tasks have used so far, a row for each task and second.
+
+        Older rows of long jobs stand for more: they have the mean, and ``NAME_min`` and
+        ``NAME_max`` beside it.
+
+        Returns
+        -------
+        pandas.DataFrame or list of dict
+            ``task``, ``at``, ``cpu`` in cores, ``memory`` in bytes, ``processes``; in bytes a
+            second ``read`` and ``write`` of disks, ``received`` and ``sent`` of the machine's or
+            container's network; of each GPU of the task ``gpu0`` in percent, ``gpu0_memory`` in
+            bytes. A list where pandas is not installed.
+        """
+        from submarine_engine.metrics import as_dicts, as_table  # noqa: PLC0415 - few jobs are asked
+
+        return as_table(as_dicts(self.cluster.metrics(self.id).used))
+
+    def reported(self) -> Any:  # noqa: ANN401 - pandas may not be there
+        """Return what the job's code has given to `submarine_runtime.report` so far.
+
+        Returns
+        -------
+        pandas.DataFrame or list of dict
+            As `metrics` has them: ``task``, ``at``, ``step``, and the numbers by name.
+        """
+        from submarine_engine.metrics import as_dicts, as_table  # noqa: PLC0415 - few jobs are asked
+
+        return as_table(as_dicts(self.cluster.metrics(self.id).reported))
+
     def stream(
         self, cursor: Cursor | None = None, *, idle: float | None = None
     ) -> Iterator[tuple[Event | LogChunk | Display | None, Cursor]]:

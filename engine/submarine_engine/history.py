@@ -90,6 +90,9 @@ def is_job_id(text: str) -> bool:
     return _JOB_ID.fullmatch(text) is not None
 
 
+_STREAMS = ("stdout", "stderr", "displays", "events", "returns", "metrics", "reported")
+
+
 class TaskPaths:
     """The files of one task, written by the runtime inside its container.
 
@@ -108,6 +111,8 @@ class TaskPaths:
         self.moments = root / "moments"
         self.origins = root / ".origins.json"
         self.progress = root / "progress.json"
+        self.metrics = root / "metrics"
+        self.reported = root / "reported"
         self.outcome = root / "outcome.json"
         self.inside = root / "inside.json"
         self.inside_asked = root / "inside-asked.json"
@@ -115,8 +120,8 @@ class TaskPaths:
         self.logdir = root / "logdir"
 
     def log(self, stream: str) -> Path:
-        """Return the path of a file that only grows: ``stdout``, ``stderr``, ``displays`` …."""
-        if stream not in ("stdout", "stderr", "displays", "events", "returns"):
+        """Return the path of a file by its name: ``stdout``, ``metrics``, ``events`` (packed) …."""
+        if stream not in _STREAMS:
             raise ValueError(stream)
         return self.root / stream
 

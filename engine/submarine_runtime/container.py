@@ -167,7 +167,7 @@ GPUS = "SUBMARINE_GPUS"
 
 SHIP = "SUBMARINE_SHIP"
 EVENTS = "SUBMARINE_EVENTS"
-STARTED = "started.json"
+STARTED = eventpack.STARTED
 
 _ANEW = (
     "import sys; sys.path[:] = [sys.argv[1], *filter(None, sys.path)];"

@@ -17,6 +17,8 @@ import os
 import sys
 import time
 
+from submarine_runtime.lean import loads, suppress
+
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from submarine_runtime.relay import Relay
 
 LOG = "events"
+STARTED = "started.json"
+"""What a container says as its task begins: when, where, with which GPUs."""
+
 EVERY = 1.0
 """Seconds between two looks at the folder."""
 
@@ -76,7 +81,7 @@ def finish(folder: str, log: str) -> None:
 
 
 def _run(folder: str, log: str, relay: Relay, urls: str, below: str) -> None:
-    there = None
+    there, sampled_at = None, time.monotonic() + EVERY
     if urls:
         from submarine_runtime.ship import EventShip  # noqa: PLC0415 - of such jobs alone
 
@@ -89,11 +94,24 @@ def _run(folder: str, log: str, relay: Relay, urls: str, below: str) -> None:
         except OSError:  # the disk is full, or HDFS away: the next look goes on
             pass
         relay.step()
+        if time.monotonic() >= sampled_at:
+            sampled_at = float("inf")
+            _sample(log.rpartition("/")[0], relay.task)
         again = time.monotonic() + EVERY
         while time.monotonic() < again and _lives(relay.task):
             time.sleep(relay.carry(_LOOK))
     if there is not None:
         there.finish(_PATIENCE)
+
+
+def _sample(folder: str, task: int) -> None:
+    """Have what the task uses written beside its logs."""
+    from submarine_runtime import metrics  # noqa: PLC0415 - the first line waits for no import
+
+    with suppress(OSError, ValueError, KeyError, TypeError):  # else the job goes on without
+        with open(f"{folder}/{STARTED}") as file:  # noqa: PTH123 - pathlib is slow
+            gpus = loads(file.read())["gpus"]
+        metrics.start([(folder, task, None if gpus is None else ",".join(gpus))])
 
 
 def pack(folder: str, log: str) -> None:

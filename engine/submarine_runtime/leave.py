@@ -107,6 +107,9 @@ def _flush() -> None:
     """Write out what streams, open files and the C library still hold."""
     _flush_streams()
     progress_file.flush()
+    if reported := sys.modules.get("submarine_runtime.reported"):
+        with suppress(Exception):
+            reported.flush()
     # A large library makes hundreds of thousands of objects: look through all of them only where
     # one can be an open file. What writes to an old descriptor is a variable, as a rule.
     variables = getattr(sys.modules.get("__main__"), "__dict__", {})

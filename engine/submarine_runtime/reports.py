@@ -1,4 +1,4 @@
-"""What training code reports of a trial, step by step; outside one it is checked, no more.
+"""What training code reports, step by step: of a trial to its sweep, else for the job's curves.
 
 >>> from submarine_runtime import report
 >>> for epoch in range(20):
@@ -57,10 +57,11 @@ def _running() -> Any:  # noqa: ANN401 - a `worker.Running`, of a module that is
 
 
 def report(step: int | None = None, /, **values: float) -> None:
-    """Say what a trial has come to after a step.
+    """Say what the training has come to after a step.
 
     A sweep prunes by it, and takes the last one for the trial's value where the code returns none.
-    Outside a sweep it does nothing, so the same code runs in a plain cell.
+    Any other job has it in `Job.reported`. Outside a job it does nothing, so the same code runs in
+    a plain cell.
 
     >>> report(epoch, loss=0.12, accuracy=0.93)
 
@@ -99,11 +100,15 @@ def _example(step: object) -> str:
 
 
 def _tell(step: int, told: Mapping[str, float]) -> None:
-    """Tell numbers by name, where a trial runs here."""
+    """Tell numbers by name: a trial's to its sweep."""
     running = _running()
+    Last.step = step
     if running is None:
+        from submarine_runtime import reported  # noqa: PLC0415 - only who reports waits for it
+
+        reported.note(step, told)
         return
-    Last.values, Last.step = {**Last.values, **told}, step
+    Last.values = {**Last.values, **told}
     _send(running, step, told)
 
 

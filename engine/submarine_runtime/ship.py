@@ -151,6 +151,10 @@ _SHIP_PIECE = 8 << 20
 _LARGEST = 256 << 20
 _DESCRIPTORS = 1024
 _LAST = ("outcome.json", "exit")
+_SELDOM = ("metrics", "reported")
+_SELDOM_EVERY = 10.0
+"""Seconds: they change all the time, are brought whole, and nobody waits for them."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _RESULT = re.compile(r"(return|home|var-\w{1,200})\.(pkl|txt)")
 """What comes whatever its size: it was limited where it was written, and lies there by a rename."""
@@ -201,6 +205,7 @@ class Shipper:
         self._sent = dict.fromkeys(STREAMS, 0)
         self._segment: dict[str, str] = {}
         self._brought: dict[str, tuple[int, int]] = {}
+        self._seldom_due = 0.0
 
     def run(self, task: int) -> None:
         """Bring what is new until the process `task` is gone and all is there."""
@@ -235,6 +240,10 @@ class Shipper:
         others = self._others()
         others.sort(key=lambda name: _LAST.index(name) if name in _LAST else -1)
         more = [self._grow(stream) for stream in STREAMS]
+        if "exit" not in others and time.monotonic() < self._seldom_due:
+            others = [name for name in others if name not in _SELDOM]
+        else:
+            self._seldom_due = time.monotonic() + _SELDOM_EVERY
         for name in others:
             if name not in _LAST or not any(more):
                 self._bring(name)

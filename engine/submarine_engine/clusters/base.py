@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from submarine_engine.events import Display, Event, LogChunk
     from submarine_engine.job import JobSpec
     from submarine_engine.lifecycle import JobStatus
+    from submarine_engine.metrics import JobMetrics
     from submarine_engine.stacks import Stacks
 
 
@@ -593,6 +594,18 @@ class Cluster(ClusterKind):
             where=f"job {job_id}",
             fix="let the job's own code do it",
         )
+
+    def metrics(self, job_id: str) -> JobMetrics:  # noqa: ARG002 - of clusters that measure
+        """Return what a job's tasks have used and reported so far; nothing where nobody measures.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
+        from submarine_engine.metrics import JobMetrics  # noqa: PLC0415 - few jobs are asked
+
+        return JobMetrics({}, {})
 
     def take_question(self, job_id: str, task: str, number: int) -> AnswerPipe | None:  # noqa: ARG002 - of clusters that `asks`
         """Take a question of a task to answer it; None where it is over, or somebody else's.

@@ -15,6 +15,7 @@ from submarine_runtime.outcome import RAISED
 from submarine_runtime.sealing import NotGenuineError, attempt_key, mark, marker
 
 from submarine_engine.clusters.log_mirror import (
+    EXIT,
     LIMIT,
     STREAMS,
     EventLog,
@@ -36,7 +37,6 @@ from submarine_engine.outcome import OUTCOME_VERSION
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Allocated
 
-EXIT = "exit"
 _OUTCOME = "outcome.json"
 _PROGRESS = "progress.json"
 _PIECE = 1 << 20

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from submarine_engine.clusters.backend import Backend
     from submarine_engine.errors import ConfigError
+    from submarine_engine.metrics import JobMetrics
     from submarine_engine.stacks import Stacks
 
 
@@ -330,6 +331,13 @@ class DrivenCluster(RecordedCluster):
                 lambda: store.ring_bell(paths),
                 self.backend.credentials,
             )
+
+    def metrics(self, job_id: str) -> JobMetrics:
+        """Return what a job's tasks have used and reported, by its folder."""
+        from submarine_engine.metrics import read_job  # noqa: PLC0415 - few jobs are asked
+
+        with self.on_record(job_id) as paths:
+            return read_job(paths, [task.task for task in self.status(job_id).tasks])
 
     def gpus(self) -> list[Gpu]:
         """Return the cluster's GPUs and who holds each.

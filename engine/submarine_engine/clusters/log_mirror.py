@@ -17,7 +17,9 @@ from typing import BinaryIO, Protocol
 from submarine_runtime.call_frames import RETURNS
 from submarine_runtime.displays import FILE
 from submarine_runtime.eventpack import LOG
+from submarine_runtime.metrics import FILE as METRICS
 from submarine_runtime.moments import MOST, SHARE
+from submarine_runtime.reported import FILE as REPORTED
 
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import TaskPaths, make_private, write_aside, write_json
@@ -35,12 +37,21 @@ class LogTruncatedError(ClusterError):
 # on (the keeper after a kill, another source after the application's end) begins at the next byte.
 
 
+SERIES = (METRICS, REPORTED)
+"""Files that are thinned while they are written: their copy is what is there now."""
+
+EXIT = "exit"
+"""Written last, with the status of the task's process."""
+
 # What a call has printed is there before it is known how the call ended.
-STREAMS = ("stdout", "stderr", LOG, FILE, RETURNS)
+STREAMS = ("stdout", "stderr", LOG, FILE, RETURNS, *SERIES)
 LIMIT = 32 << 20
 _PIECE = 1 << 20
 _BETWEEN = 0.05
 _TEXT = ("stdout", "stderr")
+_SERIES_EVERY = 2.0
+"""Seconds: nobody waits for these, and each look is a question more to a node."""
+
 _MOMENTS = 0.1
 """Seconds: what comes sooner after a moment has its time."""
 
@@ -145,15 +156,19 @@ class LogMirror:
         self._note = local.origins
         self._origins = self._begin()
         self._began = time.monotonic()
-        self._moment_due = 0.0
+        self._moment_due = self._series_due = 0.0
 
-    def step(self, limit: int = LIMIT, sizes: Mapping[str, int] | None = None) -> int:
-        """Copy what is new, at most `limit` bytes; return how many.
+    def step(
+        self, limit: int = LIMIT, sizes: Mapping[str, int] | None = None, *, last: bool = False
+    ) -> int:
+        """Copy what is new, at most `limit` bytes; return how many came of the logs.
 
         Parameters
         ----------
         sizes
             What the source has just said of its files, to spare asking it again.
+        last
+            Whether all is wanted, and not only what somebody waits for.
 
         Raises
         ------
@@ -166,8 +181,13 @@ class LogMirror:
             sizes = self._source.sizes()
         copied = 0
         for stream in STREAMS:
-            if stream in sizes:
+            if stream in sizes and stream not in SERIES:
                 copied += self._copy(stream, sizes[stream], limit - copied)
+        if last or EXIT in sizes or time.monotonic() >= self._series_due:
+            self._series_due = time.monotonic() + _SERIES_EVERY
+            for stream in SERIES:
+                if stream in sizes:
+                    self._copy(stream, sizes[stream], LIMIT)
         return copied
 
     def peek(self, stream: str) -> int:
@@ -200,7 +220,7 @@ class LogMirror:
             if self._source.settled and not any(stream in sizes for stream in STREAMS):
                 return False
             try:
-                copied = self.step(sizes=sizes)
+                copied = self.step(sizes=sizes, last=True)
             except LogsGoneError:
                 return False
             if self._source.settled and not self.behind(sizes):
@@ -223,7 +243,7 @@ class LogMirror:
     def _copy(self, stream: str, size: int, limit: int) -> int:
         offset = self._offset(stream)
         if size < offset:
-            if not self._source.live:
+            if not self._source.live and stream not in SERIES:
                 return 0
             offset = self._begin_anew(stream)
         copied = 0
@@ -269,6 +289,9 @@ class LogMirror:
         return origins
 
     def _begin_anew(self, stream: str) -> int:
+        if stream in SERIES:
+            os.truncate(self._logs[stream], self._origins[stream])
+            return 0
         self._origins = {**self._origins, stream: _size(self._logs[stream])}
         noted = _read_note(self._note)
         write_json(self._note, {**noted, self._source.container: self._origins})

@@ -141,6 +141,7 @@ class Wake:
 _GIB = 1 << 30
 _MIB = 1 << 20
 _LARGEST_PLAN = 16 * _MIB
+_SAMPLED_AFTER = 1.0  # seconds: the first line does not wait for it
 _MEASURE_EVERY = 0.4  # seconds: looking at all processes of the machine takes some milliseconds
 
 
@@ -258,6 +259,7 @@ class LocalTask(TaskRun):
     def look(self, *, hurry: bool = False) -> list[Event]:  # noqa: ARG002 - nothing is far away
         """See whether its process has ended, and how far it is."""
         self._request.reap()
+        self._request.sample()
         self.over = self._process.exit_status is not None
         self.unstarted = self._process.unstarted
         if self.started is None:
@@ -305,6 +307,7 @@ class LocalRequest(Request):
         # would have them for the time of one attempt, and the job would stand behind all others.
         self._keeps = job.spec.tries is not None
         self._measured_at = 0.0
+        self._is_sampled = False
 
     def process_of(self, task: str) -> Process:
         """Return a task's process."""
@@ -351,6 +354,24 @@ class LocalRequest(Request):
             _, status = os.waitpid(ended.si_pid, 0)
             if task is not None:
                 task.exit_status = os.waitstatus_to_exitcode(status)
+
+    def sample(self) -> None:
+        """Have what the tasks use written, once all have begun and the first line is out."""
+        if self._is_sampled or not all(one.pid or one.unstarted for one in self._processes):
+            return
+        last = max(one.started.mono for one in self._processes)
+        if time.monotonic() - last < _SAMPLED_AFTER:
+            return
+        from submarine_runtime.metrics import start  # noqa: PLC0415 - the first line comes first
+
+        self._is_sampled = True
+        running = [one for one in self._processes if one.pid and one.exit_status is None]
+        told = [
+            (str(self._paths.task(one.task).root), one.pid, ",".join(one.gpus)) for one in running
+        ]
+        if told:
+            with suppress(OSError):  # no process more: the job goes on without
+                start(told)
 
     def count(self) -> Counted:
         """End what tasks that are over have left, and free the GPUs of those that left nothing."""

@@ -1,0 +1,45 @@
+"""What a real job uses and reports, asked of the job."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from submarine_engine.future import Job
+
+from tests.jobs import until
+
+SCRIPT = """
+import pathlib, time
+from submarine_runtime import report
+block = bytearray(b"x" * (100 << 20))
+report(0, loss=0.5)
+report(1, loss=float("inf"))
+while not pathlib.Path("enough").exists():
+    sum(range(10_000))
+"""
+
+
+def test_a_job_tells_what_it_uses_and_reports_while_it_runs_and_afterwards(local):
+    job = Job(local.cluster, local.submit(SCRIPT))
+    until(lambda: len(job.metrics()) > 2)
+    table = job.metrics()
+    assert {*table["task"]} == {"worker-0"}
+    assert table["memory"].iloc[-1] > 100 << 20
+    assert table["cpu"].iloc[-1] > 0.05
+    assert str(table["at"].dtype).endswith("UTC]")
+    (local.folder / "enough").touch()
+    job.wait(120)
+    assert len(job.metrics()) >= len(table)
+    reported = job.reported()
+    assert list(reported["step"]) == [0, 1]
+    assert list(reported["loss"]) == [0.5, float("inf")]
+
+
+def test_without_pandas_they_are_rows_and_a_job_that_was_short_has_none(local, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    job = Job(local.cluster, local.submit("from submarine_runtime import report\nreport(3, a=1)"))
+    job.wait(120)
+    assert job.metrics() == []
+    (row,) = job.reported()
+    assert row == {"task": "worker-0", "at": pytest.approx(row["at"]), "step": 3, "a": 1.0}
