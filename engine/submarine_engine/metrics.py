@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from submarine_runtime.reported import STEP
 from submarine_runtime.series import AT, MOST, ROWS, parse, spread
 
+from submarine_engine.amounts import UNKNOWN, size
 from submarine_engine.history import JobPaths, TaskPaths, read_foreign
 
 if TYPE_CHECKING:
@@ -30,13 +31,13 @@ class Row(NamedTuple):
         Wall clock, in seconds.
     rows
         Of how many measurements it is made: the older, the more.
-    values
+    numbers
         Least, mean and most of each, by name; NaN where it was no number.
     """
 
     at: float
     rows: int
-    values: Mapping[str, tuple[float, float, float]]
+    numbers: Mapping[str, tuple[float, float, float]]
 
 
 class JobMetrics(NamedTuple):
@@ -111,7 +112,7 @@ def as_dicts(rows: Mapping[str, Iterable[Row]]) -> list[dict[str, Any]]:
 
 def _as_dict(task: str, row: Row) -> dict[str, Any]:
     told: dict[str, Any] = {"task": task, "at": row.at}
-    for name, (least, mean, most) in row.values.items():
+    for name, (least, mean, most) in row.numbers.items():
         if name == STEP:
             told[name] = int(most) if math.isfinite(most) else most
             continue
@@ -130,3 +131,185 @@ def as_table(rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401 - pandas may no
     table = pd.DataFrame(rows, columns=None if rows else ["task", "at"])
     table["at"] = pd.to_datetime(table["at"], unit="s", utc=True)
     return table
+
+
+# As people see it in a line.
+
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_SHOWN = 120.0
+"""Seconds that a line shows of a running job."""
+
+HEADINGS = (
+    "task",
+    "cpu",
+    "memory",
+    "gpu",
+    "gpu memory",
+    "read/s",
+    "write/s",
+    "net in/s",
+    "net out/s",
+)
+
+
+def is_gpu(name: str) -> bool:
+    """Return whether a number is how busy a GPU is."""
+    return name.startswith("gpu") and name[3:].isdecimal()
+
+
+def _is_gpu_memory(name: str) -> bool:
+    return name.endswith("_memory") and is_gpu(name.removesuffix("_memory"))
+
+
+def last_of(rows: Iterable[Row]) -> dict[str, float]:
+    """Return the last of each number: not each row has each; means, and of a step the last.
+
+    Parameters
+    ----------
+    rows
+        Oldest first.
+    """
+    last: dict[str, float] = {}
+    for row in rows:
+        for name, (_, mean, most) in row.numbers.items():
+            last[name] = most if name == STEP else mean
+    return last
+
+
+def busy_gpus(row: Row) -> float:
+    """Return how busy the task's GPUs were in all, in percent of one; NaN where none tells."""
+    told = [three[1] for name, three in row.numbers.items() if is_gpu(name)]
+    return sum(told) / len(told) if told else math.nan
+
+
+def blocks(values: Sequence[float], *, most: float | None = None, width: int = 24) -> str:
+    """Return numbers over time as a line of blocks, the newest last.
+
+    Parameters
+    ----------
+    values
+        NaN leaves a gap.
+    most
+        What a whole block stands for, from 0 on; from the least to the greatest unless given.
+    width
+        Characters at most. Of several numbers in one the greatest is shown.
+    """
+    each = max(1, -(-len(values) // width))
+    parts = [values[at : at + each] for at in range(0, len(values), each)]
+    tops = [max(filter(math.isfinite, part), default=math.nan) for part in parts]
+    there = [top for top in tops if math.isfinite(top)]
+    low, high = (0.0, most) if most else (min(there, default=0.0), max(there, default=0.0))
+    span = (high - low) or 1.0
+    return "".join(
+        _BLOCKS[min(7, max(0, int((top - low) / span * 8)))] if math.isfinite(top) else " "
+        for top in tops
+    )
+
+
+def usage_rows(used: Mapping[str, Sequence[Row]]) -> list[tuple[str, ...]]:
+    """Return a row of words for each task, below `HEADINGS`: what it used last."""
+    return [_usage(task, rows) for task, rows in used.items() if rows]
+
+
+def _usage(task: str, rows: Sequence[Row]) -> tuple[str, ...]:
+    last = rows[-1].numbers
+    late = [row for row in rows if row.at >= rows[-1].at - _SHOWN]
+    gpu = ", ".join(f"{three[1]:.0f} %" for name, three in last.items() if is_gpu(name))
+    held = [t[1] for n, t in last.items() if _is_gpu_memory(n)]
+    cpu = last.get("cpu")
+    history = blocks([busy_gpus(row) for row in late], most=100) if gpu else ""
+    return (
+        task,
+        f"{cpu[1]:.2f}" if cpu else UNKNOWN,
+        _size(last.get("memory")),
+        f"{gpu} {history}".strip() or UNKNOWN,
+        ", ".join(_size((0, one, 0)) for one in held) or UNKNOWN,
+        *(_size(last.get(name)) for name in ("read", "write", "received", "sent")),
+    )
+
+
+def _size(three: tuple[float, float, float] | None) -> str:
+    return size(int(three[1])) if three and math.isfinite(three[1]) else UNKNOWN
+
+
+def reported_lines(reported: Mapping[str, Sequence[Row]]) -> list[str]:
+    """Return a line for each number that code reports: its name, its way, and the last."""
+    lines = []
+    for task, rows in reported.items():
+        names = dict.fromkeys(name for row in rows for name in row.numbers if name != STEP)
+        for name in names:
+            there = [row for row in rows if name in row.numbers]
+            way = blocks([row.numbers[name][1] for row in there])
+            step = there[-1].numbers.get(STEP)
+            at = f" (step {step[2]:.0f})" if step and math.isfinite(step[2]) else ""
+            of = f" of {task}" if len(reported) > 1 else ""
+            lines.append(f"{name}{of}  {way}  {there[-1].numbers[name][1]:.6g}{at}")
+    return lines
+
+
+# As a program reads it: OpenMetrics.
+
+
+_TYPES = (
+    ("cpu", "submarine_task_cpu_cores", "Cores that the task's processes keep busy."),
+    ("memory", "submarine_task_memory_bytes", "Memory of the task's processes."),
+    ("processes", "submarine_task_processes", "Processes of the task."),
+    ("read", "submarine_task_disk_read_bytes_per_second", "Read from disks."),
+    ("write", "submarine_task_disk_write_bytes_per_second", "Written to disks."),
+    (
+        "received",
+        "submarine_task_network_received_bytes_per_second",
+        "Of its machine or container.",
+    ),
+    ("sent", "submarine_task_network_sent_bytes_per_second", "Of its machine or container."),
+)
+
+
+class _Family:
+    def __init__(self, name: str, words: str) -> None:
+        self.lines = [f"# TYPE {name} gauge", f"# HELP {name} {words}"]
+        self._name = name
+
+    def add(self, value: float, **labels: str) -> None:
+        told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        number = repr(float(value)).replace("inf", "Inf").replace("nan", "NaN")
+        self.lines.append(f"{self._name}{{{told}}} {number}")
+
+
+def open_metrics(jobs: Iterable[tuple[str, str, JobMetrics]]) -> str:
+    """Return what jobs use and report now in the text format of OpenMetrics.
+
+    Parameters
+    ----------
+    jobs
+        Id, name, and what is known of each.
+    """
+    told = {name: _Family(family, words) for name, family, words in _TYPES}
+    busy = _Family("submarine_task_gpu_busy_ratio", "How busy the GPU is.")
+    held = _Family("submarine_task_gpu_memory_bytes", "Memory of the GPU in use.")
+    reported = _Family("submarine_reported", "What the code of the job reports.")
+    steps = _Family("submarine_reported_step", "The step that it was reported at.")
+    for job, name, found in jobs:
+        for task, rows in found.used.items():
+            of = {"job": job, "name": name, "task": task}
+            for key, (_, value, _) in rows[-1].numbers.items():
+                if key in told:
+                    told[key].add(value, **of)
+                elif is_gpu(key):
+                    busy.add(value / 100, **of, gpu=key[3:])
+                elif _is_gpu_memory(key):
+                    held.add(value, **of, gpu=key[3:-7])
+        for task, rows in found.reported.items():
+            of = {"job": job, "name": name, "task": task}
+            for key, value in last_of(rows).items():
+                if key == STEP:
+                    steps.add(value, **of)
+                else:
+                    reported.add(value, **of, metric=key)
+    families = [*told.values(), busy, held, reported, steps]
+    return "\n".join([*(line for one in families for line in one.lines), "# EOF", ""])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

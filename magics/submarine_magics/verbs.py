@@ -316,6 +316,20 @@ def _stacks(_: Workbench, command: Command) -> None:
         say(visible(line))
 
 
+def _top(_: Workbench, command: Command) -> None:
+    # imported late: few jobs are asked
+    from submarine_engine.metrics import HEADINGS, reported_lines, usage_rows  # noqa: PLC0415
+
+    job = _job(command)
+    found = job.cluster.metrics(job.id)
+    rows = [HEADINGS, *usage_rows(found.used)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(HEADINGS))]
+    for row in rows:
+        say("  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip())
+    for line in reported_lines(found.reported):
+        say(visible(line))
+
+
 def _remembered(_: Workbench, __: Command) -> Listing[Entry]:
     entries = Cache().entries()
     rows = [
@@ -442,6 +456,7 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "retry"): _retry,
     ("job", "stacks"): _stacks,
     ("job", "exec"): lambda _, command: run_inside(command),
+    ("job", "top"): _top,
     ("cache", "list"): _remembered,
     ("cache", "clear"): _forget,
     ("sweep", "list"): _sweeps,

@@ -289,6 +289,28 @@ def test_where_a_jobs_tasks_stand(folder, submarine):
     assert b"the job is over (cancelled): it has no stacks any more" in done.stderr
 
 
+def test_what_a_jobs_tasks_use_and_report(folder, submarine):
+    (folder / "train.py").write_text(
+        "import time\nfrom submarine_runtime import report\n"
+        "report(4, loss=0.25)\nprint('there', flush=True)\ntime.sleep(3600)\n"
+    )
+    assert submarine("job", "run", "train.py", "--gpus", "0", "--detach").returncode == 0
+    job = open_job("train")
+    until(lambda: len(job.metrics()) > 1 and len(job.reported()))
+    (told,) = objects(submarine("job", "top", "train", "--json"))
+    assert told["tasks"][0]["task"] == "worker-0"
+    assert told["tasks"][0]["memory"] > 1 << 20
+    (reported,) = told["reported"]
+    assert (reported["step"], reported["loss"]) == (4, 0.25)
+    done = submarine("job", "top", "train")
+    head, columns, row, loss = done.stdout.decode().splitlines()
+    assert head.split() == ["train", job.id, "running"]
+    assert columns.startswith("TASK      CPU")
+    assert row.startswith("worker-0  0.")
+    assert loss == "loss  ▁  0.25 (step 4)"
+    job.kill()
+
+
 def test_a_job_that_failed_is_run_again_and_followed(folder, submarine):
     (folder / "train.py").write_text(
         "import os\nprint('run')\nif not os.path.exists('mended'):\n    raise SystemExit(3)\n"

@@ -172,6 +172,12 @@ VERBS = (
         details="It is on 127.0.0.1, for connections of this user alone. Ctrl-C ends it.",
         examples=("job forward mnist 8888", "job forward mnist 8888:9000 --task worker-1"),
         run=".inside:forward"),
+    Verb("job top", "Show what the tasks of a job use now, and what its code reports.", _JOB,
+        details="GPUs, processors, memory, disks, network, and the last numbers given to "
+            "submarine_runtime.report. In a terminal it goes on until the job is over; Ctrl-C "
+            "leaves. Elsewhere, and with --json, it is said once.",
+        examples=("job top mnist", "job top mnist --json"),
+        run=".top:top"),
     Verb("cache list", "List the results that are remembered, that which was used last first.",
         details="Jobs that were submitted with --cache, and what their results are of. A result "
             "is in its job's folder; what counts for it is told by --cache --dry-run.",
