@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from submarine_runtime.reported import STEP
@@ -246,6 +247,103 @@ def reported_lines(reported: Mapping[str, Sequence[Row]]) -> list[str]:
             of = f" of {task}" if len(reported) > 1 else ""
             lines.append(f"{name}{of}  {way}  {there[-1].numbers[name][1]:.6g}{at}")
     return lines
+
+
+# As small pictures: curves of few points.
+
+
+_POINTS = 60
+_MOST_REPORTED = 4
+"""Curves of what code reports that a card has room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A number over time, of all tasks of a job.
+
+    Parameters
+    ----------
+    name
+        What it is of: ``GPU``, ``loss``.
+    points
+        Seconds or steps, and numbers: two at least, all finite.
+    last
+        The last, in words.
+    least, most
+        What the picture reaches from and to; None for as far as the points do.
+    """
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    last: str
+    least: float | None = None
+    most: float | None = None
+
+    def blocks(self, width: int = 12) -> str:
+        """Return the curve as a row of characters."""
+        values = [y for _, y in self.points]
+        top = self.most if self.least is None or self.most else max(values)
+        return blocks(values, most=top or None, width=width)
+
+
+def curves(found: JobMetrics) -> tuple[Curve, ...]:
+    """Return the curves of a job: GPUs or processors, memory, and what its code reports."""
+    used = [row for rows in found.used.values() for row in rows]
+    busy = [(row.at, busy_gpus(row)) for row in used]
+    shown = []
+    if any(math.isfinite(value) for _, value in busy):
+        shown.append(_curve("GPU", _mean, busy, lambda value: f"{value:.0f} %", 0.0, 100.0))
+        held = [(row.at, _gpu_memory(row)) for row in used]
+        shown.append(_curve("GPU memory", max, held, lambda value: size(int(value)), 0.0))
+    else:
+        cores = [(row.at, row.numbers["cpu"][1]) for row in used if "cpu" in row.numbers]
+        shown.append(_curve("CPU", _mean, cores, lambda value: f"{value:.1f} cores", 0.0))
+    memory = [(row.at, row.numbers["memory"][2]) for row in used if "memory" in row.numbers]
+    shown.append(_curve("memory", max, memory, lambda value: size(int(value)), 0.0))
+    reported = next(iter(found.reported.values()), [])  # of several tasks the first
+    names = dict.fromkeys(name for row in reported for name in row.numbers if name != STEP)
+    for name in list(names)[:_MOST_REPORTED]:
+        steps = [
+            (row.numbers.get(STEP, (0.0, 0.0, row.at))[2], row.numbers[name][1])
+            for row in reported
+            if name in row.numbers
+        ]
+        shown.append(_curve(name, _mean, steps, lambda value: f"{value:.6g}"))
+    return tuple(curve for curve in shown if curve is not None)
+
+
+def _gpu_memory(row: Row) -> float:
+    return sum(three[2] for name, three in row.numbers.items() if _is_gpu_memory(name))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _curve(  # noqa: PLR0913, PLR0917 - what a curve is made of
+    name: str,
+    join: Callable[[Sequence[float]], float],
+    pairs: Sequence[tuple[float, float]],
+    words: Callable[[float], str],
+    least: float | None = None,
+    most: float | None = None,
+) -> Curve | None:
+    """Make a curve of few points; None where there are not two."""
+    there = [(x, y) for x, y in pairs if math.isfinite(x) and math.isfinite(y)]
+    if not there:
+        return None
+    first, last = min(x for x, _ in there), max(x for x, _ in there)
+    wide = (last - first) or 1.0
+    parts: dict[int, list[float]] = {}
+    for x, y in there:
+        parts.setdefault(int((x - first) / wide * (_POINTS - 1)), []).append(y)
+    points = tuple(
+        (round(part / (_POINTS - 1) * wide, 3), join(parts[part])) for part in sorted(parts)
+    )
+    if len(points) < 2 or not all(math.isfinite(y) for _, y in points):  # noqa: PLR2004 - a line
+        return None
+    newest = pairs[-1][1]
+    return Curve(name, points, words(newest) if math.isfinite(newest) else "NaN", least, most)
 
 
 # As a program reads it: OpenMetrics.

@@ -68,7 +68,7 @@ class CardPoller:
         from submarine_magics.card.pages import with_links  # noqa: PLC0415 - as above
 
         status = self._job.status()
-        record = with_links(self._record, self._job)
+        record = with_links(self._record, self._job, final=status.state.final)
         logs, outputs = self._logs(status), self._outputs(status)
         parts = {key: value for part in self._parts for key, value in part(status).items()}
         seen = (status, record, logs, outputs, parts)

@@ -31,6 +31,7 @@ from submarine_magics import frontend
 from submarine_magics.card.model import (
     CardView,
     Record,
+    read_curves,
     read_record,
     sweep_stamp,
     view,
@@ -196,7 +197,7 @@ class JobCard:
         self._styled = True
         self._shown: JobStatus | None = None
         self._status = JobStatus()
-        self._found: tuple[int, int] | None = None
+        self._found: object = None
         self._due = 0.0
 
     def display(self, status: JobStatus | None = None) -> None:
@@ -285,8 +286,13 @@ class JobCard:
             self.close(status)
 
     def _has_news(self) -> bool:
-        """Return whether the job is another than it is shown: of a sweep, what it has found."""
-        found = sweep_stamp(self._job, self._record.spec)
+        """Return whether the job is another than it is shown: what it has found, or uses.
+
+        Curves alone are worth an update of a widget, and no new display.
+        """
+        sweep = sweep_stamp(self._job, self._record.spec)
+        curves = read_curves(self._job, self._record.spec) if self._widget is not None else ()
+        found = sweep, curves
         if self._status is self._shown and found == self._found:
             return False
         self._found = found
@@ -303,7 +309,8 @@ class JobCard:
 
     def _view(self) -> tuple[CardView, Moment]:
         now = Moment.now()
-        return view(with_pages(self._record, self._job), self._status, now), now
+        record = with_pages(self._record, self._job, final=self._status.state.final)
+        return view(record, self._status, now), now
 
     def _make_widget(self, card: CardView, now: Moment) -> CardWidget | None:
         if card.final or not frontend.shows_widgets(_request()):

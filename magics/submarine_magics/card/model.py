@@ -9,9 +9,9 @@ from __future__ import annotations
 import signal
 import time
 import unicodedata
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, default_home, read_json
 from submarine_engine.job import JobSpec, JobState, TaskState
 from submarine_engine.lifecycle import JobStatus, TaskStatus
+from submarine_engine.metrics import Curve, curves, read_job
 from submarine_engine.sweeps.rows import TrialRow, short
 from submarine_engine.sweeps.summary import FILE as SWEEP
 from submarine_engine.sweeps.summary import SHOWN, Summary, read_summary
@@ -118,6 +119,8 @@ class Record:
         Where the job's result was not computed anew: when it was, as `Job.remembered` says it.
     sweep
         What a job that runs a sweep has found by now; None for all others.
+    curves
+        What its tasks have used and reported by now.
     script, script_name, script_size
         The entry script's beginning, at most `SCRIPT_LIMIT` bytes; its name; all its bytes.
     """
@@ -136,6 +139,7 @@ class Record:
     bundle_hash: str = ""
     remembered: str = ""
     sweep: Summary | None = None
+    curves: tuple[Curve, ...] = ()
     script: str = ""
     script_name: str = ""
     script_size: int = 0
@@ -200,6 +204,54 @@ def sweep_stamp(job: Job, spec: JobSpec) -> tuple[int, int] | None:
     except OSError:
         return None
     return (found.st_mtime_ns, found.st_ino) if found else None
+
+
+_CURVE_TASKS = 16
+"""Tasks whose files are read for a card; those of more look alike."""
+_CURVES_EVERY = 2.0
+_CURVES_SHARE = 0.02
+"""Of a core: a long job's files are a megabyte a task."""
+_MOST_CURVES = 200
+_curves: OrderedDict[str, tuple[float, object, tuple[Curve, ...]]] = OrderedDict()
+
+
+def read_curves(job: Job, spec: JobSpec, *, final: bool = False) -> tuple[Curve, ...]:
+    """Return what a job's tasks have used and reported, as it was some seconds ago at most.
+
+    Parameters
+    ----------
+    spec
+        What the job was asked to run.
+    final
+        Whether the job is over: then nothing comes any more, and the last of it is wanted.
+    """
+    paths = job_paths(job)
+    if paths is None:
+        return ()
+    due, known, found = _curves.get(str(paths.root), (0.0, None, ()))
+    began = time.monotonic()
+    if began < due and not final:
+        return found
+    tasks = spec.tasks[:_CURVE_TASKS]
+    stamp = [
+        _stamp(file) for t in tasks for file in (paths.task(t).metrics, paths.task(t).reported)
+    ]
+    if stamp != known:
+        found = curves(read_job(paths, tasks))
+    pause = max(_CURVES_EVERY, (time.monotonic() - began) / _CURVES_SHARE)
+    _curves[str(paths.root)] = began + pause, stamp, found
+    _curves.move_to_end(str(paths.root))
+    while len(_curves) > _MOST_CURVES:
+        _curves.popitem(last=False)
+    return found
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _folder(path: Path) -> str:
@@ -708,6 +760,8 @@ class CardView:
         The cluster's own pages of the job, ``(label, url)``.
     sweep
         What a sweep has found, in place of its controller's GPUs and tasks; None for other jobs.
+    curves
+        What the tasks have used and reported over time.
     """
 
     job_id: str
@@ -740,6 +794,7 @@ class CardView:
     links: tuple[tuple[str, str], ...]
     quicklinks: tuple[tuple[str, str], ...]
     sweep: SweepView | None = None
+    curves: tuple[Curve, ...] = ()
 
 
 def view(record: Record, status: JobStatus, now: Moment) -> CardView:
@@ -785,6 +840,12 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         links=_links(record.links),
         quicklinks=_links(record.spec.quicklinks),
         sweep=sweep,
+        curves=tuple(
+            replace(curve, name=visible(curve.name, 30), last=visible(curve.last, 30))
+            for curve in record.curves
+        )
+        if sweep is None
+        else (),
     )
 
 

@@ -24,7 +24,7 @@ from submarine_engine.masking import Masker, masker_of
 from submarine_engine.tensorboard.board import attached_address
 
 from submarine_magics import frontend
-from submarine_magics.card.model import read_sweep, stored_spec
+from submarine_magics.card.model import read_curves, read_sweep, stored_spec
 from submarine_magics.card.tree import module, page_style
 
 if TYPE_CHECKING:
@@ -345,10 +345,15 @@ def own_page(job: Job) -> str | None:
 # What a job has now: the web pages of its containers, which come and go, and what a sweep found.
 
 
-def with_links(record: Record, job: Job) -> Record:
+def with_links(record: Record, job: Job, *, final: bool = False) -> Record:
     """Return `record` with what the job has now: pages of its logs and others, what it has found.
 
     The pages are the cluster's own.
+
+    Parameters
+    ----------
+    final
+        Whether the job is over.
     """
     try:
         found = dict(job.cluster.links(job.id))
@@ -357,14 +362,20 @@ def with_links(record: Record, job: Job) -> Record:
     log_url = found.pop("log", None)
     tasks = {task: found.pop(task) for task in record.spec.tasks if task in found}
     sweep = read_sweep(job, record.spec)
+    curves = read_curves(job, record.spec, final=final)
     return replace(
-        record, log_url=log_url, links=tuple(found.items()), task_links=tasks, sweep=sweep
+        record,
+        log_url=log_url,
+        links=tuple(found.items()),
+        task_links=tasks,
+        sweep=sweep,
+        curves=curves,
     )
 
 
-def with_pages(record: Record, job: Job) -> Record:
+def with_pages(record: Record, job: Job, *, final: bool = False) -> Record:
     """Return the same with those that are served on this machine, for who sits at it."""
-    record = with_links(record, job)
+    record = with_links(record, job, final=final)
     links = dict(record.links)
     home = getattr(job.cluster, "home", None) or default_home()
     if (address := attached_address(home, job.id)) and (leads := board_page(address)):

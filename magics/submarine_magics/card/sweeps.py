@@ -350,14 +350,14 @@ def _over_each_other(sweep: SweepView, pinned: Sequence[Opened]) -> Node | None:
     points = [point for one in pinned for point in one.curve]
     if len(points) < _NAMED:
         return node("div", "quiet", "They have reported nothing to draw.")
-    place = _placed(points, _CURVES)
+    place = placed(points, _CURVES)
     drawn = [
-        Node("polyline", {"class": f"smc-{which}", "points": _corners(map(place, one.curve))})
+        Node("polyline", {"class": f"smc-{which}", "points": corners(map(place, one.curve))})
         for which, one in zip(("one", "other"), pinned, strict=True)
     ]
     values = [value for _, value in points]
     words = f"{sweep.columns[2]} by step, from {min(values):.4g} to {max(values):.4g}"
-    return node("div", "picture", _picture("curves", _CURVES, words, *drawn), " ",
+    return node("div", "picture", picture("curves", _CURVES, words, *drawn), " ",
                 node("span", "quiet", words))  # fmt: skip
 
 
@@ -385,10 +385,10 @@ def _opened(sweep: SweepView, one: Opened | None) -> Node | None:
     params = " ".join(f"{name}={value}" for name, value in one.params)
     drawn = None
     if len(one.curve) >= _NAMED:
-        place = _placed(one.curve, _CURVE)
-        line = Node("polyline", {"points": _corners(map(place, one.curve))})
+        place = placed(one.curve, _CURVE)
+        line = Node("polyline", {"points": corners(map(place, one.curve))})
         words = f"{sweep.columns[2]} by step, {len(one.curve)} points"
-        drawn = node("div", "picture", _picture("curves", _CURVE, words, line), " ",
+        drawn = node("div", "picture", picture("curves", _CURVE, words, line), " ",
                      node("span", "quiet", words))  # fmt: skip
     before = f"… {one.left_out:,} bytes before this" if one.left_out else ""
     if one.log:
@@ -428,46 +428,48 @@ def _history(sweep: SweepView) -> Node | None:
     """Return the picture of values by trial: a dot each, and a line of the best by then."""
     if len(sweep.history) < _NAMED:
         return None
-    place = _placed([*sweep.history, *sweep.improved], _HISTORY)
+    place = placed([*sweep.history, *sweep.improved], _HISTORY)
     dots = [
         Node("circle", {"cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": "1.6"})
         for x, y in map(place, sweep.history)
     ]
     last = sweep.history[-1][0]
     steps = _steps([*sweep.improved, (last, sweep.improved[-1][1])]) if sweep.improved else []
-    line = Node("polyline", {"points": _corners(map(place, steps))})
-    picture = _picture("history", _HISTORY, sweep.history_words, *dots, line)
-    return node("div", "picture", picture, " ", node("span", "quiet", sweep.history_words))
+    line = Node("polyline", {"points": corners(map(place, steps))})
+    drawn = picture("history", _HISTORY, sweep.history_words, *dots, line)
+    return node("div", "picture", drawn, " ", node("span", "quiet", sweep.history_words))
 
 
 def _spark(sweep: SweepView) -> Node | None:
     """Return the picture of how many were held over time."""
     if len(sweep.holding) < _NAMED:
         return None
-    place = _placed([(0.0, 0.0), *sweep.holding], _SPARK)
-    line = Node("polyline", {"points": _corners(map(place, _steps(sweep.holding)))})
+    place = placed([(0.0, 0.0), *sweep.holding], _SPARK)
+    line = Node("polyline", {"points": corners(map(place, _steps(sweep.holding)))})
     most = max(number for _, number in sweep.holding)
-    return _picture("spark", _SPARK, f"held over time, {most:.0f} at most", line)
+    return picture("spark", _SPARK, f"held over time, {most:.0f} at most", line)
 
 
-def _picture(style: str, size: tuple[int, int], words: str, *drawn: Node) -> Node:
+def picture(style: str, size: tuple[int, int], words: str, *drawn: Node) -> Node:
+    """Return a picture of that size; `words` say what it shows, for who does not see it."""
     box, width = f"0 0 {size[0]} {size[1]}", f"{size[0]}px"
     return node("svg", style, *drawn, viewBox=box, width=width, role="img", aria_label=words)
 
 
-def _corners(points: Iterable[tuple[float, float]]) -> str:
+def corners(points: Iterable[tuple[float, float]]) -> str:
+    """Return points as a ``polyline`` has them."""
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def _steps(points: Points) -> list[tuple[float, float]]:
     """Return the corners of a line that keeps each value until the next one."""
-    corners = list(points[:1])
+    found = list(points[:1])
     for (_, before), (x, y) in pairwise(points):
-        corners += [(x, before), (x, y)]
-    return corners
+        found += [(x, before), (x, y)]
+    return found
 
 
-def _placed(
+def placed(
     points: Points, size: tuple[int, int]
 ) -> Callable[[tuple[float, float]], tuple[float, float]]:
     """Return what brings values into a picture that holds all of `points`."""

@@ -9,6 +9,7 @@ from importlib.resources import files
 from submarine_engine.amounts import UNKNOWN, percent
 
 from submarine_magics import frontend
+from submarine_magics.card.curves import curves_node
 from submarine_magics.card.model import FEW_TASKS, CardView, ScriptView, Stage, TaskView
 from submarine_magics.card.nodes import Node, link, node, serialise
 from submarine_magics.card.sweeps import sweep_lines, sweep_node
@@ -33,6 +34,9 @@ def to_text(card: CardView) -> str:
         lines += [f"  {line}" for line in sweep_lines(card.sweep)]
     else:
         lines.append(f"  GPU ledger: {ledger_words(card)}")
+    if card.curves:
+        drawn = (f"{one.name} {one.blocks()} {one.last}" for one in card.curves)
+        lines.append(f"  {' · '.join(drawn)}")
     shown = card.tasks if not card.sweep else ()
     if len(shown) > FEW_TASKS:
         lines.append(f"  {len(card.tasks) + card.tasks_left_out} tasks: {tasks_words(card)}")
@@ -95,6 +99,7 @@ def card_tree(
             _sentence(card),
             _progress(card),
             sweep or _ledger(card),
+            curves_node(card.curves) if not card.sweep else None,
             _tasks(card, opened=opened) if not card.sweep else None,
         ),
     )
