@@ -455,6 +455,7 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     cache: bool | str | None = None,
     hang_after: str | float | None = None,
     grace: str | float | None = None,
+    post_mortem: str | None = None,
     **kwargs: Any,  # noqa: ANN401 - the function's own
 ) -> Job:
     """Run ``function(*args, **kwargs)`` as a job, and return the job at once.
@@ -507,6 +508,8 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     grace
         ``"30s"``, or seconds: how long it has to end when it is asked to; what a step and a
         checkpoint take unless given.
+    post_mortem
+        ``"off"`` to keep nothing of what its frames held where it fails.
 
     Raises
     ------

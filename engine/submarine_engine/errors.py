@@ -34,7 +34,7 @@ import types
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from submarine_engine.bundle.model import CapturedValue
     from submarine_engine.traceback import Frame, Trace
@@ -99,7 +99,8 @@ def _end_at_the_user(error: BaseException) -> None:
     while steps and _OURS.match(steps[-1].tb_frame.f_globals.get("__name__") or ""):
         steps.pop()
     if steps:
-        ended: types.TracebackType | None = None
+        below = getattr(error, "frames_below", None)
+        ended: types.TracebackType | None = below() if below else None
         for step in reversed(steps):
             ended = types.TracebackType(ended, step.tb_frame, step.tb_lasti, step.tb_lineno)
         error.__traceback__ = sys.last_traceback = ended
@@ -214,6 +215,12 @@ class JobFailedError(JobError):
     ----------
     trace
         What the job raised with the user's own frames; None where there is none.
+
+    Attributes
+    ----------
+    frames_below
+        Gives the job's frames, for a debugger that begins at this error; None where nobody has
+        looked for them.
     """
 
     def __init__(
@@ -227,6 +234,7 @@ class JobFailedError(JobError):
     ) -> None:
         super().__init__(what, job_id=job_id, where=where, fix=fix)
         self.trace = trace
+        self.frames_below: Callable[[], types.TracebackType | None] | None = None
 
     @property
     def frames(self) -> tuple[Frame, ...]:

@@ -400,6 +400,18 @@ class Source:
 
     def crash(self, stderr: Path) -> Trace | None:
         """Return Python's stack at a crash in native code, as the end of the log tells it."""
+        found = self._crash(stderr)
+        if found is None:
+            return None
+        error = RemoteError(type="", module="", message=found[0], frames=found[1])
+        return self.trace(error)
+
+    def crash_frames(self, stderr: Path) -> tuple[RemoteFrame, ...]:
+        """Return all frames of that stack, outermost first; none where there was no crash."""
+        found = self._crash(stderr)
+        return found[1] if found else ()
+
+    def _crash(self, stderr: Path) -> tuple[str, tuple[RemoteFrame, ...]] | None:
         try:
             with stderr.open("rb") as file:
                 file.seek(max(0, stderr.stat().st_size - _TAIL))
@@ -415,8 +427,23 @@ class Source:
             name = clean(file_).removeprefix(f"{self.folder}/")
             stack.append(RemoteFrame(file=name, line=int(line), function=clean(function), text=""))
         what = clean(text[at:].partition("\n")[0].removeprefix("Fatal Python error: "))
-        error = RemoteError(type="", module="", message=what, frames=tuple(reversed(stack)))
-        return self.trace(error)
+        return what, tuple(reversed(stack))
+
+    def cell_text(self, cell: str) -> str:
+        """Return what the bundle has of a cell, each line at its own place."""
+        spans = [*(self.manifest.lines if self.manifest else ())]
+        spans += [code.span for code in (self.manifest.compiled if self.manifest else ())]
+        found: list[str] = []
+        for span in sorted(spans, key=lambda span: span.cell_line):
+            if span.cell != cell:
+                continue
+            lines = self._lines(span.file)[span.line - 1 :][: span.count]
+            indents = [len(text) - len(text.lstrip()) for text in lines if text.strip()]
+            indent = min(indents, default=0)
+            found += [""] * (span.cell_line - 1 + span.count - len(found))
+            for number, text in enumerate(lines, span.cell_line - 1):
+                found[number] = clean(text[indent:])
+        return "\n".join(found) + "\n"
 
     def frame(self, frame: RemoteFrame) -> Frame | None:
         """Return the user's frame that a frame is; None for libraries and for lines of ours."""

@@ -117,6 +117,7 @@ class TaskPaths:
         self.inside = root / "inside.json"
         self.inside_asked = root / "inside-asked.json"
         self.results = root / "results"
+        self.post_mortem = self.results / "post-mortem.json"
         self.logdir = root / "logdir"
 
     def log(self, stream: str) -> Path:

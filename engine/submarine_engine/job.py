@@ -436,6 +436,8 @@ class JobSpec:
         loop of steps needs more, see `lifecycle.grace_for`.
     notebook
         The notebook that the job was submitted from, for people.
+    post_mortem
+        ``on`` to keep what the frames of a failed job held, for `job debug`; else ``off``.
     options
         Values of the options that only one cluster knows, by name, as `submarine_engine.declared`
         has them. Which there are, and what they may be, is for the cluster to check.
@@ -565,6 +567,16 @@ class JobSpec:
             "How long a job that is asked to end has for that: what a step and a checkpoint take, "
             "5s at least and 60s at most, unless given.",
             HOW_GROUP,
+        ),
+    )
+    post_mortem: str = field(
+        default="on",
+        metadata=_option(
+            "name",
+            "Whether what its frames held is kept where the job fails, for `job debug`: on (unless "
+            "given) or off.",
+            HOW_GROUP,
+            choices=("on", "off"),
         ),
     )
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -17,6 +17,7 @@ import time
 
 from submarine_runtime import display_hooks, displays, lean, moments, stacks
 from submarine_runtime.home import NAME, Ending, Home
+from submarine_runtime.lean import suppress
 from submarine_runtime.leave import die_by, leave, note_file, note_files
 from submarine_runtime.outcome import MISSING, Outcome
 from submarine_runtime.saving import PLACE
@@ -236,17 +237,38 @@ def main(folder: str) -> NoReturn:
         sys.stderr.write(f"submarine: the task cannot begin: {type(error).__name__}: {error}\n")
         leave(TRY_AGAIN if _is_full(error) else CANNOT_RUN)
     command = plan["command"]
+    # Looked up now: the code may take them out of its environment.
+    debug = plan.get("post_mortem")
+    secrets = {name: os.environ.get(name, "") for name in debug["secrets"]} if debug else {}
     if command is None and plan.get("ahead", {}).get("watch"):
         from submarine_runtime.imported_modules import watch  # noqa: PLC0415 - only where it is asked for
 
         note_file(watch(folder))
     ending = _run_entry(plan, folder) if command is None else _run_command(command)
     code = outcome.write(ending)
+    if debug and code and ending.error is not None and _failed(ending.error, plan):
+        from submarine_runtime import post_mortem  # noqa: PLC0415 - only on a failure
+
+        with suppress(BaseException):  # how the task ended is written
+            where = f"{folder}/{plan.get('results', 'results')}"
+            post_mortem.keep(ending.error, where, plan["bundle"], secrets, plan.get("key", ""))
     if plan.get("ahead"):
         from submarine_runtime.imported_modules import note  # noqa: PLC0415 - only where it is asked for
 
         note(folder)
     leave(code)
+
+
+def _failed(error: BaseException, plan: dict[str, Any]) -> bool:
+    """Return whether somebody may ask where it was: not of a job that was cancelled.
+
+    Of several tasks those are asked to end that have not failed themselves.
+    """
+    if plan.get("peers", 1) > 1 or not isinstance(error, KeyboardInterrupt):
+        return True
+    from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - likewise
+
+    return error.args != (ASKED_TO_END,)
 
 
 def _is_full(error: Exception) -> bool:

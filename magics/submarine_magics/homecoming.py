@@ -22,6 +22,7 @@ from submarine_engine.job import JobState
 from submarine_engine.results import come_home, load_results
 
 from submarine_magics.card.model import KILLED, visible
+from submarine_magics.debugging import open_by_debug
 from submarine_magics.show import say
 from submarine_magics.workbench import Workbench
 
@@ -96,6 +97,7 @@ def _results(
     except JobFailedError as error:
         definer.note(error)
         error.fix = _not_sent(error, bench, main) + error.fix
+        open_by_debug(error, job)
         raise
     except JobCancelledError as error:
         definer.note(error)

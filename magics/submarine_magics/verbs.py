@@ -42,6 +42,7 @@ from submarine_magics.card import mimebundle
 from submarine_magics.card.model import visible
 from submarine_magics.card.pages import board_page
 from submarine_magics.cell_view import attach, show_log
+from submarine_magics.debugging import run_debug
 from submarine_magics.homecoming import bring_home, fetch
 from submarine_magics.inside import run_inside
 from submarine_magics.running import parts_bundle, run_parts
@@ -457,6 +458,8 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "stacks"): _stacks,
     ("job", "exec"): lambda _, command: run_inside(command),
     ("job", "top"): _top,
+    ("job", "debug"): run_debug,
+    ("debug",): run_debug,
     ("cache", "list"): _remembered,
     ("cache", "clear"): _forget,
     ("sweep", "list"): _sweeps,

@@ -173,7 +173,7 @@ class Workbench:
         except SubmarineError:  # the first job tells it
             return
         if chosen or config.origin("cluster") != DEFAULT:
-            arguments = (config.value("cluster"), self._notebook)
+            arguments = (config.value("cluster"), self.notebook)
             threading.Thread(
                 target=_get_ready, args=arguments, name="submarine: get ready", daemon=True
             ).start()
@@ -184,10 +184,11 @@ class Workbench:
         One whose file nobody tells is one, too.
         """
         env = {**display_settings(), **spec.env}
-        return replace(spec, notebook=self._notebook, env=env)
+        return replace(spec, notebook=self.notebook, env=env)
 
     @property
-    def _notebook(self) -> str:
+    def notebook(self) -> str:
+        """Which notebook this is: its file, else what the front end calls it."""
         path = notebook_path(self.namespace)
         return str(path) if path else frontend.current.notebook or "notebook"
 

@@ -506,6 +506,7 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
         "peers": len(spec.tasks),
         "framework": spec.framework,
         "attempt": attempt,
+        "post_mortem": ({"secrets": list(spec.secrets)} if spec.post_mortem == "on" else None),
     }
 
 

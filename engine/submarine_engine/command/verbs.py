@@ -48,6 +48,12 @@ _SWEEP = Argument(
     options.NAME,
     "The sweep: its name (the newest of that name), its id, or the id of a job that ran it.",
 )
+_OF_TASK = Option(
+    "task",
+    options.TASK,
+    "Of several tasks that one: worker-2. The first that failed unless given.",
+    meant_by=("logs", "rank"),
+)
 _ZEPPELIN_HOME = Option("zeppelin-home", options.PATH,
     "The folder that Zeppelin was unpacked to; ZEPPELIN_HOME unless given.")  # fmt: skip
 
@@ -178,6 +184,17 @@ VERBS = (
             "leaves. Elsewhere, and with --json, it is said once.",
         examples=("job top mnist", "job top mnist --json"),
         run=".top:top"),
+    Verb("job debug", "Look at what the frames of a failed job held, where it failed.", _JOB,
+        _OF_TASK,
+        details="A debugger as pdb and %debug are, over the frames as they were: u and d move, p "
+            "shows a value, w says where you are, ll the code, q leaves. The GPU was given back "
+            "when the job failed. Values of code are loaded as results are, when they are asked "
+            "for.",
+        examples=("job debug mnist", "job debug mnist --task worker-2"),
+        run=".debugging:debug"),
+    Verb("debug", "Look at what the frames of this notebook's last failed job held.",
+        Argument("job", options.JOB, _JOB_HELP, required=False),
+        _OF_TASK, surfaces=IN_NOTEBOOK, examples=("debug", "debug mnist --task worker-2")),
     Verb("cache list", "List the results that are remembered, that which was used last first.",
         details="Jobs that were submitted with --cache, and what their results are of. A result "
             "is in its job's folder; what counts for it is told by --cache --dry-run.",

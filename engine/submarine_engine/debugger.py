@@ -1,0 +1,78 @@
+"""Walks through the frames of a failed job by pdb's own commands.
+
+The frames are those of `submarine_engine.post_mortem`: nothing runs in them any more. What is
+assigned stays in the session.
+"""
+
+from __future__ import annotations
+
+import pdb  # noqa: T100 - what this is for
+from typing import TYPE_CHECKING, Any
+
+from submarine_runtime.post_mortem import lean_repr
+
+if TYPE_CHECKING:
+    from submarine_engine.post_mortem import PostMortem
+
+_OVER = "the job is over: u and d move between its frames, p shows a value, q leaves"
+_RUNNING = (
+    "step", "next", "continue", "return", "until", "jump", "run", "restart", "break", "tbreak",
+    "clear", "condition", "ignore", "commands", "enable", "disable", "debug", "retval",
+    "s", "n", "c", "cont", "r", "unt", "j", "b", "cl", "rv",
+)  # fmt: skip
+"""pdb's commands about a program that runs."""
+
+
+def debugger_class(base: type[pdb.Pdb] = pdb.Pdb) -> type[pdb.Pdb]:
+    """Return a debugger for the frames of a job.
+
+    Parameters
+    ----------
+    base
+        The debugger that the front end has: pdb's, or IPython's.
+    """
+
+    def over(self: pdb.Pdb, _: str) -> None:
+        self.error(_OVER)
+
+    def setup(self: Any, frame: Any, traceback: Any) -> None:  # noqa: ANN401 - as bdb has them
+        base.setup(self, frame, traceback)
+        own = [at for at, (one, _) in enumerate(self.stack) if _kept(one) and _kept(one).own]
+        if own and own[-1] != self.curindex:  # what a library does further in has no names
+            self.curindex = own[-1]
+            self.curframe = self.stack[self.curindex][0]
+            self.curframe_locals = self.curframe.f_locals
+            self.lineno = None
+
+    def arguments(self: Any, _: str) -> None:  # noqa: ANN401 - as above
+        """Show the arguments of the function."""
+        kept = _kept(self.curframe)
+        for name in kept.arguments if kept else ():
+            held = self.curframe.f_locals
+            shown = lean_repr(held[name], 2000) if name in held else "*** undefined ***"
+            self.message(f"{name} = {shown}")
+
+    own: dict[str, Any] = {f"do_{name}": over for name in _RUNNING if hasattr(base, f"do_{name}")}
+    own.update(setup=setup, do_args=arguments, do_a=arguments)
+    return type("JobDebugger", (base,), own)
+
+
+def debug(found: PostMortem, debugger: pdb.Pdb) -> None:
+    """Let somebody look through the frames.
+
+    Parameters
+    ----------
+    debugger
+        Of a `debugger_class`.
+    """
+    traceback = found.traceback()
+    debugger.message(found.title)
+    if found.missing:
+        debugger.message(found.missing)
+    if traceback is not None:
+        debugger.reset()
+        debugger.interaction(None, traceback)
+
+
+def _kept(frame: Any) -> Any:  # noqa: ANN401 - a frame of Python's own, and one as it was kept
+    return getattr(frame.f_globals, "kept", None)

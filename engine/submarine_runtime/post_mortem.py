@@ -1,0 +1,717 @@
+"""What the frames of a failed task held, kept for `submarine job debug` before its GPU is free.
+
+A child of this process would hold the memory of its GPU for as long as it lived, and no cluster
+lets a process outlive its container. So the task itself copies what fits into a few hundredths of a
+second to the disk, once its outcome is there, and ends: ``results/post-mortem.json`` says which
+frames there are and where the value of each name lies in ``results/post-mortem.values``.
+
+The values' own code (``__reduce__``, ``__repr__``) runs in a thread. A value that takes too long is
+left to itself, and another thread goes on with the next; where native code holds Python's lock,
+`faulthandler` ends the process. How the task ended is on the disk by then.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import os
+import sys
+import time
+from _pickle import Pickler
+from _thread import allocate_lock, get_native_id, start_new_thread
+
+from submarine_runtime import lean
+from submarine_runtime.lean import mode_in, standard, suppress, type_module, type_name
+from submarine_runtime.leave import _waited
+
+TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import CodeType, FrameType
+    from typing import Any
+
+VERSION = 1
+INDEX = "post-mortem.json"
+VALUES = "post-mortem.values"
+
+TIME = 0.12
+"""Seconds that all values have together. Those that this process waits for a processor come on top,
+as in `leave`."""
+SHARE = 1 / 3
+"""Of the time that is left, what one value may take."""
+SIZE = 64 << 20
+LARGEST_ARRAY = 8 << 20
+"""Bytes of an array that is kept whole; of a larger one its shape and a corner are."""
+MOST_FRAMES = 100
+"""Of a deeper stack the first half and the last."""
+MOST_NAMES = 500
+LONGEST_TEXT = 2000
+
+_HEAD = 1000
+_DEEPEST = 1000
+"""Objects within each other: a thread's stack may be small."""
+_LONG = 2_000_000
+"""Items of a list that nobody tries to pickle in that time."""
+_STEP = 0.01
+_LONGEST = 20
+"""So many times `TIME` at most, however busy the machine, as in `leave`."""
+_HANGS = 1.0
+_SHORTEST_SECRET = 6
+_ARRAYS = ("numpy", "torch", "jax", "jaxlib", "cupy", "tensorflow")
+_TABLES = ("pandas.core.frame.DataFrame", "pandas.core.series.Series")
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), type, type(sys))
+_FUNCTIONS = (type(lambda: 0), type(len))
+_MODULE = type(sys)
+_HERE = os.path.dirname((lambda: 0).__code__.co_filename)  # noqa: PTH120 - pathlib takes long to import
+_NO_TIME = "there was no time left: the GPU is given back first"
+_NO_ROOM = f"more than {SIZE >> 20} MB"
+
+
+# What stands for a value that is not kept as itself. The names are in pickles: they have to stay.
+
+
+class Shown:
+    """A value that could not be kept: its type, and how it was shown.
+
+    Parameters
+    ----------
+    kind
+        The type's name.
+    text
+        What `repr` gave, cut.
+    why
+        Why it was not kept.
+    """
+
+    def __init__(self, kind: str, text: str, why: str = "") -> None:
+        self.kind, self.text, self.why = kind, text, why
+
+    def __repr__(self) -> str:
+        why = f" ({self.why})" if self.why else ""
+        shown = f"{self.text or f'<{self.kind}>'}{why}"
+        return "".join(one if one.isprintable() or one == "\n" else "\ufffd" for one in shown)
+
+    def __call__(self, *_: object, **__: object) -> Shown:
+        """Stand in pickles for a function that makes something."""
+        return Shown(self.kind, f"<made by {self.text}>", self.why)
+
+
+class Head:
+    """A corner of an array, or the first rows of a table, that was too large to be kept.
+
+    Parameters
+    ----------
+    kind
+        The type's name.
+    shape, dtype, nbytes
+        Those of the whole.
+    head
+        The corner.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        nbytes: int,
+        head: Any,  # noqa: ANN401 - an array or a table
+    ) -> None:
+        self.kind, self.shape, self.dtype, self.nbytes, self.head = kind, shape, dtype, nbytes, head
+
+    def __repr__(self) -> str:
+        size = f"{self.nbytes / 1e6:,.1f} MB"
+        return f"<{self.kind} {self.shape} {self.dtype}, {size}; .head is\n{self.head!r}>"
+
+
+def tensor(  # noqa: PLR0913, PLR0917 - in pickles
+    data: bytes,
+    dtype: str,
+    shape: tuple[int, ...],
+    device: str,
+    grad: bool,  # noqa: FBT001 - in pickles
+    parameter: bool,  # noqa: FBT001 - likewise
+) -> Any:  # noqa: ANN401 - of torch
+    """Make a tensor on the CPU; an array of numpy, or a `Shown`, where torch is not installed."""
+    try:
+        import torch  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415 - the user's
+    except ImportError:
+        text = f"tensor of {dtype}, shape {tuple(shape)}, on {device}"
+        return Shown("torch.Tensor", f"<{text}>", "torch is not installed here")
+    kind = getattr(torch, dtype)
+    made = torch.empty(shape, dtype=kind)
+    if data:
+        made = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(kind).reshape(shape)
+    if parameter:
+        return torch.nn.Parameter(made, requires_grad=grad)
+    return made.requires_grad_(grad)
+
+
+def module(name: str) -> Any:  # noqa: ANN401 - a module
+    """Import a module that a frame has under some name."""
+    from importlib import import_module  # noqa: PLC0415 - where frames are looked at
+
+    try:
+        return import_module(name)
+    except Exception as error:  # noqa: BLE001 - whatever a module raises
+        return Shown("module", f"<module {name!r}>", f"not here: {error}")
+
+
+_stand_ins: dict[tuple[str, str], type] = {}
+
+
+class StandIn:
+    """An object whose class is not here: it has the attributes that it had, and no code."""
+
+    def __new__(cls, *args: object, **_: object) -> StandIn:  # noqa: PYI034 - Python 3.10 has no Self
+        """Take whatever the class that it stands for took."""
+        made = object.__new__(cls)
+        if args:
+            made.__dict__["args"] = args
+        return made
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """As above."""
+
+    def __setstate__(self, state: object) -> None:
+        for part in state if isinstance(state, tuple) else (state,):
+            if isinstance(part, dict):
+                self.__dict__.update(part)
+            elif part is not None:
+                self.__dict__["state"] = part
+
+    def append(self, item: object) -> None:
+        """Take an item, where the class was one of a list."""
+        self.__dict__.setdefault("items", []).append(item)
+
+    def __setitem__(self, key: object, item: object) -> None:
+        self.__dict__.setdefault("items", {})[key] = item
+
+    def __repr__(self) -> str:
+        held = ", ".join(f"{name}={lean_repr(value)}" for name, value in self.__dict__.items())
+        return f"<{type(self).__qualname__}{': ' if held else ''}{held[:LONGEST_TEXT]}>"
+
+
+def stand_in(place: str, name: str) -> type:
+    """Return the class that stands for one that is not here."""
+    if (place, name) not in _stand_ins:
+        kind = type(name.rpartition(".")[2], (StandIn,), {"__module__": place})
+        kind.__qualname__ = name
+        _stand_ins[place, name] = kind
+    return _stand_ins[place, name]
+
+
+def lean_repr(value: object, longest: int = 200) -> str:
+    """Return a short `repr`, whatever that of the value does."""
+    import reprlib  # noqa: PLC0415 - where something is shown alone
+
+    shower = reprlib.Repr()
+    shower.maxother = shower.maxstring = longest
+    try:
+        return shower.repr(value)[: 10 * longest]
+    except BaseException as error:  # noqa: BLE001 - a foreign __repr__ raises what it likes
+        return f"<{type_name(value)}: its repr raised {type_name(error)}>"
+
+
+# Pickles values, each so that it can be loaded in another process, on a machine without a GPU.
+
+
+class _TooLargeError(Exception):
+    """A value takes more room than there is."""
+
+
+class _Room(io.BytesIO):
+    """Takes so many bytes."""
+
+    left = 0
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
+        size = data.nbytes if isinstance(data, memoryview) else len(data)
+        self.left -= size
+        if self.left < 0:
+            raise _TooLargeError
+        return super().write(data)
+
+
+class _Pickler(Pickler):
+    def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401, PLR0911 - as pickle has it
+        kind = type(obj)
+        if kind is _MODULE:
+            return module, (str(vars(obj).get("__name__")),)
+        if issubclass(kind, type):
+            if _has_name(obj) or obj is type(None) or obj in _SINGLE:
+                return NotImplemented
+            return stand_in, (type_module_of(obj), str(obj.__qualname__))
+        if kind in _FUNCTIONS:
+            owner = getattr(obj, "__self__", None)
+            if _has_name(obj) or (kind is _FUNCTIONS[1] and type(owner) is not _MODULE):
+                return NotImplemented
+            return Shown, (type_name(obj), f"<function {obj.__qualname__}>", "it has no name")
+        try:
+            if (found := _small(obj, kind)) is not None:
+                return found
+            if reduce := copyreg.dispatch_table.get(kind):
+                return reduce(obj)
+            return obj.__reduce_ex__(5)
+        except (_TooLargeError, MemoryError, RecursionError):
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever foreign code raises
+            return Shown, (type_name(obj), lean_repr(obj), f"not kept: {_said(error)}")
+
+
+_SINGLE = (type(...), type(NotImplemented))
+
+
+def type_module_of(kind: type) -> str:
+    """Return the module of a class, whatever its metaclass does."""
+    with suppress(BaseException):
+        return str(kind.__module__)
+    return "?"
+
+
+def _has_name(obj: Any) -> bool:  # noqa: ANN401 - a class or a function
+    """Return whether a module has a class or a function under its own name."""
+    with suppress(BaseException):
+        found: Any = sys.modules[obj.__module__]
+        for name in obj.__qualname__.split("."):
+            found = getattr(found, name)
+        return found is obj
+    return False
+
+
+def _small(obj: Any, kind: type) -> Any:  # noqa: ANN401, PLR0911 - as pickle's reducers
+    """Return how to pickle an array; None for all else, and for one that pickle knows."""
+    root = type_module(obj).partition(".")[0]
+    name = type_name(obj)
+    if name in _TABLES:
+        size = obj.memory_usage(index=False)
+        nbytes = int(size if isinstance(size, int) else size.sum())
+        if nbytes <= LARGEST_ARRAY:
+            return None
+        return Head, (name, tuple(obj.shape), str(kind.__name__), nbytes, obj.iloc[:100])
+    if root not in _ARRAYS and name != "__main__.ndarray":
+        return None
+    shape, dtype = getattr(obj, "shape", None), getattr(obj, "dtype", None)
+    if shape is None or dtype is None or not hasattr(obj, "__getitem__"):
+        return None
+    shape = tuple(int(one) for one in shape)
+    count = 1
+    for one in shape:
+        count *= one
+    nbytes = count * int(getattr(dtype, "itemsize", None) or getattr(dtype, "size", None) or 1)
+    if nbytes > LARGEST_ARRAY:
+        left, corner = _HEAD, []
+        for one in reversed(shape):
+            taken = max(1, min(one, left))
+            left //= taken
+            corner.append(slice(taken))
+        part = obj[tuple(reversed(corner))]
+        part = _of_torch(part) if root == "torch" else part.copy() if root == "numpy" else part
+        return Head, (name, shape, str(dtype), nbytes, part)
+    if root == "torch":
+        return _of_torch(obj).call
+    if root == "numpy" and getattr(obj, "base", None) is not None and kind.__name__ == "memmap":
+        import numpy as np  # noqa: PLC0415 - the user has imported it
+
+        return np.array(obj).__reduce_ex__(5)
+    return None
+
+
+class _Call:
+    """Is pickled as what a call gives."""
+
+    def __init__(self, *call: Any) -> None:  # noqa: ANN401 - as pickle's reducers
+        self.call = call
+
+    def __reduce__(self) -> Any:  # noqa: ANN401 - as pickle's reducers
+        return self.call
+
+
+def _of_torch(obj: Any) -> _Call:  # noqa: ANN401 - a tensor
+    """Return a tensor as its bytes: torch's own pickles hold all memory that it is a view of."""
+    torch: Any = sys.modules["torch"]
+    here = obj.detach()
+    if here.layout != torch.strided or here.is_quantized:
+        return _Call(*here.cpu().__reduce_ex__(5))
+    here = here.to("cpu", copy=False).contiguous()
+    data = bytes(here.reshape(-1).view(torch.uint8).numpy()) if here.numel() else b""
+    return _Call(
+        tensor,
+        (
+            data, str(obj.dtype).rpartition(".")[2], tuple(obj.shape), str(obj.device),
+            bool(obj.requires_grad), isinstance(obj, torch.nn.Parameter),
+        ),
+    )  # fmt: skip
+
+
+def _said(error: BaseException) -> str:
+    with suppress(BaseException):
+        return f"{type(error).__name__}: {str(error)[:200]}"
+    return type(error).__name__
+
+
+def _pickled(value: object, room: int) -> tuple[bytes, str, str]:
+    """Return the pickle of a value; where there is none its text, and why."""
+    if room <= 0:
+        return b"", "", _NO_ROOM
+    if type(value) in _CONTAINERS and len(value) > _LONG:  # type: ignore[arg-type] # they have one
+        return b"", lean_repr(value), f"{len(value):,} items are too many"  # type: ignore[arg-type]
+    file = _Room()
+    file.left = room
+    try:
+        _Pickler(file, protocol=5).dump(value)
+        return file.getvalue(), "", ""
+    except _TooLargeError:
+        why = _NO_ROOM
+    except BaseException as error:  # noqa: BLE001 - whatever foreign code raises
+        why = f"it cannot be pickled: {_said(error)}"
+    return b"", lean_repr(value), why
+
+
+# The frames, and what they hold.
+
+
+class _Value:
+    """A value of one name or more."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+        self.told: dict[str, Any] = {"type": type_name(value)[:LONGEST_TEXT]}
+        self.left_out(_NO_TIME)
+
+    def left_out(self, why: str, text: str = "") -> None:
+        self.told.update(why=why, text=text[:LONGEST_TEXT])
+
+    @property
+    def weight(self) -> int:
+        """What runs no code of the user's, and is small, goes first."""
+        kind = type(self.value)
+        if kind in _PLAIN or kind in _FUNCTIONS:
+            return 0
+        if kind in _CONTAINERS:
+            return 1 if len(self.value) < _HEAD else 3  # type: ignore[arg-type] # they have one
+        return 1 if type_module(self.value).partition(".")[0] in _ARRAYS else 2
+
+
+class Kept:
+    """The frames of an exception, with what their names stand for.
+
+    Parameters
+    ----------
+    error
+        The exception; its frames of the runtime's own are left out.
+    bundle
+        The folder of the bundle that ran.
+    """
+
+    def __init__(self, error: BaseException, bundle: str) -> None:
+        self._bundle = bundle
+        self._numbers: dict[int, int] = {}
+        self.values: list[_Value] = []
+        self._spaces: dict[int, tuple[str, dict[str, Any]]] = {}
+        self.skipped = 0
+        self.frames: list[dict[str, Any]] = []
+        stack = list(_stack(error))
+        if len(stack) > MOST_FRAMES:
+            self.skipped = len(stack) - MOST_FRAMES
+            stack = [*stack[: MOST_FRAMES // 2], *stack[-MOST_FRAMES // 2 :]]
+        # The innermost first: they are looked at first, and there may be no time for all.
+        for frame, line in reversed(stack):
+            self.frames.insert(0, self._frame(frame, line))
+        for space, names in self._wanted(stack):
+            told = self._spaces[id(space)][1]
+            for name in names:
+                if name in space and name not in told and len(told) < MOST_NAMES:
+                    told[name] = self._number(space[name])
+
+    def _frame(self, frame: FrameType, line: int) -> dict[str, Any]:
+        code = frame.f_code
+        own = self._is_own(code.co_filename)
+        told: dict[str, Any] = {
+            "file": _text(code.co_filename.removeprefix(f"{self._bundle}/")),
+            "line": line,
+            "first": code.co_firstlineno,
+            "function": _text(code.co_name),
+            "arguments": [],
+            "own": own,
+            "locals": None,
+            "globals": "",
+        }
+        if not own:
+            return told
+        space = frame.f_globals
+        if id(space) not in self._spaces:
+            name = _text(space.get("__name__", "?"))
+            taken = {taken for taken, _ in self._spaces.values()}
+            self._spaces[id(space)] = (name if name not in taken else f"{name}#{len(taken)}", {})
+        told["globals"] = self._spaces[id(space)][0]
+        if frame.f_locals is space:
+            return told
+        count = code.co_argcount + code.co_kwonlyargcount
+        count += bool(code.co_flags & 4) + bool(code.co_flags & 8)  # *args and **kwargs
+        told["arguments"] = [_text(name) for name in code.co_varnames[:count]]
+        held = list(frame.f_locals.items())[:MOST_NAMES]
+        told["locals"] = {_text(name): self._number(value) for name, value in held}
+        return told
+
+    def _wanted(self, stack: list[tuple[FrameType, int]]) -> Iterator[tuple[dict[str, Any], Any]]:
+        """Yield the globals of each frame of the user's own with the names to keep of them."""
+        frames = [frame for frame, _ in stack if id(frame.f_globals) in self._spaces]
+        for frame in reversed(frames):
+            yield frame.f_globals, list(_names(frame.f_code))
+        for frame in reversed(frames):
+            if frame.f_locals is frame.f_globals:
+                space = frame.f_globals
+                yield space, [name for name in list(space) if not str(name).startswith("__")]
+
+    def _is_own(self, file: str) -> bool:
+        if file.startswith(f"{self._bundle}/"):
+            return True
+        if file.startswith("<"):
+            return not file.startswith(("<frozen", "<__array_function__"))
+        library = os.path.dirname(os.__file__)  # noqa: PTH120 - pathlib takes long to import
+        return not (
+            file.startswith((f"{library}/", _HERE, f"{sys.prefix}/"))
+            or "/site-packages/" in file
+            or "/dist-packages/" in file
+        )
+
+    def _number(self, value: object) -> int:
+        """Return the number of a value: what several names stand for is kept once."""
+        number = self._numbers.setdefault(id(value), len(self.values))
+        if number == len(self.values):
+            self.values.append(_Value(value))
+        return number
+
+    def told(self) -> dict[str, Any]:
+        """Return what the index says."""
+        return {
+            "version": VERSION,
+            "python": sys.version.split()[0],
+            "frames": self.frames,
+            "skipped": self.skipped,
+            "globals": dict(self._spaces.values()),
+            "values": [value.told for value in self.values],
+        }
+
+
+def _stack(error: BaseException) -> Iterator[tuple[FrameType, int]]:
+    step = error.__traceback__
+    while step is not None and step.tb_frame.f_code.co_filename.startswith(_HERE):
+        step = step.tb_next
+    while step is not None:
+        yield step.tb_frame, step.tb_lineno or 0
+        step = step.tb_next
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, type(code)):
+            yield from _names(constant)
+
+
+def _text(value: object) -> str:
+    return str(value)[:LONGEST_TEXT].encode(errors="backslashreplace").decode()
+
+
+# Written to the disk while the clock runs.
+
+
+class _Writer:
+    """Goes through the values in threads, one after the other."""
+
+    def __init__(
+        self, values: list[_Value], file: int, hide: Callable[[bytes], bytes], bundle: str
+    ) -> None:
+        self._values = sorted(values, key=lambda value: value.weight)
+        self._file = file
+        self._hide = hide
+        self._lock = allocate_lock()
+        self._done = allocate_lock()
+        self._at = 0
+        self._end = 0
+        self._turn = 0
+        self._begun = 0.0
+        self._thread = 0
+        self._ident = 0
+        self._bundle = bundle
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        """Write what can be written in time."""
+        self._done.acquire()
+        until = time.monotonic() + _LONGEST * TIME
+        left = TIME
+        while left > 0 and time.monotonic() < until:
+            over, spent = self._one_thread(left, until)
+            if over:
+                return
+            left -= spent
+            with self._lock:
+                if self._done.acquire(blocking=False):
+                    return
+                _stop(self._ident, self._bundle)
+                self._turn += 1  # what that thread still does counts no more
+                current = self._values[max(0, self._at - 1)]
+                if "at" not in current.told:
+                    current.left_out("keeping it took too long")
+
+    def _one_thread(self, left: float, until: float) -> tuple[bool, float]:
+        """Let a thread go on; return whether all is done, and the seconds that it took."""
+        with self._lock:
+            self._begun, self._thread, before = 0.0, 0, 0.0
+            turn, at = self._turn, self._at
+        self._ident = start_new_thread(self._work, (turn,))
+        spent = spent_on_one = 0.0
+        of_one = max(_STEP, left * SHARE)
+        while spent < left and spent_on_one < of_one and time.monotonic() < until:
+            begun = time.monotonic()
+            if self._done.acquire(timeout=_STEP):
+                return True, spent
+            waiting = _waited(self._thread) if self._thread else 0.0
+            step = min(time.monotonic() - begun, 2 * _STEP) - max(0.0, waiting - before)
+            before = waiting
+            spent += max(0.0, step)
+            spent_on_one = spent_on_one + max(0.0, step) if at == self._at else 0.0
+            at = self._at
+        return False, spent
+
+    def _work(self, turn: int) -> None:
+        self._thread = get_native_id()
+        while True:
+            with self._lock:
+                if turn != self._turn:
+                    return
+                if self._at == len(self._values) or self.error:
+                    self._done.release()
+                    return
+                value = self._values[self._at]
+                self._at += 1
+                room = SIZE - self._end
+            data, text, why = _pickled(value.value, room)
+            data = self._hide(data)
+            if not why and not data:
+                why = "nothing of it was written"
+            with self._lock:
+                if turn != self._turn:
+                    return
+                if why:
+                    hidden = self._hide(text.encode(errors="backslashreplace"))
+                    value.left_out(self._hide(_text(why).encode()).decode(), hidden.decode())
+                    continue
+                try:
+                    _write_at(self._file, data, self._end)
+                except OSError as error:
+                    self.error = error
+                    continue
+                value.told = {"type": value.told["type"], "at": self._end, "size": len(data)}
+                self._end += len(data)
+
+
+def _stop(thread: int, bundle: str) -> None:
+    """Raise in a thread that may compute on without an end, and so hold up all that follows."""
+    sys.setswitchinterval(0.0005)
+    with suppress(Exception):
+        ctypes = standard("ctypes", bundle)
+        raised = ctypes.py_object(SystemExit)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+
+
+def _write_at(file: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def keep(
+    error: BaseException, folder: str, bundle: str, secrets: Mapping[str, str], key: str = ""
+) -> None:
+    """Write what the frames of `error` held into `folder`.
+
+    Parameters
+    ----------
+    bundle
+        The folder of the bundle that ran.
+    secrets
+        Values by their names: none of them is written.
+    key
+        File with the key that both files are marked with, see `sealing`; empty for none.
+    """
+    import faulthandler  # noqa: PLC0415 - the task has it
+
+    with suppress(ValueError, OSError, RuntimeError):
+        # Without Python's lock: nothing else could end a process whose native code hangs with it.
+        faulthandler.dump_traceback_later(_LONGEST * TIME + _HANGS, exit=True, file=2)
+    limit = sys.getrecursionlimit()
+    index, values = f"{folder}/{INDEX}", f"{folder}/{VALUES}"
+    try:
+        with suppress(RecursionError):
+            sys.setrecursionlimit(min(limit, _DEEPEST))
+        os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib takes long to import
+        kept = Kept(error, bundle)
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        # Never closed: a thread that was left to itself may still write to it.
+        file = os.open(values, flags, mode_in(folder))
+        writer = _Writer(kept.values, file, _hider(secrets), bundle)
+        writer.run()
+        if writer.error:
+            raise writer.error
+        told = kept.told()
+        told["size"] = os.fstat(file).st_size
+        if key:
+            told["mark"] = _mark(VALUES, values, key)
+        data = lean.dumps(told).encode()
+        if key:
+            data += b"\n" + _mark_of(INDEX, data, key).encode() + b"\n"
+        aside = os.open(f"{index}.new", flags, mode_in(folder))
+        _write_at(aside, data, 0)
+        os.replace(f"{index}.new", index)  # noqa: PTH105 - pathlib takes long to import
+    except OSError as problem:
+        for path in (f"{index}.new", values):
+            with suppress(OSError):
+                os.unlink(path)  # noqa: PTH108 - as above
+        sys.stderr.write(
+            "submarine: what the frames held could not be kept for `submarine job debug`: "
+            f"{problem}\n"
+        )
+    finally:
+        with suppress(RecursionError):
+            sys.setrecursionlimit(limit)
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _mark(name: str, path: str, key: str) -> str:
+    from submarine_runtime.sealing import mark  # noqa: PLC0415 - of containers alone
+
+    with open(path, "rb") as file, open(key, "rb") as secret:  # noqa: PTH123 - as above
+        return mark(name, iter(lambda: file.read(1 << 20), b""), secret.read())
+
+
+def _mark_of(name: str, data: bytes, key: str) -> str:
+    from submarine_runtime.sealing import mark  # noqa: PLC0415 - as above
+
+    with open(key, "rb") as secret:  # noqa: PTH123 - as above
+        return mark(name, (data,), secret.read())
+
+
+def _hider(secrets: Mapping[str, str]) -> Callable[[bytes], bytes]:
+    """Return what masks secrets in bytes, each by as many: pickles stay what they are."""
+    masks = []
+    for name, value in secrets.items():
+        for line in {value, *value.splitlines(), repr(value)[1:-1], lean.dumps(value)[1:-1]}:
+            data = line.encode("utf-8", "surrogateescape")
+            if len(data.strip()) >= _SHORTEST_SECRET:
+                label = f"<secret {name}>".encode("ascii", "replace")
+                label = label if len(label) <= len(data) else b"<secret>"[: len(data)]
+                masks.append((data, label.ljust(len(data), b"*")))
+    masks.sort(key=lambda mask: -len(mask[0]))
+
+    def hide(data: bytes) -> bytes:
+        for secret, mask in masks:
+            data = data.replace(secret, mask)
+        return data
+
+    return hide

@@ -1,0 +1,90 @@
+"""A cell whose job has failed, opened where it failed: `%submarine debug`, and a bare `%debug`."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.kernels import PATIENCE, Driven
+
+DEFINES = """
+class Net:
+    def __init__(self, size):
+        self.size = size
+
+    def step(self, batch):
+        scale = 10
+        return batch[scale]
+
+def train(net, *batches, **more):
+    for number, batch in enumerate(batches):
+        net.step(batch)
+"""
+FAILS = """%%submarine --gpus 0 --name broken
+rate = 0.5
+train(Net(7), [1, 2, 3], word="hello")
+"""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def debugged(kernel, cell, *commands):
+    """Run a cell that opens a debugger, and give it commands; return what it wrote."""
+    sent = kernel.send(cell, allow_stdin=True)
+    for command in (*commands, "q"):
+        asked = kernel.client.get_stdin_msg(timeout=PATIENCE)
+        assert "db>" in asked["content"]["prompt"]
+        kernel.client.input(command)
+    ran = kernel.collect(sent)
+    return _COLOUR.sub("", ran.text)
+
+
+@pytest.fixture(scope="module")
+def failed(kernel):
+    kernel.run(DEFINES)
+    ran = kernel.run(FAILS)
+    assert ran.reply["ename"].endswith("IndexError"), ran.text
+
+
+def test_the_frames_are_opened_at_cell_and_line(kernel, failed):
+    text = debugged(
+        kernel, "%submarine debug",
+        "p scale * 2, batch", "a", "u", "p [b for b in batches if number == 0]", "p net.size",
+        "number = 5", "p number", "p np.sum(batch)", "u", "p rate", "ll", "n", "w",
+    )  # fmt: skip
+    assert "worker-0 of job" in text
+    assert "IndexError" in text
+    assert re.search(r"<In \[1\] of job \w{5}>\(8\)step\(\)", text), text
+    assert "(20, [1, 2, 3])" in text
+    assert "batch = [1, 2, 3]" in text
+    assert "self = <" in text
+    assert "[[1, 2, 3]]" in text
+    assert re.search(r"^7$", text, re.MULTILINE)
+    assert re.search(r"^5$", text, re.MULTILINE)
+    assert "int64(6)" in text, "numpy is at hand"
+    assert re.search(r"^0\.5$", text, re.MULTILINE)
+    assert "u and d move between its frames" in text
+
+
+def test_a_bare_debug_after_the_cell_opens_the_job_too(kernel, failed):
+    kernel.run(FAILS)
+    text = debugged(kernel, "%debug", "p scale", "u", "p number, more", "u", "p rate")
+    assert re.search(r"^10$", text, re.MULTILINE), text
+    assert "(0, {'word': 'hello'})" in text
+    assert "0.5" in text
+
+
+def test_a_new_kernel_opens_it_without_its_classes(kernel, failed):
+    other = Driven(kernel.home)
+    try:
+        text = debugged(other, "%submarine job debug broken", "p self", "p self.size, scale")
+        assert "<Net: size=7>" in text
+        assert "(7, 10)" in text
+        # Where nobody can be asked the frames are shown.
+        ran = other.run("%submarine debug broken --task worker-0")
+        assert "scale = 10" in ran.text
+        assert "in step" in ran.text
+        ran = other.run("%submarine debug broken --task worker-7")
+        assert "no task 'worker-7'" in ran.text
+    finally:
+        other.stop()

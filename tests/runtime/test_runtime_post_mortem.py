@@ -1,0 +1,188 @@
+"""What a failed task keeps of its frames, and how it is read again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from submarine_engine.failures import Source
+from submarine_engine.history import read_json
+from submarine_engine.post_mortem import PostMortem, _Cells, _read_index
+from submarine_runtime import post_mortem
+from submarine_runtime.post_mortem import Head, Shown
+
+HOSTILE = """
+import os, sys, threading, time
+import numpy as np
+token = os.environ.pop("TOKEN")
+large = np.zeros((40_000_000, 4), dtype="f4")
+rate = 0.1
+class Net:
+    def __init__(self):
+        self.w, self.lock, self.f = np.ones(3), threading.Lock(), lambda x: x
+class Hangs:
+    def __getstate__(self):
+        while True: pass
+class Sleeps:
+    def __reduce__(self): time.sleep(1000)
+class Raises:
+    def __getstate__(self): raise SystemExit(4)
+    def __repr__(self): raise ValueError("no")
+def inner(net, *rest, k=2, **more):
+    many = [1] * 3_000_000
+    made = (i for i in range(3))
+    hangs, raises, sleeps = Hangs(), Raises(), Sleeps()
+    after = {"token": f"Bearer {token}", "rate": rate}
+    self_ = after; self_["self"] = after
+    return net.w["x"]
+def outer(n):
+    class Local: pass
+    local = Local(); local.a = 5
+    return inner(Net(), n, k=3, z=9)
+outer(3)
+"""
+SECRET = 's3cr3t-välue"q'  # noqa: S105 - made up
+
+
+def opened(task):
+    """Return what the task has kept, as a process without its classes loads it."""
+    results = task.folder / "results"
+    data = read_json(results / "post-mortem.json")
+    frames, values = _read_index(data, _Cells(Source.of(task.folder), "x-abcde"), None)
+    return PostMortem("it", frames, values=values, file=results / "post-mortem.values")
+
+
+def run(task, script, **more):
+    env = {"TOKEN": SECRET, **more.pop("env", {})}
+    return task.start(script, env=env, post_mortem={"secrets": ["TOKEN"]}, **more).wait()
+
+
+def held(found, frame, name):
+    kept = found.frames[frame]
+    return found.value((kept.globals if kept.locals is None else kept.locals)[name])
+
+
+def test_values_come_back_and_hostile_ones_cost_only_themselves(task):
+    assert run(task, HOSTILE) == 1
+    assert task.outcome["error"]["type"] == "IndexError"
+    found = opened(task)
+    own = [frame for frame in found.frames if frame.own]
+    assert [frame.function for frame in own] == ["<module>", "outer", "inner"]
+    assert own[2].arguments == ("net", "k", "rest", "more")
+    last = found.frames.index(own[2])
+    assert (held(found, last, "k"), held(found, last, "rest")) == (3, (3,))
+    assert list(held(found, last, "net").w) == [1, 1, 1]
+    assert "lock" in repr(held(found, last, "net").lock)
+    assert held(found, last - 1, "local").a == 5
+    assert "generator" in repr(held(found, last, "made"))
+    assert "3,000,000 items are too many" in repr(held(found, last, "many"))
+    for name in ("hangs", "sleeps"):
+        assert "took too long" in repr(held(found, last, name))
+    assert "SystemExit" in repr(held(found, last, "raises"))
+    assert held(found, last, "after")["self"]["rate"] == 0.1
+    large = held(found, 0, "large")
+    assert isinstance(large, Head)
+    assert (large.shape, large.dtype, large.head.shape) == ((40_000_000, 4), "float32", (250, 4))
+    # Nowhere is the secret, and what it stood in reads as the rest of it.
+    assert held(found, last, "after")["token"].startswith("Bearer <secret")
+    for file in (task.folder / "results").iterdir():
+        assert SECRET.encode() not in file.read_bytes()
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_names_become_frames_of_python(task):
+    assert run(task, "def f(n):\n    half = n / 2\n    return 1 / (n - 4)\nlimit = 3\nf(4)") == 1
+    traceback = opened(task).traceback()
+    frame = traceback.tb_next.tb_frame
+    assert (frame.f_code.co_name, traceback.tb_next.tb_lineno) == ("f", 3)
+    assert "not loaded yet" in dict.__repr__(frame.f_locals)
+    times = "[half * i for i in range(n)]"
+    assert eval(times, frame.f_globals, frame.f_locals) == [0, 2, 4, 6]  # noqa: S307 - as pdb does
+    assert frame.f_locals.get("limit") is None
+    assert {**frame.f_locals} == {"n": 4, "half": 2.0} == frame.f_locals.copy()
+    exec("half = 9", frame.f_globals, frame.f_locals)  # noqa: S102 - as a debugger does
+    assert frame.f_locals["half"] == 9
+
+
+def test_of_a_deep_recursion_both_ends_are_kept(task):
+    assert run(task, "def f(n):\n    return f(n + 1)\nf(0)") == 1
+    found = opened(task)
+    assert len(found.frames) == post_mortem.MOST_FRAMES
+    assert (held(found, 1, "n"), held(found, 49, "n")) == (0, 48)
+    assert held(found, 99, "n") > 900
+    told = read_json(task.folder / "results" / "post-mortem.json")
+    assert told["skipped"] > 850
+
+
+@pytest.mark.parametrize(
+    ("script", "plan"),
+    [
+        ("x = 1", True),
+        ("import sys; sys.exit(0)", True),
+        ("1/0", False),
+        ("import os; os._exit(3)", True),
+    ],
+)
+def test_nothing_is_kept_where_nothing_failed_or_nobody_wants_it(task, script, plan):
+    task.run(script, post_mortem={"secrets": []} if plan else None)
+    assert not list(task.folder.glob("results/post-mortem*"))
+
+
+def test_a_job_that_succeeds_loads_nothing_of_it(task):
+    script = "import sys\nprint('submarine_runtime.post_mortem' in sys.modules)"
+    assert task.run(script, post_mortem={"secrets": []}) == 0
+    assert task.stdout == "False\n"
+
+
+def test_a_full_disk_is_told_and_the_error_is_unharmed(task):
+    script = """
+    import resource, signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    data = b"x" * 3_000_000
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+    raise ValueError("the job's own")
+    """
+    assert run(task, script) == 1
+    assert task.outcome["error"]["message"] == "the job's own"
+    assert "could not be kept for `submarine job debug`: " in task.stderr
+    assert not list(task.folder.glob("results/post-mortem*"))
+
+
+def test_native_code_that_hangs_with_the_lock_is_ended(task):
+    script = """
+    import ctypes
+    class Native:
+        def __reduce__(self): ctypes.PyDLL(None).sleep(1000)
+    native = Native()
+    raise ValueError("the job's own")
+    """
+    assert run(task, script) == 1
+    assert task.outcome["error"]["message"] == "the job's own"
+    assert not (task.folder / "results" / "post-mortem.json").exists()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: data | {"version": 2},
+        lambda data: data | {"values": data["values"][:1]},
+        lambda data: data | {"frames": [{"file": 3}]},
+        lambda data: data | {"globals": {"__main__": {"x": -1}}},
+    ],
+)
+def test_an_index_of_another_hand_is_refused(task, spoil):
+    run(task, "x = y = 1\nz = 'text'\nraise ValueError")
+    path = task.folder / "results" / "post-mortem.json"
+    path.write_text(json.dumps(spoil(read_json(path))))
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        opened(task)
+
+
+def test_values_that_are_cut_off_say_so(task):
+    run(task, "x = 1\nraise ValueError")
+    (task.folder / "results" / "post-mortem.values").write_bytes(b"")
+    assert "was cut off" in repr(held(opened(task), 0, "x"))
+
+
+def test_what_is_shown_moves_no_cursor():
+    assert "\x1b" not in repr(Shown("Bad", "\x1b[2Jx"))
