@@ -359,14 +359,18 @@ def open_post_mortem(job: Job, task: str | None = None, *, main: bool = False) -
     except (OSError, ValueError):
         outcome = None
     error = failure(job.id, status, outcome, folder, "")
-    title = f"{title}: {clean(error.trace.summary if error.trace else error.what)[:_LONGEST]}"
+    what = error.trace.summary if error.trace else error.what
+    its = status.task(which)
+    if outcome is None and its is not None and task not in (None, failed):
+        what = f"{its.state.value}: {its.reason}" if its.reason else its.state.value
+    title = f"{title}: {clean(what)[:_LONGEST]}"
     source = Source.of(folder)
     cells = _Cells(source, job.id)
     try:
         data = json.loads(read_foreign(folder / "results" / "post-mortem.json", LARGEST_OUTCOME))
         frames, values = _read_index(data, cells, masker)
     except FileNotFoundError:
-        missing = _why_none(job, outcome is not None)
+        missing = _why_none(job, outcome.kind if outcome else "")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         missing = f"what its frames held cannot be read: {type(problem).__name__}: {problem}"
     else:
@@ -413,12 +417,14 @@ def _check(job_id: str, status: JobStatus, task: str | None) -> None:
         )
 
 
-def _why_none(job: Job, told: bool) -> str:  # noqa: FBT001 - private
+def _why_none(job: Job, kind: str) -> str:
     from submarine_engine.records import record_of  # noqa: PLC0415 - seldom
 
+    if kind == "returned":
+        return "it came to its end without an error: there are no frames to look at"
     if record_of(job.id).get("spec", {}).get("post_mortem") == "off":
         why = "by --post_mortem off"
-    elif told:
+    elif kind:
         why = "its task did not come to it: the disk may be full, see its log"
     else:
         why = "its process was ended from outside, or crashed in native code"

@@ -246,7 +246,7 @@ def main(folder: str) -> NoReturn:
         note_file(watch(folder))
     ending = _run_entry(plan, folder) if command is None else _run_command(command)
     code = outcome.write(ending)
-    if debug and code and ending.error is not None and _failed(ending.error, plan):
+    if debug and code and ending.error is not None and _failed(ending.error):
         from submarine_runtime import post_mortem  # noqa: PLC0415 - only on a failure
 
         with suppress(BaseException):  # how the task ended is written
@@ -259,16 +259,11 @@ def main(folder: str) -> NoReturn:
     leave(code)
 
 
-def _failed(error: BaseException, plan: dict[str, Any]) -> bool:
-    """Return whether somebody may ask where it was: not of a job that was cancelled.
+def _failed(error: BaseException) -> bool:
+    """Return whether somebody may ask where it was: not of a job that was cancelled."""
+    from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - only on a failure
 
-    Of several tasks those are asked to end that have not failed themselves.
-    """
-    if plan.get("peers", 1) > 1 or not isinstance(error, KeyboardInterrupt):
-        return True
-    from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - likewise
-
-    return error.args != (ASKED_TO_END,)
+    return not isinstance(error, KeyboardInterrupt) or error.args != (ASKED_TO_END,)
 
 
 def _is_full(error: Exception) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from submarine_runtime.container import STARTED
 from submarine_runtime.eventpack import LOG
 from submarine_runtime.outcome import RAISED
+from submarine_runtime.post_mortem import INDEX, VALUES
 from submarine_runtime.sealing import NotGenuineError, attempt_key, mark, marker
 
 from submarine_engine.clusters.log_mirror import (
@@ -164,6 +165,7 @@ class Container(TaskRun):
             self.late = self._begin(self._fetch_json(STARTED, sizes))
         self._exit = self._read_exit(sizes)
         self.fetch_outcome(sizes)
+        self.fetch_post_mortem(sizes)
         self._fetch_progress(sizes)
         # What brings files to HDFS may have found them gone already; log aggregation has them.
         return EXIT in sizes or self._source.live or not self.gathered
@@ -221,6 +223,25 @@ class Container(TaskRun):
                     self._refuse(name)
                     return
         write_aside(self.files.outcome, json.dumps(outcome).encode())
+
+    def fetch_post_mortem(self, sizes: Mapping[str, int]) -> None:
+        """Bring what the frames of a failed task held; a job's end does not wait for a second try.
+
+        What has not this container's mark is left where it is: `job debug` says that there is none.
+        """
+        if not {INDEX, VALUES} <= set(sizes) or self.files.post_mortem.exists():
+            return
+        with suppress(ClusterError, LogsGoneError, NotGenuineError, OSError, ValueError):
+            data, _, given = self._fetch(INDEX, sizes).partition(b"\n")
+            told = json.loads(data)
+            pieces, key = self._pieces(VALUES, sizes[VALUES]), self._read_key()
+            if key is not None:
+                if given.strip().decode("ascii", "replace") != mark(INDEX, (data,), key):
+                    return
+                pieces = _genuine(VALUES, pieces, key, str(told.get("mark")))
+            make_private(self.files.results)
+            write_aside(self.files.results / VALUES, pieces)
+            write_aside(self.files.post_mortem, data)
 
     def _bring(self, name: str, size: int, pieces: Iterator[bytes]) -> str:
         """Bring a result home; return why it is left where it is, empty where it is not.

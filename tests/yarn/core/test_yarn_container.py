@@ -15,9 +15,10 @@ from submarine_engine.clusters.tasks import (
 )
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import Moment
-from submarine_engine.history import JobPaths
+from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
 from submarine_engine.outcome import read_outcome as read_checked
+from submarine_runtime import post_mortem
 from submarine_runtime.home import Ending as HowItEnded
 from submarine_runtime.outcome import Outcome
 from submarine_runtime.sealing import attempt_key
@@ -243,3 +244,36 @@ def test_a_result_of_one_rank_that_finds_no_room_fails_no_job(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "did not come home: File too large here" in words
+
+
+def failed_with_frames(tmp_path):
+    """A source with what a task that has failed leaves, its frames too."""
+    source = marked(tmp_path, error=ValueError(1))
+    folder = tmp_path / "node"
+    try:
+        held = "the frame's"  # noqa: F841 - looked at below
+        raise ValueError(1)  # noqa: TRY301 - likewise
+    except ValueError as error:
+        post_mortem.keep(error, str(folder), "/nowhere", {}, str(tmp_path / "key"))
+    for path in folder.glob("post-mortem*"):
+        source.files[path.name] = path.read_bytes()
+    return source
+
+
+def test_what_the_frames_held_comes_home_where_it_is_the_containers_own(tmp_path):
+    source = failed_with_frames(tmp_path)
+    container = brought_home(tmp_path, source)
+    kept = read_json(container.files.post_mortem)
+    assert kept["frames"][-1]["locals"].keys() >= {"held", "source"}
+    values = container.files.results / post_mortem.VALUES
+    assert values.read_bytes() == source.files[post_mortem.VALUES]
+    for name in (post_mortem.INDEX, post_mortem.VALUES):
+        spoilt = dict(source.files)
+        source.files[name] = (
+            source.files[name].replace(b"held", b"hold").replace(b"frame", b"fr4me")
+        )
+        other = brought_home(tmp_path / name, source)
+        assert not other.files.post_mortem.exists()
+        assert not (other.files.results / post_mortem.VALUES).exists()
+        assert read_checked(other.files.root).error.message == "1", "how it ended is unharmed"
+        source.files = spoilt

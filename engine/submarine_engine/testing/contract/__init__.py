@@ -7,6 +7,7 @@ from submarine_engine.testing.contract.ending import *  # noqa: F403
 from submarine_engine.testing.contract.gpus import *  # noqa: F403
 from submarine_engine.testing.contract.life import *  # noqa: F403
 from submarine_engine.testing.contract.logs import *  # noqa: F403
+from submarine_engine.testing.contract.post_mortem import *  # noqa: F403
 from submarine_engine.testing.contract.refusals import *  # noqa: F403
 from submarine_engine.testing.contract.save import *  # noqa: F403
 from submarine_engine.testing.contract.secrets import *  # noqa: F403

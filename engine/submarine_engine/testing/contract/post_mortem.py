@@ -1,0 +1,71 @@
+"""What the frames of a failed job held: each task's, at cell and line, once the job is over."""
+
+from __future__ import annotations
+
+import pytest
+
+from submarine_engine.errors import JobError
+from submarine_engine.job import JobState
+from submarine_engine.post_mortem import open_post_mortem
+from submarine_engine.testing.contract.several import begin
+
+NAME = "CONTRACT_SECRET"
+VALUE = "hf_" + "P0stM0rtem" * 2
+FAILS = """
+import os, time
+from submarine_runtime import job
+
+def step(batch, more=()):
+    token = "Bearer " + os.environ["CONTRACT_SECRET"]
+    if job.rank == job.world_size - 1:
+        raise ValueError(batch)
+    while True:
+        time.sleep(0.05)
+
+rate = 0.5
+step([job.rank] * 3)
+"""
+
+
+def test_the_frames_of_a_failed_job_are_opened_afterwards(cluster, monkeypatch):
+    monkeypatch.setenv(NAME, VALUE)
+    job = cluster.submit([FAILS], secrets=(NAME,))
+    assert cluster.follow(job).state is JobState.FAILED
+    found = open_post_mortem(job)
+    assert "ValueError: [0, 0, 0]" in found.title
+    (outer, inner) = (frame for frame in found.frames if frame.own)
+    assert (outer.function, inner.function, inner.line) == ("<module>", "step", 8)
+    assert inner.file.startswith("<In [")
+    last = found.traceback(own=True).tb_next
+    assert last.tb_frame.f_locals["batch"] == [0, 0, 0]
+    assert last.tb_frame.f_locals["token"].startswith("Bearer <secret")
+    assert found.traceback().tb_frame.f_globals["rate"] == 0.5
+    root = cluster.paths(job).root
+    kept = [path for path in root.rglob("post-mortem*") if path.is_file()]
+    assert len(kept) == 2
+    assert not any(VALUE.encode() in path.read_bytes() for path in kept)
+
+
+def test_each_task_of_several_has_frames_of_its_own(cluster):
+    job = begin(cluster, FAILS, env={NAME: VALUE}, worker=2)
+    if job is None:
+        return
+    cluster.follow(job)
+    for task in (None, "worker-1"):  # the other one waits, and is ended
+        found = open_post_mortem(job, task)
+        assert found.title.startswith(f"worker-1 of job {job.id}: ValueError")
+        assert found.traceback(own=True).tb_next.tb_frame.f_locals["batch"] == [1, 1, 1]
+    other = open_post_mortem(job, "worker-0")
+    assert "worker-1" in other.title
+    assert "was not kept: its process was ended from outside" in other.missing
+    with pytest.raises(JobError, match="no task 'worker-7'"):
+        open_post_mortem(job, "worker-7")
+
+
+def test_a_job_that_kept_nothing_says_why_and_where_it_stood(cluster):
+    job = cluster.submit("def f():\n    raise ValueError\nf()", post_mortem="off")
+    cluster.follow(job)
+    found = open_post_mortem(job)
+    assert "--post_mortem off" in found.missing
+    assert [frame.function for frame in found.frames if frame.own] == ["<module>", "f"]
+    assert found.traceback() is not None
