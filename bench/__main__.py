@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bench import (
+    debugging,
     drivers,
     gangs,
     gangyarn,
@@ -62,6 +63,7 @@ FIGURES: dict[str, Callable[[Path], Figure | list[Figure]]] = {
     "gang-yarn": gangyarn.gang,
     "gate": gates.gate,
     "first-failure": gates.first_failure,
+    "post-mortem": debugging.freed,
     "scaling": gates.scaling,
     "driver": drivers.costs,
     "map": maps.calls,

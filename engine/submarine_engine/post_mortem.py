@@ -40,6 +40,7 @@ _LONGEST_LINE = 500
 _SEARCHED = 1 << 20
 """Bytes of a value in which other ways to write a secret are looked for; the task has masked it as
 it is."""
+_RUNTIME = "/submarine_runtime/"
 _AT_HAND = {"np": "numpy", "numpy": "numpy"}
 
 
@@ -150,10 +151,13 @@ class PostMortem:
             data = self._read(value)
             if self._masker is not None and len(data) <= _SEARCHED:
                 data = self._masker.data(data)
-            return _Unpickler(data, main=self._main).load()
+            found = _Unpickler(data, main=self._main).load()
         except Exception as error:  # noqa: BLE001 - whatever a foreign __setstate__ raises
             why = f"it cannot be loaded here: {type(error).__name__}: {clean(str(error))[:200]}"
             return Shown(value.type, "", why)
+        if value.type == "function" and isinstance(found, type):
+            return Shown(value.type, f"<function {found.__qualname__}>", "its code is not here")
+        return found
 
     def _read(self, value: Value) -> bytes:
         assert self._file is not None  # noqa: S101 - for the type checker
@@ -187,7 +191,7 @@ class PostMortem:
 
     def _real(self, kept: KeptFrame) -> types.FrameType:
         space = Names(self, {**kept.globals, **(kept.locals or {})}, kept)
-        held = space if kept.locals is None else Names(self, kept.locals, kept)
+        held = space if kept.locals is None else Names(self, kept.locals, kept, space)
         return _frame(kept, space, held)
 
     def lines(self) -> Iterator[str]:
@@ -249,13 +253,22 @@ class Names(dict[str, Any]):
         Those of the values by name.
     kept
         The frame.
+    beyond
+        The globals, of a frame that has locals.
     """
 
-    def __init__(self, source: PostMortem, numbers: Mapping[str, int], kept: KeptFrame) -> None:
+    def __init__(
+        self,
+        source: PostMortem,
+        numbers: Mapping[str, int],
+        kept: KeptFrame,
+        beyond: Names | None = None,
+    ) -> None:
         lazy = {name: _Lazy(number, source.values[number].type) for name, number in numbers.items()}
         super().__init__(lazy)
         self._source = source
         self.kept = kept
+        self._beyond = beyond
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - the user's own types
         """Return a value, loaded."""
@@ -265,7 +278,9 @@ class Names(dict[str, Any]):
         return value
 
     def __missing__(self, name: str) -> Any:  # noqa: ANN401 - a module
-        """Return what is at hand in all frames: numpy."""
+        """Return a global, since Python takes it from a dict as it lies there; numpy is at hand."""
+        if self._beyond is not None:
+            return self._beyond[name]
         if name in _AT_HAND:
             try:
                 return import_module(_AT_HAND[name])
@@ -359,7 +374,7 @@ def open_post_mortem(job: Job, task: str | None = None, *, main: bool = False) -
     except (OSError, ValueError):
         outcome = None
     error = failure(job.id, status, outcome, folder, "")
-    what = error.trace.summary if error.trace else error.what
+    what = error.what
     its = status.task(which)
     if outcome is None and its is not None and task not in (None, failed):
         what = f"{its.state.value}: {its.reason}" if its.reason else its.state.value
@@ -383,6 +398,8 @@ def open_post_mortem(job: Job, task: str | None = None, *, main: bool = False) -
     told = outcome.error.frames if outcome and outcome.error else ()
     if not told:
         told = source.crash_frames(folder / "stderr")
+        ours = [at for at, one in enumerate(told) if _RUNTIME in one.file]
+        told = told[ours[-1] + 1 :] if ours else told
     return PostMortem(title, [cells.frame(one) for one in told], missing=missing)
 
 

@@ -13,7 +13,6 @@ left to itself, and another thread goes on with the next; where native code hold
 from __future__ import annotations
 
 import copyreg
-import io
 import os
 import sys
 import time
@@ -221,17 +220,21 @@ class _TooLargeError(Exception):
     """A value takes more room than there is."""
 
 
-class _Room(io.BytesIO):
-    """Takes so many bytes."""
+class _Room:
+    """Takes so many bytes, as pieces: the memory of a large array is not copied."""
 
-    left = 0
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.pieces: list[Any] = []
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
-        size = data.nbytes if isinstance(data, memoryview) else len(data)
+        """Take a piece: bytes, or the memory of an object that is pickled."""
+        size = memoryview(data).nbytes
         self.left -= size
         if self.left < 0:
             raise _TooLargeError
-        return super().write(data)
+        self.pieces.append(data)
+        return size
 
 
 class _Pickler(Pickler):
@@ -351,22 +354,22 @@ def _said(error: BaseException) -> str:
     return type(error).__name__
 
 
-def _pickled(value: object, room: int) -> tuple[bytes, str, str]:
-    """Return the pickle of a value; where there is none its text, and why."""
+def _pickled(value: object, room: int) -> tuple[list[Any], str, str]:
+    """Return the pieces of a value's pickle; where there is none its text, and why."""
     if room <= 0:
-        return b"", "", _NO_ROOM
+        return [], "", _NO_ROOM
     if type(value) in _CONTAINERS and len(value) > _LONG:  # type: ignore[arg-type] # they have one
-        return b"", lean_repr(value), f"{len(value):,} items are too many"  # type: ignore[arg-type]
-    file = _Room()
-    file.left = room
+        return [], lean_repr(value), f"{len(value):,} items are too many"  # type: ignore[arg-type]
+    file = _Room(room)
     try:
         _Pickler(file, protocol=5).dump(value)
-        return file.getvalue(), "", ""
     except _TooLargeError:
         why = _NO_ROOM
     except BaseException as error:  # noqa: BLE001 - whatever foreign code raises
         why = f"it cannot be pickled: {_said(error)}"
-    return b"", lean_repr(value), why
+    else:
+        return file.pieces, "", ""
+    return [], lean_repr(value), why
 
 
 # The frames, and what they hold.
@@ -377,7 +380,8 @@ class _Value:
 
     def __init__(self, value: object) -> None:
         self.value = value
-        self.told: dict[str, Any] = {"type": type_name(value)[:LONGEST_TEXT]}
+        self.type = type_name(value)[:LONGEST_TEXT]
+        self.told: dict[str, Any] = {"type": self.type}
         self.left_out(_NO_TIME)
 
     def left_out(self, why: str, text: str = "") -> None:
@@ -523,7 +527,7 @@ class _Writer:
     """Goes through the values in threads, one after the other."""
 
     def __init__(
-        self, values: list[_Value], file: int, hide: Callable[[bytes], bytes], bundle: str
+        self, values: list[_Value], file: int, hide: Callable[[bytes], bytes] | None, bundle: str
     ) -> None:
         self._values = sorted(values, key=lambda value: value.weight)
         self._file = file
@@ -590,24 +594,29 @@ class _Writer:
                 value = self._values[self._at]
                 self._at += 1
                 room = SIZE - self._end
-            data, text, why = _pickled(value.value, room)
-            data = self._hide(data)
-            if not why and not data:
-                why = "nothing of it was written"
+            pieces, text, why = _pickled(value.value, room)
+            if self._hide is not None:
+                pieces = [self._hide(b"".join(pieces))]
             with self._lock:
                 if turn != self._turn:
                     return
                 if why:
-                    hidden = self._hide(text.encode(errors="backslashreplace"))
-                    value.left_out(self._hide(_text(why).encode()).decode(), hidden.decode())
+                    value.left_out(self._shown(why), self._shown(text))
                     continue
                 try:
-                    _write_at(self._file, data, self._end)
+                    end = self._end
+                    for piece in pieces:
+                        end = _write_at(self._file, piece, end)
                 except OSError as error:
                     self.error = error
                     continue
-                value.told = {"type": value.told["type"], "at": self._end, "size": len(data)}
-                self._end += len(data)
+                value.told.clear()
+                value.told.update(type=value.type, at=self._end, size=end - self._end)
+                self._end = end
+
+    def _shown(self, text: str) -> str:
+        data = _text(text).encode()
+        return (self._hide(data) if self._hide is not None else data).decode()
 
 
 def _stop(thread: int, bundle: str) -> None:
@@ -619,11 +628,13 @@ def _stop(thread: int, bundle: str) -> None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
 
 
-def _write_at(file: int, data: bytes, offset: int) -> None:
-    view = memoryview(data)
+def _write_at(file: int, data: Any, offset: int) -> int:  # noqa: ANN401 - any buffer
+    """Write all of a piece; return where it ends."""
+    view = data.raw() if hasattr(data, "raw") else memoryview(data).cast("B")
     while view:
         written = os.pwrite(file, view, offset)
         view, offset = view[written:], offset + written
+    return offset
 
 
 def keep(
@@ -697,7 +708,7 @@ def _mark_of(name: str, data: bytes, key: str) -> str:
         return mark(name, (data,), secret.read())
 
 
-def _hider(secrets: Mapping[str, str]) -> Callable[[bytes], bytes]:
+def _hider(secrets: Mapping[str, str]) -> Callable[[bytes], bytes] | None:
     """Return what masks secrets in bytes, each by as many: pickles stay what they are."""
     masks = []
     for name, value in secrets.items():
@@ -707,6 +718,8 @@ def _hider(secrets: Mapping[str, str]) -> Callable[[bytes], bytes]:
                 label = f"<secret {name}>".encode("ascii", "replace")
                 label = label if len(label) <= len(data) else b"<secret>"[: len(data)]
                 masks.append((data, label.ljust(len(data), b"*")))
+    if not masks:
+        return None
     masks.sort(key=lambda mask: -len(mask[0]))
 
     def hide(data: bytes) -> bytes:

@@ -30,6 +30,7 @@ class Raises:
     def __repr__(self): raise ValueError("no")
 def inner(net, *rest, k=2, **more):
     many = [1] * 3_000_000
+    array = np.arange(1_000_000)
     made = (i for i in range(3))
     hangs, raises, sleeps = Hangs(), Raises(), Sleeps()
     after = {"token": f"Bearer {token}", "rate": rate}
@@ -73,6 +74,7 @@ def test_values_come_back_and_hostile_ones_cost_only_themselves(task):
     assert (held(found, last, "k"), held(found, last, "rest")) == (3, (3,))
     assert list(held(found, last, "net").w) == [1, 1, 1]
     assert "lock" in repr(held(found, last, "net").lock)
+    assert held(found, last, "array")[-1] == 999_999
     assert held(found, last - 1, "local").a == 5
     assert "generator" in repr(held(found, last, "made"))
     assert "3,000,000 items are too many" in repr(held(found, last, "many"))
@@ -91,13 +93,17 @@ def test_values_come_back_and_hostile_ones_cost_only_themselves(task):
 
 
 def test_names_become_frames_of_python(task):
-    assert run(task, "def f(n):\n    half = n / 2\n    return 1 / (n - 4)\nlimit = 3\nf(4)") == 1
+    assert (
+        run(task, "def f(n):\n    half = n / 2\n    return 1 / (n - 1 - limit)\nlimit = 3\nf(4)")
+        == 1
+    )
     traceback = opened(task).traceback()
     frame = traceback.tb_next.tb_frame
     assert (frame.f_code.co_name, traceback.tb_next.tb_lineno) == ("f", 3)
     assert "not loaded yet" in dict.__repr__(frame.f_locals)
     times = "[half * i for i in range(n)]"
     assert eval(times, frame.f_globals, frame.f_locals) == [0, 2, 4, 6]  # noqa: S307 - as pdb does
+    assert eval("limit, [limit for _ in 'a']", frame.f_globals, frame.f_locals) == (3, [3])  # noqa: S307 - likewise
     assert frame.f_locals.get("limit") is None
     assert {**frame.f_locals} == {"n": 4, "half": 2.0} == frame.f_locals.copy()
     exec("half = 9", frame.f_globals, frame.f_locals)  # noqa: S102 - as a debugger does
