@@ -52,8 +52,8 @@ _DEEPEST = 1000
 _LONG = 2_000_000
 """Items of a list that nobody tries to pickle in that time."""
 _STEP = 0.01
-_LONGEST = 20
-"""So many times `TIME` at most, however busy the machine, as in `leave`."""
+_LONGEST = 4
+"""So many times that at most, however busy the machine: a GPU is held meanwhile."""
 _HANGS = 1.0
 _SHORTEST_SECRET = 6
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "cupy", "tensorflow")
@@ -537,17 +537,16 @@ class _Writer:
         self._at = 0
         self._end = 0
         self._turn = 0
-        self._begun = 0.0
         self._thread = 0
         self._ident = 0
         self._bundle = bundle
         self.error: OSError | None = None
 
-    def run(self) -> None:
+    def run(self, seconds: float) -> None:
         """Write what can be written in time."""
         self._done.acquire()
-        until = time.monotonic() + _LONGEST * TIME
-        left = TIME
+        until = time.monotonic() + _LONGEST * seconds
+        left = seconds
         while left > 0 and time.monotonic() < until:
             over, spent = self._one_thread(left, until)
             if over:
@@ -565,12 +564,14 @@ class _Writer:
     def _one_thread(self, left: float, until: float) -> tuple[bool, float]:
         """Let a thread go on; return whether all is done, and the seconds that it took."""
         with self._lock:
-            self._begun, self._thread, before = 0.0, 0, 0.0
+            self._thread, before = 0, 0.0
             turn, at = self._turn, self._at
         self._ident = start_new_thread(self._work, (turn,))
         spent = spent_on_one = 0.0
         of_one = max(_STEP, left * SHARE)
-        while spent < left and spent_on_one < of_one and time.monotonic() < until:
+        begun = time.monotonic()
+        late = begun + SHARE * (until - begun)  # however busy the machine
+        while spent < left and spent_on_one < of_one and begun < late:
             begun = time.monotonic()
             if self._done.acquire(timeout=_STEP):
                 return True, spent
@@ -578,8 +579,10 @@ class _Writer:
             step = min(time.monotonic() - begun, 2 * _STEP) - max(0.0, waiting - before)
             before = waiting
             spent += max(0.0, step)
-            spent_on_one = spent_on_one + max(0.0, step) if at == self._at else 0.0
-            at = self._at
+            spent_on_one += max(0.0, step)
+            if at != self._at:
+                at, spent_on_one = self._at, 0.0
+                late = begun + SHARE * (until - begun)
         return False, spent
 
     def _work(self, turn: int) -> None:
@@ -637,8 +640,14 @@ def _write_at(file: int, data: Any, offset: int) -> int:  # noqa: ANN401 - any b
     return offset
 
 
-def keep(
-    error: BaseException, folder: str, bundle: str, secrets: Mapping[str, str], key: str = ""
+def keep(  # noqa: PLR0913 - what it takes, each by its name
+    error: BaseException,
+    folder: str,
+    bundle: str,
+    secrets: Mapping[str, str],
+    *,
+    key: str = "",
+    seconds: float = TIME,
 ) -> None:
     """Write what the frames of `error` held into `folder`.
 
@@ -650,12 +659,14 @@ def keep(
         Values by their names: none of them is written.
     key
         File with the key that both files are marked with, see `sealing`; empty for none.
+    seconds
+        What all values have together.
     """
     import faulthandler  # noqa: PLC0415 - the task has it
 
     with suppress(ValueError, OSError, RuntimeError):
         # Without Python's lock: nothing else could end a process whose native code hangs with it.
-        faulthandler.dump_traceback_later(_LONGEST * TIME + _HANGS, exit=True, file=2)
+        faulthandler.dump_traceback_later(_LONGEST * seconds + _HANGS, exit=True, file=2)
     limit = sys.getrecursionlimit()
     index, values = f"{folder}/{INDEX}", f"{folder}/{VALUES}"
     try:
@@ -667,7 +678,7 @@ def keep(
         # Never closed: a thread that was left to itself may still write to it.
         file = os.open(values, flags, mode_in(folder))
         writer = _Writer(kept.values, file, _hider(secrets), bundle)
-        writer.run()
+        writer.run(seconds)
         if writer.error:
             raise writer.error
         told = kept.told()

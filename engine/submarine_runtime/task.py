@@ -250,8 +250,14 @@ def main(folder: str) -> NoReturn:
         from submarine_runtime import post_mortem  # noqa: PLC0415 - only on a failure
 
         with suppress(BaseException):  # how the task ended is written
-            where = f"{folder}/{plan.get('results', 'results')}"
-            post_mortem.keep(ending.error, where, plan["bundle"], secrets, plan.get("key", ""))
+            post_mortem.keep(
+                ending.error,
+                f"{folder}/{plan.get('results', 'results')}",
+                plan["bundle"],
+                secrets,
+                key=plan.get("key", ""),
+                seconds=debug.get("seconds", post_mortem.TIME),
+            )
     if plan.get("ahead"):
         from submarine_runtime.imported_modules import note  # noqa: PLC0415 - only where it is asked for
 

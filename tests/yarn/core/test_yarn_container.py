@@ -254,7 +254,7 @@ def failed_with_frames(tmp_path):
         held = "the frame's"  # noqa: F841 - looked at below
         raise ValueError(1)  # noqa: TRY301 - likewise
     except ValueError as error:
-        post_mortem.keep(error, str(folder), "/nowhere", {}, str(tmp_path / "key"))
+        post_mortem.keep(error, str(folder), "/nowhere", {}, key=str(tmp_path / "key"))
     for path in folder.glob("post-mortem*"):
         source.files[path.name] = path.read_bytes()
     return source
