@@ -275,9 +275,13 @@ def test_a_sweep_is_extended_paused_and_resumed(program):
         after = [[trial.state, len(trial.reports), trial.value - trial.params["x"]]
                  for trial in found.trials]
         found.extend(1).wait()
-        print(json.dumps([paused, after, [trial.state for trial in found.trials]]))
+        jobs = os.environ["SUBMARINE_HOME"] + "/jobs"
+        logs = [open(f"{jobs}/{one}/tasks/worker-0/stdout").read() for one in found._record().jobs]
+        print(json.dumps([paused, after, [trial.state for trial in found.trials], "".join(logs)]))
     """)
-    ((state, reports),), after, states = told
+    ((state, reports),), after, states, logs = told
+    assert "trial 0 paused; it goes on from its checkpoint" in logs
+    assert "begins again" not in logs
     assert state == "running"
     assert 0 < reports < 300
     assert after == [["complete", 300, 300.0]]  # every step once, none lost
@@ -361,32 +365,6 @@ def test_a_sweep_whose_controller_is_killed_tells_each_trial_once(program, whole
     assert set(numbers) == set(map(str, range(12)))
     if not whole:  # the workers live on, so none begins twice
         assert len(numbers) == 12
-
-
-@pytest.mark.long
-def test_a_study_whose_file_was_cut_off_loses_no_more_than_that(program):
-    told, _ = program("""
-        def train(x):
-            report(0, loss=x)
-            return x
-
-        found = search(train, {"x": uniform(0, 1)}, trials=4, seed=None)
-        path = found._folder / "study.log"
-        whole = path.read_bytes()
-        path.write_bytes(whole[: len(whole) * 2 // 3 + 1])
-        kept = [trial.value for trial in found.trials]
-        found.extend(1)
-        found.wait()
-        tasks = f"{os.environ['SUBMARINE_HOME']}/jobs/{found.job.id}/tasks"
-        log = open(f"{tasks}/worker-0/stdout").read()
-        print(json.dumps([kept, [[t.state, t.params["x"], t.value] for t in found.trials], log]))
-    """)
-    kept, trials, log = told
-    assert kept[0] is not None
-    assert [trial[0] for trial in trials] == ["complete"] * 5
-    assert all(x == value for _, x, value in trials)  # what one came to is no other one's
-    assert trials[0][2] == kept[0]
-    assert "the study's file was cut off; trials that begin again: 1" in log
 
 
 def test_a_second_controller_of_a_sweep_is_refused(program):

@@ -15,6 +15,8 @@ import re
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.amounts import duration
@@ -108,10 +110,7 @@ class Trials:
             self._open[asked.number] = _Trial(asked)
             if asked.number not in given:
                 self._line.append(asked)
-        trials = self._study.told()
-        if lost := given - {told.number for told in trials}:
-            pool.say(f"the study's file was cut off; trials that begin again: {len(lost)}")
-        for told in trials:
+        for told in self._study.told():
             self._count(told)
             if told.number not in self._open and told.state != "waiting":
                 self._summary.ended(told, before=True)
@@ -214,7 +213,8 @@ class Trials:
         if any(one > call.index and _number(calls[one].label) == number for one in calls):
             return  # that call is the rest of it
         self._line.append(trial.asked)
-        kept = "goes on from its checkpoint" if trial.keeps else "begins again"
+        keeps = trial.keeps or self._has_checkpoint(number)
+        kept = "goes on from its checkpoint" if keeps else "begins again"
         self._pool.say(f"trial {number} paused; it {kept} when there is a GPU")
 
     def leave(self) -> bool:
@@ -224,6 +224,13 @@ class Trials:
         if not left:
             self._take_wishes()
         return left
+
+    def _has_checkpoint(self, number: int) -> bool:
+        """Return whether a trial that ended before this controller began has kept something."""
+        folder = self._record.checkpoints
+        with suppress(OSError):
+            return folder is not None and any(Path(folder, f"trial-{number}").iterdir())
+        return False
 
     def result(self) -> Found:
         """Return what the job has for a result."""
