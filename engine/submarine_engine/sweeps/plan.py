@@ -76,10 +76,11 @@ class Plan:
         lacks_number = self.trials is None and self.sampler != "grid"
         if not self.objectives:
             more = ", nor how many trials there are to be" if lacks_number else ""
+            number = ", and trials=40 (--trials)" if lacks_number else ""
             raise CommandError(
                 f"nobody said what the best trial is{more}",
-                fix='give minimize="loss" or maximize="accuracy", a name that is returned or '
-                f"reported{', and trials=40' if lacks_number else ''}",
+                fix='give minimize="loss" or maximize="accuracy" (--minimize, --maximize), a name '
+                f"that is returned or reported{number}",
             )
         self._check_objectives()
         _check_name("sampler", self.sampler, SAMPLERS)
