@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.contract.conftest import use_backend
 from tests.pool.programs import Program
 
 PROGRAM = """
@@ -92,6 +93,17 @@ def test_each_call_is_run_by_ranks_that_meet_and_the_first_one_counts(program):
             else:
                 raise AssertionError(wrong)
         assert held() == 0
+    """)
+
+
+@pytest.mark.long
+def test_ranks_meet_anew_where_tasks_are_elsewhere(program, tmp_path, monkeypatch):
+    use_backend(monkeypatch, tmp_path / "site", "hosts = submarine_hosts:HostsBackend")
+    program.run("""
+        found = map(call, [0, 1, 3, 5], gpus=0, workers=2, max_workers=1, cluster="hosts").wait()
+        assert [value[0] for value in found.results().values()] == [0, 0, 0]
+        assert isinstance(found.failed[2], KeyError) and "KeyError: 3" in found.log(2)
+        assert found.log(1) == "rank 0\\n", found.log(1)
     """)
 
 

@@ -411,8 +411,10 @@ class Pool:
         for worker in ready:
             if not worker.given:
                 # Where its calls take long it is now or never: no job that waits is passed over.
-                long = worker.takes_long(_LONG) and worker.room(1) and self._is_more()
-                self._look_around(0.0 if long else _FRESH)
+                # Elsewhere each look is a question to the cluster.
+                long = self._kind.cluster.tasks_here and worker.takes_long(_LONG)
+                now = long and worker.room(1) and self._is_more()
+                self._look_around(0.0 if now else _FRESH)
             if self.crowded and not self._yields():
                 break  # the first one that is through with its calls gives way
             while (batch := self._batch(worker)) is not None:
