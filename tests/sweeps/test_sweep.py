@@ -93,6 +93,15 @@ def test_failed_trials_are_tried_again_while_the_others_run(program):
                 assert time.time() < deadline
                 time.sleep(0.02)
 
+        def twice(x):
+            flag = os.environ["SUBMARINE_HOME"] + f".twice{x}"
+            if not os.path.exists(flag):
+                open(flag, "w").close()
+                raise ValueError("once")
+            return x
+
+        again = search(twice, {"x": [0, 1]}, sampler="grid", retries=1)
+        assert again.counts() == {"complete": 2}, again.counts()
         found = search(train, {"x": [0, 1, 2]}, sampler="grid", wait=False)
         wait_for(lambda: found.failed)
         open(os.environ["SUBMARINE_HOME"] + ".1", "w").close()
