@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from submarine_engine.pool.calls import DONE, WAIT, Answer, Call, End, Nothing, Source
+from submarine_engine.pool.calls import DONE, LAST, WAIT, Answer, Call, End, Nothing, Source
 from submarine_engine.pool.pool import GivenUpError, Pool, Workers
 
 __all__ = [
-    "DONE", "WAIT", "Answer", "Call", "End", "GivenUpError", "Nothing", "Pool", "Source", "Workers",
+    "DONE", "LAST", "WAIT", "Answer", "Call", "End", "GivenUpError", "Nothing", "Pool", "Source",
+    "Workers",
 ]  # fmt: skip
