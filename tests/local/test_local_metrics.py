@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 
 import pytest
 from submarine_engine.future import Job
@@ -43,3 +44,19 @@ def test_without_pandas_they_are_rows_and_a_job_that_was_short_has_none(local, m
     assert job.metrics() == []
     (row,) = job.reported()
     assert row == {"task": "worker-0", "at": pytest.approx(row["at"]), "step": 3, "a": 1.0}
+
+
+def test_memory_near_what_was_asked_for_is_said_before_the_kill_and_on_the_card(local):
+    script = """
+        import time
+        block = bytearray(372 << 20)
+        block[::4096] = b"x" * (len(block) // 4096)  # so that the memory is used
+        while True: time.sleep(0.05)
+        """
+    job = Job(local.cluster, local.submit(textwrap.dedent(script), memory=400))
+    until(lambda: job.status().warning or job.done())
+    assert "MiB of 400 MiB of memory asked for" in job.status().warning
+    (warning,) = job.cluster.warnings(job.id)
+    assert warning == job.status().warning
+    job.kill()
+    assert job.wait(60).reason == "killed"

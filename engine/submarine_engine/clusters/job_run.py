@@ -33,6 +33,7 @@ from submarine_engine.clusters.exchange import (
 )
 from submarine_engine.clusters.hangs import HangFinder, StackLooks
 from submarine_engine.clusters.machine import boot_id, lives, session_of
+from submarine_engine.clusters.memory import MemoryWatch, peak_words
 from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.clusters.tasks import (
     Ending,
@@ -112,6 +113,7 @@ _ROOM_COMES = 30.0  # seconds that a full disk is given before the job ends betw
 _WOKEN = 0.5  # where a host is woken: limits of time and memory are looked at so often
 
 _LONGEST_REASON = 500
+_SIGKILL = 9
 
 _ABANDONED = "its notebook is gone"
 _ORPHANED = "the job that it works for is over"
@@ -246,6 +248,7 @@ class JobRun:
                 path = one.files.root / CALLS
                 self._carriers[one.task] = CallCarrier(path, one.task, self._request.exchange)
         warned, finder = bool(self._status.warning), HangFinder(self._spec)
+        self._memory, self._said_of_memory = MemoryWatch(self._spec), ""
         self._stacks = StackLooks(self._paths, self._request, finder, warned=warned)
 
     def _clear(self) -> None:
@@ -352,6 +355,7 @@ class JobRun:
             self._bring_calls()
             self._let_inside()
             self._look_at_stacks()
+            self._look_at_memory()
         counted = self._count()
         return Observations(
             tasks=tuple(self._seen(container, counted) for container in self._containers),
@@ -499,6 +503,17 @@ class JobRun:
             if said:
                 with suppress(OSError):  # a full disk: it is among the events
                     store.add_warning(self._paths, said)
+
+    def _look_at_memory(self) -> None:
+        running = [one for one in self._containers if one.started and not one.over]
+        said = self._memory.step(running)
+        if said is None or (said == "" and self._status.warning != self._said_of_memory):
+            return  # nothing new, or what is said now is of something else
+        self._said_of_memory = said
+        self._write(Warned(text=said))
+        if said:
+            with suppress(OSError):  # a full disk: it is among the events
+                store.add_warning(self._paths, said)
 
     @property
     def _grace(self) -> float:
@@ -709,6 +724,10 @@ class JobRun:
         unsaid = not ending.kind or (ending.interrupted and self._course.cancelled is None)
         if state is not JobState.SUCCEEDED and unsaid and container.said:
             reason = f"{reason}; {self._backend.title} says: {container.said}"
+        if not ending.kind and ending.status == -_SIGKILL and self._course.cancelled is None:
+            limit, oom = self._memory.limit(container.task), container.oom_killed
+            if peak := peak_words(container.files, limit, oom_killed=oom):
+                reason = f"{reason}; {peak}"
         return state, reason
 
     def _finish(self, finish: Finish) -> None:
