@@ -51,11 +51,11 @@ class Run:
         sys.path.insert(0, str(folder))
         try:
             exec("import checks", space)  # noqa: S102 - ours
+            options = BuildOptions(root=folder)
+            bundle = build_call(serve, (space["checks"].check,), {}, [], {}, options=options)
         finally:
             sys.path.remove(str(folder))
             sys.modules.pop("checks")
-        options = BuildOptions(root=folder)
-        bundle = build_call(serve, (space["checks"].check,), {}, [], {}, options=options)
         spec = JobSpec(
             name="check",
             roles=(Role(count=ranks, resources=Resources(gpus=0)),),
@@ -190,6 +190,62 @@ def test_two_controllers_do_not_run_one_pool(tmp_path, home):
     locks.drop(lock)
     assert run.control() == 0
     run.look()
+
+
+KILLS_ITSELF = """
+import os
+from submarine_runtime import worker
+
+def append(descriptor, data, plain=worker.append):
+    told = f'"kind": "{os.environ["KIND"]}"'.encode() in data[:300].partition(b"\\n")[0]
+    mark = os.environ["SIDE"] + ".killed"
+    # What goes to the worker's own file, whoever writes it: a fork tells its parent by a pipe.
+    if told and b"/returns" in os.readlink(f"/proc/self/fd/{descriptor}").encode():
+        if not os.path.exists(mark) and (WORKER != os.getpid() or os.environ["KIND"] != "began"):
+            open(mark, "w").close()
+            sizes = {"before": 0, "half": len(data) // 2, "after": len(data)}
+            plain(descriptor, bytes(data)[: sizes[os.environ["MOMENT"]]])
+            os.kill(WORKER, 9)
+            os.kill(os.getpid(), 9)
+    plain(descriptor, data)
+
+if "SUBMARINE_TASK_DIR" in os.environ:
+    WORKER = os.getpid()
+    worker.append = append
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "moment"),
+    [
+        rarely("ready", "before"),
+        rarely("ready", "half"),
+        rarely("ready", "after"),
+        rarely("began", "before"),
+        ("began", "half"),
+        rarely("began", "after"),
+        rarely("ended", "before"),
+        ("ended", "half"),
+        rarely("ended", "after"),
+    ],
+)
+def test_a_worker_that_is_killed_at_a_word_costs_that_call_alone(
+    tmp_path, home, monkeypatch, kind, moment
+):
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE", KILLS_ITSELF + SOURCE)
+    monkeypatch.setenv("KIND", kind)
+    monkeypatch.setenv("MOMENT", moment)
+    run = Run(tmp_path, 20, most=1)
+    assert run.control() == 0
+    assert Path(f"{run.side}.killed").exists()
+    ends = [line for line in run.lines() if line["kind"] == "ended"]
+    assert Counter(line["index"] for line in ends) == Counter(range(20))
+    assert Mapped(run.folder).results() == {n: n * 2 for n in range(20) if n != 3}
+    ran = Counter(map(int, run.side.read_text().split()))
+    # It ran, and its worker was gone before it could say so: then alone it runs once more.
+    again = [n for n in ran if ran[n] != 1]
+    assert again == ([0] if (kind, moment) in (("ended", "before"), ("ended", "half")) else [])
+    assert len(children_of(home, run.job)) == 2
 
 
 def test_a_worker_that_is_killed_loses_the_call_that_ran_and_no_other(tmp_path, home, monkeypatch):
