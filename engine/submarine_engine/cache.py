@@ -62,6 +62,8 @@ _LARGEST = 4 << 20
 _MOST_JOBS = 4
 _MOST_CHANGES = 3
 _PATIENCE = 5.0
+_LEFT = 3600.0
+"""Seconds after which nobody writes any more to a file under a temporary name."""
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 Stamp = tuple[str, int, int]
@@ -396,7 +398,14 @@ class Cache:
         write_json(self._path(entry.key), data)
 
     def _shrink(self, kept: str) -> None:
-        """Remove the entries that were not used for longest, as far as all take too much room."""
+        """Remove the entries that were not used for longest, as far as all take too much room.
+
+        And what a writer that was killed has left under a temporary name.
+        """
+        for path in self.root.glob(".*"):
+            with suppress(OSError):
+                if time.time() - path.lstat().st_mtime > _LEFT:
+                    path.unlink()
         room = int(load_config().value("cache_limit"))
         for found in sorted(self._files(), key=lambda one: one[1].st_mtime, reverse=True):
             path, told = found

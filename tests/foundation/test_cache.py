@@ -700,6 +700,42 @@ def test_beyond_the_limit_those_that_were_not_used_for_longest_go(cache, monkeyp
     assert [one.name for one in cache.entries()] == ["f"]
 
 
+def test_what_a_killed_writer_left_goes_with_time(cache):
+    noted(cache)
+    left, fresh = (cache.root / f".{at}.json.abcdef" for at in "ab")
+    left.touch()
+    os.utime(left, (1, 1))
+    fresh.touch()
+    noted(cache)
+    assert not left.exists()
+    assert fresh.exists()
+
+
+def test_two_that_remember_and_one_that_forgets_are_in_no_other_s_way(cache):
+    """Of the same key, at the same time: what is there is whole, and nobody hears of the others."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    noted(cache)
+
+    def remember(_):
+        noted(Cache(cache.home))
+        return True
+
+    def forget(_):
+        return Cache(cache.home).clear() >= 0
+
+    def look(_):
+        found = Cache(cache.home).look(LocalCluster(cache.home), key())
+        return not found.why or "was removed" in found.why
+
+    with ThreadPoolExecutor(6) as ex:
+        done = [ex.map(what, range(20)) for what in (remember, remember, forget, look, look)]
+        assert all(all(one) for one in done)
+    noted(cache)
+    assert len(cache.entries()) == 1
+    assert not list(cache.root.glob(".*"))
+
+
 def test_the_newest_of_several_jobs_comes_first_and_few_are_kept(cache):
     jobs = [f"20260101-00000{at}-abcde" for at in range(6)]
     for job in jobs:
