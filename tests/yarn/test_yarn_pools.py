@@ -109,6 +109,26 @@ def test_a_sweep_gives_way_to_a_job_of_somebody_else(tmp_path):
     assert [trial.state for trial in found.trials] == ["complete"] * 4
 
 
+RANKS = """
+import os, sys
+from submarine_engine import map
+from submarine_runtime import job
+
+def call(n):
+    return n, job.rank, job.world_size, bool(os.environ["MASTER_PORT"])
+
+if __name__ == "__main__":
+    print(list(map(call, range(6), gpus=1, memory=256, num_workers=2, cluster=sys.argv[1])))
+"""
+
+
+@pytest.mark.usefixtures("home")
+def test_calls_of_several_ranks_are_run_by_containers_that_meet(tmp_path):
+    code, out, err = run(tmp_path, RANKS)
+    assert code == 0, err
+    assert out.splitlines()[-1] == str([(n, 0, 2, True) for n in range(6)])
+
+
 CACHED = """
 import sys
 from submarine_engine import launch, list_jobs
