@@ -7,7 +7,7 @@ from typing import Any
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Float, Int
 
-from submarine_jupyter import metrics, save, stacks, tensorboard, trials
+from submarine_jupyter import metrics, save, stacks, tensorboard, terminal, trials
 from submarine_jupyter.handlers import (
     Call,
     Display,
@@ -36,6 +36,7 @@ PLUGINS: tuple[Plugin, ...] = (
     save.PLUGIN,
     stacks.PLUGIN,
     tensorboard.PLUGIN,
+    terminal.PLUGIN,
     trials.PLUGIN,
 )
 

@@ -142,6 +142,20 @@ def test_where_a_job_stands_opens_in_a_tab_and_is_asked_for_anew_at_each_click(p
     assert panel.errors == []
 
 
+def test_a_terminal_opens_inside_a_job_while_it_runs(panel, jobs):
+    job = jobs.start(name="entered")
+    panel.row(job, "running").click()
+    panel.button("open-terminal").click()
+    panel.page.locator(".jp-Terminal .xterm-helper-textarea").wait_for()
+    came = jobs.folder / "came"
+    panel.page.keyboard.type(f"echo $SUBMARINE_JOB_ID > {came}\n")
+    until(lambda: came.exists() and came.read_text() == f"{job}\n")
+    jobs.finish(job)
+    panel.row(job, "succeeded").click()
+    assert panel.button("open-terminal").is_disabled()
+    assert panel.errors == []
+
+
 def test_an_attach_cell_refills_in_the_current_notebook(notebook, panel, jobs):
     job = jobs.start(name="before")
     jobs.finish(job)

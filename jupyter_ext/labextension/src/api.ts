@@ -97,6 +97,11 @@ export class Api {
     return this.get(`api/jobs/${encodeURIComponent(job)}/trials?${query}`);
   }
 
+  /** Open one of the server's terminals with a shell inside a running job. */
+  terminal(job: string): Promise<{ name: string }> {
+    return this.post(`api/jobs/${encodeURIComponent(job)}/terminal`);
+  }
+
   /** Start a TensorBoard, or find the one that runs; `url` is relative to the base URL. */
   tensorboard(wanted: BoardWanted): Promise<{ id: string; url: string }> {
     return this.post('api/tensorboards', wanted);

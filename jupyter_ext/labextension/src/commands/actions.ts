@@ -18,6 +18,9 @@ import { askForEnd, mayCancel } from './dialogs';
 import { OPEN_LOG } from './ids';
 import { contentsPaths, findCell, insertAttach, showCell } from './notebooks';
 
+/** JupyterLab's own: shows the terminal of a name. */
+const OPEN_TERMINAL = 'terminal:open';
+
 /** Said to the user as it is. */
 export class Refusal extends Error {}
 
@@ -93,6 +96,16 @@ export class Actions {
     content.title.label = title;
     const there = this._add(content, id) as MainAreaWidget<StacksView>;
     void there.content.ask();
+  }
+
+  /** Open a shell inside a job, in one of JupyterLab's own terminals. */
+  async terminal(job: JobSummary): Promise<void> {
+    const { commands } = this._app;
+    if (!commands.hasCommand(OPEN_TERMINAL)) {
+      throw new Refusal('This page has no terminals.');
+    }
+    const { name } = await this._submarine.api.terminal(job.id);
+    await commands.execute(OPEN_TERMINAL, { name });
   }
 
   async showScript(job: JobSummary): Promise<void> {

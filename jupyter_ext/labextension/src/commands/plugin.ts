@@ -16,7 +16,8 @@ import {
   fileIcon,
   type LabIcon,
   notebookIcon,
-  stopIcon
+  stopIcon,
+  terminalIcon
 } from '@jupyterlab/ui-components';
 
 import { chartIcon, stacksIcon } from '../icons';
@@ -107,6 +108,14 @@ function jobCommands(actions: Actions, settings: { runAttached: boolean }): JobC
       caption: 'Show where each task of the job stands now: cell and line',
       icon: stacksIcon,
       run: job => actions.stacks(job),
+      applies: job => job.state === 'running' || job.state === 'cancelling'
+    },
+    {
+      id: ids.TERMINAL,
+      label: 'Open Terminal in Job',
+      caption: 'Open a shell inside the job: its environment, folder and GPUs',
+      icon: terminalIcon,
+      run: job => actions.terminal(job),
       applies: job => job.state === 'running' || job.state === 'cancelling'
     },
     {
