@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 from submarine_engine.clusters.log_mirror import FolderSource, LogMirror
 from submarine_engine.history import TaskPaths
-from submarine_runtime import metrics
+from submarine_runtime import eventpack, metrics
 from submarine_runtime.nvml import Nvml
 from submarine_runtime.series import Series, parse, spread
+from submarine_runtime.ship import Shipper
 
 from tests.jobs import until
+from tests.runtime.conftest import lives
 
 MIB = 1 << 20
 
@@ -125,6 +127,41 @@ def _children_of(pid):
         with suppress(OSError):
             if (one / "cmdline").read_bytes() == command:
                 yield int(one.name)
+
+
+def test_the_process_beside_a_containers_task_has_it_written_too(tmp_path):
+    (tmp_path / "started.json").write_text('{"at": [1, 1], "gpus": null}')
+    beside = os.fork()
+    if not beside:
+        eventpack._sample(str(tmp_path), os.getppid())
+        signal.pause()
+    try:
+        until(lambda: len(rows_of(tmp_path / "metrics")) > 1)
+        (sampler,) = Path(f"/proc/{beside}/task/{beside}/children").read_text().split()
+    finally:
+        os.kill(beside, signal.SIGKILL)
+        os.waitpid(beside, 0)
+    until(lambda: not lives(int(sampler)))  # it ends with what has started it
+
+
+def test_a_file_that_changes_all_the_time_is_seldom_brought_to_hdfs_but_at_the_end(tmp_path):
+    brought = []
+
+    class Folder:
+        def create(self, name, data):
+            del name, data
+
+        def replace(self, name, data):
+            brought.append((name, data))
+
+    shipper = Shipper(str(tmp_path), Folder())
+    for number in range(5):
+        (tmp_path / "metrics").write_bytes(b"%d" % number)
+        shipper.step()
+    assert brought == [("metrics", b"0")]
+    (tmp_path / "exit").write_bytes(b"0")
+    shipper.step()
+    assert brought[1:] == [("metrics", b"4"), ("exit", b"0")]
 
 
 # GPUs.
