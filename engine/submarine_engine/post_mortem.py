@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from submarine_runtime.post_mortem import VALUES, VERSION, Shown, lean_repr, stand_in
 
 from submarine_engine.bundle.maincell import COROUTINE
-from submarine_engine.errors import JobError, SubmarineError
+from submarine_engine.errors import JobError
 from submarine_engine.failures import Source, failure
 from submarine_engine.history import LARGEST_OUTCOME, read_foreign
 from submarine_engine.job import JobState
@@ -410,7 +410,7 @@ def traceback_of(job_id: str, task: str | None = None) -> types.TracebackType | 
     try:
         found = open_post_mortem(open_job(job_id), task, main=True)
         return found.traceback(own=True) if found.values else None
-    except (SubmarineError, OSError, ValueError):
+    except Exception:  # noqa: BLE001 - the job's own error is being shown: nothing may come before it
         return None
 
 

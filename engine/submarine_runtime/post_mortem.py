@@ -57,7 +57,8 @@ _LONGEST = 4
 _HANGS = 1.0
 _SHORTEST_SECRET = 6
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "cupy", "tensorflow")
-_TABLES = ("pandas.core.frame.DataFrame", "pandas.core.series.Series")
+_TABLES = ("DataFrame", "Series")
+"""Of pandas, whose releases have them in modules of different names."""
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type, type(sys))
 _FUNCTIONS = (type(lambda: 0), type(len))
@@ -180,6 +181,14 @@ class StandIn:
             elif part is not None:
                 self.__dict__["state"] = part
 
+    def __getattr__(self, name: str) -> object:
+        """Return what torch's modules have under names that are no attributes."""
+        for held in ("_parameters", "_buffers", "_modules"):
+            found = self.__dict__.get(held)
+            if isinstance(found, dict) and name in found:
+                return found[name]
+        raise AttributeError(name)
+
     def append(self, item: object) -> None:
         """Take an item, where the class was one of a list."""
         self.__dict__.setdefault("items", []).append(item)
@@ -287,7 +296,7 @@ def _small(obj: Any, kind: type) -> Any:  # noqa: ANN401, PLR0911 - as pickle's 
     """Return how to pickle an array; None for all else, and for one that pickle knows."""
     root = type_module(obj).partition(".")[0]
     name = type_name(obj)
-    if name in _TABLES:
+    if root == "pandas" and kind.__name__ in _TABLES:
         size = obj.memory_usage(index=False)
         nbytes = int(size if isinstance(size, int) else size.sum())
         if nbytes <= LARGEST_ARRAY:

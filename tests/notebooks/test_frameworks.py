@@ -14,8 +14,10 @@ import pytest
 from submarine_engine import Job
 from submarine_engine.bundle import Cell, build
 from submarine_engine.bundle.capture import Capture
+from submarine_engine.clusters import store
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.job import JobState, Resources, Role
+from submarine_engine.post_mortem import open_post_mortem
 
 from tests.jobs import spec_of, until
 from tests.notebooks import percent
@@ -311,3 +313,89 @@ def test_a_rank_that_does_not_join_the_others_is_named(tmp_path):
     finally:
         job.kill()
         job.wait(60)
+
+
+OF_TORCH = """
+import pandas, torch
+import numpy as np
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(784, 10)
+    def forward(self, batch):
+        hidden = self.layer(batch)
+        away = torch.empty(3, device="meta")  # nothing can be copied from there, as after an error
+        half = torch.ones(2, 3, dtype=torch.bfloat16).T
+        return hidden @ hidden
+def train():
+    net = Net()
+    optimizer = torch.optim.Adam(net.parameters())
+    net.layer(torch.ones(1, 784)).sum().backward()
+    optimizer.step()
+    view = torch.zeros(300_000_000)[10:20]
+    large = torch.zeros(50_000, 784)
+    table = pandas.DataFrame({"a": range(3)})
+    tall = pandas.DataFrame(np.zeros((2_000_000, 2)))
+    return net(torch.ones(32, 784))
+train()
+"""
+OF_KERAS = """
+import jax, keras, numpy as np
+def train():
+    of_jax = jax.numpy.arange(5)
+    layer = keras.layers.Dense(3)
+    layer.build((None, 2))
+    raise ValueError("of keras")
+train()
+"""
+
+
+@pytest.fixture
+def unhurried(monkeypatch):
+    """Give a job time for all of its values, however busy the machine."""
+    plan = store.task_plan
+
+    def slow(*args, **options):
+        return {**plan(*args, **options), "post_mortem": {"secrets": [], "seconds": 10.0}}
+
+    monkeypatch.setattr(store, "task_plan", slow)
+
+
+def fail(tmp_path, source):
+    """Run a cell that fails; return its error and the locals of its frames by their function."""
+    cluster = LocalCluster(tmp_path / "home")
+    bundle = build(Cell(number=4, source=source), [], {})
+    spec = spec_of(roles=(Role(resources=Resources(gpus=0)),))
+    job = Job(cluster, cluster.submit(spec, bundle, workdir=tmp_path))
+    assert job.wait(600).state is JobState.FAILED
+    found = open_post_mortem(job)
+    step, frames = found.traceback(own=True), {}
+    while step is not None:
+        frames[step.tb_frame.f_code.co_name] = step.tb_frame.f_locals
+        step = step.tb_next
+    size = (job.cluster.results(job.id) / "results" / "post-mortem.values").stat().st_size
+    assert size < 64 << 20
+    return found.title, frames
+
+
+def test_what_the_frames_of_torch_held_is_there_afterwards(tmp_path, unhurried):
+    title, frames = fail(tmp_path, OF_TORCH)
+    assert "mat1 and mat2 shapes" in title
+    inner, outer = frames["forward"], frames["train"]
+    assert inner["batch"].shape == (32, 784)
+    assert inner["hidden"].shape == (32, 10)
+    assert (str(inner["half"].dtype), inner["half"].tolist()) == ("torch.bfloat16", [[1, 1]] * 3)
+    assert "not kept" in repr(inner["away"])
+    assert inner["self"].layer.weight.requires_grad
+    assert outer["optimizer"].state_dict()["state"][0]["step"] == 1
+    assert outer["view"].tolist() == [0] * 10
+    assert (outer["large"].shape, tuple(outer["large"].head.shape)) == ((50_000, 784), (1, 784))
+    assert outer["table"]["a"].tolist() == [0, 1, 2]
+    assert (outer["tall"].shape, len(outer["tall"].head)) == ((2_000_000, 2), 100)
+
+
+def test_what_the_frames_of_keras_and_jax_held_is_there_afterwards(tmp_path, unhurried):
+    title, frames = fail(tmp_path, OF_KERAS)
+    assert "ValueError: of keras" in title
+    assert frames["train"]["of_jax"].tolist() == [0, 1, 2, 3, 4]
+    assert "Dense" in repr(frames["train"]["layer"])
