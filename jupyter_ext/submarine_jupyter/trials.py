@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.errors import CommandError, SubmarineError
 from submarine_engine.events import Moment
+from submarine_engine.map_summary import CallRow, Calls, read_calls
 from submarine_engine.pool.call_logs import CallLogs
 from submarine_engine.pool.folder import PoolFolder
 from submarine_engine.sweeps.rows import RowsReader
@@ -102,8 +103,10 @@ def trials(job_id: str, asked: dict[str, Any]) -> dict[str, Any]:
     job = jobs.opened(job_id)
     status = job.status()
     known = _known(jobs.paths_of(job_id))
-    found, rows = known.read()
     final = status.state.final
+    if (calls := known.calls()) is not None:
+        return _calls(known, calls, status.finished or Moment.now(), asked, final=final)
+    found, rows = known.read()
     sweep = view_sweep(found, status.finished or Moment.now(), job_id=job_id, final=final)
     column = asked["column"] if asked["column"] < len(sweep.columns) else 0
     looking = Looking(
@@ -123,6 +126,29 @@ def trials(job_id: str, asked: dict[str, Any]) -> dict[str, Any]:
     ]
     inside = trials_nodes(sweep, looking, page, shown)
     return {"total": len(rows), "inside": [one.to_json() if one else "" for one in inside]}
+
+
+def _calls(
+    known: _Known, found: Calls, end: Moment, asked: dict[str, Any], *, final: bool
+) -> dict[str, Any]:
+    """Return the elements that show a map's calls, and the one that is open."""
+    from submarine_magics.card.calls import call_node, calls_nodes  # noqa: PLC0415 - brings IPython
+    from submarine_magics.card.model import call_view, view_calls  # noqa: PLC0415 - likewise
+    from submarine_magics.card.sweeps import Looking  # noqa: PLC0415 - likewise
+
+    index = asked["open"] - 1 if asked["open"] else None
+    rows = {row.index: row for row in (*found.newest, *found.failures)}
+    shown = None
+    if index is not None:
+        row = call_view(rows.get(index) or CallRow(index=index, state="done"), final=final)
+        told = known.log(found.pool, index=index)
+        shown = call_node(row, told.get("log", ""), told.get("left_out", 0), told.get("worker", ""))
+    view = view_calls(found, end, final=final)
+    inside = calls_nodes(view, Looking(trial=index), shown)
+    return {
+        "total": found.total,
+        "inside": [one.to_json() if one else "" for one in inside],
+    }
 
 
 def _page(found: Summary, rows: dict[int, TrialRow], looking: Looking, *, final: bool) -> Any:  # noqa: ANN401 - a `Page`, whose module brings IPython
@@ -158,6 +184,10 @@ class _Known:
         self._logs: CallLogs | None = None
         self.turn = threading.Lock()
 
+    def calls(self) -> Calls | None:
+        """Return how far the calls of a map are; None where the job runs none."""
+        return read_calls(self._folder)
+
     def read(self) -> tuple[Summary, dict[int, TrialRow]]:
         """Return the summary, and all trials by number.
 
@@ -169,7 +199,7 @@ class _Known:
         with self.turn:
             found = read_summary(self._folder)
             if found is None:
-                raise CommandError("the job runs no sweep", fix="ask for that of a sweep's job")
+                raise CommandError("the job runs no sweep and no map", fix="ask for one that does")
             columns = len(found.objectives), len(found.params)
             rows = {
                 number: row
@@ -191,13 +221,10 @@ class _Known:
             trial_value,
             trial_view,
             visible,
-            visible_lines,
         )
         from submarine_magics.card.sweeps import Opened  # noqa: PLC0415 - likewise
 
-        told: dict[str, Any] = self._log(found, row.number) if log else {}
-        if told:
-            told["log"] = visible_lines(told["log"], 4 * MOST_LOG)
+        told: dict[str, Any] = self.log(found.pool, trial=row.number) if log else {}
         return Opened(
             row=trial_view(found, row, final=final),
             params=tuple(
@@ -208,17 +235,31 @@ class _Known:
             **told,
         )
 
-    def _log(self, found: Summary, number: int) -> dict[str, Any]:
+    def log(
+        self, pool: str, *, trial: int | None = None, index: int | None = None
+    ) -> dict[str, Any]:
+        """Return what a trial or a call has written, and where: the end of it.
+
+        Parameters
+        ----------
+        pool
+            The pool's id, as the job's task has it.
+        trial, index
+            Of a sweep a trial's number; of a map a call's.
+        """
+        from submarine_magics.card.model import visible_lines  # noqa: PLC0415 - brings IPython
+
         with self.turn, suppress(SubmarineError, OSError, ValueError, KeyError, TypeError):
             if self._logs is None:
-                self._logs = CallLogs(PoolFolder.of(self._home, found.pool))
+                self._logs = CallLogs(PoolFolder.of(self._home, pool))
             logs = self._logs
-            runs = [run for index in logs.labelled(f"trial {number}") for run in logs.runs(index)]
+            calls = logs.labelled(f"trial {trial}") if index is None else (index,)
+            runs = [run for one in calls for run in logs.runs(one)]
             if runs:
                 texts = [logs.text(run, MOST_LOG) for run in runs[-_RUNS:]]
-                events = logs.files(runs[-1]).logdir / f"trial-{number}"
+                events = logs.files(runs[-1]).logdir / f"trial-{trial}"
                 return {
-                    "log": "".join(one.text for one in texts),
+                    "log": visible_lines("".join(one.text for one in texts), 4 * MOST_LOG),
                     "left_out": texts[0].left_out,
                     "worker": runs[-1].worker,
                     "logdir": str(events) if events.is_dir() and any(events.iterdir()) else "",

@@ -119,6 +119,11 @@ def submit_prepared(call: PreparedCall, *, shown: bool = True) -> Job:
     return job
 
 
+def show(job: Job) -> None:
+    """Show a job's card in this cell, which follows it by itself."""
+    display.show_job(job)
+
+
 def follow(job: Job) -> None:
     """Show a job's card and log in this cell until it is over; an interrupt cancels it."""
     bench = bench_of(get_ipython())

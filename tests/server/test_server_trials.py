@@ -6,11 +6,14 @@ import json
 
 import pytest
 from submarine_engine.history import JobPaths
+from submarine_engine.map_summary import CallsWriter
+from submarine_engine.pool.calls import Call, End
 from submarine_engine.sweeps.rows import RowsWriter, TrialRow
 from submarine_engine.sweeps.summary import Summary
 
 from tests.jobs import until
 
+NOWHERE = "20260101-000000-aaaaa"
 HOSTILE = "</td><script>alert(1)</script>\u202e"
 
 
@@ -37,7 +40,7 @@ def sweep(submit, module_home):
     Summary(
         objectives=(("loss", "minimize"),), params=("rate", "units"), total=1000,
         states=(("complete", 999), ("failed", 1)), bests=1, best=(rows[0],), newest=(rows[999],),
-        pool="20260101-000000-aaaaa",
+        pool=NOWHERE,
     ).write(folder)  # fmt: skip
     return job_id
 
@@ -112,6 +115,23 @@ def test_what_is_no_question_is_refused(server, sweep):
         answer = server.get(f"/api/jobs/{sweep}/trials?{query}")
         assert (query, answer.status_code) == (query, 400)
         assert answer.json()["fix"]
+
+
+def test_a_map_s_calls_are_drawn_and_one_is_opened(server, submit, module_home):
+    job_id = submit("print('hello')")
+    until(lambda: submit.cluster.status(job_id).state.final)
+    writer = CallsWriter(JobPaths(module_home, job_id).task("worker-0").root, NOWHERE, gpus=0)
+    for index in range(3):
+        writer.began(Call(index, b"", HOSTILE))
+    writer.ended(Call(1, b"", HOSTILE), End(outcome="error", seconds=1.0), f"raised {HOSTILE}")
+    writer.look(3, 1, now=True)
+    found = asked(server, job_id, open=2)
+    words = " ".join(map(text_of, found["inside"]))
+    assert found["total"] == 3
+    assert "Failed 1 call" in words
+    assert "It has written nothing to its log." in words
+    assert "\u202e" not in words
+    assert asked(server, job_id, open=900)["total"] == 3
 
 
 def test_a_job_that_runs_no_sweep_says_so(server, submit):

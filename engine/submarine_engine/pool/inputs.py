@@ -17,9 +17,10 @@ from submarine_runtime.call_frames import Reader, SpoiltError, append, cut_torn,
 from submarine_engine.clusters import locks
 from submarine_engine.errors import SubmissionError
 from submarine_engine.job import JobSpec
+from submarine_engine.map_summary import FAILED, CallsWriter, task_folder
 from submarine_engine.pool.calls import DONE, WAIT, Answer, Call, End, Nothing
 from submarine_engine.pool.controller import tell_progress
-from submarine_engine.pool.pool import GivenUpError, called, words
+from submarine_engine.pool.pool import GivenUpError, called, told_of, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,6 +117,7 @@ class Inputs:
         self.given = 0
         self.total = 0
         self._gpus = 0
+        self._summary: CallsWriter
         self._told: tuple[int, ...] = ()
 
     def begin(self, pool: Runner) -> None:
@@ -123,12 +125,14 @@ class Inputs:
         self._pool = pool
         self._known = pool.known
         self._gpus = JobSpec.from_json(self._folder.read()["spec"]).gpus or 0
+        self._summary = CallsWriter(task_folder(), self._folder.root.name, self._gpus)
 
     def look(self) -> None:
         """Take back what is not wanted any more."""
         for head, _ in self._withdrawn.read():
             self._pool.withdraw(head["index"], running=head["running"])
         self._tell()
+        self._summarize()
 
     def next(self) -> Call | Nothing:
         """Return the next call that was given."""
@@ -164,8 +168,19 @@ class Inputs:
             return False
         return bool(self._frames)
 
-    def began(self, call: Call, worker: str) -> None:
+    def began(self, call: Call, worker: str) -> None:  # noqa: ARG002 - the pool's record has it
         """Hear that a call runs."""
+        self._summary.began(call)
+
+    def result(self) -> object:
+        """Show how it all ended; there is no value."""
+        self._summarize(last=True)
+        return None
+
+    def _summarize(self, *, last: bool = False) -> None:
+        """Keep what the job's card shows up to date."""
+        total = max(self.given, self.ends, self.total)
+        self._summary.look(total, 0 if last else self._pool.holding, now=last)
 
     def reported(self, call: Call, report: Mapping[str, Any]) -> Answer:  # noqa: ARG002 - of others
         """Let it go on: nobody has asked."""
@@ -175,6 +190,9 @@ class Inputs:
         """Tell what became of a call, in the log and on the card."""
         self.ends += 1
         self.failed += not end.succeeded
+        # Where each error stood is looked up for those that the card shows.
+        few = not end.succeeded and self.failed <= FAILED
+        self._summary.ended(call, end, told_of(end, self._folder) if few else words(end))
         on = f" on {end.host}" if end.host else ""
         self._pool.say(f"{called(call)} {words(end)}{on}")
         self._tell()

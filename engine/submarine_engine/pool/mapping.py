@@ -63,6 +63,7 @@ class MapSource(Inputs):
 
     def result(self) -> Mapped:
         """Return what the job's own result is."""
+        super().result()
         return Mapped(self._folder)
 
 

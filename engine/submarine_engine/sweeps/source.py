@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.amounts import duration
 from submarine_engine.errors import SubmarineError
+from submarine_engine.map_summary import task_folder
 from submarine_engine.pool.calls import DONE, LAST, WAIT, Answer, Call, End, Nothing
 from submarine_engine.pool.pool import GivenUpError, told_of
 from submarine_engine.sweeps.found import Found
@@ -28,7 +29,7 @@ from submarine_engine.sweeps.hparams import HParams
 from submarine_engine.sweeps.record import FILE, SweepRecord
 from submarine_engine.sweeps.rows import short
 from submarine_engine.sweeps.study import Asked, Study, Told
-from submarine_engine.sweeps.summary import Summarizer, task_folder
+from submarine_engine.sweeps.summary import Summarizer
 
 if TYPE_CHECKING:
     from submarine_engine.pool.folder import PoolFolder

@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import json
 import math
-import os
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
@@ -426,11 +425,3 @@ def _sign(record: SweepRecord) -> int:
     from submarine_engine.sweeps.plan import MAXIMIZE  # noqa: PLC0415 - only the writer needs it
 
     return -1 if record.plan.objectives[0][1] == MAXIMIZE else 1
-
-
-def task_folder() -> Path | None:
-    """Return the folder of the task that this process runs; None outside a job."""
-    from pathlib import Path  # noqa: PLC0415 - elsewhere for types alone
-
-    folder = os.environ.get("SUBMARINE_TASK_DIR")
-    return Path(folder) if folder else None

@@ -151,8 +151,8 @@ def sweep(  # noqa: PLR0913 - the options of a search, each by its name
     if "retries" in options:
         count("retries", options["retries"], 0)
     import_optuna(plan.searches_by)
-    found = _begin(function, searched, plan, options, cell, forks=forks, shown=not wait)
-    return _followed(found) if wait else found
+    found = _begin(function, searched, plan, options, cell, forks=forks)
+    return _followed(found) if wait else _shown(found)
 
 
 def _begin(  # noqa: PLR0913 - what `sweep` was given, each by its name
@@ -163,7 +163,6 @@ def _begin(  # noqa: PLR0913 - what `sweep` was given, each by its name
     cell: Cell | None,
     *,
     forks: bool,
-    shown: bool,
 ) -> Found:
     """Make the sweep's folder, and submit the job that runs it."""
     keywords: dict[str, Any] = {"objectives": [name for name, _ in plan.objectives]}
@@ -206,9 +205,17 @@ def _begin(  # noqa: PLR0913 - what `sweep` was given, each by its name
         checkpoints=f"{asked}/{pool}" if asked else own,
     )
     record.write()
-    job = control_job(folder, shown=shown)
+    job = control_job(folder, shown=False)
     record.change(jobs=lambda jobs: tuple(dict.fromkeys([*jobs, job.id])))
     return Found(folder.root, space)
+
+
+def _shown(found: Found) -> Found:
+    """Show the sweep's card in a notebook, which goes on with its other cells."""
+    here = api.notebook()
+    if here is not None:
+        here.show(found.job)
+    return found
 
 
 def _followed(found: Found) -> Found:

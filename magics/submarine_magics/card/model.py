@@ -21,6 +21,8 @@ from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, default_home, read_json
 from submarine_engine.job import JobSpec, JobState, TaskState
 from submarine_engine.lifecycle import JobStatus, TaskStatus
+from submarine_engine.map_summary import FILE as CALLS
+from submarine_engine.map_summary import CallRow, Calls, read_calls
 from submarine_engine.metrics import Curve, curves, read_job
 from submarine_engine.sweeps.rows import TrialRow, short
 from submarine_engine.sweeps.summary import FILE as SWEEP
@@ -119,6 +121,8 @@ class Record:
         Where the job's result was not computed anew: when it was, as `Job.remembered` says it.
     sweep
         What a job that runs a sweep has found by now; None for all others.
+    calls
+        How far the calls of a job that runs a map are; None for all others.
     curves
         What its tasks have used and reported by now.
     script, script_name, script_size
@@ -139,6 +143,7 @@ class Record:
     bundle_hash: str = ""
     remembered: str = ""
     sweep: Summary | None = None
+    calls: Calls | None = None
     curves: tuple[Curve, ...] = ()
     script: str = ""
     script_name: str = ""
@@ -196,14 +201,24 @@ def read_sweep(job: Job, spec: JobSpec) -> Summary | None:
     return read_summary(paths.task(spec.tasks[0]).root) if paths else None
 
 
-def sweep_stamp(job: Job, spec: JobSpec) -> tuple[int, int] | None:
-    """Return what differs once a sweep has found more; None for jobs that run none."""
+def read_map(job: Job, spec: JobSpec) -> Calls | None:
+    """Return how far the calls of a job that runs a map are; None for all others."""
     paths = job_paths(job)
-    try:
-        found = (paths.task(spec.tasks[0]).root / SWEEP).stat() if paths else None
-    except OSError:
+    return read_calls(paths.task(spec.tasks[0]).root) if paths else None
+
+
+def sweep_stamp(job: Job, spec: JobSpec) -> tuple[int, int] | None:
+    """Return what differs once a sweep or a map has found more; None for jobs that run none."""
+    paths = job_paths(job)
+    if paths is None:
         return None
-    return (found.st_mtime_ns, found.st_ino) if found else None
+    for name in (SWEEP, CALLS):
+        try:
+            found = (paths.task(spec.tasks[0]).root / name).stat()
+        except OSError:
+            continue
+        return found.st_mtime_ns, found.st_ino
+    return None
 
 
 _CURVE_TASKS = 16
@@ -543,7 +558,7 @@ def view_sweep(found: Summary, end: Moment, *, job_id: str, final: bool) -> Swee
         newest_rows=tuple(trial_view(found, row, final=final) for row in newest) if not few else (),
         command="" if few else f"submarine sweep show {visible(job_id, 64)}",
         held=_held(found, final=final),
-        holding=_until(found, end, final=final),
+        holding=_held_until(found.holding, found.began, end, final=final),
         history=found.history,
         improved=found.improved,
         history_words=_history_words(found, names),
@@ -628,11 +643,13 @@ def _held(found: Summary, *, final: bool) -> str:
     return f"{count(found.held, found.unit)} of at most {found.most:,}"
 
 
-def _until(found: Summary, end: Moment, *, final: bool) -> tuple[tuple[float, float], ...]:
-    if not found.holding:
+def _held_until(
+    holding: tuple[tuple[float, float], ...], began: float, end: Moment, *, final: bool
+) -> tuple[tuple[float, float], ...]:
+    if not holding:
         return ()
-    last = max(end.wall - found.began, found.holding[-1][0])
-    return (*found.holding, (round(last, 1), 0.0 if final else found.holding[-1][1]))
+    last = max(end.wall - began, holding[-1][0])
+    return (*holding, (round(last, 1), 0.0 if final else holding[-1][1]))
 
 
 def _history_words(found: Summary, names: tuple[str, ...]) -> str:
@@ -666,6 +683,90 @@ def trial_view(found: Summary, row: TrialRow, *, final: bool) -> TrialView:
         state=state,
         cells=(str(row.number), state, *values, *given, took, visible(row.error, 120)),
     )
+
+
+# A map as the card shows it: how far its calls are, those that failed, and what it holds.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallView:
+    """One row of a table of calls: number, input, state, time, host and error."""
+
+    number: int
+    state: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallsView:
+    """What a card shows of a map, in words and numbers.
+
+    Parameters
+    ----------
+    words
+        How many are in which state: ``12 done, 2 failed, 2 running of 40``.
+    failed_words
+        How many have failed, and how many of them are here.
+    failures, newest
+        The first ones that failed; those that run, and the last ones that ended.
+    held
+        ``3 GPUs``; at most how many, once it is over.
+    holding
+        How many were held, from when on, and in the end until now.
+    """
+
+    words: str
+    failed_words: str
+    failures: tuple[CallView, ...]
+    newest: tuple[CallView, ...]
+    held: str
+    holding: tuple[tuple[float, float], ...]
+
+
+def view_calls(found: Calls, end: Moment, *, final: bool) -> CallsView:
+    """Return what to show of a map at the moment `end`.
+
+    Parameters
+    ----------
+    final
+        Whether its job is over: then no call runs, whatever was told last.
+    """
+    waiting = max(0, found.total - found.done - found.failed - found.cancelled - found.running)
+    states = Counter(
+        {"running": found.running, "done": found.done, "failed": found.failed,
+         "cancelled": found.cancelled, "waiting": waiting}
+    )  # fmt: skip
+    if final:
+        states["not ended"] = states.pop("running") + states.pop("waiting")
+    told = ", ".join(f"{number:,} {state}" for state, number in states.items() if number)
+    left = found.failed - len(found.failures)
+    held = f"at most {count(found.most, found.unit)} at once"
+    return CallsView(
+        words=f"{told or 'none yet'} of {found.total:,}",
+        failed_words=count(found.failed, "call")
+        + (f", the first {len(found.failures)}" * (left > 0)),
+        failures=tuple(call_view(row, final=final) for row in found.failures),
+        newest=tuple(call_view(row, final=final) for row in found.newest),
+        held=held if final else count(found.held, found.unit),
+        holding=_held_until(found.holding, found.began, end, final=final),
+    )
+
+
+def call_view(row: CallRow, *, final: bool) -> CallView:
+    """Return a call as a row of a table.
+
+    Parameters
+    ----------
+    row
+        The call.
+    final
+        Whether the map's job is over.
+    """
+    state = _trial_word(row.state, final=final)
+    took = duration(row.seconds) if row.seconds is not None else ""
+    label, host = visible(row.label, 60), visible(row.host, 60)
+    cells = (str(row.index), label, state, took, host, visible(row.error, 300))
+    return CallView(number=row.index, state=state, cells=cells)
 
 
 # The view model of the job card: what it shows, as plain data, ready to be written anywhere.
@@ -758,8 +859,9 @@ class CardView:
         Where the log is, and how to see it from a terminal, when its page is gone.
     links
         The cluster's own pages of the job, ``(label, url)``.
-    sweep
-        What a sweep has found, in place of its controller's GPUs and tasks; None for other jobs.
+    sweep, calls
+        What a sweep has found, or how far the calls of a map are, in place of the controller's own
+        GPUs and tasks; None for other jobs.
     curves
         What the tasks have used and reported over time.
     """
@@ -794,6 +896,7 @@ class CardView:
     links: tuple[tuple[str, str], ...]
     quicklinks: tuple[tuple[str, str], ...]
     sweep: SweepView | None = None
+    calls: CallsView | None = None
     curves: tuple[Curve, ...] = ()
 
 
@@ -840,11 +943,12 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         links=_links(record.links),
         quicklinks=_links(record.spec.quicklinks),
         sweep=sweep,
+        calls=view_calls(record.calls, end, final=final) if record.calls else None,
         curves=tuple(
             replace(curve, name=visible(curve.name, 30), last=visible(curve.last, 30))
             for curve in record.curves
         )
-        if sweep is None
+        if sweep is None and record.calls is None
         else (),
     )
 

@@ -24,7 +24,7 @@ from submarine_engine.masking import Masker, masker_of
 from submarine_engine.tensorboard.board import attached_address
 
 from submarine_magics import frontend
-from submarine_magics.card.model import read_curves, read_sweep, stored_spec
+from submarine_magics.card.model import read_curves, read_map, read_sweep, stored_spec
 from submarine_magics.card.tree import module, page_style
 
 if TYPE_CHECKING:
@@ -361,7 +361,7 @@ def with_links(record: Record, job: Job, *, final: bool = False) -> Record:
         found = {}
     log_url = found.pop("log", None)
     tasks = {task: found.pop(task) for task in record.spec.tasks if task in found}
-    sweep = read_sweep(job, record.spec)
+    sweep, calls = read_sweep(job, record.spec), read_map(job, record.spec)
     curves = read_curves(job, record.spec, final=final)
     return replace(
         record,
@@ -369,6 +369,7 @@ def with_links(record: Record, job: Job, *, final: bool = False) -> Record:
         links=tuple(found.items()),
         task_links=tasks,
         sweep=sweep,
+        calls=calls,
         curves=curves,
     )
 

@@ -170,7 +170,7 @@ def sweep_node(sweep: SweepView, *, opened: bool, served: bool) -> Node:
     )  # fmt: skip
     held = node(
         "div", "line", node("strong", "label", "Held"), " ", node("span", "quiet", sweep.held),
-        " ", _spark(sweep),
+        " ", spark(sweep.holding),
     )  # fmt: skip
     pictures = node("div", "pictures", _history(sweep), _importance(sweep))
     looking = Looking() if served else None
@@ -373,15 +373,7 @@ def _opened(sweep: SweepView, one: Opened | None) -> Node | None:
     )
     took = f" in {row.cells[-2]}" if row.cells[-2] else ""
     facts = " · ".join(filter(None, (row.state + took, values)))
-    actions = node(
-        "span", "actions",
-        _button("board", "TensorBoard", title=f"What trial {row.number} has written for it",
-                data_logdir=one.logdir) if one.logdir else None,
-        _button("open-log", "Worker's log", data_job=one.worker,
-                title="The whole log of the worker that ran it, with other trials")
-        if one.worker else None,
-        _button("trial", "Close", data_trial=str(row.number)),
-    )  # fmt: skip
+    actions = log_actions(row.number, one.worker, one.logdir)
     params = " ".join(f"{name}={value}" for name, value in one.params)
     drawn = None
     if len(one.curve) >= _NAMED:
@@ -390,12 +382,6 @@ def _opened(sweep: SweepView, one: Opened | None) -> Node | None:
         words = f"{sweep.columns[2]} by step, {len(one.curve)} points"
         drawn = node("div", "picture", picture("curves", _CURVE, words, line), " ",
                      node("span", "quiet", words))  # fmt: skip
-    before = f"… {one.left_out:,} bytes before this" if one.left_out else ""
-    if one.log:
-        log = node("pre", "code", node("code", "", one.log), tabindex="0",
-                   aria_label=f"The log of trial {row.number}")  # fmt: skip
-    else:
-        log = node("div", "quiet", "It has written nothing to its log.")
     return node(
         "div", "opened",
         node("div", "head", node("strong", "label", f"Trial {row.number}"), " ",
@@ -403,9 +389,29 @@ def _opened(sweep: SweepView, one: Opened | None) -> Node | None:
         node("code", "quiet", params),
         node("div", "error", row.cells[-1]) if row.cells[-1] else None,
         drawn,
-        node("div", "quiet", before) if before else None,
-        log,
+        *log_node(f"trial {row.number}", one.log or "", one.left_out),
     )  # fmt: skip
+
+
+def log_actions(number: int, worker: str, logdir: str = "") -> Node:
+    """Return what a reader can do with an open trial or call, that of this number."""
+    return node(
+        "span", "actions",
+        _button("board", "TensorBoard", title="What it has written for it", data_logdir=logdir)
+        if logdir else None,
+        _button("open-log", "Worker's log", data_job=worker,
+                title="The whole log of the worker that ran it, with others that it ran")
+        if worker else None,
+        _button("trial", "Close", data_trial=str(number)),
+    )  # fmt: skip
+
+
+def log_node(name: str, log: str, left_out: int) -> tuple[Node | None, Node]:
+    """Return what a trial or call has written, and what stands before it."""
+    before = f"… {left_out:,} bytes before this" if left_out else ""
+    text = node("pre", "code", node("code", "", log), tabindex="0", aria_label=f"The log of {name}")
+    nothing = node("div", "quiet", "It has written nothing to its log.")
+    return (node("div", "quiet", before) if before else None, text if log else nothing)
 
 
 def _importance(sweep: SweepView) -> Node | None:
@@ -440,13 +446,13 @@ def _history(sweep: SweepView) -> Node | None:
     return node("div", "picture", drawn, " ", node("span", "quiet", sweep.history_words))
 
 
-def _spark(sweep: SweepView) -> Node | None:
+def spark(holding: Points) -> Node | None:
     """Return the picture of how many were held over time."""
-    if len(sweep.holding) < _NAMED:
+    if len(holding) < _NAMED:
         return None
-    place = placed([(0.0, 0.0), *sweep.holding], _SPARK)
-    line = Node("polyline", {"points": corners(map(place, _steps(sweep.holding)))})
-    most = max(number for _, number in sweep.holding)
+    place = placed([(0.0, 0.0), *holding], _SPARK)
+    line = Node("polyline", {"points": corners(map(place, _steps(holding)))})
+    most = max(number for _, number in holding)
     return picture("spark", _SPARK, f"held over time, {most:.0f} at most", line)
 
 

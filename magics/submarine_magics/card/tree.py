@@ -9,6 +9,7 @@ from importlib.resources import files
 from submarine_engine.amounts import UNKNOWN, percent
 
 from submarine_magics import frontend
+from submarine_magics.card.calls import calls_lines, calls_node
 from submarine_magics.card.curves import curves_node
 from submarine_magics.card.model import FEW_TASKS, CardView, ScriptView, Stage, TaskView
 from submarine_magics.card.nodes import Node, link, node, serialise
@@ -32,12 +33,14 @@ def to_text(card: CardView) -> str:
         lines.append(f"  {bar(card.progress)} {percent(card.progress)} {card.message}".rstrip())
     if card.sweep:
         lines += [f"  {line}" for line in sweep_lines(card.sweep)]
+    elif card.calls:
+        lines += [f"  {line}" for line in calls_lines(card.calls)]
     else:
         lines.append(f"  GPU ledger: {ledger_words(card)}")
     if card.curves:
         drawn = (f"{one.name} {one.blocks()} {one.last}" for one in card.curves)
         lines.append(f"  {' · '.join(drawn)}")
-    shown = card.tasks if not card.sweep else ()
+    shown = card.tasks if not card.sweep and not card.calls else ()
     if len(shown) > FEW_TASKS:
         lines.append(f"  {len(card.tasks) + card.tasks_left_out} tasks: {tasks_words(card)}")
         shown = tuple(task for task in shown if task.state == "failed")[:FEW_TASKS]
@@ -84,7 +87,9 @@ def card_tree(
     served
         Whether a server answers what readers ask of a sweep's trials.
     """
-    sweep = card.sweep and sweep_node(card.sweep, opened=opened or not card.final, served=served)
+    pool = card.sweep and sweep_node(card.sweep, opened=opened or not card.final, served=served)
+    if card.calls:
+        pool = calls_node(card.calls, opened=opened or not card.final, served=served)
     return Node(
         "div",
         {
@@ -98,9 +103,9 @@ def card_tree(
             _facts(card),
             _sentence(card),
             _progress(card),
-            sweep or _ledger(card),
-            curves_node(card.curves) if not card.sweep else None,
-            _tasks(card, opened=opened) if not card.sweep else None,
+            pool or _ledger(card),
+            curves_node(card.curves) if not pool else None,
+            _tasks(card, opened=opened) if not pool else None,
         ),
     )
 
