@@ -3,6 +3,7 @@
 import pytest
 from submarine_engine.bundle.model import Cell
 from submarine_engine.errors import CommandError
+from submarine_magics.card.display import JOB_TYPE
 from submarine_magics.sweeping import as_function, function_of
 
 
@@ -64,6 +65,13 @@ def test_a_cell_searches_and_its_value_is_what_was_found(kernel):
     assert "{'rate': 3} 0 False" in found.stream("stdout")
     shown = kernel.run("%submarine sweep show " + "{found.id}")
     assert shown.text.count("complete") == 5, shown.text
+    ran = kernel.run(
+        '%%submarine --sweep "rate=[1]" --sampler grid --minimize loss --gpus 0 --detach\n'
+        "loss = rate"
+    )
+    cards = [one for one in ran.of_type("display_data") if JOB_TYPE in one["data"]]
+    assert len(cards) == 1, ran.text
+    kernel.run("_.wait()")
 
 
 def test_a_trial_may_have_several_workers(kernel):
