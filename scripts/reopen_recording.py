@@ -103,6 +103,11 @@ def record(
     browser: Browser, lab: Lab, target: Path, *, epochs: int = 70, pause: float = 0.5
 ) -> str:
     """Do the steps of `reopen`, and write them to `target` as an animated GIF."""
+    return recorded(target, lambda shoot: reopen(browser, lab, shoot, epochs=epochs, pause=pause))
+
+
+def recorded(target: Path, steps: Callable[[Shoot], str]) -> str:
+    """Do the steps, write their pictures to `target` as an animated GIF, return what they do."""
     pictures: list[Image.Image] = []
     times: list[int] = []
 
@@ -111,7 +116,7 @@ def record(
             pictures.append(picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=_COLOURS))
         times.append(shown)
 
-    text = reopen(browser, lab, shoot, epochs=epochs, pause=pause)
+    text = steps(shoot)
     first, *rest = pictures
     first.save(
         target, save_all=True, append_images=rest, duration=times, loop=0, optimize=True, disposal=1

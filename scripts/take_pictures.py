@@ -4,7 +4,7 @@
 place and draws its losses, and the cell that uses the model;
 ``yarn-*.png``: one on YARN while it runs and after, and its application at the ResourceManager;
 ``zeppelin.png``: a note in Zeppelin; ``reopen.gif``: a cell whose page was closed and whose kernel
-was restarted while it trained.
+was restarted while it trained; ``sweep.gif``: a sweep that grows, yields to another job, and grows.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from lab_driver import LIMIT, Lab, Notebook, chromium
 from playwright.sync_api import Browser
 from reopen_recording import record
+from sweep_recording import GPUS, record_sweep
 from yarn_pictures import QUIET, take_yarn, yarn_lab
 from zeppelin_pictures import take_zeppelin
 
@@ -83,7 +84,7 @@ def main() -> None:
     parser.add_argument("--theme", default="JupyterLab Light")
     parser.add_argument("--width", type=int, default=960)
     parser.add_argument(
-        "--scene", choices=("cell", "reopen", "yarn", "zeppelin"), help="only this one"
+        "--scene", choices=("cell", "reopen", "sweep", "yarn", "zeppelin"), help="only this one"
     )
     options = parser.parse_args()
     options.to.mkdir(parents=True, exist_ok=True)
@@ -94,6 +95,9 @@ def main() -> None:
         if options.scene in (None, "reopen"):
             with local_lab() as lab:
                 record(browser, lab, options.to / "reopen.gif")
+        if options.scene in (None, "sweep"):
+            with local_lab(GPUS) as lab:
+                record_sweep(browser, lab, options.to / "sweep.gif")
         if options.scene in (None, "yarn"):
             with yarn_lab() as lab:
                 take_yarn(browser, lab, options.to, options.theme, options.width)
@@ -102,10 +106,10 @@ def main() -> None:
 
 
 @contextmanager
-def local_lab() -> Iterator[Lab]:
+def local_lab(gpus: int = 2) -> Iterator[Lab]:
     """Start a JupyterLab whose jobs run on this machine; end it."""
     with tempfile.TemporaryDirectory(prefix="submarine-") as folder:
-        lab = Lab(Path(folder))
+        lab = Lab(Path(folder), gpus=gpus)
         try:
             yield lab
         finally:

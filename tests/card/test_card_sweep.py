@@ -16,7 +16,7 @@ from submarine_engine.sweeps.summary import FILE, Summary, read_summary
 from submarine_magics.card import view
 from submarine_magics.card.display import static_bundle
 from submarine_magics.card.nodes import ATTRIBUTES, TAGS
-from submarine_magics.card.served import served_tree
+from submarine_magics.card.served import Extras, served_tree
 from submarine_magics.card.sweeps import blocks
 from submarine_magics.card.tree import card_tree, to_html, to_text
 
@@ -84,6 +84,11 @@ def test_a_card_says_what_is_best_how_far_it_is_and_what_it_holds(card):
         assert words in html
     assert len(svgs(html)) == 2
     assert "GPU ledger" not in html
+
+
+def test_the_curves_of_its_trials_do_not_stand_above_what_it_found(card):
+    extras = Extras(scalars={"trial-0/loss": [(0, 1.0), (1, 0.5)]})
+    assert "trial-0/loss" not in json.dumps(served_tree(card(), extras).to_json())
 
 
 def test_a_sweep_that_is_over_says_what_it_was(card):

@@ -197,7 +197,7 @@ class JobCard:
         self._styled = True
         self._shown: JobStatus | None = None
         self._status = JobStatus()
-        self._found: object = None
+        self._found: object = (None, ())
         self._due = 0.0
 
     def display(self, status: JobStatus | None = None) -> None:

@@ -77,7 +77,8 @@ def served_tree(card: CardView, extras: Extras | None = None) -> Node:
         _slot("div", "sentence", "remembered"),
         _frames(more.frames) if more.frames else None,
         progress,
-        _curves(more.scalars),
+        # Of a sweep they are its trials': each is drawn where it is opened.
+        _curves(more.scalars) if card.sweep is None else None,
         *rest,
         tree.script_tree(card.script, where, data_kept="") if card.script else None,
         tree.footer_tree(card),
