@@ -14,7 +14,7 @@ RESOURCE = "submarine"
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def may(action: str) -> Callable[[_Method], _Method]:
+def may(action: str, resource: str = RESOURCE) -> Callable[[_Method], _Method]:
     """Let a handler's method be called by who is logged in and may do that.
 
     Parameters
@@ -22,10 +22,12 @@ def may(action: str) -> Callable[[_Method], _Method]:
     action
         ``"read"``; ``"write"`` for what ends or changes something; ``"execute"`` for what starts a
         process.
+    resource
+        Of what; another one than ours where what is asked for is Jupyter's own, too.
     """
 
     def decorate(method: _Method) -> _Method:
-        asked = cast("Callable[[_Method], _Method]", authorized(action, RESOURCE))
+        asked = cast("Callable[[_Method], _Method]", authorized(action, resource))
         return cast("_Method", web.authenticated(asked(method)))
 
     return decorate
