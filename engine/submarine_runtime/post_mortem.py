@@ -134,8 +134,10 @@ def tensor(  # noqa: PLR0913, PLR0917 - in pickles
     parameter: bool,  # noqa: FBT001 - likewise
 ) -> Any:  # noqa: ANN401 - of torch
     """Make a tensor on the CPU; an array of numpy, or a `Shown`, where torch is not installed."""
+    from importlib import import_module  # noqa: PLC0415 - where frames are looked at
+
     try:
-        import torch  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415 - the user's
+        torch: Any = import_module("torch")
     except ImportError:
         text = f"tensor of {dtype}, shape {tuple(shape)}, on {device}"
         return Shown("torch.Tensor", f"<{text}>", "torch is not installed here")
@@ -150,7 +152,7 @@ def tensor(  # noqa: PLR0913, PLR0917 - in pickles
 
 def module(name: str) -> Any:  # noqa: ANN401 - a module
     """Import a module that a frame has under some name."""
-    from importlib import import_module  # noqa: PLC0415 - where frames are looked at
+    from importlib import import_module  # noqa: PLC0415 - as above
 
     try:
         return import_module(name)
@@ -324,9 +326,7 @@ def _small(obj: Any, kind: type) -> Any:  # noqa: ANN401, PLR0911 - as pickle's 
     if root == "torch":
         return _of_torch(obj).call
     if root == "numpy" and getattr(obj, "base", None) is not None and kind.__name__ == "memmap":
-        import numpy as np  # noqa: PLC0415 - the user has imported it
-
-        return np.array(obj).__reduce_ex__(5)
+        return sys.modules["numpy"].array(obj).__reduce_ex__(5)
     return None
 
 

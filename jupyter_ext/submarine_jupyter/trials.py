@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.errors import CommandError, SubmarineError
+from submarine_engine.errors import CommandError, SubmarineError, UnsupportedError
 from submarine_engine.events import Moment
 from submarine_engine.map_summary import CallRow, Calls, read_calls
 from submarine_engine.pool.call_logs import CallLogs
@@ -193,13 +193,15 @@ class _Known:
 
         Raises
         ------
-        CommandError
+        UnsupportedError
             The job runs no sweep.
         """
         with self.turn:
             found = read_summary(self._folder)
             if found is None:
-                raise CommandError("the job runs no sweep and no map", fix="ask for one that does")
+                raise UnsupportedError(
+                    "the job runs no sweep and no map", fix="ask for one that does"
+                )
             columns = len(found.objectives), len(found.params)
             rows = {
                 number: row
