@@ -430,7 +430,7 @@ def _check(job_id: str, status: JobStatus, task: str | None) -> None:
         raise JobError(
             f"the job did not fail, it {status.state.value}: there are no frames to look at",
             job_id=job_id,
-            fix="its results: submarine job show " + job_id,
+            fix=f"see what became of it: submarine job show {job_id}",
         )
 
 

@@ -147,12 +147,12 @@ def test_a_cells_options_are_answered_with_what_a_call_has():
     def train(rate=0.1):
         return rate
 
-    for option in RUN:
-        if option.key in job_keywords():
-            continue
+    # Each has an answer, and one of each kind is told.
+    assert {option.key for option in RUN} - set(job_keywords()) == IN_CALLS.keys()
+    for name in ("worker_launch_cmd", "detach", "trials"):
         with pytest.raises(ArgumentsError) as caught:
-            submit(train, **{option.key: 2})
-        assert caught.value.fix.startswith(IN_CALLS[option.key])
+            submit(train, **{name: 2})
+        assert caught.value.fix.startswith(IN_CALLS[name])
     with pytest.raises(ArgumentsError, match="num_workers") as caught:
         submit(train, num_workers=2)
     assert caught.value.fix == "write workers=…; it takes train(rate=0.1)"

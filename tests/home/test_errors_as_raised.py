@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from functools import partial
@@ -184,13 +185,20 @@ def test_a_pickle_that_ends_the_process_does_not_hide_what_was_raised(notebook, 
     assert (error.remote_type, error.args) == ("SelfishError", (7,))
 
 
-@pytest.mark.parametrize("cell", ["%%submarine\n1 / 0", "%%submarine\nno_such_name"])
-def test_the_debugger_begins_at_the_cell(notebook, cell):
+def test_the_debugger_begins_at_the_cell(notebook):
     with pytest.raises(SubmarineError):
-        notebook.run(cell)
+        notebook.run("%%submarine\nno_such_name")
     *_, last = traceback.walk_tb(sys.last_traceback)
     assert last[0].f_globals is notebook.names
     assert last[0].f_code.co_name == "<module>"
+
+
+def test_the_debugger_begins_where_the_job_failed(notebook):
+    with pytest.raises(ZeroDivisionError):
+        notebook.run("%%submarine\nrate = 3\n1 / 0")
+    *_, (frame, line) = traceback.walk_tb(sys.last_traceback)
+    assert re.fullmatch(r"<In \[1\] of job \w+>", frame.f_code.co_filename)
+    assert (frame.f_code.co_name, line, frame.f_globals["rate"]) == ("<module>", 3, 3)
 
 
 def test_the_debugger_begins_at_the_line_that_asks(notebook):
