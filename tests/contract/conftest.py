@@ -11,6 +11,34 @@ from submarine_engine.testing.place import PATIENCE
 
 from tests.jobs import end_processes_of
 
+LONG_ON_YARN = {
+    "test_a_job_that_failed_is_run_again_as_a_new_one",
+    "test_what_is_cancelled_is_not_begun_again",
+    "test_where_no_attempt_is_left_the_last_error_counts",
+    "test_at_its_time_limit_a_job_is_asked_to_end",
+    "test_an_elastic_job_has_the_most_where_there_is_room",
+    "test_code_that_handles_the_request_goes_on_with_more_all_the_same",
+    "test_a_job_that_keeps_no_checkpoint_never_grows",
+    "test_a_function_that_hangs_is_told_after_patience_and_harms_nothing",
+    "test_a_task_in_native_code_says_where_it_is_and_goes_on",
+    "test_the_value_of_each_task_comes_home_when_it_is_asked_for",
+    "test_each_task_of_several_has_frames_of_its_own",
+    "test_one_that_handles_the_interrupt_has_succeeded",
+}
+"""What the driver decides alike for every cluster, and `hosts` holds.
+
+One YARN cluster runs its tests one after the other, which is as long as `make test` takes.
+"""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave to `make test-long` on YARN what is slow there and nothing of YARN's own."""
+    for item in items:
+        on_yarn = getattr(item, "callspec", None) and item.callspec.params.get("cluster") == "yarn"
+        if on_yarn and item.originalname in LONG_ON_YARN:
+            item.add_marker(pytest.mark.long)
+
 
 @pytest.fixture(scope="session")
 def home_of_hosts(tmp_path_factory):
