@@ -137,5 +137,5 @@ def test_a_map_s_calls_are_drawn_and_one_is_opened(server, submit, module_home):
 def test_a_job_that_runs_no_sweep_says_so(server, submit):
     job_id = submit("print(1)")
     answer = server.get(f"/api/jobs/{job_id}/trials")
-    assert answer.status_code == 400
+    assert answer.status_code == 409
     assert "no sweep" in answer.json()["what"]
