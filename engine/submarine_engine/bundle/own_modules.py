@@ -23,6 +23,11 @@ from submarine_engine.bundle.modules import ModuleStates, ModuleValue
 from submarine_engine.bundle.settings import added_paths
 from submarine_engine.bundle.values import assigned_names, constant, is_constant, same
 
+_OURS = frozenset(
+    f"submarine_{room}" for room in ("engine", "runtime", "magics", "kernel", "jupyter", "zeppelin")
+)
+"""Packages that jobs bring themselves; a source tree of theirs may lie beside a notebook."""
+
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 
 
@@ -56,7 +61,7 @@ class OwnModules:
         self._seen = set(sys.modules)
         for name in sorted(new):
             module = sys.modules.get(name)
-            if type(module) is not ModuleType or self._noted.get(name) is module:
+            if type(module) is not ModuleType or self._noted.get(name) is module or _is_ours(name):
                 continue
             if _lies_in(_file(module), folders):
                 self.imported(module, {})
@@ -89,7 +94,8 @@ def set_in(root: Path) -> tuple[ModuleValue, ...]:
     """
     states = ModuleStates((), lambda *_: None, lambda _: None, str(root))
     for module in list(sys.modules.values()):
-        if type(module) is not ModuleType or module.__name__ == "__main__":
+        name = module.__name__ if type(module) is ModuleType else "__main__"
+        if name == "__main__" or _is_ours(name):
             continue
         if _lies_in(_file(module), [str(root)]):
             states.note(module)
@@ -214,7 +220,9 @@ class _Finder:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # noqa: ANN401 - as importlib has them
         """Let the others find a module of the notebook's own."""
-        if name.partition(".")[0] in sys.stdlib_module_names or not self.listeners:
+        if not self.listeners or _is_ours(name):
+            return None
+        if name.partition(".")[0] in sys.stdlib_module_names:
             return None
         if path is not None and all(f"{entry}/".startswith(_INSTALLED) for entry in path):
             return None
@@ -270,6 +278,10 @@ def _folders() -> list[str]:
 @lru_cache(maxsize=4)
 def _folders_of(here: str, _path: tuple[str, ...]) -> list[str]:
     return [here, *added_paths(["sys.path"], None)]
+
+
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] in _OURS
 
 
 def _is_text(entry: object) -> bool:
