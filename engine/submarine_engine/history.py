@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
 import stat
@@ -222,6 +223,45 @@ def read_foreign(path: Path, most: int) -> bytes:
             return file.read(most)
     finally:
         os.close(descriptor)
+
+
+SPOILT = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+)
+"""What reading such a file as JSON may raise, whatever somebody has written there."""
+
+
+def foreign_text(value: object, most: int) -> str:
+    """Return the first characters of a text from such a file.
+
+    Raises
+    ------
+    TypeError
+        It is no text.
+    """
+    if not isinstance(value, str):
+        raise TypeError("it is no text")
+    return value[:most]
+
+
+def finite(value: Any) -> float:  # noqa: ANN401 - of a file
+    """Return a number from such a file.
+
+    Raises
+    ------
+    ValueError, TypeError, OverflowError
+        It is none, or not finite.
+    """
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError("it is not finite")
+    return number
 
 
 def make_private(path: Path) -> Path:

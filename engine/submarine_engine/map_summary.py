@@ -7,7 +7,6 @@ the rest of the job.
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from collections import deque
@@ -15,7 +14,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.history import read_foreign, write_json
+from submarine_engine.history import SPOILT, finite, foreign_text, read_foreign, write_json
+from submarine_engine.holdings import Holdings, Point, parsed_points
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,9 +35,6 @@ _ERROR = 300
 _EVERY = 0.5
 _SHARE = 20
 """Writing takes no more than one part in so many of the controller's time."""
-_POINTS = 100
-
-Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,15 +118,15 @@ def read_calls(folder: Path) -> Calls | None:
             return None
         numbers = ("total", "done", "failed", "cancelled", "running", "held", "most")
         return Calls(
-            pool=_text(data["pool"]),
+            pool=foreign_text(data["pool"], _LONGEST),
             **{name: int(data[name]) for name in numbers},
             failures=tuple(map(_row, data["failures"][:FAILED])),
             newest=tuple(map(_row, data["newest"][: 2 * SHOWN])),
             unit="GPU" if data["unit"] == "GPU" else "worker",
-            holding=tuple((_finite(x), _finite(y)) for x, y in data["holding"][: 2 * _POINTS + 1]),
-            began=_finite(data["began"]),
+            holding=parsed_points(data["holding"]),
+            began=finite(data["began"]),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except SPOILT:
         return None
 
 
@@ -137,25 +134,12 @@ def _row(data: Any) -> CallRow:  # noqa: ANN401 - of a file
     seconds = data["seconds"]
     return CallRow(
         index=int(data["index"]),
-        state=_text(data["state"]),
-        label=_text(data["label"]),
-        host=_text(data["host"]),
-        seconds=None if seconds is None else _finite(seconds),
-        error=_text(data["error"], _ERROR),
+        state=foreign_text(data["state"], _LONGEST),
+        label=foreign_text(data["label"], _LONGEST),
+        host=foreign_text(data["host"], _LONGEST),
+        seconds=None if seconds is None else finite(seconds),
+        error=foreign_text(data["error"], _ERROR),
     )
-
-
-def _text(value: object, limit: int = _LONGEST) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value[:limit]
-
-
-def _finite(value: Any) -> float:  # noqa: ANN401 - of a file
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError
-    return number
 
 
 class CallsWriter:
@@ -182,8 +166,7 @@ class CallsWriter:
         self._next = 0.0
         self._written: Calls | None = None
         before = read_calls(folder) if folder else None  # of an attempt that was killed
-        self._began = before.began if before else time.time()
-        self._holding: list[Point] = list(before.holding) if before else []
+        self._holdings = Holdings(before.began, before.holding) if before else Holdings()
         self._most = before.most if before else 0
 
     def began(self, call: Call) -> None:
@@ -232,7 +215,7 @@ class CallsWriter:
         if self._folder is None:
             return
         held *= max(1, self._gpus)
-        self._note_held(held)
+        self._holdings.note(held)
         self._most = max(self._most, held)
         begins = time.monotonic()
         if begins < self._next and not now:
@@ -247,24 +230,14 @@ class CallsWriter:
             unit="GPU" if self._gpus else "worker",
             held=held,
             most=self._most,
-            holding=tuple(self._holding),
-            began=self._began,
+            holding=self._holdings.points,
+            began=self._holdings.began,
         )
         with suppress(OSError):  # a full disk is no reason to end a map
             if made != self._written:
                 write_json(self._folder / FILE, {"version": _VERSION, **asdict(made)})
                 self._written = made
         self._next = time.monotonic() + max(_EVERY, _SHARE * (time.monotonic() - begins))
-
-    def _note_held(self, held: int) -> None:
-        since = round(time.time() - self._began, 1)
-        if not self._holding or self._holding[-1][1] != held:
-            self._holding.append((since, held))
-        if len(self._holding) > 2 * _POINTS:  # in the long run not each change, but the last
-            bins = {
-                int(at * _POINTS / max(since, 1e-3)): (at, number) for at, number in self._holding
-            }
-            self._holding = list(bins.values())
 
 
 def task_folder() -> Path | None:

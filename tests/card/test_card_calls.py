@@ -85,7 +85,8 @@ def test_what_the_controller_writes_is_bounded_and_comes_back(tmp_path):
 
 @pytest.mark.parametrize(
     "wrong", [{"version": 2}, {"total": "x"}, {"failures": [3]}, {"pool": 3}, {"began": 1e999},
-              {"newest": [{"index": 1}]}, {"holding": [[1]]}],
+              {"newest": [{"index": 1}]}, {"holding": [[1]]}, {"holding": [[0, -1]]},
+              {"began": 10**400}, {"total": 1e999}],
 )  # fmt: skip
 def test_a_field_that_is_none_makes_it_no_map(tmp_path, wrong):
     CallsWriter(tmp_path, "20260101-000000-aaaaa", 1).look(3, 1, now=True)

@@ -16,7 +16,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.history import write_aside
+from submarine_engine.history import finite, foreign_text, write_aside
+from submarine_engine.holdings import Point
 from submarine_engine.outcome import clean
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ _PIECE = 1 << 22
 _LINE = 1 << 16
 
 Value = float | int | str
-Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +136,12 @@ def parsed_row(data: Any) -> TrialRow:  # noqa: ANN401 - of a file
     seconds = data["seconds"]
     return TrialRow(
         number=int(data["number"]),
-        state=_text(data["state"], _LONGEST),
+        state=foreign_text(data["state"], _LONGEST),
         values=tuple(_value(value) for value in data["values"][:PARAMS]),
         params=tuple(_value(value) for value in data["params"][:PARAMS]),
-        seconds=None if seconds is None else _finite(seconds),
-        error=_text(data["error"], _ERROR),
-        curve=tuple((_finite(x), _finite(y)) for x, y in data["curve"][:CURVE]),
+        seconds=None if seconds is None else finite(seconds),
+        error=foreign_text(data["error"], _ERROR),
+        curve=tuple((finite(x), finite(y)) for x, y in data["curve"][:CURVE]),
     )
 
 
@@ -153,19 +153,6 @@ def _value(value: object) -> Value:
     if not abs(value) <= sys.float_info.max:  # nor NaN, nor an int that no float can hold
         raise ValueError
     return value
-
-
-def _text(value: object, limit: int) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value[:limit]
-
-
-def _finite(value: Any) -> float:  # noqa: ANN401 - of a file
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError
-    return number
 
 
 class RowsWriter:

@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.history import read_foreign, write_json
+from submarine_engine.history import SPOILT, finite, foreign_text, read_foreign, write_json
+from submarine_engine.holdings import Holdings, Point, parsed_points
 from submarine_engine.sweeps.rows import (
     PARAMS,
-    Point,
     RowsWriter,
     TrialRow,
     parsed_row,
@@ -170,7 +170,7 @@ def read_summary(folder: Path) -> Summary | None:
             newest=_rows(data["newest"], columns),
             open=_rows(data["open"], columns, OPEN),
             importance=tuple(
-                (_text(name), _finite(part)) for name, part in data["importance"][:PARAMS]
+                (_text(name), finite(part)) for name, part in data["importance"][:PARAMS]
             ),
             pool=_text(data["pool"]),
             history=_points(data["history"]),
@@ -178,49 +178,25 @@ def read_summary(folder: Path) -> Summary | None:
             unit="GPU" if data["unit"] == "GPU" else "worker",
             held=int(data["held"]),
             most=int(data["most"]),
-            holding=_held(data["holding"]),
-            began=_finite(data["began"]),
-            until=None if data["until"] is None else _finite(data["until"]),
+            holding=parsed_points(data["holding"]),
+            began=finite(data["began"]),
+            until=None if data["until"] is None else finite(data["until"]),
             paused=data["paused"] is True,
         )
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        OverflowError,
-    ):
+    except SPOILT:
         return None
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value[:_LONGEST]
+    return foreign_text(value, _LONGEST)
 
 
 def _texts(values: Any) -> tuple[str, ...]:  # noqa: ANN401 - of a file
     return tuple(_text(value) for value in values[:PARAMS])
 
 
-def _finite(value: Any) -> float:  # noqa: ANN401 - of a file
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError
-    return number
-
-
 def _points(pairs: Any) -> tuple[Point, ...]:  # noqa: ANN401 - of a file
-    return tuple((_finite(x), _finite(y)) for x, y in pairs[: 3 * _DOTS])
-
-
-def _held(pairs: Any) -> tuple[Point, ...]:  # noqa: ANN401 - of a file
-    points = _points(pairs)
-    if any(number < 0 for _, number in points):
-        raise ValueError
-    return points
+    return tuple((finite(x), finite(y)) for x, y in pairs[: 3 * _DOTS])
 
 
 def _rows(
@@ -260,8 +236,7 @@ class Summarizer:
         self._weigh_next = 0.0
         # Of an attempt before this one, whose process was killed.
         before = read_summary(folder) if folder else None
-        self._began = before.began if before else time.time()
-        self._holding: list[Point] = list(before.holding) if before else []
+        self._holdings = Holdings(before.began, before.holding) if before else Holdings()
 
     def ended(self, told: Told, *, before: bool = False) -> None:
         """Hear of a trial that has ended.
@@ -299,7 +274,8 @@ class Summarizer:
         if self._folder is None:
             return
         held = pool.holding * max(1, record.plan.gpus_each)
-        self._note_held(held)  # each time: a quick sweep's workers are over before the next write
+        # Each time: a quick sweep's workers are over before the next write.
+        self._holdings.note(held)
         if time.monotonic() < self._next and not now:
             return
         self._weigh(record, last=now)
@@ -349,8 +325,8 @@ class Summarizer:
             unit="GPU" if each else "worker",
             held=held,
             most=pool.most * max(1, each),
-            holding=tuple(self._holding),
-            began=self._began,
+            holding=self._holdings.points,
+            began=self._holdings.began,
             until=self._until(total - sum(self._ended.values()), record),
             paused=record.paused,
         )
@@ -402,17 +378,6 @@ class Summarizer:
             if not found or sign * value < sign * found[-1][1]:
                 found.append((number, value))
         return thinned(found, _DOTS)
-
-    def _note_held(self, held: int) -> None:
-        """Note how many are held from now on; in the long run not each change, but the last."""
-        since = round(time.time() - self._began, 1)
-        if not self._holding or self._holding[-1][1] != held:
-            self._holding.append((since, held))
-        if len(self._holding) > 2 * _DOTS:
-            bins = {
-                int(at * _DOTS / max(since, 1e-3)): (at, number) for at, number in self._holding
-            }
-            self._holding = list(bins.values())
 
     def _until(self, left: int, record: SweepRecord) -> float | None:
         if left <= 0 or record.paused or len(self._ends) < 2:  # noqa: PLR2004 - one says nothing
