@@ -14,6 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from glob import escape, glob
 from pathlib import Path
 from signal import SIGTERM, SIGUSR1, SIGUSR2
 
@@ -134,8 +135,9 @@ class HostsBackend(Backend):
             shutil.rmtree(folder.rename(self.home / "hosts-of-mine" / f"gone{time.monotonic_ns()}"))
 
     def claims_of(self, job_id: str) -> list[Claim]:  # what is written of one is written whole
-        folders = (one for host in HOSTS for one in self.place(host, job_id).glob("*-*"))
-        return [claim for one in sorted(folders) if (claim := Claim(one)).is_whole]
+        # Path.glob fails where another program removes the folder that it looks into.
+        folders = glob(f"{escape(str(self.home))}/hosts-of-mine/*/{job_id}/*-*")  # noqa: PTH207
+        return [claim for one in sorted(folders) if (claim := Claim(Path(one))).is_whole]
 
     def claims(self) -> list[Claim]:
         jobs = {path.name for host in HOSTS for path in self.place(host, "-").parent.glob("*-*")}
