@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from submarine_magics.card.model import CallsView, CallView
+from submarine_magics.card.model import CallsView, RowView
 from submarine_magics.card.nodes import Node, node
-from submarine_magics.card.sweeps import Looking, blocks, log_actions, log_node, spark
+from submarine_magics.card.sweeps import (
+    Looking,
+    blocks,
+    held_node,
+    log_actions,
+    log_node,
+    opener,
+    rows_table,
+    slot,
+)
 
 FEW_CALLS = 5
 """How many of the failed calls stand in text."""
@@ -36,16 +45,9 @@ def calls_node(calls: CallsView, *, opened: bool, served: bool) -> Node:
     served
         Whether a server answers what readers ask of the calls.
     """
-    held = node(
-        "div", "line", node("strong", "label", "Held"), " ", node("span", "quiet", calls.held),
-        " ", spark(calls.holding),
-    )  # fmt: skip
     looking = Looking() if served else None
-    return node(
-        "div", "sweep", held,
-        node("div", "trials-slot", *calls_nodes(calls, looking, opened=opened),
-             data_slot="trials"),
-    )  # fmt: skip
+    tables = calls_nodes(calls, looking, opened=opened)
+    return node("div", "sweep", held_node(calls.held, calls.holding), slot(tables))
 
 
 def calls_nodes(
@@ -73,7 +75,7 @@ def calls_nodes(
     return (failed, newest, shown)
 
 
-def call_node(row: CallView, log: str, left_out: int, worker: str) -> Node:
+def call_node(row: RowView, log: str, left_out: int, worker: str) -> Node:
     """Return a call with its log.
 
     Parameters
@@ -97,23 +99,15 @@ def call_node(row: CallView, log: str, left_out: int, worker: str) -> Node:
 
 
 def _table(
-    title: str, words: str, rows: Sequence[CallView], looking: Looking | None, *, is_open: bool
+    title: str, words: str, rows: Sequence[RowView], looking: Looking | None, *, is_open: bool
 ) -> Node:
     shown = [at for at in range(len(_HEADS)) if any(row.cells[at] for row in rows)]
-    summary = node("summary", "", node("strong", "label", title), " ", node("span", "quiet", words))
-    head = node("tr", "", *(node("th", "", _HEADS[at], scope="col") for at in shown))
-    body = [node("tr", "", *_cells(row, shown, looking), data_state=row.state) for row in rows]
-    table = node("table", "table", node("thead", "", head), node("tbody", "", *body))
-    inside = node("div", "scroll", table) if rows else None
-    return node("details", "trials", summary, inside, **({"open": ""} if is_open else {}))
+    heads = [node("th", "", _HEADS[at], scope="col") for at in shown]
 
+    def cells(row: RowView) -> list[Node]:
+        found = [node("td", "", row.cells[at]) for at in shown]
+        if looking is not None:
+            found[0] = opener(row, f"call {row.number}", looking)
+        return found
 
-def _cells(row: CallView, shown: Sequence[int], looking: Looking | None) -> list[Node]:
-    cells = [node("td", "", row.cells[at]) for at in shown]
-    if looking is not None:
-        cells[0] = node("td", "", node(
-            "button", "trial", row.cells[0], type_="button", data_action="trial",
-            data_trial=str(row.number), title=f"The log of call {row.number}",
-            aria_expanded=str(looking.trial == row.number).lower(),
-        ))  # fmt: skip
-    return cells
+    return rows_table(title, words, heads, rows, cells, is_open=is_open)

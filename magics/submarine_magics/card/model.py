@@ -459,8 +459,8 @@ _VALUE = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialView:
-    """One row of a table of trials: its number and state, and what stands in each column."""
+class RowView:
+    """A trial or a call as one row: its number and state, and what stands in each column."""
 
     number: int
     state: str
@@ -515,8 +515,8 @@ class SweepView:
     columns: tuple[str, ...]
     objectives: int
     sorts: tuple[bool | None, ...]
-    best_rows: tuple[TrialView, ...]
-    newest_rows: tuple[TrialView, ...]
+    best_rows: tuple[RowView, ...]
+    newest_rows: tuple[RowView, ...]
     command: str
     held: str
     holding: tuple[tuple[float, float], ...]
@@ -659,7 +659,7 @@ def _history_words(found: Summary, names: tuple[str, ...]) -> str:
     return f"{names[0]} by trial, from {min(values):.4g} to {max(values):.4g}"
 
 
-def trial_view(found: Summary, row: TrialRow, *, final: bool) -> TrialView:
+def trial_view(found: Summary, row: TrialRow, *, final: bool) -> RowView:
     """Return a trial as a row of a table.
 
     Parameters
@@ -678,7 +678,7 @@ def trial_view(found: Summary, row: TrialRow, *, final: bool) -> TrialView:
         given = (visible(params_words(found, row), 200),)
     values = tuple(map(trial_value, row.values))
     took = duration(row.seconds) if row.seconds is not None else ""
-    return TrialView(
+    return RowView(
         number=row.number,
         state=state,
         cells=(str(row.number), state, *values, *given, took, visible(row.error, 120)),
@@ -686,15 +686,6 @@ def trial_view(found: Summary, row: TrialRow, *, final: bool) -> TrialView:
 
 
 # A map as the card shows it: how far its calls are, those that failed, and what it holds.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallView:
-    """One row of a table of calls: number, input, state, time, host and error."""
-
-    number: int
-    state: str
-    cells: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -717,8 +708,8 @@ class CallsView:
 
     words: str
     failed_words: str
-    failures: tuple[CallView, ...]
-    newest: tuple[CallView, ...]
+    failures: tuple[RowView, ...]
+    newest: tuple[RowView, ...]
     held: str
     holding: tuple[tuple[float, float], ...]
 
@@ -752,7 +743,7 @@ def view_calls(found: Calls, end: Moment, *, final: bool) -> CallsView:
     )
 
 
-def call_view(row: CallRow, *, final: bool) -> CallView:
+def call_view(row: CallRow, *, final: bool) -> RowView:
     """Return a call as a row of a table.
 
     Parameters
@@ -766,7 +757,7 @@ def call_view(row: CallRow, *, final: bool) -> CallView:
     took = duration(row.seconds) if row.seconds is not None else ""
     label, host = visible(row.label, 60), visible(row.host, 60)
     cells = (str(row.index), label, state, took, host, visible(row.error, 300))
-    return CallView(number=row.index, state=state, cells=cells)
+    return RowView(number=row.index, state=state, cells=cells)
 
 
 # The view model of the job card: what it shows, as plain data, ready to be written anywhere.

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from submarine_engine.amounts import percent
 
-from submarine_magics.card.model import SweepView, TrialView
+from submarine_magics.card.model import RowView, SweepView
 from submarine_magics.card.nodes import Node, node
 
 Points = Sequence[tuple[float, float]]
@@ -117,7 +117,7 @@ class Page:
         How many are on a page.
     """
 
-    rows: tuple[TrialView, ...]
+    rows: tuple[RowView, ...]
     total: int
     size: int
 
@@ -144,7 +144,7 @@ class Opened:
         Where it has written events for TensorBoard; empty where it has written none.
     """
 
-    row: TrialView
+    row: RowView
     params: tuple[tuple[str, str], ...]
     curve: tuple[tuple[float, float], ...] = ()
     log: str | None = None
@@ -168,19 +168,72 @@ def sweep_node(sweep: SweepView, *, opened: bool, served: bool) -> Node:
         node("span", "", sweep.best), " ", node("code", "quiet", sweep.params),
         role="status",
     )  # fmt: skip
-    held = node(
-        "div", "line", node("strong", "label", "Held"), " ", node("span", "quiet", sweep.held),
-        " ", spark(sweep.holding),
-    )  # fmt: skip
     pictures = node("div", "pictures", _history(sweep), _importance(sweep))
     looking = Looking() if served else None
     return node(
-        "div", "sweep", best, pictures, held,
-        node("div", "trials-slot", *trials_nodes(sweep, looking, opened=opened),
-             data_slot="trials"),
+        "div", "sweep", best, pictures, held_node(sweep.held, sweep.holding),
+        slot(trials_nodes(sweep, looking, opened=opened)),
         node("div", "quiet", "in a terminal: ", node("code", "", sweep.command))
         if sweep.command else None,
     )  # fmt: skip
+
+
+def held_node(words: str, holding: Points) -> Node:
+    """Return the line that says what a sweep or a map holds."""
+    return node(
+        "div", "line", node("strong", "label", "Held"), " ", node("span", "quiet", words), " ",
+        _spark(holding),
+    )  # fmt: skip
+
+
+def slot(tables: Iterable[Node | None]) -> Node:
+    """Return the place of tables that a server draws anew where a reader asks for it."""
+    return node("div", "trials-slot", *tables, data_slot="trials")
+
+
+def rows_table(  # noqa: PLR0913 - what stands above a table, and what in it
+    title: str,
+    words: str,
+    heads: Iterable[Node],
+    rows: Sequence[RowView],
+    cells: Callable[[RowView], Iterable[Node]],
+    *,
+    is_open: bool,
+) -> Node:
+    """Return rows as a table that can be folded; without a row, what it is about.
+
+    Parameters
+    ----------
+    heads
+        Of the columns.
+    cells
+        Gives those of a row.
+    is_open
+        Whether it is unfolded.
+    """
+    summary = node("summary", "", node("strong", "label", title), " ", node("span", "quiet", words))
+    body = [node("tr", "", *cells(row), data_state=row.state) for row in rows]
+    table = node(
+        "table", "table", node("thead", "", node("tr", "", *heads)), node("tbody", "", *body)
+    )
+    inside = node("div", "scroll", table) if rows else None
+    return node("details", "trials", summary, inside, **({"open": ""} if is_open else {}))
+
+
+def opener(row: RowView, name: str, looking: Looking) -> Node:
+    """Return the first cell of a row, which opens its log.
+
+    Parameters
+    ----------
+    name
+        What the row is, with its number.
+    looking
+        At what the reader looks.
+    """
+    return node("td", "", _button(
+        "trial", row.cells[0], "trial", data_trial=str(row.number), title=f"The log of {name}",
+        aria_expanded=str(looking.trial == row.number).lower(),
+    ))  # fmt: skip
 
 
 def trials_nodes(
@@ -236,7 +289,7 @@ def _trials(  # noqa: PLR0913 - what stands above a table, and what in it
     title: str,
     words: str,
     sweep: SweepView,
-    rows: Sequence[TrialView],
+    rows: Sequence[RowView],
     looking: Looking | None,
     *,
     is_open: bool = True,
@@ -246,18 +299,12 @@ def _trials(  # noqa: PLR0913 - what stands above a table, and what in it
     shown = [
         at for at in range(len(sweep.columns)) if at == sorts or any(row.cells[at] for row in rows)
     ]
-    summary = node("summary", "", node("strong", "label", title), " ", node("span", "quiet", words))
     heads = [_head(sweep, at, looking) for at in shown]
     if looking is not None:
         heads.insert(1, node("th", "", "Pin", scope="col", title="Pin two trials to compare them"))
-    body = [
-        node("tr", "", *_cells(row, shown, looking), data_state=row.state) for row in rows
-    ]  # fmt: skip
-    table = node(
-        "table", "table", node("thead", "", node("tr", "", *heads)), node("tbody", "", *body)
+    return rows_table(
+        title, words, heads, rows, lambda row: _cells(row, shown, looking), is_open=is_open
     )
-    inside = node("div", "scroll", table) if rows else None
-    return node("details", "trials", summary, inside, **({"open": ""} if is_open else {}))
 
 
 def _head(sweep: SweepView, at: int, looking: Looking | None) -> Node:
@@ -275,16 +322,13 @@ def _head(sweep: SweepView, at: int, looking: Looking | None) -> Node:
     return node("th", "", button, scope="col", **way)
 
 
-def _cells(row: TrialView, shown: Sequence[int], looking: Looking | None) -> list[Node]:
+def _cells(row: RowView, shown: Sequence[int], looking: Looking | None) -> list[Node]:
     cells = [node("td", "", row.cells[at]) for at in shown]
     if looking is None:
         return cells
     name, number = f"trial {row.number}", str(row.number)
-    is_open, pinned = looking.trial == row.number, row.number in looking.pins
-    cells[0] = node("td", "", _button(
-        "trial", row.cells[0], "trial", data_trial=number, title=f"The log of {name}",
-        aria_expanded=str(is_open).lower(),
-    ))  # fmt: skip
+    pinned = row.number in looking.pins
+    cells[0] = opener(row, name, looking)
     cells.insert(1, node("td", "", _button(
         "pin", "●" if pinned else "○", "pin", data_trial=number,
         title=f"Unpin {name}" if pinned else f"Pin {name}, to compare it with another one",
@@ -446,7 +490,7 @@ def _history(sweep: SweepView) -> Node | None:
     return node("div", "picture", drawn, " ", node("span", "quiet", sweep.history_words))
 
 
-def spark(holding: Points) -> Node | None:
+def _spark(holding: Points) -> Node | None:
     """Return the picture of how many were held over time."""
     if len(holding) < _NAMED:
         return None
