@@ -133,7 +133,8 @@ def page(folder: Path) -> list[Figure]:
         for at in (0, 1):
             found.locator(f"{CARD} button.smc-pin").nth(at).click()
             found.wait_for_function(
-                "n => document.querySelectorAll('[aria-pressed=true]').length === n", arg=at + 1
+                "([pins, n]) => document.querySelectorAll(pins).length === n",
+                arg=[f"{CARD} .smc-pin[aria-pressed=true]", at + 1],
             )
         _frames(found, lambda one: one.write(task), summary)  # what it keeps for good is there
         before = _heap(found)

@@ -22,7 +22,6 @@ from submarine_engine.job import JobState
 from submarine_engine.results import come_home, load_results
 
 from submarine_magics.card.model import KILLED, visible
-from submarine_magics.debugging import open_by_debug
 from submarine_magics.show import say
 from submarine_magics.workbench import Workbench
 
@@ -95,6 +94,8 @@ def _results(
     try:
         results = load_results(job.cluster, job.id, job.status(), home or Homecoming())
     except JobFailedError as error:
+        from submarine_magics.debugging import open_by_debug  # noqa: PLC0415 - few cells fail
+
         definer.note(error)
         error.fix = _not_sent(error, bench, main) + error.fix
         open_by_debug(error, job)

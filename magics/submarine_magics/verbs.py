@@ -42,9 +42,7 @@ from submarine_magics.card import mimebundle
 from submarine_magics.card.model import visible
 from submarine_magics.card.pages import board_page
 from submarine_magics.cell_view import attach, show_log
-from submarine_magics.debugging import run_debug
 from submarine_magics.homecoming import bring_home, fetch
-from submarine_magics.inside import run_inside
 from submarine_magics.running import parts_bundle, run_parts
 from submarine_magics.show import Listing, say, show_help, table
 from submarine_magics.workbench import Workbench
@@ -317,6 +315,18 @@ def _stacks(_: Workbench, command: Command) -> None:
         say(visible(line))
 
 
+def _exec(_bench: Workbench, command: Command) -> None:
+    from submarine_magics.inside import run_inside  # noqa: PLC0415 - no kernel starts with it
+
+    run_inside(command)
+
+
+def _debug(bench: Workbench, command: Command) -> None:
+    from submarine_magics.debugging import run_debug  # noqa: PLC0415 - as above
+
+    run_debug(bench, command)
+
+
 def _top(_: Workbench, command: Command) -> None:
     # imported late: few jobs are asked
     from submarine_engine.metrics import HEADINGS, reported_lines, usage_rows  # noqa: PLC0415
@@ -456,10 +466,10 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "save"): _save,
     ("job", "retry"): _retry,
     ("job", "stacks"): _stacks,
-    ("job", "exec"): lambda _, command: run_inside(command),
+    ("job", "exec"): _exec,
     ("job", "top"): _top,
-    ("job", "debug"): run_debug,
-    ("debug",): run_debug,
+    ("job", "debug"): _debug,
+    ("debug",): _debug,
     ("cache", "list"): _remembered,
     ("cache", "clear"): _forget,
     ("sweep", "list"): _sweeps,
