@@ -44,8 +44,10 @@ _STAY = 10.0
 """Seconds between two words to a worker without a call, which ends by itself after a minute."""
 _AT_ONCE = 4
 """Workers that begin at once: more imports beside each other take each other's time."""
-_LOOK_AROUND = 1.0
+_LOOK_AROUND = 0.25
 """Seconds between two looks at other jobs: so long may one wait before a worker gives way."""
+_LOOK_ELSEWHERE = 1.0
+"""The same where each look is a question to a cluster's scheduler."""
 _FRESH = 0.05
 """Seconds for which a look holds where a worker takes its next short call."""
 _LONG = 0.25
@@ -129,6 +131,7 @@ class Pool:
         self._waiting: deque[Noted] = deque()
         self._source: Source
         self._done = False
+        self._look_every = _LOOK_AROUND if self._kind.cluster.tasks_here else _LOOK_ELSEWHERE
         self._unwanted: set[int] = set()
         self._moving: set[int] = set()
         self._succeeded = 0
@@ -256,7 +259,7 @@ class Pool:
             self._look(worker)
         active = self._feed() or active
         self._share()
-        self._look_around()
+        self._look_around(self._look_every)
         self._grow()
         self._shrink()
         return active
@@ -313,7 +316,7 @@ class Pool:
         worker.close()
         # Its GPUs are free for whoever waits, who is looked for anew once that one may have them.
         self._free = (self._free or 0) + (self._kind.spec.gpus or 0)
-        self._looked_around = time.monotonic() - _LOOK_AROUND + _FRESH
+        self._looked_around = time.monotonic() - self._look_every + _FRESH
         if worker.ready or worker.ending:
             self._starts = 0
         else:
@@ -415,8 +418,8 @@ class Pool:
                 long = self._kind.cluster.tasks_here and worker.takes_long(_LONG)
                 now = long and worker.room(1) and self._is_more()
                 self._look_around(0.0 if now else _FRESH)
-            if self.crowded and not self._yields():
-                break  # the first one that is through with its calls gives way
+            if self.crowded:
+                break  # who is through with its calls gives way
             while (batch := self._batch(worker)) is not None:
                 self.journal.given(*batch, worker=worker.job_id)
                 try:
@@ -542,7 +545,7 @@ class Pool:
             self._free, self._wanted = room.free, max(self._wanted, room.wanted - ours)
         return self._free
 
-    def _look_around(self, age: float = _LOOK_AROUND) -> None:
+    def _look_around(self, age: float) -> None:
         """See who else waits for GPUs, and how many are free, where that is not known for long."""
         if not self._kind.spec.gpus or time.monotonic() - self._looked_around < age:
             return
@@ -558,7 +561,7 @@ class Pool:
         self._count_free()
 
     def _shrink(self) -> None:
-        """End what has nothing to do; give one worker's GPUs to another job that waits.
+        """End what has nothing to do; give GPUs to other jobs that wait, as many as they lack.
 
         All others are told that they may stay.
         """
@@ -569,7 +572,7 @@ class Pool:
             if not worker.given and (unneeded or (worker.ready and worker.idle >= _IDLE)):
                 self._end_worker(worker)
                 continue
-            if self.crowded and not self._yields() and not worker.given:
+            if self.crowded and not worker.given:
                 if worker.ready:
                     self.say(f"another job waits for GPUs: worker {worker.job_id} gives way")
                     worker.end()
@@ -587,10 +590,6 @@ class Pool:
             and all(noted.began for noted in self.journal.record.open.values())
             and all(len(worker.given) <= 1 for worker in self._workers.values())
         )
-
-    def _yields(self) -> bool:
-        """Return whether a worker is giving way: one at a time does."""
-        return any(worker.ending for worker in self._workers.values())
 
     def _end_workers(self) -> None:
         for worker in self._workers.values():
