@@ -91,7 +91,10 @@ def test_a_job_that_turns_from_stream_to_stream_forever_fills_no_disk(task):
         print("last")
     """
     assert task.run(script, moments=True) == 0
-    assert len(noted(task)) == 400
+    found = noted(task)
+    assert len(found) >= 400  # one more for each line that took long
+    until = sum(len(f"{number}\n") for number in range(200))
+    assert max(found[-1][1:]) <= until
     assert (task.folder / "stdout").read_text().endswith("last\n")
 
 
