@@ -88,11 +88,33 @@ class Granted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MasterStarted(Event):
+    """The cluster's own process for the job runs: YARN's application master.
+
+    Parameters
+    ----------
+    seconds
+        How long it took, from where it was asked for; 0 where it ran already.
+    """
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Started(Event):
-    """The task's code runs: from now on its GPUs are busy; `gpus` where only it knows their ids."""
+    """The task's code runs: from now on its GPUs are busy.
+
+    Parameters
+    ----------
+    gpus
+        Where only the task knows their ids.
+    clock
+        What the monotonic clock of the task's machine said then; None where it is this machine's.
+    """
 
     task: str
     gpus: tuple[str, ...] = ()
+    clock: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,8 +389,8 @@ def display_from_json(data: object, *, task: str, offset: int) -> Display:
 EVENTS: Mapping[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        Submitted, Waiting, Granted, Started, Progressed, Warned, Returned, Exited, Released,
-        Retried, Growing, Resized, CancelRequested, Finished,
+        Submitted, Waiting, MasterStarted, Granted, Started, Progressed, Warned, Returned, Exited,
+        Released, Retried, Growing, Resized, CancelRequested, Finished,
     )
 }  # fmt: skip
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from submarine_engine.events import Event
     from submarine_engine.lifecycle import JobStatus
     from submarine_engine.stacks import Stacks
+    from submarine_engine.waterfall import Startup
 
 _QUICKEST = 0.01
 _SLOWEST = 0.05
@@ -208,6 +209,21 @@ class Job:
         from submarine_engine.metrics import as_dicts, as_table  # noqa: PLC0415 - few jobs are asked
 
         return as_table(as_dicts(self.cluster.metrics(self.id).reported))
+
+    def startup(self) -> Startup | None:
+        """Return where the time went from the job's submission to its first step.
+
+        >>> for phase in job.startup().phases:
+        ...     print(phase.name, phase.seconds)
+
+        Returns
+        -------
+        Startup or None
+            Its ``phases`` that are over, each with ``name`` and ``seconds``; their sum is
+            ``seconds``. Of a job that was begun again it is the last ``attempt``. None while none
+            of the job's code runs, and for a job that works for another one.
+        """
+        return self.cluster.startup(self.id)
 
     def stream(
         self, cursor: Cursor | None = None, *, idle: float | None = None

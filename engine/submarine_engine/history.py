@@ -91,7 +91,9 @@ def is_job_id(text: str) -> bool:
     return _JOB_ID.fullmatch(text) is not None
 
 
-_STREAMS = ("stdout", "stderr", "displays", "events", "returns", "metrics", "reported")
+_STREAMS = (
+    "stdout", "stderr", "displays", "events", "returns", "metrics", "reported", "startup",
+)  # fmt: skip
 
 
 class TaskPaths:
@@ -114,6 +116,7 @@ class TaskPaths:
         self.progress = root / "progress.json"
         self.metrics = root / "metrics"
         self.reported = root / "reported"
+        self.startup = root / "startup"
         self.outcome = root / "outcome.json"
         self.inside = root / "inside.json"
         self.inside_asked = root / "inside-asked.json"

@@ -29,6 +29,7 @@ from submarine_engine.events import (
     Finished,
     Granted,
     Growing,
+    MasterStarted,
     Moment,
     Progressed,
     Released,
@@ -57,6 +58,8 @@ class TaskStatus:
         From 0 to 1; None where the task never said.
     exit_code
         Negative for a signal, as in `subprocess`.
+    clock
+        As `Started` has it.
     """
 
     task: str
@@ -76,6 +79,7 @@ class TaskStatus:
     exit_code: int | None = None
     reason: str = ""
     wrote: tuple[int, float] = (0, 0.0)
+    clock: float | None = None
 
     @property
     def role(self) -> str:
@@ -125,6 +129,8 @@ class JobStatus:
         How many former attempts were ended for that.
     gone
         Tasks that former attempts had, and this one has not; their logs stay.
+    master
+        Seconds that this attempt has waited for the cluster's own process to run; 0 for none.
     """
 
     state: JobState = JobState.QUEUED
@@ -146,6 +152,7 @@ class JobStatus:
     growing: str = ""
     grown: int = 0
     gone: tuple[str, ...] = ()
+    master: float = 0.0
     # Where each task of `tasks` stands: hundreds are looked for, each at each of its events.
     _places: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
@@ -311,13 +318,21 @@ def _(event: Granted, status: JobStatus) -> JobStatus:
 
 
 @_apply.register
+def _(event: MasterStarted, status: JobStatus) -> JobStatus:
+    # Said once for an attempt, before it is given anything: another driver may say it again.
+    if status.master or any(task.held for task in status.tasks):
+        return status
+    return replace(status, master=event.seconds)
+
+
+@_apply.register
 def _(event: Started, status: JobStatus) -> JobStatus:
     task = status.task(event.task)
     if task is None or task.state is not TaskState.STARTING:
         return status
     # Another number of GPUs than was granted is nobody's to say but the cluster's.
     gpus = event.gpus if len(event.gpus) == len(task.gpus) else task.gpus
-    running = replace(task, state=TaskState.RUNNING, busy=event.at, gpus=gpus)
+    running = replace(task, state=TaskState.RUNNING, busy=event.at, gpus=gpus, clock=event.clock)
     return replace(
         _with(status, running), state=JobState.RUNNING, started=status.started or event.at
     )
@@ -392,6 +407,7 @@ def _(event: Retried, status: JobStatus) -> JobStatus:
         waiting_reason="",
         warning="",
         tasks=tasks,
+        master=0.0,
     )
 
 

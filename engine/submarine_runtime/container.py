@@ -19,7 +19,7 @@ import sys
 import time
 import zlib
 
-from submarine_runtime import eventpack, lean, relay, sealing
+from submarine_runtime import eventpack, lean, relay, sealing, startup
 from submarine_runtime.saving import PLACE
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -200,6 +200,9 @@ def begin() -> NoReturn:
     if os.access(f"{job}/{RESULTS_KEY}", os.R_OK):  # only where it is, not what is in it
         plan["key"] = f"{job}/{RESULTS_KEY}"
         _narrow(plan["key"], plan["job_id"], plan["task"], os.environ["CONTAINER_ID"])
+    os.environ["SUBMARINE_ATTEMPT"] = str(plan.get("attempt", 1))
+    startup.begin(logs, startup.PROCESS, _process_began())
+    startup.flush()  # this program may be replaced below
     plan["credentials"] = os.getcwd()  # skein's, by which the container reaches its master
     _write(logs, "task.json", lean.dumps(plan))
     environment["SUBMARINE_LOGDIR"] = f"{os.getcwd()}/logdir"
@@ -230,6 +233,15 @@ def begin() -> NoReturn:
     os.environ.clear()
     os.environ.update(environment)
     go_on(logs)
+
+
+def _process_began() -> float:
+    """Return when this process was started, on the monotonic clock, by proc(5): to 10 ms."""
+    age = 0.0
+    with lean.suppress(OSError, ValueError, IndexError), open("/proc/self/stat", "rb") as file:
+        ticks = int(file.read().rpartition(b")")[2].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.monotonic() - max(0.0, age)
 
 
 def go_on(logs: str) -> NoReturn:

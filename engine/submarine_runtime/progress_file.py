@@ -6,7 +6,7 @@ import os
 import time
 from _thread import allocate_lock, start_new_thread
 
-from submarine_runtime import lean
+from submarine_runtime import lean, startup
 from submarine_runtime.lean import mode_in, suppress
 
 _EVERY = 0.1
@@ -28,6 +28,8 @@ def say(fraction: float, message: str, *, by_code: bool = True) -> None:
     """
     if by_code:
         _reporter.told = True
+    if fraction > 0:
+        startup.step()
     if folder := os.environ.get("SUBMARINE_TASK_DIR"):
         _reporter.report(folder, fraction, " ".join(str(message).split())[:_LONGEST_MESSAGE])
 

@@ -15,7 +15,7 @@ import os
 import sys
 import time
 
-from submarine_runtime import display_hooks, displays, lean, moments, stacks
+from submarine_runtime import display_hooks, displays, lean, moments, stacks, startup
 from submarine_runtime.home import NAME, Ending, Home
 from submarine_runtime.lean import suppress
 from submarine_runtime.leave import die_by, leave, note_file, note_files
@@ -61,6 +61,8 @@ def run_script(
     sys.argv = [path, *args]
     if home is not None:
         home.enter(namespace)
+    else:
+        namespace[NAME] = _Begin(namespace)
     try:
         code, names = _compile(path, home)
         exec(code, namespace)  # noqa: S102 - this is what a runtime is for
@@ -99,6 +101,8 @@ def _compile(path: str, home: Home | None) -> tuple[Any, tuple[str, ...]]:
     names = _take_value(tree.body)
     if home is not None:
         _call_home(tree.body, home)
+    else:
+        _mark_begin(tree.body)
     return compile(tree, path, "exec", dont_inherit=True), names
 
 
@@ -115,6 +119,36 @@ def _call_home(body: list[Any], home: Home) -> None:
                 home.hush()
         elif isinstance(statement, _ast.FunctionDef) and statement.name == home.loader:
             body.insert(index + 1, _called("trace", statement))
+
+
+class _Begin:
+    """Stands for the `Home` of a script that no notebook waits for."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self._namespace = namespace
+
+    def begin(self) -> None:
+        """Note that the script's own statements come next; called right above them."""
+        self._namespace.pop(NAME, None)
+        startup.reach(startup.CODE)
+
+
+def _mark_begin(body: list[Any]) -> None:
+    """Let a script tell when its imports and definitions are through."""
+    blocks = [at for at, one in enumerate(body) if isinstance(one, _ast.If)]
+    main = (at for at in blocks if _asks_for_main(body[at].test))
+    own = (at for at, one in enumerate(body) if not _is_above(one))
+    place = next(main, next(own, None))
+    if place is not None:
+        body.insert(place, _called("begin", body[place]))
+
+
+def _is_above(statement: Any) -> bool:  # noqa: ANN401 - any node
+    """Return whether a statement stands above a script's own code: a constant does, too."""
+    if isinstance(statement, (_ast.Assign, _ast.AnnAssign, _ast.Expr)):
+        return statement.value is None or isinstance(statement.value, _ast.Constant)
+    kinds = _ast.Import, _ast.ImportFrom, _ast.FunctionDef, _ast.AsyncFunctionDef, _ast.ClassDef
+    return isinstance(statement, kinds)
 
 
 def _called(method: str, near: Any) -> Any:  # noqa: ANN401 - nodes
@@ -244,7 +278,7 @@ def main(folder: str) -> NoReturn:
         from submarine_runtime.imported_modules import watch  # noqa: PLC0415 - only where it is asked for
 
         note_file(watch(folder))
-    ending = _run_entry(plan, folder) if command is None else _run_command(command)
+    ending = _run_entry(plan, folder) if command is None else _run_command(command, folder)
     code = outcome.write(ending)
     if debug and code and ending.error is not None and _failed(ending.error):
         from submarine_runtime import post_mortem  # noqa: PLC0415 - only on a failure
@@ -331,7 +365,9 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
     if plan.get("moments"):
         moments.begin(folder)
     _name_cells(plan["bundle"])
+    startup.begin(folder, startup.SCRIPT)
     ending = run_script(plan["bundle"], plan["entry"], plan["outputs"], plan.get("args", ()), home)
+    startup.flush()  # where it did not come to its code
     if display_hooks.finish():
         ending.at = [time.time(), time.monotonic()]
     # From here on no code of the user's waits for a last chance.
@@ -394,8 +430,10 @@ def _forget() -> None:
     _let_go()
 
 
-def _run_command(command: str) -> Ending:
+def _run_command(command: str, folder: str) -> Ending:
     """Run a shell command line, this interpreter first on its path."""
+    startup.begin(folder, startup.COMMAND)
+    startup.flush()
     environment = dict(os.environ)
     programs = os.path.dirname(sys.executable)  # noqa: PTH120 - pathlib takes long to import
     environment["PATH"] = f"{programs}{os.pathsep}{environment.get('PATH', os.defpath)}"

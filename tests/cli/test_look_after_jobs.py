@@ -114,6 +114,7 @@ def test_show_tells_all(trained, submarine):
         "succeeded",
         "worker-0",
         "GPU ledger:",
+        "start:",
         "working folder:",
         str(Path.cwd()),
     ):
@@ -121,10 +122,13 @@ def test_show_tells_all(trained, submarine):
     (shown,) = objects(submarine("job", "show", "train", "--json"))
     assert set(shown) == {
         "job", "folder", "spec", "state", "reason", "failed_task", "exit_code", "ahead", "progress",
-        "submitted", "started", "finished", "tasks", "ledger", "warnings",
+        "submitted", "started", "finished", "tasks", "ledger", "warnings", "startup",
     }  # fmt: skip
     assert (shown["exit_code"], shown["tasks"][0]["task"]) == (0, "worker-0")
     assert shown["ledger"]["released_after"] >= 0
+    phases = shown["startup"]["phases"]
+    assert list(phases)[:3] == ["queue", "container", "environment"]
+    assert shown["startup"]["seconds"] == pytest.approx(sum(phases.values()), abs=1e-4)
 
 
 def test_logs_are_byte_exact_and_apart(trained, submarine):

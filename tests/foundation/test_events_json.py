@@ -32,6 +32,7 @@ VALUES = {
     "fraction": st.floats(0, 1),
     "size": st.integers(0, 1 << 50),
     "seconds": st.floats(0, 1e6),
+    "clock": st.none() | st.floats(0, 1e6),
     "state": st.sampled_from([state for state in JobState if state.final]),
 }
 

@@ -56,11 +56,15 @@ def show(command: Command, output: Output) -> int:
     if output.json:
         facts = {"job": job.id, "folder": _folder(job.id), "spec": record.get("spec")}
         facts["warnings"] = job.cluster.warnings(job.id)
+        started = job.startup()
+        facts["startup"] = started and started.to_json()
         output.data({**facts, **status_json(status)})
         return OK
     _show_facts(job, status, record, output)
     _show_tasks(status, output)
     _show_ledger(status, output)
+    if started := job.startup():
+        output.line(f"{'start:':<16}{started.words}")
     return OK
 
 

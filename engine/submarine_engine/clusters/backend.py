@@ -133,6 +133,15 @@ class Request(ABC):
         """Whether the cluster may know of the job. True where that is not known."""
         return True
 
+    @property
+    def master(self) -> tuple[float, float] | None:
+        """When the cluster's own process for the job was asked for, and when it ran.
+
+        Of a process that is needed before the first container comes: seconds of this machine's wall
+        clock. None where there is none, or it does not run yet.
+        """
+        return None
+
     @abstractmethod
     def ask(self) -> AllocatedByTask | None:
         """Ask for the job's containers, unless they are asked for, and return those it has.

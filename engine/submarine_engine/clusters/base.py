@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from submarine_engine.lifecycle import JobStatus
     from submarine_engine.metrics import JobMetrics
     from submarine_engine.stacks import Stacks
+    from submarine_engine.waterfall import Startup
 
 
 class AnswerPipe:
@@ -606,6 +607,16 @@ class Cluster(ClusterKind):
         from submarine_engine.metrics import JobMetrics  # noqa: PLC0415 - few jobs are asked
 
         return JobMetrics({}, {})
+
+    def startup(self, job_id: str) -> Startup | None:  # noqa: ARG002 - of clusters that tell
+        """Return where the time of a job's start went; None while none of its code runs.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
+        return None
 
     def take_question(self, job_id: str, task: str, number: int) -> AnswerPipe | None:  # noqa: ARG002 - of clusters that `asks`
         """Take a question of a task to answer it; None where it is over, or somebody else's.

@@ -32,7 +32,7 @@ from submarine_engine.events import (
     Progressed,
     Started,
 )
-from submarine_engine.history import JobPaths, make_private, write_aside
+from submarine_engine.history import SPOILT, JobPaths, finite, make_private, write_aside
 from submarine_engine.outcome import OUTCOME_VERSION
 
 if TYPE_CHECKING:
@@ -296,7 +296,10 @@ class Container(TaskRun):
     def _begin(self, told: Mapping[str, Any]) -> list[Event]:
         self.started = here(float(told["at"][0]))
         gpus = tuple(str(gpu)[:100] for gpu in told.get("gpus") or ())
-        return [Started(task=self.task, gpus=gpus, at=self.started)]
+        clock = None
+        with suppress(*SPOILT, LookupError):
+            clock = finite(told["at"][1])
+        return [Started(task=self.task, gpus=gpus, at=self.started, clock=clock)]
 
     def _look_at_progress(self, sizes: Mapping[str, int]) -> list[Event]:
         with suppress(ClusterError, LogsGoneError):

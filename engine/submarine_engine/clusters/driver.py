@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from submarine_engine.errors import ConfigError
     from submarine_engine.metrics import JobMetrics
     from submarine_engine.stacks import Stacks
+    from submarine_engine.waterfall import Startup
 
 
 class RecordedCluster(Cluster):
@@ -338,6 +339,15 @@ class DrivenCluster(RecordedCluster):
 
         with self.on_record(job_id) as paths:
             return read_job(paths, [task.task for task in self.status(job_id).tasks])
+
+    def startup(self, job_id: str) -> Startup | None:
+        """Return where the time of a job's start went, by its folder."""
+        from submarine_engine.waterfall import read_startup  # noqa: PLC0415 - few jobs are asked
+
+        with self.on_record(job_id) as paths:
+            spec = (read_json(paths.record) or {}).get("spec", {})
+            # A pool's worker: it starts for the pool, and runs call after call.
+            return None if spec.get("parent") else read_startup(paths, self.status(job_id))
 
     def gpus(self) -> list[Gpu]:
         """Return the cluster's GPUs and who holds each.

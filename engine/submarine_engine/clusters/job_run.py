@@ -50,6 +50,7 @@ from submarine_engine.events import (
     Event,
     Exited,
     Finished,
+    MasterStarted,
     Moment,
     Progressed,
     Released,
@@ -531,6 +532,9 @@ class JobRun:
             self._request.exchange({task: {NOTICE: told}})
 
     def _see_containers(self, given: AllocatedByTask) -> None:
+        if given and self._status.master == 0 and (master := self._request.master) is not None:
+            asked, ran = master
+            self._note(MasterStarted(seconds=max(0.0, ran - asked), at=here(ran)))
         for container in self._containers:
             found = given.get(container.task)
             if found is None or container.id:

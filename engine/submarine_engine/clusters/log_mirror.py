@@ -20,6 +20,7 @@ from submarine_runtime.eventpack import LOG
 from submarine_runtime.metrics import FILE as METRICS
 from submarine_runtime.moments import MOST, SHARE
 from submarine_runtime.reported import FILE as REPORTED
+from submarine_runtime.startup import FILE as STARTUP
 
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import TaskPaths, make_private, write_aside, write_json
@@ -37,8 +38,10 @@ class LogTruncatedError(ClusterError):
 # on (the keeper after a kill, another source after the application's end) begins at the next byte.
 
 
-SERIES = (METRICS, REPORTED)
-"""Files that are thinned while they are written: their copy is what is there now."""
+SERIES = (METRICS, REPORTED, STARTUP)
+"""Files that nobody waits for. Most are thinned while they are written: their copy is what is there
+now.
+"""
 
 EXIT = "exit"
 """Written last, with the status of the task's process."""

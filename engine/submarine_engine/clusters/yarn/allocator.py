@@ -274,6 +274,8 @@ class Allocator(ABC):
         if noted.get("attempt", 1) < attempt:
             noted = {"given_back": self._all_of(noted)}
         self.app_id: str = noted.get("app_id", "")
+        self._master_asked: float | None = noted.get("master_asked")
+        self._master_ran: float | None = noted.get("master_ran")
         self._instances: dict[str, str] = noted.get("instances", {})
         self._known = {
             task: Allocated(*found) for task, found in noted.get("containers", {}).items()
@@ -298,6 +300,12 @@ class Allocator(ABC):
     def _spec(self) -> JobSpec:
         """The job as it is asked for, see `Gang.spec`."""
         return self.gang.spec
+
+    @property
+    def master(self) -> tuple[float, float] | None:
+        """When its master was asked for, and when it ran; None where nobody has seen both."""
+        asked, ran = self._master_asked, self._master_ran
+        return None if asked is None or ran is None else (asked, ran)
 
     @property
     def begun(self) -> bool:
@@ -476,7 +484,8 @@ class Allocator(ABC):
              "instances": self._instances, "containers": self._known,
              "board": self._board.address, "asking": self._asking,
              "given_back": self._given_back, "attempt": self._attempt,
-             "workers": self.gang.workers},
+             "workers": self.gang.workers, "master_asked": self._master_asked,
+             "master_ran": self._master_ran},
         )  # fmt: skip
 
     def _environment(
@@ -648,6 +657,7 @@ class SharedApplication(Allocator):
         if self._app is None:
             if self._master is None:
                 self._services.submit_queue.name(self._paths.job_id, self._key)
+                self._master_asked = self._master_asked or time.time()
                 self._master = take_master(self._services, self._spec, self._launch)
             if not self._master.ready.wait(0.02):
                 if not self._known:
@@ -660,6 +670,7 @@ class SharedApplication(Allocator):
                 raise self._master.failure
             self._check_probe(self._master)
             self._app, self.app_id = self._master.app, self._master.app_id
+            self._master_ran = self._master_ran or time.time()
         try:
             if self._is_asked() or (self._may_ask() and self._add()):
                 self._services.submit_queue.leave(self._paths.job_id)
@@ -708,7 +719,7 @@ class SharedApplication(Allocator):
                 if self._master is not None:
                     self._services.masters.drop(self._master)
                     self.close()
-                self._app, self.app_id = None, ""
+                self._app, self.app_id, self._master_ran = None, "", None
                 self._forget()
 
     @property
@@ -916,6 +927,7 @@ class DedicatedApplication(Allocator):
             self._app.close()
 
     def _start(self) -> None:
+        self._master_asked = self._master_asked or time.time()
         try:
             if not self.app_id:
                 self.app_id = self._adopted()
@@ -943,6 +955,7 @@ class DedicatedApplication(Allocator):
                 if priority is not None:
                     self._services.rm.set_priority(self.app_id, priority)
             wait_running(self._services.rm, self.app_id)
+            self._master_ran = self._master_ran or time.time()
             self._app = self._services.driver.connect(self.app_id)
         except SubmarineError as error:
             self._take_gathered()

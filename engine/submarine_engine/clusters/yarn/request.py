@@ -71,6 +71,11 @@ class YarnRequest(Request):
         """Whether YARN may know of the job."""
         return self._allocator.begun
 
+    @property
+    def master(self) -> tuple[float, float] | None:
+        """When the application's master was asked for, and when it ran."""
+        return self._allocator.master
+
     def ask(self) -> AllocatedByTask | None:
         """Ask for the job's containers by its application."""
         # Of a pool's worker nothing would be known before it is over.

@@ -14,6 +14,9 @@ from submarine_engine.lifecycle import JobStatus, apply, fold
 from submarine_engine.testing.jobs import until
 from submarine_engine.testing.place import HOLD, PATIENCE
 
+BEFORE = ("Waiting", "MasterStarted")
+"""What a cluster may tell or not, before it gives anything."""
+
 WHOLE = ["Submitted", "Granted", "Started", "Returned", "Exited", "Released", "Finished"]
 
 
@@ -30,7 +33,7 @@ def legal(events):
 def test_a_job_tells_its_whole_life_in_order(cluster):
     job = cluster.submit("print('hello')", gpus=2, name="mnist")
     story = cluster.follow(job)
-    assert [kind for kind in story.kinds if kind != "Waiting"] == WHOLE
+    assert [kind for kind in story.kinds if kind not in BEFORE] == WHOLE
     assert story.state is JobState.SUCCEEDED
     assert story.out == "hello\n"
     assert story.status == legal(story.events) == job.status()
@@ -42,6 +45,24 @@ def test_a_job_tells_its_whole_life_in_order(cluster):
     assert (ledger.gpus, ledger.held_now) == (2, 0)
     assert ledger.released_after >= 0
     assert story.status.progress == 1
+
+
+def test_a_start_is_told_phase_by_phase(cluster):
+    script = (
+        "import json\nfrom submarine_runtime import report\nfor n in range(3): report(n, loss=n)"
+    )
+    for variant in cluster.variants:
+        job = cluster.submit(script, **variant)
+        job.wait(PATIENCE)
+        started = job.startup()
+        phases = {phase.name: phase.seconds for phase in started.phases}
+        own = ["master"] if "MasterStarted" in cluster.follow(job).kinds else []
+        names = ["queue", *own, "container", "environment", "import", "first step"]
+        assert list(phases) == names
+        assert all(seconds >= 0 for seconds in phases.values())
+        task = job.status().tasks[0]
+        assert sum(phases.values()) == pytest.approx(started.seconds)
+        assert started.seconds <= task.queued.until(task.exited) + 1e-6
 
 
 def test_value_and_variables_come_home(cluster):
