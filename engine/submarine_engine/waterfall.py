@@ -1,6 +1,6 @@
 """Where the time of a job's start went: from its submission to its first step, phase by phase.
 
-The moments come from the job's events and from its tasks' marks (`submarine_runtime.startup`), and
+The moments come from the job's events and its tasks' marks (`submarine_runtime.progress_file`), and
 stand on one line of time, that of the machine which drives the job. What a task has marked is
 placed by its distance from the task's start, on the clock of its own machine: so clocks of two
 machines are never subtracted from each other. No moment comes before the one that it follows.
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from submarine_runtime.startup import CODE, COMMAND, PROCESS, SCRIPT, STEP
+from submarine_runtime.progress_file import CODE, COMMAND, PROCESS, SCRIPT, STEP
 
 from submarine_engine.amounts import duration
 from submarine_engine.events import Moment
@@ -51,7 +51,8 @@ Marks = Mapping[str, float]
 """Moments by their names, in seconds of the monotonic clock of the task's machine."""
 
 
-class Phase(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Phase:
     """A phase of a start, by a name of `MEANING`, and how long it took."""
 
     name: str

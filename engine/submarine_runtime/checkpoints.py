@@ -18,7 +18,7 @@ import sys
 import time
 
 from submarine_runtime import checkpoint_files as files
-from submarine_runtime import checkpoint_ranks, checkpoint_state, progress_file, startup
+from submarine_runtime import checkpoint_ranks, checkpoint_state, progress_file
 from submarine_runtime.checkpoint_files import warn
 from submarine_runtime.lean import suppress
 
@@ -119,7 +119,7 @@ class Loop:
 
     def _note_step(self) -> None:
         """Note how long a step took: a long one, such as a validation, for a while."""
-        startup.step()
+        progress_file.note_step()
         now = time.monotonic()
         self._step = max(now - self._stepped, 0.9 * self._step)
 

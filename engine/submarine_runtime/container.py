@@ -19,7 +19,7 @@ import sys
 import time
 import zlib
 
-from submarine_runtime import eventpack, lean, relay, sealing, startup
+from submarine_runtime import eventpack, lean, progress_file, relay, sealing
 from submarine_runtime.saving import PLACE
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -201,8 +201,8 @@ def begin() -> NoReturn:
         plan["key"] = f"{job}/{RESULTS_KEY}"
         _narrow(plan["key"], plan["job_id"], plan["task"], os.environ["CONTAINER_ID"])
     os.environ["SUBMARINE_ATTEMPT"] = str(plan.get("attempt", 1))
-    startup.begin(logs, startup.PROCESS, _process_began())
-    startup.flush()  # this program may be replaced below
+    progress_file.note_start(logs, progress_file.PROCESS, _process_began())
+    progress_file.flush_start()  # this program may be replaced below
     plan["credentials"] = os.getcwd()  # skein's, by which the container reaches its master
     _write(logs, "task.json", lean.dumps(plan))
     environment["SUBMARINE_LOGDIR"] = f"{os.getcwd()}/logdir"

@@ -16,7 +16,7 @@ import sys
 import time
 from _weakref import getweakrefcount
 
-from submarine_runtime import display_hooks, startup
+from submarine_runtime import display_hooks, progress_file
 from submarine_runtime.definitions import (
     CELL,
     FUNCTION,
@@ -225,7 +225,7 @@ class Home:
             self._states_of_modules = ModuleStates(
                 self._modules, display_hooks.after_import, self.known, self.bundle
             )
-        startup.reach(startup.CODE)
+        progress_file.reach(progress_file.CODE)
 
     def _note_definitions(self) -> None:
         for name, value in (self._before or {}).items():

@@ -1,4 +1,4 @@
-"""``progress.json``: how far a task is, and that its attempt has kept a checkpoint."""
+"""How far a task is: ``progress.json``, a checkpoint that its attempt has kept, its first steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import time
 from _thread import allocate_lock, start_new_thread
 
-from submarine_runtime import lean, startup
+from submarine_runtime import lean
 from submarine_runtime.lean import mode_in, suppress
 
 _EVERY = 0.1
@@ -29,7 +29,7 @@ def say(fraction: float, message: str, *, by_code: bool = True) -> None:
     if by_code:
         _reporter.told = True
     if fraction > 0:
-        startup.step()
+        note_step()
     if folder := os.environ.get("SUBMARINE_TASK_DIR"):
         _reporter.report(folder, fraction, " ".join(str(message).split())[:_LONGEST_MESSAGE])
 
@@ -143,3 +143,91 @@ class _Reporter:
 
 
 _reporter = _Reporter()
+
+
+# How it came there at first: to its script, to the script's own code, to the end of its first step.
+
+
+STARTUP = "startup"
+"""A file of lines ``[attempt, name, seconds]``, by the monotonic clock of the task's machine.
+
+With the job's events it tells where the time of a start went (`submarine_engine.waterfall`).
+"""
+
+PROCESS = "process"
+"""The task's Python was started, where the cluster's own moment is a later one."""
+
+SCRIPT = "script"
+"""The interpreter is up, and the script comes next: its imports, definitions and values."""
+
+COMMAND = "command"
+"""Likewise, where a program of its own comes next: of that nothing more is known here."""
+
+CODE = "code"
+"""The cell's own statements come next."""
+
+STEP = "step"
+"""A step of the training is done, as the code tells by a report, a checkpoint or its progress."""
+
+_folder = ""
+_waiting: list[bytes] = []
+_is_step_due = True
+
+
+def note_start(folder: str, name: str, at: float | None = None) -> None:
+    """Note that the task has come to `name`.
+
+    It is written with the next: before the user's first line there is one write.
+
+    Parameters
+    ----------
+    folder
+        The task's.
+    name
+        One of the names above.
+    at
+        When that was: now unless given.
+    """
+    global _folder  # noqa: PLW0603 - of the process, which is one task
+    _folder = folder
+    attempt = os.environ.get("SUBMARINE_ATTEMPT", "1")
+    seconds = time.monotonic() if at is None else at
+    _waiting.append(f'[{attempt}, "{name}", {seconds:.6f}]\n'.encode())
+
+
+def reach(name: str) -> None:
+    """Note that the task has come to `name`, and write all that is noted."""
+    note_start(_folder, name)
+    flush_start()
+
+
+def note_step() -> None:
+    """Note that a step of the training is done; the first alone is written."""
+    global _is_step_due  # noqa: PLW0603 - as above
+    if _is_step_due:
+        _is_step_due = False
+        # A launch command's processes know their task by its environment.
+        if folder := _folder or os.environ.get("SUBMARINE_TASK_DIR"):
+            note_start(folder, STEP)
+            flush_start()
+
+
+def note_no_step() -> None:
+    """Note no step from now on: what runs in this process and its forks is call after call."""
+    global _is_step_due  # noqa: PLW0603 - as above
+    _is_step_due = False
+
+
+def flush_start() -> None:
+    """Write what is noted."""
+    if not _waiting:
+        return
+    lines = b"".join(_waiting)
+    _waiting.clear()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(OSError):  # a full disk: nobody's job fails for that
+        file = os.open(f"{_folder}/{STARTUP}", flags, mode_in(_folder))
+        try:
+            os.write(file, lines)
+        finally:
+            os.close(file)

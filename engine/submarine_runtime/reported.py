@@ -12,7 +12,7 @@ import os
 import time
 from _thread import allocate_lock, start_new_thread
 
-from submarine_runtime import startup
+from submarine_runtime import progress_file
 from submarine_runtime.lean import suppress
 from submarine_runtime.leave import note_file
 from submarine_runtime.series import AT, ROWS, Series, together
@@ -42,7 +42,7 @@ def note(step: int, values: Mapping[str, float]) -> None:
     step, values
         As `reports.report` has checked them.
     """
-    startup.step()
+    progress_file.note_step()
     if folder := os.environ.get("SUBMARINE_TASK_DIR"):
         row: Row = {AT: round(time.time(), 3), STEP: step}
         for name, value in values.items():

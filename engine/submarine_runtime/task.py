@@ -15,7 +15,7 @@ import os
 import sys
 import time
 
-from submarine_runtime import display_hooks, displays, lean, moments, stacks, startup
+from submarine_runtime import display_hooks, displays, lean, moments, progress_file, stacks
 from submarine_runtime.home import NAME, Ending, Home
 from submarine_runtime.lean import suppress
 from submarine_runtime.leave import die_by, leave, note_file, note_files
@@ -130,7 +130,7 @@ class _Begin:
     def begin(self) -> None:
         """Note that the script's own statements come next; called right above them."""
         self._namespace.pop(NAME, None)
-        startup.reach(startup.CODE)
+        progress_file.reach(progress_file.CODE)
 
 
 def _mark_begin(body: list[Any]) -> None:
@@ -365,9 +365,9 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
     if plan.get("moments"):
         moments.begin(folder)
     _name_cells(plan["bundle"])
-    startup.begin(folder, startup.SCRIPT)
+    progress_file.note_start(folder, progress_file.SCRIPT)
     ending = run_script(plan["bundle"], plan["entry"], plan["outputs"], plan.get("args", ()), home)
-    startup.flush()  # where it did not come to its code
+    progress_file.flush_start()  # where it did not come to its code
     if display_hooks.finish():
         ending.at = [time.time(), time.monotonic()]
     # From here on no code of the user's waits for a last chance.
@@ -432,8 +432,8 @@ def _forget() -> None:
 
 def _run_command(command: str, folder: str) -> Ending:
     """Run a shell command line, this interpreter first on its path."""
-    startup.begin(folder, startup.COMMAND)
-    startup.flush()
+    progress_file.note_start(folder, progress_file.COMMAND)
+    progress_file.flush_start()
     environment = dict(os.environ)
     programs = os.path.dirname(sys.executable)  # noqa: PTH120 - pathlib takes long to import
     environment["PATH"] = f"{programs}{os.pathsep}{environment.get('PATH', os.defpath)}"

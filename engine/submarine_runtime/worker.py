@@ -13,7 +13,7 @@ import sys
 import time
 from collections import deque
 
-from submarine_runtime import lean
+from submarine_runtime import lean, progress_file
 from submarine_runtime.call_frames import CALLS, RETURNS, Reader, append, frame, parsed, sealed
 from submarine_runtime.lean import mode_in, standard, suppress, type_name
 from submarine_runtime.saving import PLACE
@@ -143,6 +143,7 @@ def serve(
     idle
         Seconds without a word from the controller after which it ends, in the middle of a call too.
     """
+    progress_file.note_no_step()
     Worker(function, os.environ["SUBMARINE_TASK_DIR"], idle, forks=forks).run()
 
 

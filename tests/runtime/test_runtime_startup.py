@@ -93,3 +93,18 @@ def test_where_nothing_can_be_written_the_task_goes_on(task):
     assert task.run(CELL.format(STEPS["report"])) == 0, task.stderr
     assert not (task.workdir / "elsewhere").exists()
     assert task.stderr == ""
+
+
+def test_the_calls_of_a_worker_are_no_first_step(task):
+    script = """
+    import os
+    from submarine_runtime import job, worker
+
+    class Once(worker.Worker):
+        def run(self): job.progress(0.5)
+
+    worker.Worker = Once
+    worker.serve(print)
+    """
+    assert task.run(script) == 0, task.stderr
+    assert names_of(task) == ["script", "code"]

@@ -19,8 +19,8 @@ from submarine_runtime.displays import FILE
 from submarine_runtime.eventpack import LOG
 from submarine_runtime.metrics import FILE as METRICS
 from submarine_runtime.moments import MOST, SHARE
+from submarine_runtime.progress_file import STARTUP
 from submarine_runtime.reported import FILE as REPORTED
-from submarine_runtime.startup import FILE as STARTUP
 
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import TaskPaths, make_private, write_aside, write_json

@@ -40,6 +40,7 @@ from submarine_magics.card.model import (
 from submarine_magics.card.nodes import Node, node, serialise
 from submarine_magics.card.pages import cancel_url, with_pages
 from submarine_magics.card.served import served_tree
+from submarine_magics.card.startup import read_started
 from submarine_magics.card.tree import style, to_html, to_text
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class JobCard:
         self._styled = True
         self._shown: JobStatus | None = None
         self._status = JobStatus()
-        self._found: object = (None, ())
+        self._found: object = (None, (), None)
         self._due = 0.0
 
     def display(self, status: JobStatus | None = None) -> None:
@@ -288,11 +289,11 @@ class JobCard:
     def _has_news(self) -> bool:
         """Return whether the job is another than it is shown: what it has found, or uses.
 
-        Curves alone are worth an update of a widget, and no new display.
+        Curves and phases of its start alone are worth an update of a widget, and no new display.
         """
-        sweep = sweep_stamp(self._job, self._record.spec)
-        curves = read_curves(self._job, self._record.spec) if self._widget is not None else ()
-        found = sweep, curves
+        job, spec, is_drawn = self._job, self._record.spec, self._widget is not None
+        curves = read_curves(job, spec) if is_drawn else ()
+        found = sweep_stamp(job, spec), curves, read_started(job, spec) if is_drawn else None
         if self._status is self._shown and found == self._found:
             return False
         self._found = found

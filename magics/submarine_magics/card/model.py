@@ -27,6 +27,7 @@ from submarine_engine.metrics import Curve, curves, read_job
 from submarine_engine.sweeps.rows import TrialRow, short
 from submarine_engine.sweeps.summary import FILE as SWEEP
 from submarine_engine.sweeps.summary import SHOWN, Summary, read_summary
+from submarine_engine.waterfall import Startup
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
@@ -125,6 +126,8 @@ class Record:
         How far the calls of a job that runs a map are; None for all others.
     curves
         What its tasks have used and reported by now.
+    startup
+        Where the time of its start went; None while none of its code runs.
     script, script_name, script_size
         The entry script's beginning, at most `SCRIPT_LIMIT` bytes; its name; all its bytes.
     """
@@ -145,6 +148,7 @@ class Record:
     sweep: Summary | None = None
     calls: Calls | None = None
     curves: tuple[Curve, ...] = ()
+    startup: Startup | None = None
     script: str = ""
     script_name: str = ""
     script_size: int = 0
@@ -855,6 +859,9 @@ class CardView:
         GPUs and tasks; None for other jobs.
     curves
         What the tasks have used and reported over time.
+    startup
+        Where the time of the start went; None for what shows a sweep or a map, whose calls are the
+        work, and where nothing was started.
     """
 
     job_id: str
@@ -889,6 +896,7 @@ class CardView:
     sweep: SweepView | None = None
     calls: CallsView | None = None
     curves: tuple[Curve, ...] = ()
+    startup: Startup | None = None
 
 
 def view(record: Record, status: JobStatus, now: Moment) -> CardView:
@@ -941,6 +949,7 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         )
         if sweep is None and record.calls is None
         else (),
+        startup=None if record.remembered or record.sweep or record.calls else record.startup,
     )
 
 

@@ -25,6 +25,7 @@ from submarine_engine.tensorboard.board import attached_address
 
 from submarine_magics import frontend
 from submarine_magics.card.model import read_curves, read_map, read_sweep, stored_spec
+from submarine_magics.card.startup import read_started
 from submarine_magics.card.tree import module, page_style
 
 if TYPE_CHECKING:
@@ -363,6 +364,7 @@ def with_links(record: Record, job: Job, *, final: bool = False) -> Record:
     tasks = {task: found.pop(task) for task in record.spec.tasks if task in found}
     sweep, calls = read_sweep(job, record.spec), read_map(job, record.spec)
     curves = read_curves(job, record.spec, final=final)
+    started = read_started(job, record.spec, final=final)
     return replace(
         record,
         log_url=log_url,
@@ -371,6 +373,7 @@ def with_links(record: Record, job: Job, *, final: bool = False) -> Record:
         sweep=sweep,
         calls=calls,
         curves=curves,
+        startup=started,
     )
 
 

@@ -13,6 +13,7 @@ from submarine_magics.card.calls import calls_lines, calls_node
 from submarine_magics.card.curves import curves_node
 from submarine_magics.card.model import FEW_TASKS, CardView, ScriptView, Stage, TaskView
 from submarine_magics.card.nodes import Node, link, node, serialise
+from submarine_magics.card.startup import startup_node
 from submarine_magics.card.sweeps import sweep_lines, sweep_node
 
 _NAMED = 2
@@ -36,7 +37,9 @@ def to_text(card: CardView) -> str:
     elif card.calls:
         lines += [f"  {line}" for line in calls_lines(card.calls)]
     else:
-        lines.append(f"  GPU ledger: {ledger_words(card)}")
+        # In this line, since both differ from run to run.
+        started = f"; start {card.startup.words}" if card.startup else ""
+        lines.append(f"  GPU ledger: {ledger_words(card)}{started}")
     if card.curves:
         drawn = (f"{one.name} {one.blocks()} {one.last}" for one in card.curves)
         lines.append(f"  {' · '.join(drawn)}")
@@ -104,6 +107,7 @@ def card_tree(
             _sentence(card),
             _progress(card),
             pool or _ledger(card),
+            startup_node(card.startup) if not pool else None,
             curves_node(card.curves) if not pool else None,
             _tasks(card, opened=opened) if not pool else None,
         ),

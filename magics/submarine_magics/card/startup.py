@@ -1,0 +1,72 @@
+"""Where the time of a job's start went, as it stands on its card: a thin bar, and what is in it."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from submarine_engine.amounts import duration
+from submarine_engine.errors import SubmarineError
+from submarine_engine.waterfall import MEANING, Startup
+
+from submarine_magics.card.nodes import Node, node
+
+if TYPE_CHECKING:
+    from submarine_engine.future import Job
+    from submarine_engine.job import JobSpec
+
+_EVERY = 1.0
+_SHARE = 0.02
+"""Of a core: a job may have many tasks, each with a file of its own."""
+
+_MOST = 200
+_known: OrderedDict[str, tuple[float, Startup | None]] = OrderedDict()
+
+
+def read_started(job: Job, spec: JobSpec, *, final: bool = False) -> Startup | None:
+    """Return how a job started, as it was known a second ago at most; None where nothing is.
+
+    Parameters
+    ----------
+    spec
+        What the job was asked to run.
+    final
+        Whether the job is over: then nothing comes any more, and the last of it is wanted.
+    """
+    if spec.parent is not None:
+        return None
+    began = time.monotonic()
+    due, found = _known.get(job.id, (0.0, None))
+    if began < due and not final:
+        return found
+    try:
+        found = job.startup()
+    except (OSError, SubmarineError):
+        return None  # a card never fails a job
+    _known[job.id] = began + max(_EVERY, (time.monotonic() - began) / _SHARE), found
+    _known.move_to_end(job.id)
+    while len(_known) > _MOST:
+        _known.popitem(last=False)
+    return found
+
+
+def startup_node(found: Startup | None) -> Node | None:
+    """Return a bar of the phases with their times; None where nothing is known."""
+    if found is None:
+        return None
+    of = f" of attempt {found.attempt}" if found.attempt > 1 else ""
+    label = node("div", "line", node("strong", "label", "Start"), " ",
+                 node("span", "quiet", f"{duration(found.seconds)}{of}"))  # fmt: skip
+    styles = {phase.name: phase.name.replace(" ", "-") for phase in found.phases}
+    segments = [
+        node("span", f"segment smc-{styles[phase.name]}", grow=f"{phase.seconds * 1000:.0f}")
+        for phase in found.phases
+    ]
+    parts = [
+        node("li", styles[phase.name], f"{phase.name} ",
+             node("span", "time", duration(phase.seconds)), title=MEANING[phase.name])
+        for phase in found.phases
+    ]  # fmt: skip
+    bar = node("div", "stack smc-thin", *segments, role="img", aria_label=f"start {found.words}")
+    return node("div", "startup", label, bar, node("ul", "stages", *parts))
