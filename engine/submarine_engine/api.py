@@ -454,6 +454,7 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     time_limit: str | float | None = None,
     cache: bool | str | None = None,
     hang_after: str | float | None = None,
+    idle: str | float | None = None,
     grace: str | float | None = None,
     post_mortem: str | None = None,
     **kwargs: Any,  # noqa: ANN401 - the function's own
@@ -505,6 +506,9 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     hang_after
         ``"30m"``, or seconds: how long several workers may give no sign of life until they are said
         to hang; 0 for never, ten minutes unless given.
+    idle
+        ``"10m"``, or seconds: how long its GPUs may do nothing until its model is saved and it is
+        asked to end; 0 for any time, the configured time unless given.
     grace
         ``"30s"``, or seconds: how long it has to end when it is asked to; what a step and a
         checkpoint take unless given.

@@ -66,8 +66,8 @@ _SESSION = re.compile(
 )
 _HOW = frozenset(
     {"version", "name", "roles", "queue", "tensorboard", "quicklinks", "env", "secrets", "retries",
-     "time_limit", "hang_after", "notebook", "options", "asks", "input_path", "checkpoint_path",
-     "post_mortem"}
+     "time_limit", "hang_after", "idle", "notebook", "options", "asks", "input_path",
+     "checkpoint_path", "post_mortem"}
 )  # fmt: skip
 """Fields of a spec that say how a job runs, or have parts of their own here."""
 

@@ -207,7 +207,7 @@ class Resized(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested(Event):
-    """Somebody wants the job to end; `expired` where that is its own time limit."""
+    """Somebody wants the job to end; `expired` where that is a limit of its own: time, idleness."""
 
     reason: str = ""
     expired: bool = False

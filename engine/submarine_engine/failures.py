@@ -21,7 +21,7 @@ from submarine_engine.bundle.maincell import COROUTINE
 from submarine_engine.bundle.model import Manifest
 from submarine_engine.errors import JobFailedError, SubmarineError
 from submarine_engine.job import TaskState
-from submarine_engine.lifecycle import is_echo
+from submarine_engine.lifecycle import IDLE, is_echo
 from submarine_engine.outcome import Outcome, RemoteError, RemoteFrame, clean
 from submarine_engine.traceback import Frame, Trace
 from submarine_engine.unmet import way_out
@@ -276,9 +276,10 @@ def failure(
         hint = f"{met}; {hint}"
     if status.attempt > 1:
         hint = f"that was its attempt {status.attempt}; {hint}"
-    if status.cancelling:  # by its time limit: what it raised says only that it was asked to end
+    if status.cancelling:  # by a limit of its own: what it raised says only that it was to end
         again = f"go on from its last checkpoint: submarine job retry {job_id}"
-        fix = f"give it more by --time_limit, or {again}; {hint}"
+        option = "--idle" if IDLE in status.reason else "--time_limit"
+        fix = f"give it more by {option}, or {again}; {hint}"
         return JobFailedError(clean(status.reason), job_id=job_id, fix=fix)
     if outcome and outcome.kind == "raised" and error:
         trace = source.trace(error)

@@ -163,6 +163,8 @@ class JobPaths:
         self.answer = self.root / "answer.json"
         self.stacks_asked = self.root / "stacks-asked.json"
         self.stacks = self.root / "stacks.json"
+        self.save_lock = self.root / "save.lock"
+        self.saved = self.root / "saved"
 
     def task(self, task_id: str) -> TaskPaths:
         """Return the files of the task ``ROLE-NUMBER``."""

@@ -431,6 +431,9 @@ class JobSpec:
     hang_after
         Seconds without a sign of life after which a job of several tasks is said to hang; 0 for
         never, ten minutes unless given.
+    idle
+        Seconds for which its GPUs may do nothing, after which its model is saved and it is asked to
+        end; 0 for any time, None takes the configured one.
     grace
         Seconds from SIGTERM to SIGKILL; None takes the configured ones, and more where the job's
         loop of steps needs more, see `lifecycle.grace_for`.
@@ -560,6 +563,15 @@ class JobSpec:
             HOW_GROUP,
         ),
     )
+    idle: float | None = field(
+        default=None,
+        metadata=_option(
+            "duration",
+            "Save the model and end the job once its GPUs did nothing for that long: 10m, 2h; "
+            "0 for never, where a default is configured.",
+            HOW_GROUP,
+        ),
+    )
     grace: float | None = field(
         default=None,
         metadata=_option(
@@ -631,6 +643,11 @@ class JobSpec:
         if self.hang_after is not None and not 0 <= self.hang_after < math.inf:
             raise CommandError(
                 f"hang_after={self.hang_after!r} is not possible: it must be a length of time",
+                fix="write for example 10m, or 0 for never",
+            )
+        if self.idle is not None and not 0 <= self.idle < math.inf:
+            raise CommandError(
+                f"idle={self.idle!r} is not possible: it must be a length of time",
                 fix="write for example 10m, or 0 for never",
             )
         if self.grace is not None and not 0 <= self.grace < math.inf:

@@ -521,8 +521,8 @@ def final_state(
 
     What each cluster promises: a job that had returned when it was cancelled keeps its result, and
     so does one that handled the cancel; any other is cancelled, or has failed where it was its own
-    time limit that asked. A job that was ended for a cause has failed of that, unless a function of
-    it had returned. Else the first task to fail speaks.
+    time limit, or its idle GPUs, that asked. A job that was ended for a cause has failed of that,
+    unless a function of it had returned. Else the first task to fail speaks.
 
     Parameters
     ----------
@@ -649,6 +649,9 @@ What it holds is closed as its error passes through it, before it can write down
 
 _KILL_EVERY = 1.0  # seconds: a node that was away hears the next one
 
+IDLE = "(--idle)"
+"""What the reason holds of a job that was ended since its GPUs did nothing."""
+
 LOST_TRIES = 10
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 """Seconds before a job is begun again whose tasks could not be started: twice as many each time."""
@@ -721,6 +724,8 @@ class Observations:
         waits for what is free.
     kept
         Whether this attempt has kept a checkpoint.
+    idle
+        Why the job is asked to end since its GPUs do nothing; empty while it goes on.
     """
 
     tasks: tuple[TaskSeen, ...]
@@ -734,6 +739,7 @@ class Observations:
     stopped: bool = False
     room: int = 0
     kept: bool = False
+    idle: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -963,6 +969,9 @@ def decide(course: Course, seen: Observations, now: Moment, policy: Policy) -> D
         course, events = replace(course, cancelled=cancelled), (cancelled,)
     elif course.cancelled is None and _is_expired(seen, now, policy):
         expired = CancelRequested(reason=_limit_words(policy), expired=True, at=now)
+        course, events = replace(course, cancelled=expired), (expired,)
+    elif course.cancelled is None and seen.idle:
+        expired = CancelRequested(reason=seen.idle, expired=True, at=now)
         course, events = replace(course, cancelled=expired), (expired,)
     if not course.cause and (cause := seen.refused or seen.cause):
         course = replace(course, cause=cause, refused=bool(seen.refused))

@@ -159,7 +159,8 @@ def is_gpu(name: str) -> bool:
     return name.startswith("gpu") and name[3:].isdecimal()
 
 
-def _is_gpu_memory(name: str) -> bool:
+def is_gpu_memory(name: str) -> bool:
+    """Return whether a number is how many bytes of a GPU's memory are in use."""
     return name.endswith("_memory") and is_gpu(name.removesuffix("_memory"))
 
 
@@ -217,7 +218,7 @@ def _usage(task: str, rows: Sequence[Row]) -> tuple[str, ...]:
     last = rows[-1].numbers
     late = [row for row in rows if row.at >= rows[-1].at - _SHOWN]
     gpu = ", ".join(f"{three[1]:.0f} %" for name, three in last.items() if is_gpu(name))
-    held = [t[1] for n, t in last.items() if _is_gpu_memory(n)]
+    held = [t[1] for n, t in last.items() if is_gpu_memory(n)]
     cpu = last.get("cpu")
     history = blocks([busy_gpus(row) for row in late], most=100) if gpu else ""
     return (
@@ -313,7 +314,7 @@ def curves(found: JobMetrics) -> tuple[Curve, ...]:
 
 
 def _gpu_memory(row: Row) -> float:
-    return sum(three[2] for name, three in row.numbers.items() if _is_gpu_memory(name))
+    return sum(three[2] for name, three in row.numbers.items() if is_gpu_memory(name))
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -396,7 +397,7 @@ def open_metrics(jobs: Iterable[tuple[str, str, JobMetrics]]) -> str:
                     told[key].add(value, **of)
                 elif is_gpu(key):
                     busy.add(value / 100, **of, gpu=key[3:])
-                elif _is_gpu_memory(key):
+                elif is_gpu_memory(key):
                     held.add(value, **of, gpu=key[3:-7])
         for task, rows in found.reported.items():
             of = {"job": job, "name": name, "task": task}

@@ -153,6 +153,13 @@ KEYS = {
             example="30",
         ),
         Key(
+            name="idle",
+            help="For how long a job's GPUs may do nothing until it is saved and ended.",
+            default=lambda: None,
+            read=read_period,
+            example='"30m"',
+        ),
+        Key(
             name="tensorboard_idle",
             help="Seconds after its last reader for which a TensorBoard goes on.",
             default=lambda: 600.0,

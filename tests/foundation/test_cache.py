@@ -449,8 +449,8 @@ def of_spec(**fields):
 
 def test_what_says_how_a_job_runs_does_not_count(one_python):
     assert of_spec() == of_spec(
-        name="other", queue="a", retries=3, time_limit=60.0, hang_after=60.0, tensorboard=True,
-        notebook="n.ipynb", asks=True, quicklinks=(("a", "http://b"),),
+        name="other", queue="a", retries=3, time_limit=60.0, hang_after=60.0, idle=60.0,
+        tensorboard=True, notebook="n.ipynb", asks=True, quicklinks=(("a", "http://b"),),
     )  # fmt: skip
 
 

@@ -780,6 +780,26 @@ def test_who_had_returned_or_comes_to_its_end_keeps_its_result():
         )
 
 
+IDLE = "its GPU did nothing for 10 min (--idle); its model is saved in /saved"
+
+
+def test_a_job_whose_gpus_do_nothing_is_asked_to_end_and_is_not_begun_again():
+    task = TaskSeen(task="worker-0", container="c", held=True)
+    decision = decide(Course(), Observations(tasks=(task,), idle=IDLE), at(1), LIMIT)
+    (event,) = decision.events
+    assert (event.reason, event.expired) == (IDLE, True)
+    assert decision.do == (Signal("worker-0", "c", kill=False),)
+    over = replace(task, end=TaskEnd(state=JobState.FAILED, reason="KeyboardInterrupt"))
+    last = decide(decision.course, Observations(tasks=(over,)), at(2), LIMIT)
+    assert last.do == (Finish(JobState.FAILED, IDLE),)
+    # Who has cancelled it before says why.
+    before = CancelRequested(reason="enough", at=at(1))
+    cancelled = decide(
+        Course(cancelled=before), Observations(tasks=(task,), idle=IDLE), at(2), LIMIT
+    )
+    assert cancelled.course.cancelled == before
+
+
 # Jobs that may have more tasks.
 
 

@@ -115,6 +115,8 @@ def test_a_spec_cannot_be_changed():
         (lambda: JobSpec(time_limit=float("nan")), "time_limit=nan is not possible"),
         (lambda: JobSpec(time_limit=float("inf")), "time_limit=inf is not possible"),
         (lambda: JobSpec(time_limit="2h"), "time_limit='2h' is not possible"),
+        (lambda: JobSpec(idle=-1.0), "idle=-1.0 is not possible"),
+        (lambda: JobSpec(idle=float("nan")), "idle=nan is not possible"),
         (lambda: JobSpec(grace=-1), "grace=-1 is not possible"),
         (lambda: JobSpec(grace=float("nan")), "grace=nan is not possible"),
         (lambda: Role(name="boss"), "there is no role 'boss'"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import textwrap
 
 import pytest
+from submarine_engine.cli import main
+from submarine_engine.errors import ConfigError
 from submarine_engine.future import Job
 
 from tests.jobs import until
@@ -60,3 +63,24 @@ def test_memory_near_what_was_asked_for_is_said_before_the_kill_and_on_the_card(
     assert warning == job.status().warning
     job.kill()
     assert job.wait(60).reason == "killed"
+
+
+def test_how_long_gpus_may_do_nothing_is_the_jobs_own_or_the_configured_time(local, monkeypatch):
+    def recorded(**options):
+        job = Job(local.cluster, local.submit("1", gpus=0, **options))
+        job.wait(120)
+        return json.loads(local.paths(job.id).record.read_text())["spec"]["idle"]
+
+    assert recorded() is None
+    monkeypatch.setenv("SUBMARINE_IDLE", "30m")
+    assert recorded() == 1800.0
+    assert recorded(idle=0.0) == 0.0
+    monkeypatch.setenv("SUBMARINE_IDLE", "soon")
+    with pytest.raises(ConfigError, match="idle cannot be 'soon'"):
+        local.submit("1", gpus=0)
+
+
+@pytest.mark.parametrize("told", ["soon", "-5m", "1 fortnight"])
+def test_a_time_that_is_none_is_refused_by_its_option(told, capsys):
+    assert main(["job", "run", "train.py", "--idle", told]) != 0
+    assert "--idle" in capsys.readouterr().err

@@ -279,6 +279,8 @@ class DrivenCluster(RecordedCluster):
     ) -> str:
         secrets = secret_variables(spec)
         spec = self._check(spec)
+        if spec.idle is None:
+            spec = replace(spec, idle=load_config().value("idle"))
         resolve_paths(spec, workdir, self.backend.machine_path)
         launch = {
             **launch_notes(spec),

@@ -87,6 +87,7 @@ from submarine_engine.lifecycle import (
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import Backend, Counted
+    from submarine_engine.clusters.idle import IdleWatch
 
 # How long a driver rests between two looks. Somebody waits for the first line, and somebody else
 # for the GPU: both are looked for more often than all between.
@@ -249,8 +250,25 @@ class JobRun:
                 path = one.files.root / CALLS
                 self._carriers[one.task] = CallCarrier(path, one.task, self._request.exchange)
         warned, finder = bool(self._status.warning), HangFinder(self._spec)
-        self._memory, self._said_of_memory = MemoryWatch(self._spec), ""
+        self._memory, self._idle = MemoryWatch(self._spec), self._idle_watch()
+        self._said: dict[object, str] = {}  # what each of these has warned of last
         self._stacks = StackLooks(self._paths, self._request, finder, warned=warned)
+
+    def _idle_watch(self) -> IdleWatch | None:
+        """Return what watches for idle GPUs; None where they may be: a pool sees to its workers."""
+        if not self._spec.idle or self._spec.parent:
+            return None
+        # imported late: few jobs are watched so, and who supervises others need not wait for it
+        from submarine_engine.clusters.idle import SAVE_WITHIN, IdleWatch  # noqa: PLC0415
+        from submarine_engine.clusters.saving import Asked  # noqa: PLC0415 - likewise
+
+        asked = Asked(self._paths, lambda: self._status, SAVE_WITHIN, of_code=True)
+        return IdleWatch(
+            self._spec.idle,
+            self._paths,
+            lambda path: self._backend.save(asked, path),
+            self._tell_beside,
+        )
 
     def _clear(self) -> None:
         """Remove what the attempt before this one has left."""
@@ -357,6 +375,7 @@ class JobRun:
             self._let_inside()
             self._look_at_stacks()
             self._look_at_memory()
+            self._look_at_idle()
         counted = self._count()
         return Observations(
             tasks=tuple(self._seen(container, counted) for container in self._containers),
@@ -369,6 +388,7 @@ class JobRun:
             started=self._started,
             room=self._look_for_room(),
             kept=any(container.progress.kept for container in self._containers),
+            idle=self._idle.reason if self._idle and not self._course.growing else "",
         )
 
     @property
@@ -502,19 +522,29 @@ class JobRun:
         if said is not None:
             self._write(Warned(text=said))
             if said:
-                with suppress(OSError):  # a full disk: it is among the events
-                    store.add_warning(self._paths, said)
+                self._tell_beside(said)
 
     def _look_at_memory(self) -> None:
         running = [one for one in self._containers if one.started and not one.over]
-        said = self._memory.step(running)
-        if said is None or (said == "" and self._status.warning != self._said_of_memory):
-            return  # nothing new, or what is said now is of something else
-        self._said_of_memory = said
+        if said := self._warn(self._memory, self._memory.step(running)):
+            self._tell_beside(said)
+
+    def _look_at_idle(self) -> None:
+        if self._idle is not None and not self._course.growing:
+            self._warn(self._idle, self._idle.step(self._containers))
+
+    def _warn(self, watch: object, said: str | None) -> str:
+        """Say what a watch warns of, or that it holds no more; return what is new."""
+        if said is None or (said == "" and self._status.warning != self._said.get(watch)):
+            return ""  # nothing new, or what is said now is of something else
+        self._said[watch] = said
         self._write(Warned(text=said))
-        if said:
-            with suppress(OSError):  # a full disk: it is among the events
-                store.add_warning(self._paths, said)
+        return said
+
+    def _tell_beside(self, text: str) -> None:
+        """Note what is wrong beside the job itself; it stays there."""
+        with suppress(OSError):  # a full disk: the job goes on as it is
+            store.add_warning(self._paths, text)
 
     @property
     def _grace(self) -> float:
@@ -621,8 +651,7 @@ class JobRun:
         elif isinstance(instruction, OpenGate):
             self._tell()
         elif isinstance(instruction, Tell):
-            with suppress(OSError):  # a full disk: the job goes on as it is
-                store.add_warning(self._paths, instruction.text)
+            self._tell_beside(instruction.text)
         elif isinstance(instruction, EndBeside):
             self._request.end_beside()
         elif isinstance(instruction, Settle):

@@ -552,11 +552,14 @@ class Asked(NamedTuple):
         Tells how the job stands.
     patience
         As of `Cluster.save`.
+    of_code
+        Whether the code's own function is to give it, and no checkpoint is copied.
     """
 
     paths: JobPaths
     status: Callable[[], JobStatus]
     patience: float | None
+    of_code: bool = False
 
 
 def save(asked: Asked, target: Target, hook: Hook, storage: Storage | None) -> Saved:
@@ -568,14 +571,16 @@ def save(asked: Asked, target: Target, hook: Hook, storage: Storage | None) -> S
         The job's checkpoint path; None where it has none that can be read from here.
     """
     paths, status = asked.paths, asked.status
-    limit = load_config({"save_patience": asked.patience}).value("save_patience")
+    limit = asked.patience
+    if limit is None or not asked.of_code:  # a driver may have no configuration to read
+        limit = load_config({"save_patience": asked.patience}).value("save_patience")
     with _alone(paths), _words_for_the_disk(paths.job_id):
         found = status()
         # Of what cannot be seen before its end, nobody knows that it runs.
         if not (found.state is JobState.STARTING and hook.unseen):
             expect_running(paths.job_id, found)
         task = None if hook.unseen else hook.find()
-        if task is None and storage is None:
+        if task is None and (storage is None or asked.of_code):
             why = hook.unseen or "its code gives no way to the model"
             raise SaveError(why, job_id=paths.job_id, fix=_GIVE)
         try:
@@ -617,7 +622,7 @@ def expect_running(job_id: str, status: JobStatus) -> None:
 @contextmanager
 def _alone(paths: JobPaths) -> Iterator[None]:
     """Let nobody else ask the same job meanwhile, from whichever process."""
-    lock = locks.take(paths.root / "save.lock")
+    lock = locks.take(paths.save_lock)
     if lock is None:
         raise SaveError(
             "another save of this job is under way", job_id=paths.job_id, fix="ask when it is done"

@@ -8,7 +8,7 @@ import pytest
 
 from submarine_engine.clusters.store import read_events
 from submarine_engine.errors import JobError, JobFailedError
-from submarine_engine.events import Retried
+from submarine_engine.events import Retried, Warned
 from submarine_engine.history import read_json
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 from submarine_engine.testing.jobs import until
@@ -141,6 +141,42 @@ def test_at_its_time_limit_a_job_is_asked_to_end(cluster):
         out = cluster.paths(job).task("worker-0").stdout.read_text()
         assert out == "put in order\n"
         until(lambda: cluster.holders() == {})
+
+
+# It writes what the process beside it writes where NVML is: a double of that.
+IDLE = """
+import json, os, time
+import submarine_runtime
+
+@submarine_runtime.on_save
+def save(folder):
+    (folder / "weights").write_text("learned")
+
+try:
+    with open(os.environ["SUBMARINE_TASK_DIR"] + "/metrics", "a") as rows:
+        while True:
+            rows.write(json.dumps({"at": time.time(), "gpu0": 0}) + "\\n")
+            rows.flush()
+            time.sleep(0.25)
+finally:
+    print("put in order", flush=True)
+"""
+
+
+def test_a_job_whose_gpu_does_nothing_is_saved_and_ended(cluster):
+    job = cluster.submit(IDLE, gpus=1, retries=5, idle=2.0)
+    with pytest.raises(JobFailedError, match="did nothing for 2 s") as caught:
+        job.result(180)
+    assert "--idle" in caught.value.fix
+    saved = cluster.paths(job).saved
+    status = job.status()
+    assert (status.state, status.attempt) == (JobState.FAILED, 1)
+    assert status.reason == f"its GPU did nothing for 2 s (--idle); its model is saved in {saved}"
+    assert (saved / "weights").read_text() == "learned"
+    events = [event for event, _ in read_events(cluster.paths(job).events)[0]]
+    assert any("did nothing for" in one.text for one in events if isinstance(one, Warned))
+    assert cluster.paths(job).task("worker-0").stdout.read_text() == "put in order\n"
+    until(lambda: cluster.holders() == {})
 
 
 STEPS = """
