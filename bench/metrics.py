@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from submarine_runtime import metrics
+from submarine_runtime import sampling
 
 from bench.table import Figure, in_turn
 
@@ -47,7 +47,7 @@ def costs(folder: Path) -> list[Figure]:
             start_new_session=True,
         )
         try:
-            watcher = metrics.start([(str(folder), process.pid, "")]) if watched else 0
+            watcher = sampling.start([(str(folder), process.pid, "")]) if watched else 0
             if watched:
                 time.sleep(2.0)  # it has begun
                 before, begun = _used(watcher), time.monotonic()

@@ -106,12 +106,12 @@ def _run(folder: str, log: str, relay: Relay, urls: str, below: str) -> None:
 
 def _sample(folder: str, task: int) -> None:
     """Have what the task uses written beside its logs."""
-    from submarine_runtime import metrics  # noqa: PLC0415 - the first line waits for no import
+    from submarine_runtime import sampling  # noqa: PLC0415 - the first line waits for no import
 
     with suppress(OSError, ValueError, KeyError, TypeError):  # else the job goes on without
         with open(f"{folder}/{STARTED}") as file:  # noqa: PTH123 - pathlib is slow
             gpus = loads(file.read())["gpus"]
-        metrics.start([(folder, task, None if gpus is None else ",".join(gpus))])
+        sampling.start([(folder, task, None if gpus is None else ",".join(gpus))])
 
 
 def pack(folder: str, log: str) -> None:

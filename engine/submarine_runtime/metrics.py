@@ -14,7 +14,6 @@ percent, ``gpu0_memory`` in bytes.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import NamedTuple
 
@@ -44,48 +43,24 @@ _SENT = 8  # of the numbers of an interface in net/dev
 _LARGEST = 1 << 16
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
-_PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "SUBMARINE_NVML")
-_DRIVER = "SUBMARINE_DRIVER"
 _PDEATHSIG, _SIGKILL = 1, 9
-_START = (
-    "import sys; sys.path.insert(0, sys.argv[1]);"
-    " from submarine_runtime.metrics import main; main(sys.argv[2:])"
-)
-
-
-def start(tasks: Sequence[tuple[str, int, str | None]]) -> int:
-    """Start the process, and return its id; it ends with the tasks, and with this process.
-
-    Parameters
-    ----------
-    tasks
-        Of each its folder, its process, and its GPUs as ``CUDA_VISIBLE_DEVICES`` has them; None
-        for all that are seen.
-
-    Raises
-    ------
-    OSError
-        The machine can start no more.
-    """
-    home = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 - pathlib takes long to import
-    words = [sys.executable, "-I", "-S", "-c", _START, home, str(os.getpid())]
-    for folder, pid, gpus in tasks:
-        words += [folder, str(pid), "all" if gpus is None else f"={gpus}"]
-    # No part of the job, neither for who measures that nor for who ends it.
-    environment = {_DRIVER: "1"}
-    environment |= {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    nothing = [(os.POSIX_SPAWN_OPEN, one, os.devnull, os.O_RDWR, 0) for one in (0, 1, 2)]
-    return os.posix_spawn(words[0], words, environment, file_actions=nothing, setsigmask=())
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write what tasks use, until none of them is there."""
+    """Write what tasks use, until none of them is there.
+
+    Parameters
+    ----------
+    arguments
+        The process with which this one ends, 0 for none; of each task what `sampling` says.
+    """
     import ctypes  # noqa: PLC0415 - not for who starts this process
 
     starter, *told = arguments
-    ctypes.CDLL(None).prctl(_PDEATHSIG, _SIGKILL, 0, 0, 0)
-    if os.getppid() != int(starter):  # it went before the line above
-        return
+    if starter != "0":
+        ctypes.CDLL(None).prctl(_PDEATHSIG, _SIGKILL, 0, 0, 0)
+        if os.getppid() != int(starter):  # it went before the line above
+            return
     with suppress(OSError):
         os.setsid()  # what is sent to the job's processes is not meant for this one
         os.nice(5)

@@ -274,6 +274,10 @@ def main(folder: str) -> NoReturn:
     # Looked up now: the code may take them out of its environment.
     debug = plan.get("post_mortem")
     secrets = {name: os.environ.get(name, "") for name in debug["secrets"]} if debug else {}
+    if plan.get("metrics"):
+        from submarine_runtime.sampling import start_later  # noqa: PLC0415 - not where a driver does
+
+        start_later(folder)
     if command is None and plan.get("ahead", {}).get("watch"):
         from submarine_runtime.imported_modules import watch  # noqa: PLC0415 - only where it is asked for
 

@@ -17,6 +17,7 @@ LONG_ON_YARN = {
     "test_where_no_attempt_is_left_the_last_error_counts",
     "test_at_its_time_limit_a_job_is_asked_to_end",
     "test_a_job_whose_gpu_does_nothing_is_saved_and_ended",
+    "test_what_the_processes_of_a_task_use_is_told_while_it_runs",
     "test_an_elastic_job_has_the_most_where_there_is_room",
     "test_code_that_handles_the_request_goes_on_with_more_all_the_same",
     "test_a_job_that_keeps_no_checkpoint_never_grows",

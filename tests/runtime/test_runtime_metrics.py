@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from submarine_engine.clusters.log_mirror import FolderSource, LogMirror
 from submarine_engine.history import TaskPaths
-from submarine_runtime import eventpack, metrics
+from submarine_runtime import eventpack, sampling
 from submarine_runtime.nvml import Nvml
 from submarine_runtime.series import Series, parse, spread
 from submarine_runtime.ship import Shipper
@@ -100,7 +100,7 @@ def test_all_processes_of_a_task_count_also_one_that_ran_away_behind_held_locks(
     )
     sampler = None
     try:
-        sampler = metrics.start([(str(tmp_path), task.pid, "")])
+        sampler = sampling.start([(str(tmp_path), task.pid, "")])
         told = until(lambda: [r for r in rows_of(path) if r["memory"] > 150 * MIB and "cpu" in r])
         assert told[-1]["memory"] < 600 * MIB  # what is shared is counted once
         task.stdin.write(b"go\n")
@@ -142,6 +142,44 @@ def test_the_process_beside_a_containers_task_has_it_written_too(tmp_path):
         os.kill(beside, signal.SIGKILL)
         os.waitpid(beside, 0)
     until(lambda: not lives(int(sampler)))  # it ends with what has started it
+
+
+CHILDREN = """
+import os, pathlib, time
+def look():
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        print("no child", flush=True)
+look()
+while not pathlib.Path({gate!r}).exists(): time.sleep(0.01)
+look()
+"""
+
+
+def _beside(folder):
+    """The processes whose command line has the folder."""
+    found = []
+    for one in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if str(folder).encode() in (one / "cmdline").read_bytes():
+                found.append(int(one.name))
+    return found
+
+
+def test_a_task_without_a_driver_beside_it_is_measured_by_what_is_no_child_of_its_own(task):
+    task.start(CHILDREN.format(gate="enough"), metrics=True)
+    told = until(lambda: [row for row in rows_of(task.folder / "metrics") if "cpu" in row])
+    assert told[0]["memory"] > MIB
+    (task.workdir / "enough").touch()
+    assert task.wait() == 0
+    assert task.stdout == "no child\nno child\n"
+    until(lambda: not _beside(task.folder))
+
+
+def test_one_that_is_over_before_it_is_measured_leaves_nothing(task):
+    assert task.run("1", metrics=True) == 0
+    until(lambda: not _beside(task.folder))
 
 
 def test_a_file_that_changes_all_the_time_is_seldom_brought_to_hdfs_but_at_the_end(tmp_path):

@@ -480,6 +480,9 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
 ) -> Mapping[str, Any]:
     """Return the content of ``task.json``.
 
+    With ``"metrics"`` the task has written what it uses; a driver beside it, on the same machine,
+    takes that out and does so itself.
+
     Parameters
     ----------
     bundle, workdir
@@ -506,6 +509,7 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
         "peers": len(spec.tasks),
         "framework": spec.framework,
         "attempt": attempt,
+        "metrics": True,
         "post_mortem": ({"secrets": list(spec.secrets)} if spec.post_mortem == "on" else None),
     }
 

@@ -362,7 +362,7 @@ class LocalRequest(Request):
         last = max(one.started.mono for one in self._processes)
         if time.monotonic() - last < _SAMPLED_AFTER:
             return
-        from submarine_runtime.metrics import start  # noqa: PLC0415 - the first line comes first
+        from submarine_runtime.sampling import start  # noqa: PLC0415 - the first line comes first
 
         self._is_sampled = True
         running = [one for one in self._processes if one.pid and one.exit_status is None]
@@ -583,7 +583,7 @@ class LocalBackend(Backend):
             if launch["ahead"] is not None and task == spec.tasks[0]:  # all import much the same
                 watch = spec.tries is not None
                 ahead = {"ahead": {"idle": launch["ahead"], "watch": watch}}
-            write_json(staged.task(task).plan, {**plan, "moments": True, **ahead})
+            write_json(staged.task(task).plan, {**plan, "moments": True, "metrics": False, **ahead})
         given, kept = resolve_paths(spec, Path(workdir), local_path)
         own = {
             task: job_environment(

@@ -504,7 +504,7 @@ class Allocator(ABC):
                 entry=self._launch["entry"], workdir="", home=self._launch.get("home"),
                 attempt=self._attempt,
             ),
-            "workdir": None, "results": ".", "env": {},
+            "workdir": None, "results": ".", "env": {}, "metrics": False,
             "anew": bool(self._spec.env or self._spec.secrets),
             "beside": self._launch.get("beside", []),
             "calls": self._spec.parent is not None,

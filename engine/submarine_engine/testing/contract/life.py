@@ -293,3 +293,12 @@ def test_a_cancelled_job_has_no_result(cluster):
     assert job.cancelled()
     with pytest.raises(JobCancelledError, match="not needed"):
         job.result()
+
+
+def test_what_the_processes_of_a_task_use_is_told_while_it_runs(cluster):
+    job, gate = cluster.hold(0)
+    until(lambda: len(job.metrics()))
+    gate.touch()
+    job.wait(PATIENCE)
+    (row, *_) = job.cluster.metrics(job.id).used["worker-0"]
+    assert row.numbers["memory"][1] > 1 << 20
