@@ -21,7 +21,7 @@ from submarine_engine.bundle.maincell import COROUTINE
 from submarine_engine.bundle.model import Manifest
 from submarine_engine.errors import JobFailedError, SubmarineError
 from submarine_engine.job import TaskState
-from submarine_engine.lifecycle import IDLE, is_echo
+from submarine_engine.lifecycle import IDLE, TOO_MUCH_MEMORY, is_echo
 from submarine_engine.outcome import Outcome, RemoteError, RemoteFrame, clean
 from submarine_engine.traceback import Frame, Trace
 from submarine_engine.unmet import way_out
@@ -247,6 +247,7 @@ _AROUND = 2
 _MOST_NAMED = 4
 _TAIL = 64 * 1024
 _SHELL_SIGNAL = 128
+_MORE_MEMORY = "use smaller batches, or ask for more with --memory on a machine that has it"
 _CRASHES = (
     signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT,
 )  # fmt: skip
@@ -283,6 +284,9 @@ def failure(
         return JobFailedError(clean(status.reason), job_id=job_id, fix=fix)
     if outcome and outcome.kind == "raised" and error:
         trace = source.trace(error)
+        if error.builtin == "KeyboardInterrupt" and TOO_MUCH_MEMORY in status.reason:
+            fix = f"{_MORE_MEMORY}; {hint}"  # YARN asks first, which is what it raised
+            return JobFailedError(clean(status.reason), job_id=job_id, trace=trace, fix=fix)
         kinds = ((error.module, error.type), ("builtins", error.builtin))
         return failed_like(kinds, trace.summary, job_id=job_id, trace=trace, fix=hint)
     what, fix = _ended(status, outcome)
@@ -353,7 +357,7 @@ def _about_signal(number: int, reason: str) -> str:
     if number in _CRASHES:
         return "it crashed in native code, not in Python: look at the packages that it used last"
     if number == signal.SIGKILL and "memory" in reason:
-        return "use smaller batches, or ask for more with --memory on a machine that has it"
+        return _MORE_MEMORY
     return ""
 
 

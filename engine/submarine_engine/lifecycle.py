@@ -652,6 +652,9 @@ _KILL_EVERY = 1.0  # seconds: a node that was away hears the next one
 IDLE = "(--idle)"
 """What the reason holds of a job that was ended since its GPUs did nothing."""
 
+TOO_MUCH_MEMORY = "it used more memory than it was given"
+"""What the reason holds of a task that the cluster ended for that."""
+
 LOST_TRIES = 10
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 """Seconds before a job is begun again whose tasks could not be started: twice as many each time."""

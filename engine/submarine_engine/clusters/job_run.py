@@ -33,7 +33,7 @@ from submarine_engine.clusters.exchange import (
 )
 from submarine_engine.clusters.hangs import HangFinder, StackLooks
 from submarine_engine.clusters.machine import boot_id, lives, session_of
-from submarine_engine.clusters.memory import MemoryWatch, peak_words
+from submarine_engine.clusters.memory import MemoryWatch, exceeded, lost_process, peak_words
 from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.clusters.tasks import (
     Ending,
@@ -751,17 +751,26 @@ class JobRun:
         return self._request.is_lost(container, wanted=wanted)
 
     def _judge(self, container: TaskRun, ending: Ending) -> tuple[JobState, str]:
-        state, reason = final_task_state(ending, self._paths.root, oom_killed=container.oom_killed)
-        if container.lost and container.said and state is not JobState.SUCCEEDED:
-            return state, f"{self._backend.title} says: {container.said}"
-        unsaid = not ending.kind or (ending.interrupted and self._course.cancelled is None)
-        if state is not JobState.SUCCEEDED and unsaid and container.said:
-            reason = f"{reason}; {self._backend.title} says: {container.said}"
-        if not ending.kind and ending.status == -_SIGKILL and self._course.cancelled is None:
-            limit, oom = self._memory.limit(container.task), container.oom_killed
-            if peak := peak_words(container.files, limit, oom_killed=oom):
-                reason = f"{reason}; {peak}"
-        return state, reason
+        oom, files = container.oom_killed, container.files
+        state, reason = final_task_state(ending, self._paths.root, oom_killed=oom)
+        if state is JobState.SUCCEEDED:
+            return state, reason
+        said, limit = container.said, self._memory.limit(container.task)
+        says = f"{self._backend.title} says: {said}" if said else ""
+        if container.lost and said:
+            return state, says
+        wanted = self._course.cancelled is not None
+        peak = ""
+        if not ending.kind or (ending.interrupted and not wanted):
+            if why := exceeded(said):
+                return state, _joined(why, peak_words(files, limit, is_known=True), says)
+            reason = _joined(reason, says)
+        if not ending.kind and ending.status == -_SIGKILL and not wanted:
+            peak = peak_words(files, limit, oom_killed=oom)
+        elif ending.kind == "raised" and oom and lost_process(reason):
+            why = "the kernel ended a process of its machine meanwhile, which had no memory left"
+            peak = _joined(why, peak_words(files, limit, oom_killed=oom))
+        return state, _joined(reason, peak)
 
     def _finish(self, finish: Finish) -> None:
         last = Finished(state=finish.state, reason=finish.reason, failed_task=finish.failed_task)
@@ -836,6 +845,10 @@ class JobRun:
         """Whether a container was given or began a moment ago, and has said nothing yet."""
         silent = any(c.id and not c.spoke and not c.released for c in self._containers)
         return silent and time.monotonic() - self._came_on_at < _EARLY
+
+
+def _joined(*words: str) -> str:
+    return "; ".join(filter(None, words))
 
 
 def _last_events(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from submarine_runtime.series import parse, spread
 
+from submarine_engine.lifecycle import TOO_MUCH_MEMORY
 from submarine_engine.metrics import read_used
 
 if TYPE_CHECKING:
@@ -25,6 +27,17 @@ _EVERY = 2.0
 _NEAR = 0.9
 _FAR = 0.8
 """Parts of what was asked for: above the one it is said, below the other it is so no more."""
+
+_LONGEST_SAID = 10_000
+# Of YARN's NodeManager, by its own count and by cgroups; and as others word it.
+_EXCEEDED = re.compile(
+    r"beyond the '?(physical|virtual)'? memory limit|\bexceed\w* (?:its |the )?memory|memory limit"
+    r" exceeded|\boom\b|\boom-?killed\b|\bout[- ]of[- ]memory\b",
+    re.IGNORECASE,
+)
+_LOST_PROCESS = re.compile(
+    r"\bkilled\b|\bSIGKILL\b|terminated abruptly|exit ?code:? -9\b", re.IGNORECASE
+)
 
 _TAIL = 8192
 _MIB = 1 << 20
@@ -87,7 +100,25 @@ class MemoryWatch:
         return None
 
 
-def peak_words(files: TaskPaths, limit: int | None, *, oom_killed: bool) -> str:
+def exceeded(said: str) -> str:
+    """Return that a cluster says of a task's end that it used too much memory, in our words.
+
+    Parameters
+    ----------
+    said
+        Its own; of YARN's NodeManager, say.
+    """
+    found = _EXCEEDED.search(said[:_LONGEST_SAID])
+    if found is None:
+        return ""
+    if (found[1] or "").lower() == "virtual":
+        return "it used more virtual memory than its node allows"
+    return TOO_MUCH_MEMORY
+
+
+def peak_words(
+    files: TaskPaths, limit: int | None, *, oom_killed: bool = False, is_known: bool = False
+) -> str:
     """Return how much memory a task that was killed has used at most, where it was that.
 
     Parameters
@@ -98,6 +129,8 @@ def peak_words(files: TaskPaths, limit: int | None, *, oom_killed: bool) -> str:
         Bytes that it was asked for with; None for any.
     oom_killed
         Whether the kernel has ended a process for lack of memory meanwhile.
+    is_known
+        Whether it is known that it was ended for its memory.
 
     Returns
     -------
@@ -106,10 +139,21 @@ def peak_words(files: TaskPaths, limit: int | None, *, oom_killed: bool) -> str:
     """
     told = [row.numbers["memory"][2] for row in read_used(files) if "memory" in row.numbers]
     peak = max(filter(math.isfinite, told), default=0.0)
-    if not peak or not (oom_killed or (limit and peak >= _NEAR * limit)):
+    if not peak or not (oom_killed or is_known or (limit and peak >= _NEAR * limit)):
         return ""
     asked = f", of {_words(limit)} asked for" if limit else ""
     return f"its processes used {_words(peak)} of memory at most{asked}"
+
+
+def lost_process(error: str) -> bool:
+    """Return whether an error tells that another process of the task was killed.
+
+    Parameters
+    ----------
+    error
+        As libraries word it whose worker is gone: torch's loaders, `concurrent.futures`, joblib.
+    """
+    return _LOST_PROCESS.search(error[:_LONGEST_SAID]) is not None
 
 
 def _now(files: TaskPaths) -> float:
