@@ -23,6 +23,8 @@ class Figure:
         One value a round.
     peers
         Values of the same rounds, by the peer's name.
+    places
+        Decimals of the ratios.
     """
 
     what: str
@@ -30,13 +32,16 @@ class Figure:
     unit: str
     ours: Sequence[float]
     peers: Mapping[str, Sequence[float]]
+    places: int = 2
 
     def rows(self) -> Iterable[tuple[str, ...]]:
         """Return the table's rows: one a peer, ratios taken round by round."""
         what, target, ours = self.what, self.target, f"{median(self.ours):.3g} {self.unit}"
         for name, theirs in self.peers.items():
             ratios = [our / their for our, their in zip(self.ours, theirs, strict=True)]
-            shown = [f"{value:.2f}" for value in (min(ratios), median(ratios), max(ratios))]
+            shown = [
+                f"{value:.{self.places}f}" for value in (min(ratios), median(ratios), max(ratios))
+            ]
             yield what, target, ours, name, f"{median(theirs):.3g} {self.unit}", *shown
             what = target = ours = ""
 
