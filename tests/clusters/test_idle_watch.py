@@ -9,9 +9,11 @@ from types import SimpleNamespace
 import pytest
 from submarine_engine.clusters import idle, locks
 from submarine_engine.clusters.idle import IdleWatch
+from submarine_engine.clusters.job_run import JobRun
 from submarine_engine.errors import SaveError
 from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, new_job_id
+from submarine_engine.job import JobSpec
 
 from tests.jobs import until
 
@@ -181,6 +183,21 @@ def test_a_file_that_is_thinned_and_rows_of_a_long_silence_are_all_seen(tmp_path
     job.use(1801, 1802, 5)
     job.use(1802, 3300)  # more than one look at the file's end tells
     assert job.step() == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "is_watched"),
+    [
+        ({"idle": 60.0}, True),
+        ({"idle": 60.0, "parent": "of a pool"}, False),
+        ({"idle": 0.0}, False),
+    ],
+    ids=str,
+)
+def test_a_pool_sees_to_its_workers_and_zero_is_for_ever(tmp_path, told, is_watched):
+    run = JobRun.__new__(JobRun)  # what it is made of needs a cluster
+    run._spec, run._paths = JobSpec(**told), JobPaths(tmp_path, new_job_id())
+    assert (run._idle_watch() is not None) is is_watched
 
 
 def fails(path):
