@@ -65,13 +65,17 @@ def debug(found: PostMortem, debugger: pdb.Pdb) -> None:
     debugger
         Of a `debugger_class`.
     """
-    traceback = found.traceback()
     debugger.message(found.title)
     if found.missing:
         debugger.message(found.missing)
-    if traceback is not None:
+    for words, _ in found.chain:
+        debugger.message(words)
+    opened: Any = found.traceback()
+    if opened is not None:
+        if found.chain and hasattr(debugger, "do_exceptions"):  # Python's own has it from 3.13 on
+            opened = found.exception()
         debugger.reset()
-        debugger.interaction(None, traceback)
+        debugger.interaction(None, opened)
 
 
 def _kept(frame: Any) -> Any:  # noqa: ANN401 - a frame of Python's own, and one as it was kept

@@ -655,6 +655,13 @@ IDLE = "(--idle)"
 TOO_MUCH_MEMORY = "it used more memory than it was given"
 """What the reason holds of a task that the cluster ended for that."""
 
+FRAMES_WITHIN = 2.0
+"""Seconds for which a task is not killed that another one's failure ends: it keeps its frames.
+
+It takes a tenth of them as a rule, and ends by itself then. All of them are spent where native code
+holds Python's lock.
+"""
+
 LOST_TRIES = 10
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 """Seconds before a job is begun again whose tasks could not be started: twice as many each time."""
@@ -766,6 +773,8 @@ class Policy:
         As `GROW_AFTER`.
     missed_within
         As `MISSED`.
+    frames_within
+        As `FRAMES_WITHIN`; 0 where no task keeps its frames.
     """
 
     grace: float
@@ -775,6 +784,7 @@ class Policy:
     time_limit: float | None = None
     grow_after: float = GROW_AFTER
     missed_within: float = MISSED
+    frames_within: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -797,7 +807,7 @@ class Course:
     asked
         Containers that were asked to end.
     kill_at
-        When their grace is over, on the monotonic clock.
+        When their grace is over, on the monotonic clock; that to keep their frames likewise.
     killed_at
         When they were killed last.
     missing
@@ -839,6 +849,13 @@ class Signal:
     task: str
     container: str
     kill: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeepFrames:
+    """Ask a task that another one's failure ends to keep what its frames hold; it ends then."""
+
+    task: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -904,7 +921,7 @@ class Again:
     pause: float = 0.0
 
 
-Instruction = Signal | Withdraw | OpenGate | Tell | EndBeside | Settle | Again | Finish
+Instruction = Signal | KeepFrames | Withdraw | OpenGate | Tell | EndBeside | Settle | Again | Finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -984,7 +1001,7 @@ def decide(course: Course, seen: Observations, now: Moment, policy: Policy) -> D
     course = _blame(course, seen, now)
     course, grows, tells = _grow(course, seen, now, policy)
     events = (*events, *grows)
-    course, signals = _end_running(course, seen, now, policy.grace)
+    course, signals = _end_running(course, seen, now, policy)
     course, settled = _settle(course, seen, now, policy)
     return Decision(course, events, (*signals, *gate, *tells, *settled))
 
@@ -1148,8 +1165,21 @@ def _leave_queue(course: Course) -> tuple[Instruction, ...]:
     return (Withdraw(), Finish(JobState.FAILED, course.cause)) if course.cause else ()
 
 
+def _keeps_frames(course: Course, seen: Observations, policy: Policy) -> bool:
+    """Return whether somebody may look at the frames of tasks that another one's failure ends.
+
+    Not where the job is begun again: that waits for nothing, and clears them away.
+    """
+    if not course.blamed or course.cancelled is not None or seen.urgent or course.growing:
+        return False
+    again = policy.retries is not None and policy.retries > course.failures
+    by_itself = all(not (task.end.lost or task.end.unstarted) for task in seen.tasks if task.end)
+    begun = all(task.hello for task in seen.tasks)
+    return policy.frames_within > 0 and begun and by_itself and not again
+
+
 def _end_running(
-    course: Course, seen: Observations, now: Moment, grace: float
+    course: Course, seen: Observations, now: Moment, policy: Policy
 ) -> tuple[Course, list[Instruction]]:
     """Ask the containers of a job to end, where they are to, and kill them after their grace.
 
@@ -1166,8 +1196,14 @@ def _end_running(
     # One that is to grow has the time that its step takes; once one has ended, none goes on alone.
     ends = not grows or any(task.end for task in seen.tasks)
     if (course.cancelled is not None or through or (grows and ends)) and course.kill_at is None:
-        course = replace(course, kill_at=now.mono + grace)
+        course = replace(course, kill_at=now.mono + policy.grace)
+    keeps = running and _keeps_frames(course, seen, policy)
+    if keeps and course.kill_at is None:
+        do += [KeepFrames(task.task) for task in running]
+        course = replace(course, kill_at=now.mono + policy.frames_within)
     has_time = not ends or (course.kill_at is not None and now.mono < course.kill_at)
+    if has_time and keeps:
+        return course, do
     if has_time and not seen.urgent and not course.cause:
         ask = [task for task in running if task.container not in course.asked]
         do += [Signal(task.task, task.container, kill=False) for task in ask]

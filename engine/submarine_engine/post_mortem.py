@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_runtime.post_mortem import VALUES, VERSION, Shown, lean_repr, stand_in
+from submarine_runtime.stacks import LARGEST, STACKS
 
 from submarine_engine.bundle.maincell import COROUTINE
 from submarine_engine.errors import JobError
@@ -27,6 +28,7 @@ from submarine_engine.history import LARGEST_OUTCOME, read_foreign
 from submarine_engine.job import JobState
 from submarine_engine.masking import masker_of
 from submarine_engine.outcome import RemoteFrame, clean, read_outcome
+from submarine_engine.stacks import read_threads
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 _MOST_FRAMES = 200
 _MOST_VALUES = 100_000
+_MOST_LINKS = 10
 _LONGEST = 2000
 _LONGEST_LINE = 500
 _SEARCHED = 1 << 20
@@ -116,6 +119,8 @@ class PostMortem:
         Why there are no values, in words; empty where there are.
     main
         Whether ``__main__`` is a notebook here, with the classes that the job's was made from.
+    chain
+        What caused it, or is in its group, in words and with its frames.
     """
 
     def __init__(  # noqa: PLR0913 - each by its name
@@ -128,8 +133,10 @@ class PostMortem:
         missing: str = "",
         masker: Masker | None = None,
         main: bool = False,
+        chain: Sequence[tuple[str, Sequence[KeptFrame]]] = (),
     ) -> None:
         self.title = title
+        self.chain = tuple((words, tuple(held)) for words, held in chain)
         self.frames = tuple(frames)
         self.values = tuple(values)
         self.missing = missing
@@ -180,7 +187,12 @@ class PostMortem:
         own
             Whether it ends at the innermost frame of the user's own code.
         """
-        frames = list(self.frames)
+        return self._traceback(self.frames, own=own)
+
+    def _traceback(
+        self, held: Sequence[KeptFrame], *, own: bool = False
+    ) -> types.TracebackType | None:
+        frames = list(held)
         while own and frames and not frames[-1].own:
             frames.pop()
         above: types.TracebackType | None = None
@@ -188,6 +200,24 @@ class PostMortem:
             frame = self._real(kept)
             above = types.TracebackType(above, frame, 0, max(1, kept.line))
         return above
+
+    def causes(self, *, own: bool = False) -> tuple[types.TracebackType | None, ...]:
+        """Return the frames of `chain` as `traceback` does, but for those of a group."""
+        return tuple(
+            self._traceback(held, own=own)
+            for words, held in self.chain
+            if not words.startswith("with ")
+        )
+
+    def exception(self) -> BaseException:
+        """Return an exception with what caused it, each with its frames, for a debugger."""
+        error: BaseException | None = None
+        told = [(self.title.partition(": ")[2], self.frames), *self.chain]
+        for words, held in reversed(told):
+            error, cause = _Raised(words), error
+            error.__cause__, error.__traceback__ = cause, self._traceback(held)
+        assert error is not None  # noqa: S101 - there is one at least
+        return error
 
     def _real(self, kept: KeptFrame) -> types.FrameType:
         space = Names(self, {**kept.globals, **(kept.locals or {})}, kept)
@@ -199,7 +229,13 @@ class PostMortem:
         yield self.title
         if self.missing:
             yield self.missing
-        for kept in self.frames:
+        yield from self._lines(self.frames)
+        for words, held in self.chain:
+            yield words
+            yield from self._lines(held)
+
+    def _lines(self, held: Sequence[KeptFrame]) -> Iterator[str]:
+        for kept in held:
             yield f"  {kept}"
             text = linecache.getline(kept.file, kept.line).strip()
             if text:
@@ -212,7 +248,12 @@ class PostMortem:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `lines` tells, for programs."""
-        frames = [
+        chain = [{"title": words, "frames": self._json(held)} for words, held in self.chain]
+        frames = self._json(self.frames)
+        return {"title": self.title, "missing": self.missing, "frames": frames, "chain": chain}
+
+    def _json(self, held: Sequence[KeptFrame]) -> list[dict[str, Any]]:
+        return [
             {
                 "file": kept.file,
                 "line": kept.line,
@@ -225,9 +266,15 @@ class PostMortem:
                     ).items()
                 },
             }
-            for kept in self.frames
+            for kept in held
         ]
-        return {"title": self.title, "missing": self.missing, "frames": frames}
+
+
+class _Raised(Exception):  # noqa: N818 - it stands for one
+    """An exception of the job, as a debugger names it."""
+
+    def __repr__(self) -> str:
+        return str(self.args[0])
 
 
 class _Lazy:
@@ -383,7 +430,7 @@ def open_post_mortem(job: Job, task: str | None = None, *, main: bool = False) -
     cells = _Cells(source, job.id)
     try:
         data = json.loads(read_foreign(folder / "results" / "post-mortem.json", LARGEST_OUTCOME))
-        frames, values = _read_index(data, cells, masker)
+        frames, values, chain = _read_index(data, cells, masker)
     except FileNotFoundError:
         missing = _why_none(job, outcome.kind if outcome else "")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
@@ -393,22 +440,36 @@ def open_post_mortem(job: Job, task: str | None = None, *, main: bool = False) -
         note = f"{skipped} frames between the first and the last are left out" if skipped else ""
         file = folder / "results" / VALUES
         return PostMortem(
-            title, frames, values=values, file=file, missing=note, masker=masker, main=main
-        )
+            title, frames, values=values, file=file, missing=note, masker=masker, main=main,
+            chain=chain,
+        )  # fmt: skip
     told = outcome.error.frames if outcome and outcome.error else ()
     if not told:
-        told = source.crash_frames(folder / "stderr")
+        told = source.crash_frames(folder / "stderr") or _asked_frames(folder, source)
         ours = [at for at, one in enumerate(told) if _RUNTIME in one.file]
         told = told[ours[-1] + 1 :] if ours else told
     return PostMortem(title, [cells.frame(one) for one in told], missing=missing)
 
 
-def traceback_of(job_id: str, task: str | None = None) -> types.TracebackType | None:
-    """Return the frames of a failed job for a debugger that is called bare; None where none are."""
+def traceback_of(
+    job_id: str, task: str | None = None, error: BaseException | None = None
+) -> types.TracebackType | None:
+    """Return the frames of a failed job for a debugger that is called bare; None where none are.
+
+    Parameters
+    ----------
+    error
+        What the job's end was made again as: what caused it is given its own frames.
+    """
     from submarine_engine.records import open_job  # noqa: PLC0415 - seldom
 
     try:
         found = open_post_mortem(open_job(job_id), task, main=True)
+        for traceback in found.causes(own=True):
+            cause = error and (error.__cause__ or error.__context__)
+            if cause is None:
+                break
+            cause.__traceback__, error = traceback, cause
         return found.traceback(own=True) if found.values else None
     except Exception:  # noqa: BLE001 - the job's own error is being shown: nothing may come before it
         return None
@@ -432,6 +493,20 @@ def _check(job_id: str, status: JobStatus, task: str | None) -> None:
             job_id=job_id,
             fix=f"see what became of it: submarine job show {job_id}",
         )
+
+
+def _asked_frames(folder: Path, source: Source) -> tuple[RemoteFrame, ...]:
+    """Return where a task stood when it was asked last, since another one had failed."""
+    try:
+        text = read_foreign(folder / STACKS, LARGEST).decode("ascii", "replace")
+        threads = read_threads(text, source)
+    except OSError:
+        return ()
+    return tuple(
+        RemoteFrame(file=step.file, line=step.line, function=step.function, text="")
+        for thread in threads[:1]
+        for step in thread.steps
+    )
 
 
 def _why_none(job: Job, kind: str) -> str:
@@ -486,32 +561,41 @@ class _Cells:
 
 def _read_index(
     data: Mapping[str, Any], cells: _Cells, masker: Masker | None
-) -> tuple[list[KeptFrame], list[Value]]:
+) -> tuple[list[KeptFrame], list[Value], list[tuple[str, list[KeptFrame]]]]:
     """Read what a task kept as the word of a stranger: every field is checked."""
     if data["version"] != VERSION:
         raise ValueError(f"version {data['version']!r} cannot be read")
     values = [_value(one, masker) for one in data["values"][:_MOST_VALUES]]
     spaces = {str(name): _numbers(told, len(values)) for name, told in data["globals"].items()}
-    frames = []
-    for told in data["frames"][:_MOST_FRAMES]:
-        remote = RemoteFrame(
-            file=_text(told["file"]),
-            line=_count(told["line"]),
-            function=_text(told["function"]),
-            text="",
-        )
-        held = told["locals"]
-        frames.append(
-            cells.frame(
-                remote,
-                first=_count(told["first"]),
-                own=told["own"] is True,
-                arguments=tuple(map(_text, told["arguments"])),
-                locals=None if held is None else _numbers(held, len(values)),
-                globals=spaces.get(told["globals"], {}),
-            )
-        )
-    return frames, values
+
+    def read(told: Sequence[Mapping[str, Any]]) -> list[KeptFrame]:
+        return [_read_frame(one, cells, spaces, len(values)) for one in told[:_MOST_FRAMES]]
+
+    chain = []
+    for told in data.get("chain", [])[:_MOST_LINKS]:
+        words = _text(told["title"])
+        chain.append((masker.text(words) if masker else words, read(told["frames"])))
+    return read(data["frames"]), values, chain
+
+
+def _read_frame(
+    told: Mapping[str, Any], cells: _Cells, spaces: Mapping[str, Mapping[str, int]], most: int
+) -> KeptFrame:
+    remote = RemoteFrame(
+        file=_text(told["file"]),
+        line=_count(told["line"]),
+        function=_text(told["function"]),
+        text="",
+    )
+    held = told["locals"]
+    return cells.frame(
+        remote,
+        first=_count(told["first"]),
+        own=told["own"] is True,
+        arguments=tuple(map(_text, told["arguments"])),
+        locals=None if held is None else _numbers(held, most),
+        globals=spaces.get(told["globals"], {}),
+    )
 
 
 def _value(told: Mapping[str, Any], masker: Masker | None) -> Value:

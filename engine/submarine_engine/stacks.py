@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]{1,16}[^\n]{0,200}:")
 _FRAME = re.compile(r'  File "([^"\n]{1,1000})", line ([0-9]{1,9}) in ([^\n]{1,600})')
 _RUNTIME = "/submarine_runtime/"
+_WAITS = "/submarine_runtime/peer_failed.py"
+"""A thread that does nothing until the job has failed."""
 _BUNDLE = "/bundle/"
 _MOST_LINES = 20_000
 _MOST_PLACES = 5_000
@@ -280,7 +282,11 @@ class _Reader:
             elif threads and (found := _FRAME.fullmatch(line)):
                 threads[-1].append(self._step(found[1], found[2], found[3]))
         # The newest thread is told first, the innermost frame likewise.
-        return tuple(Thread(tuple(_users(steps[::-1]))) for steps in reversed(threads))
+        return tuple(
+            Thread(tuple(_users(steps[::-1])))
+            for steps in reversed(threads)
+            if not any(step.file.endswith(_WAITS) for step in steps)
+        )
 
     def _step(self, path: str, number: str, function: str) -> Step:
         told = path, number, function

@@ -44,6 +44,7 @@ LARGEST_ARRAY = 8 << 20
 MOST_FRAMES = 100
 """Of a deeper stack the first half and the last."""
 MOST_NAMES = 500
+_MOST_LINKS = 4
 LONGEST_TEXT = 2000
 
 _HEAD = 1000
@@ -54,6 +55,12 @@ _LONG = 2_000_000
 _STEP = 0.01
 _LONGEST = 4
 """So many times that at most, however busy the machine: a GPU is held meanwhile."""
+_LONGEST_OF_HEAVY = 1.5
+"""Likewise where only heavy values are left: what is small is worth the wait for a processor."""
+_HEAVY = 2
+"""From this weight on, see `_Value.weight`."""
+_LARGE = 1 << 20
+"""Bytes of an array that is heavy."""
 _HANGS = 1.0
 _SHORTEST_SECRET = 6
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "cupy", "tensorflow")
@@ -404,39 +411,52 @@ class _Value:
             return 0
         if kind in _CONTAINERS:
             return 1 if len(self.value) < _HEAD else 3  # type: ignore[arg-type] # they have one
-        return 1 if type_module(self.value).partition(".")[0] in _ARRAYS else 2
+        if type_module(self.value).partition(".")[0] not in _ARRAYS:
+            return _HEAVY
+        with suppress(BaseException):
+            return 1 if int(self.value.nbytes) <= _LARGE else 3  # type: ignore[attr-defined] # or it raises
+        return 1
 
 
 class Kept:
-    """The frames of an exception, with what their names stand for.
+    """The frames of an exception and of what caused it, or those up to a frame.
+
+    With what their names stand for.
 
     Parameters
     ----------
-    error
-        The exception; its frames of the runtime's own are left out.
+    told
+        The exception or the frame.
     bundle
         The folder of the bundle that ran.
     """
 
-    def __init__(self, error: BaseException, bundle: str) -> None:
+    def __init__(self, told: BaseException | FrameType, bundle: str) -> None:
         self._bundle = bundle
         self._numbers: dict[int, int] = {}
         self.values: list[_Value] = []
         self._spaces: dict[int, tuple[str, dict[str, Any]]] = {}
-        self.skipped = 0
-        self.frames: list[dict[str, Any]] = []
-        stack = list(_stack(error))
-        if len(stack) > MOST_FRAMES:
-            self.skipped = len(stack) - MOST_FRAMES
+        self.frames, self.skipped = self._stack(stack_of(told))
+        self.chain = [
+            {"title": _text(f"{how} {_said(link)}"), "frames": self._stack(stack_of(link))[0]}
+            for how, link in _links(told)
+        ]
+
+    def _stack(self, stack: list[tuple[FrameType, int]]) -> tuple[list[dict[str, Any]], int]:
+        """Return what is told of a stack, and how many of its frames are not."""
+        skipped = max(0, len(stack) - MOST_FRAMES)
+        if skipped:
             stack = [*stack[: MOST_FRAMES // 2], *stack[-MOST_FRAMES // 2 :]]
+        frames: list[dict[str, Any]] = []
         # The innermost first: they are looked at first, and there may be no time for all.
         for frame, line in reversed(stack):
-            self.frames.insert(0, self._frame(frame, line))
+            frames.insert(0, self._frame(frame, line))
         for space, names in self._wanted(stack):
             told = self._spaces[id(space)][1]
             for name in names:
                 if name in space and name not in told and len(told) < MOST_NAMES:
                     told[name] = self._number(space[name])
+        return frames, skipped
 
     def _frame(self, frame: FrameType, line: int) -> dict[str, Any]:
         code = frame.f_code
@@ -504,18 +524,55 @@ class Kept:
             "python": sys.version.split()[0],
             "frames": self.frames,
             "skipped": self.skipped,
+            "chain": self.chain,
             "globals": dict(self._spaces.values()),
             "values": [value.told for value in self.values],
         }
 
 
-def _stack(error: BaseException) -> Iterator[tuple[FrameType, int]]:
-    step = error.__traceback__
-    while step is not None and step.tb_frame.f_code.co_filename.startswith(_HERE):
-        step = step.tb_next
-    while step is not None:
-        yield step.tb_frame, step.tb_lineno or 0
-        step = step.tb_next
+def stack_of(told: BaseException | FrameType) -> list[tuple[FrameType, int]]:
+    """Return the frames of an exception, or those that have led to a frame, outermost first.
+
+    Without the runtime's own, which stand before the user's.
+    """
+    stack = []
+    if isinstance(told, BaseException):
+        step = told.__traceback__
+        while step is not None:
+            stack.append((step.tb_frame, step.tb_lineno or 0))
+            step = step.tb_next
+    else:
+        frame: FrameType | None = told
+        while frame is not None:
+            stack.append((frame, frame.f_lineno or 0))
+            frame = frame.f_back
+        stack.reverse()
+    ours = [frame.f_code.co_filename.startswith(_HERE) for frame, _ in stack]
+    # What runs the runtime comes before it: a container's is a program of one line.
+    begin = ours.index(True) if True in ours and not isinstance(told, BaseException) else 0
+    while begin < len(stack) and ours[begin]:
+        begin += 1
+    return stack[begin:]
+
+
+def _links(told: BaseException | FrameType) -> Iterator[tuple[str, BaseException]]:
+    """Yield what has caused an exception, what is in its group, and how it belongs to it."""
+    todo = [("", told)] if isinstance(told, BaseException) else []
+    seen: set[int] = set()
+    while todo and len(seen) <= _MOST_LINKS:
+        how, link = todo.pop(0)
+        if id(link) in seen:
+            continue
+        seen.add(id(link))
+        if how:
+            yield how, link
+        group = getattr(link, "exceptions", None)
+        if isinstance(group, tuple):
+            todo[:0] = [("with", one) for one in group if isinstance(one, BaseException)]
+        if link.__cause__ is not None:
+            todo.insert(0, ("caused by", link.__cause__))
+        elif link.__context__ is not None and not link.__suppress_context__:
+            todo.insert(0, ("while handling", link.__context__))
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -538,7 +595,9 @@ class _Writer:
     def __init__(
         self, values: list[_Value], file: int, hide: Callable[[bytes], bytes] | None, bundle: str
     ) -> None:
-        self._values = sorted(values, key=lambda value: value.weight)
+        weights = [(value.weight, number) for number, value in enumerate(values)]
+        self._values = [values[number] for _, number in sorted(weights)]
+        self._light = sum(weight < _HEAVY for weight, _ in weights)
         self._file = file
         self._hide = hide
         self._lock = allocate_lock()
@@ -548,16 +607,19 @@ class _Writer:
         self._turn = 0
         self._thread = 0
         self._ident = 0
+        self._until = self._heavy_until = 0.0
         self._bundle = bundle
         self.error: OSError | None = None
 
     def run(self, seconds: float) -> None:
         """Write what can be written in time."""
         self._done.acquire()
-        until = time.monotonic() + _LONGEST * seconds
+        begun = time.monotonic()
+        self._until = begun + _LONGEST * seconds
+        self._heavy_until = begun + _LONGEST_OF_HEAVY * seconds
         left = seconds
-        while left > 0 and time.monotonic() < until:
-            over, spent = self._one_thread(left, until)
+        while left > 0 and time.monotonic() < self._limit:
+            over, spent = self._one_thread(left)
             if over:
                 return
             left -= spent
@@ -570,7 +632,12 @@ class _Writer:
                 if "at" not in current.told:
                     current.left_out("keeping it took too long")
 
-    def _one_thread(self, left: float, until: float) -> tuple[bool, float]:
+    @property
+    def _limit(self) -> float:
+        """When all that is left now has to be done, however busy the machine."""
+        return self._until if self._at <= self._light else self._heavy_until
+
+    def _one_thread(self, left: float) -> tuple[bool, float]:
         """Let a thread go on; return whether all is done, and the seconds that it took."""
         with self._lock:
             self._thread, before = 0, 0.0
@@ -579,7 +646,7 @@ class _Writer:
         spent = spent_on_one = 0.0
         of_one = max(_STEP, left * SHARE)
         begun = time.monotonic()
-        late = begun + SHARE * (until - begun)  # however busy the machine
+        late = begun + SHARE * (self._limit - begun)  # however busy the machine
         while spent < left and spent_on_one < of_one and begun < late:
             begun = time.monotonic()
             if self._done.acquire(timeout=_STEP):
@@ -591,7 +658,7 @@ class _Writer:
             spent_on_one += max(0.0, step)
             if at != self._at:
                 at, spent_on_one = self._at, 0.0
-                late = begun + SHARE * (until - begun)
+                late = begun + SHARE * (self._limit - begun)
         return False, spent
 
     def _work(self, turn: int) -> None:
@@ -650,7 +717,7 @@ def _write_at(file: int, data: Any, offset: int) -> int:  # noqa: ANN401 - any b
 
 
 def keep(  # noqa: PLR0913 - what it takes, each by its name
-    error: BaseException,
+    told: BaseException | FrameType,
     folder: str,
     bundle: str,
     secrets: Mapping[str, str],
@@ -658,7 +725,7 @@ def keep(  # noqa: PLR0913 - what it takes, each by its name
     key: str = "",
     seconds: float = TIME,
 ) -> None:
-    """Write what the frames of `error` held into `folder`.
+    """Write what the frames of an exception held, or those up to a frame, into `folder`.
 
     Parameters
     ----------
@@ -682,7 +749,7 @@ def keep(  # noqa: PLR0913 - what it takes, each by its name
         with suppress(RecursionError):
             sys.setrecursionlimit(min(limit, _DEEPEST))
         os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib takes long to import
-        kept = Kept(error, bundle)
+        kept = Kept(told, bundle)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         # Never closed: a thread that was left to itself may still write to it.
         file = os.open(values, flags, mode_in(folder))
@@ -690,11 +757,11 @@ def keep(  # noqa: PLR0913 - what it takes, each by its name
         writer.run(seconds)
         if writer.error:
             raise writer.error
-        told = kept.told()
-        told["size"] = os.fstat(file).st_size
+        said = kept.told()
+        said["size"] = os.fstat(file).st_size
         if key:
-            told["mark"] = _mark(VALUES, values, key)
-        data = lean.dumps(told).encode()
+            said["mark"] = _mark(VALUES, values, key)
+        data = lean.dumps(said).encode()
         if key:
             data += b"\n" + _mark_of(INDEX, data, key).encode() + b"\n"
         aside = os.open(f"{index}.new", flags, mode_in(folder))
@@ -730,21 +797,54 @@ def _mark_of(name: str, data: bytes, key: str) -> str:
 
 def _hider(secrets: Mapping[str, str]) -> Callable[[bytes], bytes] | None:
     """Return what masks secrets in bytes, each by as many: pickles stay what they are."""
-    masks = []
+    always: dict[bytes, bytes] = {}
+    in_small: dict[bytes, bytes] = {}
     for name, value in secrets.items():
         for line in {value, *value.splitlines(), repr(value)[1:-1], lean.dumps(value)[1:-1]}:
             data = line.encode("utf-8", "surrogateescape")
-            if len(data.strip()) >= _SHORTEST_SECRET:
-                label = f"<secret {name}>".encode("ascii", "replace")
-                label = label if len(label) <= len(data) else b"<secret>"[: len(data)]
-                masks.append((data, label.ljust(len(data), b"*")))
-    if not masks:
+            if len(data.strip()) < _SHORTEST_SECRET:
+                continue
+            for masks, forms in ((always, (data,)), (in_small, _forms(data))):
+                for form in forms:
+                    masks.setdefault(form, _mask(name, form))
+            for wide in ("utf-16-le", "utf-32-le"):  # as arrays have texts, and other systems
+                with suppress(UnicodeEncodeError):
+                    mask = _mask(name, data).decode("ascii")[: len(line)]
+                    in_small[line.encode(wide)] = mask.ljust(len(line), "*").encode(wide)
+    if not always:
         return None
-    masks.sort(key=lambda mask: -len(mask[0]))
+    longest_first = sorted(always.items(), key=lambda mask: -len(mask[0]))
+    all_forms = sorted({**in_small, **always}.items(), key=lambda mask: -len(mask[0]))
 
     def hide(data: bytes) -> bytes:
-        for secret, mask in masks:
+        for secret, mask in all_forms if len(data) <= _LARGE else longest_first:
             data = data.replace(secret, mask)
         return data
 
     return hide
+
+
+def _mask(name: str, secret: bytes) -> bytes:
+    """Return what stands for a secret, of the same length."""
+    label = f"<secret {name}>".encode("ascii", "replace")
+    return (label if len(label) <= len(secret) else b"<secret>"[: len(secret)]).ljust(
+        len(secret), b"*"
+    )
+
+
+def _forms(secret: bytes) -> Iterator[bytes]:
+    """Yield how bytes read in an address, as hex, and as base64 wherever they begin in it."""
+    import binascii  # noqa: PLC0415 - of jobs with secrets
+
+    ones = (bytes((one,)) for one in secret)
+    quoted = b"".join(
+        one if one.isalnum() or one in b"_.-~" else b"%%%02X" % ord(one) for one in ones
+    )
+    for form in (quoted, quoted.replace(b"%2F", b"/")):
+        yield from (form, form.replace(b"%20", b"+"))
+    yield secret.hex().encode()
+    for before in range(3):
+        text = binascii.b2a_base64(bytes(before) + secret, newline=False)
+        # Without the characters that have bits of what is before and behind it.
+        text = text[(8 * before + 5) // 6 : 8 * (before + len(secret)) // 6]
+        yield from (text, text.replace(b"+", b"-").replace(b"/", b"_"))

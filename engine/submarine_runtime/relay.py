@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 
+from submarine_runtime import peer_failed
 from submarine_runtime.call_frames import CALLS, TAKEN, take_in
 from submarine_runtime.exchange import INSIDE, INSIDE_ASK, put
 from submarine_runtime.lean import suppress
@@ -72,7 +73,7 @@ class Relay:
         self._part: bytes | None = None
         self._rest = _SOONEST
         self._last = b""
-        self._noticed = False
+        self._noticed = self._peer_failed = False
         self._next = time.monotonic() + _EVERY  # the first line is not to wait for it
 
     def step(self) -> None:
@@ -108,6 +109,7 @@ class Relay:
     def _look(self) -> None:
         carrier = self._opened()
         self._bring_notice(carrier)
+        self._bring_failure(carrier)
         self._let_inside(carrier)
         asked = carrier.hear(ASK)
         if not asked or asked == self._last or not os.path.isdir(f"{self._folder}/{ASKED}"):  # noqa: PTH112 - pathlib is slow
@@ -119,6 +121,13 @@ class Relay:
         if not self._noticed and (told := carrier.hear(NOTICE)):
             put(self._folder, NOTICE, told)
             self._noticed = True
+
+    def _bring_failure(self, carrier: Store) -> None:
+        """Have the task keep its frames where another one has failed, see `peer_failed`."""
+        can = not self._peer_failed and os.path.isdir(f"{self._folder}/{peer_failed.ASKED}")  # noqa: PTH112 - pathlib is slow
+        if can and (told := carrier.hear(peer_failed.ASK)):
+            put(f"{self._folder}/{peer_failed.ASKED}", "frames", told)
+            self._peer_failed = True
 
     def _let_inside(self, carrier: Store) -> None:
         asked = carrier.hear(INSIDE_ASK)

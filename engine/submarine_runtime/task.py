@@ -25,7 +25,7 @@ from submarine_runtime.saving import PLACE
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from types import FrameType, ModuleType
     from typing import Any, NoReturn
 
 
@@ -282,25 +282,41 @@ def main(folder: str) -> NoReturn:
         from submarine_runtime.imported_modules import watch  # noqa: PLC0415 - only where it is asked for
 
         note_file(watch(folder))
+
+    def keep_frames(told: BaseException | FrameType) -> None:
+        _keep_frames(told, folder, plan, secrets)
+
+    if debug and command is None and plan.get("peers", 1) > 1:
+        from submarine_runtime import peer_failed  # noqa: PLC0415 - of jobs of several tasks
+
+        place = os.environ.get(PLACE)
+        peer_failed.begin(place or folder, keep_frames, shell=bool(place))
     ending = _run_entry(plan, folder) if command is None else _run_command(command, folder)
     code = outcome.write(ending)
     if debug and code and ending.error is not None and _failed(ending.error):
-        from submarine_runtime import post_mortem  # noqa: PLC0415 - only on a failure
-
         with suppress(BaseException):  # how the task ended is written
-            post_mortem.keep(
-                ending.error,
-                f"{folder}/{plan.get('results', 'results')}",
-                plan["bundle"],
-                secrets,
-                key=plan.get("key", ""),
-                seconds=debug.get("seconds", post_mortem.TIME),
-            )
+            keep_frames(ending.error)
     if plan.get("ahead"):
         from submarine_runtime.imported_modules import note  # noqa: PLC0415 - only where it is asked for
 
         note(folder)
     leave(code)
+
+
+def _keep_frames(
+    told: BaseException | FrameType, folder: str, plan: dict[str, Any], secrets: dict[str, str]
+) -> None:
+    """Keep what the frames of an exception held, or those of a thread that stands in a frame."""
+    from submarine_runtime import post_mortem  # noqa: PLC0415 - only on a failure
+
+    post_mortem.keep(
+        told,
+        f"{folder}/{plan.get('results', 'results')}",
+        plan["bundle"],
+        secrets,
+        key=plan.get("key", ""),
+        seconds=plan["post_mortem"].get("seconds", post_mortem.TIME),
+    )
 
 
 def _failed(error: BaseException) -> bool:
@@ -372,6 +388,8 @@ def _run_entry(plan: dict[str, Any], folder: str) -> Ending:
     progress_file.note_start(folder, progress_file.SCRIPT)
     ending = run_script(plan["bundle"], plan["entry"], plan["outputs"], plan.get("args", ()), home)
     progress_file.flush_start()  # where it did not come to its code
+    if "submarine_runtime.peer_failed" in sys.modules:
+        sys.modules["submarine_runtime.peer_failed"].over()
     if display_hooks.finish():
         ending.at = [time.time(), time.monotonic()]
     # From here on no code of the user's waits for a last chance.

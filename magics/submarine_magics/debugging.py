@@ -45,7 +45,7 @@ def run_debug(bench: Workbench, command: Command) -> None:
 
 def open_by_debug(error: JobFailedError, job: Job, task: str = "") -> None:
     """Let a bare ``%debug`` after the cell open the frames of its job."""
-    error.frames_below = partial(traceback_of, job.id, task or None)
+    error.frames_below = partial(traceback_of, job.id, task or None, error)
 
 
 def _last_failed(bench: Workbench) -> Job:

@@ -27,6 +27,7 @@ from submarine_engine.lifecycle import (
     Course,
     EndBeside,
     Finish,
+    KeepFrames,
     Observations,
     OpenGate,
     Policy,
@@ -126,6 +127,8 @@ class World:
                     self.asked.add(one.task)
                 self.alive.discard(one.task)
                 self.told_over.add(one.task)
+        elif isinstance(one, KeepFrames):
+            assert one.task not in self.ends, "a stranger may have its number"
         elif isinstance(one, Settle):
             assert one.task not in self.ends, "settled twice"
             code = JobState.SUCCEEDED if one.task not in self.told_over else JobState.FAILED
@@ -418,6 +421,54 @@ def test_the_first_of_several_that_fails_ends_the_others_and_speaks():
     assert decision.do == (Finish(JobState.FAILED, "ValueError: no", "worker-1"),)
     anew = decide(Course(), seen(*tasks), at(4), POLICY)  # another driver
     assert anew.do == decision.do
+
+
+FAILED = TaskEnd(state=JobState.FAILED, reason="ValueError: no", at=at(3), returned=at(3))
+KEEPS = replace(POLICY, frames_within=2.0)
+
+
+def kills(decision):
+    return [one.task for one in decision.do if isinstance(one, Signal) and one.kill]
+
+
+def keeps(decision):
+    return [one.task for one in decision.do if isinstance(one, KeepFrames)]
+
+
+def test_who_is_ended_by_anothers_failure_is_asked_for_its_frames_and_killed_then():
+    tasks = [("worker-0", FAILED), ("worker-1", None), ("worker-2", None)]
+    first = decide(Course(), seen(*tasks), at(4), KEEPS)
+    assert (keeps(first), kills(first)) == (["worker-1", "worker-2"], [])
+    again = decide(first.course, seen(*tasks), at(5.9), KEEPS)
+    assert (keeps(again), kills(again)) == ([], [])
+    ended = TaskEnd(state=JobState.FAILED, reason="killed", at=at(4.2))
+    tasks[1] = ("worker-1", ended)
+    late = decide(again.course, seen(*tasks), at(6), KEEPS)
+    assert (keeps(late), kills(late)) == ([], ["worker-2"])
+    over = decide(late.course, seen(*tasks[:2], ("worker-2", ended)), at(7), KEEPS)
+    assert over.do == (Finish(JobState.FAILED, "ValueError: no", "worker-0"),)
+
+
+@pytest.mark.parametrize(
+    ("policy", "end", "course", "more"),
+    [
+        (POLICY, FAILED, Course(), {}),
+        (replace(KEEPS, retries=1), FAILED, Course(), {}),
+        (replace(KEEPS, retries=0), replace(FAILED, lost=True), Course(), {}),
+        (KEEPS, FAILED, Course(), {"wanted": "now", "urgent": True}),
+        (KEEPS, FAILED, Course(cause="over its memory"), {}),
+    ],
+)
+def test_nobody_waits_for_frames_that_nobody_looks_at(policy, end, course, more):
+    decision = decide(course, seen(("worker-0", end), ("worker-1", None), **more), at(4), policy)
+    assert (keeps(decision), kills(decision)) == ([], ["worker-1"])
+
+
+def test_who_has_not_begun_has_no_frames():
+    silent = TaskSeen(task="worker-1", container="c", held=True)
+    failed = TaskSeen(task="worker-0", container="d", end=FAILED)
+    decision = decide(Course(), Observations(tasks=(failed, silent)), at(4), KEEPS)
+    assert (keeps(decision), kills(decision)) == ([], ["worker-1"])
 
 
 def test_a_task_that_lost_another_waits_a_moment_for_that_ones_own_words():

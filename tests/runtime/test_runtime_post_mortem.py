@@ -49,8 +49,9 @@ def opened(task):
     """Return what the task has kept, as a process without its classes loads it."""
     results = task.folder / "results"
     data = read_json(results / "post-mortem.json")
-    frames, values = _read_index(data, _Cells(Source.of(task.folder), "x-abcde"), None)
-    return PostMortem("it", frames, values=values, file=results / "post-mortem.values")
+    frames, values, chain = _read_index(data, _Cells(Source.of(task.folder), "x-abcde"), None)
+    file = results / "post-mortem.values"
+    return PostMortem("it", frames, values=values, file=file, chain=chain)
 
 
 def run(task, script, **more):
@@ -94,6 +95,38 @@ def test_values_come_back_and_hostile_ones_cost_only_themselves(task):
         assert file.stat().st_mode & 0o777 == 0o600
 
 
+WRITTEN = """
+import base64, json, os, urllib.parse
+import numpy as np
+def f():
+    token = os.environ.pop("TOKEN")
+    made = [
+        base64.b64encode(f"user:{token}!".encode()),
+        base64.urlsafe_b64encode(b"xx" + token.encode()).decode(),
+        urllib.parse.quote(token),
+        urllib.parse.quote_plus(token),
+        "https://u:" + urllib.parse.quote(token, safe="") + "@host/",
+        token.encode().hex(),
+        np.array([token, "other"]),
+        token.encode("utf-16-le"),
+        json.dumps({"token": token}),
+        [{"deep": (token * 3,)}],
+    ]
+    raise ValueError
+f()
+"""
+
+
+def test_a_secret_is_masked_however_it_is_written(task):
+    assert run(task, WRITTEN) == 1
+    found = opened(task)
+    assert held(found, -1, "token").startswith("<secret TOKEN")
+    for made in held(found, -1, "made"):
+        plain = made.replace(b"\0", b"") if isinstance(made, bytes) else repr(made).encode()
+        assert b"<secret" in plain
+        assert b"s3cr3t" not in plain
+
+
 def test_names_become_frames_of_python(task):
     assert (
         run(task, "def f(n):\n    half = n / 2\n    return 1 / (n - 1 - limit)\nlimit = 3\nf(4)")
@@ -110,6 +143,79 @@ def test_names_become_frames_of_python(task):
     assert {**frame.f_locals} == {"n": 4, "half": 2.0} == frame.f_locals.copy()
     exec("half = 9", frame.f_globals, frame.f_locals)  # noqa: S102 - as a debugger does
     assert frame.f_locals["half"] == 9
+
+
+CHAINED = """
+class Bad(Exception):
+    def __str__(self): raise KeyError
+def parse(text):
+    digits = list(text)
+    return int(text)
+def load(path):
+    try:
+        return parse(path)
+    except ValueError as error:
+        path = "none"
+        raise RuntimeError("cannot load") from error
+def outer():
+    try:
+        load("x1")
+    except RuntimeError:
+        raise Bad
+outer()
+"""
+
+
+def test_what_caused_it_has_its_frames_too(task):
+    assert run(task, CHAINED) == 1
+    found = opened(task)
+    (first, _), (second, inner) = found.chain
+    assert first == "while handling RuntimeError: cannot load"
+    assert second.startswith("caused by ValueError: invalid literal")
+    assert [frame.function for frame in inner] == ["load", "parse"]
+    error = found.exception()
+    for names in ([], ["path"], ["digits", "text"]):
+        step = error.__traceback__
+        while step.tb_next is not None:
+            step = step.tb_next
+        assert set(names) <= set(step.tb_frame.f_locals)
+        error = error.__cause__
+    assert error is None
+    assert step.tb_frame.f_locals["digits"] == ["x", "1"]
+    assert any(line.startswith("caused by ValueError") for line in found.lines())
+    json.dumps(found.to_json())
+
+
+def test_an_exception_that_causes_itself_is_told_once(task):
+    script = "a, b = ValueError('a'), ValueError('b')\na.__cause__, b.__cause__ = b, a\nraise a"
+    assert run(task, script) == 1
+    assert [words for words, _ in opened(task).chain] == ["caused by ValueError: b"]
+
+
+def test_what_is_in_a_group_has_its_frames_too(task):
+    # As exception groups are, which Python has from 3.11 on.
+    script = """
+    class Many(Exception):
+        exceptions = ()
+    def one(size):
+        raise ValueError(size)
+    def both():
+        found = []
+        for size in (3, 5):
+            try:
+                one(size)
+            except ValueError as error:
+                found.append(error)
+        return tuple(found)
+    many = Many("two")
+    many.exceptions = both()
+    raise many
+    """
+    assert run(task, script) == 1
+    found = opened(task)
+    assert [words for words, _ in found.chain] == ["with ValueError: 3", "with ValueError: 5"]
+    sizes = [found.value(frames[-1].locals["size"]) for _, frames in found.chain]
+    assert sizes == [3, 5]
 
 
 def test_of_a_deep_recursion_both_ends_are_kept(task):

@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from submarine_runtime import notices, relay
+from submarine_runtime import notices, peer_failed, relay
 from submarine_runtime.call_frames import CALLS, TAKEN, part
 from submarine_runtime.notices import NOTICE
 from submarine_runtime.stacks import ASK, STACKS
@@ -25,11 +25,12 @@ class Carrier:
     """Stands in for the store of an application's master."""
 
     def __init__(self):
-        self.asked, self.notice, self.said = None, None, {}
+        self.asked, self.notice, self.failed, self.said = None, None, None, {}
         self.parts = []
 
     def hear(self, name):
-        return {ASK: self.asked, NOTICE: self.notice}.get(name)
+        told = {ASK: self.asked, NOTICE: self.notice, peer_failed.ASK: self.failed}
+        return told.get(name)
 
     def take(self, name):
         assert name == CALLS
@@ -72,6 +73,19 @@ def test_beside_a_container_a_notice_is_brought(tmp_path, monkeypatch):
     beside.step()
     monkeypatch.setenv("SUBMARINE_SAVE", str(tmp_path))
     assert notices.current().reason == "queue ml preempts"
+
+
+def test_beside_a_container_anothers_failure_is_brought_to_who_can_hear_of_it(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(relay, "_EVERY", 0.0)
+    beside = relay.Relay("job", str(tmp_path), os.getpid())
+    carrier = beside._store = Carrier()
+    carrier.failed = b"{}"
+    beside.step()  # it has not begun, or has no peers
+    (tmp_path / peer_failed.ASKED).mkdir()
+    beside.step()
+    assert (tmp_path / peer_failed.ASK).read_bytes() == b"{}"
 
 
 def test_beside_a_container_nothing_is_asked_before_a_while(tmp_path, monkeypatch):

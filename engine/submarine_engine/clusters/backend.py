@@ -26,7 +26,7 @@ from submarine_engine.clusters.base import ClusterKind, GpuRoom, gpu_checks
 from submarine_engine.clusters.machine import spawn_detached
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.history import is_job_id, make_private, read_json, write_json
-from submarine_engine.lifecycle import HELLO_WITHIN, MISSED
+from submarine_engine.lifecycle import FRAMES_WITHIN, HELLO_WITHIN, MISSED
 from submarine_engine.secret_values import note_values
 
 if TYPE_CHECKING:
@@ -743,6 +743,9 @@ class Backend(ClusterKind):
 
     missed_within: float = MISSED
     """Seconds for which `observe` may count a container no more without a word of its end."""
+
+    frames_within: float = FRAMES_WITHIN
+    """Seconds that a task has to keep its frames once another one has failed; 0 for none."""
 
     def begin(self, folder: KeeperFolder, stop: threading.Event) -> None:
         """Begin to serve a keeper: called once, before all else of this half.

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from submarine_runtime.call_frames import CALLS
 from submarine_runtime.exchange import INSIDE, INSIDE_ASK
 from submarine_runtime.notices import NOTICE
+from submarine_runtime.peer_failed import ASK as FRAMES_ASK
 from submarine_runtime.saving import ASK
+from submarine_runtime.stacks import ASK as STACKS_ASK
 
 from submarine_engine.clusters import store
 from submarine_engine.clusters.backend import AllocatedByTask, KeptJob
@@ -68,6 +70,7 @@ from submarine_engine.lifecycle import (
     EndBeside,
     Finish,
     Instruction,
+    KeepFrames,
     Observations,
     OpenGate,
     Policy,
@@ -180,6 +183,7 @@ class JobRun:
             retries=spec.tries,
             time_limit=spec.time_limit,
             grow_after=float(launch.get("grow_after", GROW_AFTER)),
+            frames_within=backend.frames_within if _keeps_frames(spec) else 0.0,
         )
         self._unwritten: list[Event] = []
         self._dead_at: float | None = None
@@ -561,6 +565,11 @@ class JobRun:
         with suppress(ClusterError):
             self._request.exchange({task: {NOTICE: told}})
 
+    def _ask_for_frames(self, task: str) -> None:
+        """Ask a task to keep its frames; for its stack, too, which needs no lock of Python's."""
+        with suppress(ClusterError):  # it is killed all the same
+            self._request.exchange({task: {STACKS_ASK: b"{}", FRAMES_ASK: b"{}"}})
+
     def _see_containers(self, given: AllocatedByTask) -> None:
         if given and self._status.master == 0 and (master := self._request.master) is not None:
             asked, ran = master
@@ -646,6 +655,8 @@ class JobRun:
             if not instruction.kill:
                 self._give_notice(instruction.task)
             self._request.signal(instruction.container, kill=instruction.kill)
+        elif isinstance(instruction, KeepFrames):
+            self._ask_for_frames(instruction.task)
         elif isinstance(instruction, Withdraw):
             self._request.withdraw()
         elif isinstance(instruction, OpenGate):
@@ -849,6 +860,11 @@ class JobRun:
 
 def _joined(*words: str) -> str:
     return "; ".join(filter(None, words))
+
+
+def _keeps_frames(spec: JobSpec) -> bool:
+    """Return whether the tasks of a job can be asked for their frames: commands cannot."""
+    return spec.post_mortem == "on" and all(role.command is None for role in spec.roles)
 
 
 def _last_events(

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from submarine_runtime.exchange import ANSWER, HELLO
+from submarine_runtime.peer_failed import ASKED as FRAMES_ASKED
 from submarine_runtime.stacks import ASKED, STACKS
 
 from submarine_engine.clusters import locks, machine
@@ -516,7 +517,7 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
 
 _OF_AN_ATTEMPT = (
     "outcome.json", "results", "progress.json", "save.json", "ask.json", "imported.json",
-    HELLO, ANSWER, ASKED, STACKS,
+    HELLO, ANSWER, ASKED, STACKS, FRAMES_ASKED,
 )  # fmt: skip
 
 
