@@ -159,7 +159,9 @@ class PostMortem:
             if self._masker is not None and len(data) <= _SEARCHED:
                 data = self._masker.data(data)
             found = _Unpickler(data, main=self._main).load()
-        except Exception as error:  # noqa: BLE001 - whatever a foreign __setstate__ raises
+        except KeyboardInterrupt:  # somebody has waited long enough for it
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a foreign __setstate__ raises
             why = f"it cannot be loaded here: {type(error).__name__}: {clean(str(error))[:200]}"
             return Shown(value.type, "", why)
         if value.type == "function" and isinstance(found, type):
@@ -170,8 +172,11 @@ class PostMortem:
         assert self._file is not None  # noqa: S101 - for the type checker
         descriptor = os.open(self._file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            if os.fstat(descriptor).st_uid != os.getuid():
+            found = os.fstat(descriptor)
+            if found.st_uid != os.getuid():
                 raise PermissionError(f"{self._file} belongs to another user")
+            if value.at + value.size > found.st_size:
+                raise EOFError(f"{self._file} was cut off")
             data = os.pread(descriptor, value.size, value.at)
         finally:
             os.close(descriptor)
@@ -431,12 +436,12 @@ def open_post_mortem(job: Job, task: str | None = None, *, main: bool = False) -
     try:
         data = json.loads(read_foreign(folder / "results" / "post-mortem.json", LARGEST_OUTCOME))
         frames, values, chain = _read_index(data, cells, masker)
+        skipped = _count(data.get("skipped", 0))
     except FileNotFoundError:
         missing = _why_none(job, outcome.kind if outcome else "")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         missing = f"what its frames held cannot be read: {type(problem).__name__}: {problem}"
     else:
-        skipped = data.get("skipped")
         note = f"{skipped} frames between the first and the last are left out" if skipped else ""
         file = folder / "results" / VALUES
         return PostMortem(

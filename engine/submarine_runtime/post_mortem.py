@@ -67,6 +67,7 @@ _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "cupy", "tensorflow")
 _TABLES = ("DataFrame", "Series")
 """Of pandas, whose releases have them in modules of different names."""
 _CONTAINERS = (list, tuple, dict, set, frozenset)
+_TEXTS = (str, bytes, bytearray)
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type, type(sys))
 _FUNCTIONS = (type(lambda: 0), type(len))
 _MODULE = type(sys)
@@ -223,10 +224,12 @@ def lean_repr(value: object, longest: int = 200) -> str:
     """Return a short `repr`, whatever that of the value does."""
     import reprlib  # noqa: PLC0415 - where something is shown alone
 
-    shower = reprlib.Repr()
+    shower: Any = reprlib.Repr()
     shower.maxother = shower.maxstring = longest
+    # By itself it writes all of them, and cuts that.
+    shower.repr_bytes = shower.repr_bytearray = lambda data, _: repr(data[:longest])
     try:
-        return shower.repr(value)[: 10 * longest]
+        return str(shower.repr(value))[: 10 * longest]
     except BaseException as error:  # noqa: BLE001 - a foreign __repr__ raises what it likes
         return f"<{type_name(value)}: its repr raised {type_name(error)}>"
 
@@ -376,11 +379,13 @@ def _pickled(value: object, room: int) -> tuple[list[Any], str, str]:
         return [], "", _NO_ROOM
     if type(value) in _CONTAINERS and len(value) > _LONG:  # type: ignore[arg-type] # they have one
         return [], lean_repr(value), f"{len(value):,} items are too many"  # type: ignore[arg-type]
+    if type(value) in _TEXTS and len(value) > room:  # type: ignore[arg-type] # likewise
+        return [], lean_repr(value), _NO_ROOM
     file = _Room(room)
     try:
         _Pickler(file, protocol=5).dump(value)
     except _TooLargeError:
-        why = _NO_ROOM
+        return [], "", _NO_ROOM  # what it would show of itself may be larger still
     except BaseException as error:  # noqa: BLE001 - whatever foreign code raises
         why = f"it cannot be pickled: {_said(error)}"
     else:

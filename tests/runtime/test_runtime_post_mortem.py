@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
 from submarine_engine.failures import Source
 from submarine_engine.history import read_json
-from submarine_engine.post_mortem import PostMortem, _Cells, _read_index
+from submarine_engine.post_mortem import PostMortem, Value, _Cells, _read_index
 from submarine_runtime import post_mortem
 from submarine_runtime.post_mortem import Head, Shown
 
@@ -296,6 +297,39 @@ def test_values_that_are_cut_off_say_so(task):
     run(task, "x = 1\nraise ValueError")
     (task.folder / "results" / "post-mortem.values").write_bytes(b"")
     assert "was cut off" in repr(held(opened(task), 0, "x"))
+
+
+def test_what_is_too_large_is_not_asked_how_it_looks(task):
+    script = """
+    class Large:
+        def __init__(self): self.data = bytes(100 << 20)
+        def __repr__(self): print("asked", flush=True); return repr(self.data)
+    large, text = Large(), "é" * (70 << 20)
+    data = bytearray(70 << 20)
+    raise ValueError
+    """
+    assert run(task, script) == 1
+    assert task.stdout == ""
+    found = opened(task)
+    shown = [repr(held(found, -1, name)) for name in ("large", "text", "data")]
+    assert all("more than 64 MB" in one and len(one) < 3000 for one in shown)
+    assert "é" in shown[1]
+    assert "\\x00" in shown[2]
+
+
+class Leaves:
+    def __reduce__(self):
+        return exit, (4,)
+
+
+def test_a_value_whose_loading_would_end_the_debugger_is_told(tmp_path):
+    file = tmp_path / "values"
+    file.write_bytes(pickle.dumps(Leaves()))
+    value = Value(type="Leaves", at=0, size=file.stat().st_size)
+    huge = Value(type="Huge", at=1, size=1 << 40)
+    found = PostMortem("it", [], values=[value, huge], file=file)
+    assert "it cannot be loaded here: SystemExit: 4" in repr(found.value(0))
+    assert "was cut off" in repr(found.value(1))
 
 
 def test_what_is_shown_moves_no_cursor():

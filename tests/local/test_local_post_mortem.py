@@ -1,0 +1,58 @@
+"""What a failed job has kept, once somebody or something has spoilt its files."""
+
+from __future__ import annotations
+
+import json
+
+from submarine_engine.future import Job
+from submarine_engine.post_mortem import open_post_mortem
+
+FAILS = """
+class Net: pass
+def step(batch):
+    net = Net()
+    net.x = [1, {"a": (2, 3)}]
+    try:
+        int("x")
+    except ValueError as error:
+        raise KeyError(batch) from error
+rate = 0.5
+step([1, 2])
+"""
+
+
+def shown(job):
+    """Look at all of it, as people and programs do."""
+    found = open_post_mortem(job)
+    json.dumps(found.to_json())
+    assert found.exception()
+    return list(found.lines())
+
+
+def test_files_that_are_cut_off_or_spoilt_never_keep_the_rest_from_view(local):
+    job = Job(local.cluster, local.submit(FAILS))
+    assert job.wait(180).reason == "KeyError: [1, 2]"
+    results = local.paths(job.id).task("worker-0").results
+    files = results / "post-mortem.json", results / "post-mortem.values"
+    whole = [path.read_bytes() for path in files]
+    assert "      net = <Net: x=[1, {'a': (2, 3)}]>" in shown(job)
+    for number, path in enumerate(files):
+        data = whole[number]
+        ends = {0, 1, len(data) // 2, len(data) - 1, *range(0, len(data), 40)}
+        spoilt = [data[:end] for end in ends]
+        spoilt += [data[:at] + b"\xff" + data[at + 1 :] for at in range(0, len(data), 20)]
+        for other in spoilt:
+            path.write_bytes(other)
+            assert "KeyError" in shown(job)[0]
+        path.write_bytes(data)
+    told = json.loads(whole[0])
+    for field, lie in (
+        ("version", 2), ("values", {}), ("globals", []), ("frames", 3), ("chain", {"a": 1}),
+        ("skipped", "x"), ("values", [{"type": "x", "at": 10**30, "size": 10**30}] * 30),
+        ("values", [{"type": "x", "at": 0, "size": 1 << 62}] * 30),
+    ):  # fmt: skip
+        files[0].write_text(json.dumps(told | {field: lie}))
+        assert "KeyError" in shown(job)[0]
+    for lie in (b"[]", b"3", b"[" * 100_000, b'{"version": 1' + b"0" * 5000 + b"}"):
+        files[0].write_bytes(lie)
+        assert "cannot be read" in " ".join(shown(job)[:2])
