@@ -110,3 +110,4 @@ def own_environment(tmp_path, monkeypatch):
     # Their processes outlive jobs; the tests of them turn them on.
     monkeypatch.setenv("SUBMARINE_IMPORTS_AHEAD", "false")
     monkeypatch.setenv("SUBMARINE_YARN_AHEAD", "false")
+    monkeypatch.setenv("SUBMARINE_PROVENANCE", "false")

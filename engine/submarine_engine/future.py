@@ -136,6 +136,44 @@ class Job:
         """
         return Job(self.cluster, self.cluster.retry(self.id, notebook=notebook))
 
+    def rerun(self, *, cluster: Cluster | str | None = None, **options: Any) -> Job:  # noqa: ANN401 - as `submit` has them
+        """Run this very job once more, from the start; return the new one.
+
+        It has the same script and values, byte for byte, whatever was changed since, and asks for
+        the same. Values of ``--secret`` are looked up anew. Warns of packages and data that are
+        others now. To go on from the last checkpoint, see `retry`.
+
+        Parameters
+        ----------
+        cluster
+            Where to run; this job's unless given.
+        options
+            What is to be otherwise, as `submit` has it: ``gpus=2``. What `env` and `secret` name
+            is added.
+
+        Raises
+        ------
+        JobError
+            Its script or values are gone or were changed, or it is a sweep or a map.
+        CommandError
+            An option is not possible; or the job kept checkpoints, and no other
+            `checkpoint_path` is given.
+        SubmissionError, ClusterError
+            The cluster refuses the new one.
+        """
+        # imported late: few jobs are run again
+        from submarine_engine.clusters import open_cluster  # noqa: PLC0415
+        from submarine_engine.rerun import rerun, with_options  # noqa: PLC0415
+
+        where = open_cluster(cluster) if isinstance(cluster, str) else cluster or self.cluster
+        told: list[str] = []
+        again = rerun(
+            self.id, lambda spec: with_options(spec, options), cluster=where, tell=told.append
+        )
+        for text in told:
+            warnings.warn(text, stacklevel=2)
+        return Job(where, again)
+
     def stacks(self) -> Stacks:
         """Return where the job's tasks stand now: their stacks, at cell and line.
 

@@ -174,6 +174,13 @@ KEYS = {
             example='"5m"',
         ),
         Key(
+            name="provenance",
+            help="Whether a job notes packages, repository and data that it ran with: job rerun.",
+            default=lambda: True,
+            read=read_switch,
+            example="true",
+        ),
+        Key(
             name="gpu_hour_price",
             help="What an hour of one GPU costs: `submarine usage` then tells costs.",
             default=lambda: None,

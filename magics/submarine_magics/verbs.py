@@ -23,6 +23,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import Code, display
 from submarine_engine.amounts import clock, count
 from submarine_engine.cache import Cache, Entry, forget
+from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.base import Gpu
 from submarine_engine.clusters.saving import absolute, default_name
 from submarine_engine.command import NOTEBOOK, Command, complete, parse
@@ -252,6 +253,27 @@ def _retry(bench: Workbench, command: Command) -> object:
     return None if command.values.get("detach") else _follow(bench, job, command)
 
 
+def _rerun(bench: Workbench, command: Command) -> object:
+    # imported late: few jobs are run again
+    from submarine_engine.command.parser import overridden  # noqa: PLC0415
+    from submarine_engine.rerun import rerun  # noqa: PLC0415
+
+    former = _job(command)
+    where = command.values.get("cluster")
+    cluster = open_cluster(where) if where else former.cluster
+    cluster.tell = say
+    again = rerun(
+        former.id,
+        lambda spec: overridden(spec, command.values),
+        cluster=cluster,
+        notebook=True,
+        tell=lambda text: say(visible(text)),
+    )
+    job = Job(cluster, again)
+    say(f"job {job.id} runs once more what job {former.id} ran")
+    return None if command.values.get("detach") else _follow(bench, job, command)
+
+
 def _attach(bench: Workbench, command: Command) -> object:
     return _follow(bench, _job(command), command)
 
@@ -465,6 +487,7 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "kill"): _kill,
     ("job", "save"): _save,
     ("job", "retry"): _retry,
+    ("job", "rerun"): _rerun,
     ("job", "stacks"): _stacks,
     ("job", "exec"): _exec,
     ("job", "top"): _top,

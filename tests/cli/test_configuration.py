@@ -38,6 +38,7 @@ def test_defaults_need_no_file(monkeypatch, tmp_path):
     monkeypatch.delenv("SUBMARINE_HOME")
     monkeypatch.delenv("SUBMARINE_IMPORTS_AHEAD")
     monkeypatch.delenv("SUBMARINE_YARN_AHEAD")
+    monkeypatch.delenv("SUBMARINE_PROVENANCE")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     config = load_config()
     assert list(config) == list(KEYS)

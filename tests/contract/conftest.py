@@ -12,6 +12,7 @@ from submarine_engine.testing.place import PATIENCE
 from tests.jobs import end_processes_of
 
 LONG_ON_YARN = {
+    "test_a_job_is_run_once_more_from_the_start",
     "test_a_job_that_failed_is_run_again_as_a_new_one",
     "test_what_is_cancelled_is_not_begun_again",
     "test_where_no_attempt_is_left_the_last_error_counts",

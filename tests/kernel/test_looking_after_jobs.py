@@ -170,3 +170,17 @@ def test_a_cell_s_job_is_run_again_and_comes_home(kernel):
     assert "runs again what job" in ran.text
     assert kernel.value("retried") == "42"
     assert "it has succeeded" in kernel.run("%submarine job retry again").error
+
+
+def test_a_cell_s_job_is_run_once_more_as_it_was(kernel):
+    """Its script, its values and its random state are those of then, not of the notebook now."""
+    kernel.run("import random\nrate = 3\nrandom.seed(11)")
+    kernel.run("%%submarine --name exact --gpus 0\nexact = [rate, random.random()]")
+    first = kernel.value("exact")
+    kernel.run("rate = 4\nexact = random.seed(12)")
+    ran = kernel.run("%submarine job rerun exact --time_limit 1h")
+    assert ran.reply["status"] == "ok", ran.error
+    assert "runs once more what job" in ran.text
+    assert kernel.value("exact") == first
+    assert "again: job" in kernel.run("%submarine job show exact").text
+    assert "no option --cache" in kernel.run("%submarine job rerun exact --cache").error

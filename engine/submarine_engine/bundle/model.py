@@ -351,7 +351,12 @@ class Manifest:
             sets=tuple(data.get("sets", ())),
             random=tuple((one[0], one[1], one[2]) for one in data.get("random", ())),
             again=tuple(
-                MadeAgain(name=made["name"], cell=made["cell"], type=made["type"])
+                MadeAgain(
+                    name=made["name"],
+                    cell=made["cell"],
+                    type=made["type"],
+                    place=made.get("place", 0),
+                )
                 for made in data.get("again", ())
             ),
             compiled=tuple(CompiledCode(**code) for code in data.get("compiled", ())),

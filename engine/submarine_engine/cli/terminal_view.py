@@ -322,7 +322,11 @@ def ending_json(job_id: str, status: JobStatus) -> dict[str, Any]:
 
 def retry(command: Command, output: Output) -> int:
     """Run a job again, and follow the new one."""
-    job = open_job(command.values["job"]).retry()
+    return follow_new(open_job(command.values["job"]).retry(), command, output)
+
+
+def follow_new(job: Job, command: Command, output: Output) -> int:
+    """Follow a job that was just submitted, unless told to detach."""
     if not command.values.get("detach"):
         output.note(f"job {job.id} ({job_name(job.id)})")
         return attach_to(job, command, output)

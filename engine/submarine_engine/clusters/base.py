@@ -543,6 +543,39 @@ class Cluster(ClusterKind):
             fix="run its cell or its command again, with the same --checkpoint_path",
         )
 
+    def rerun(
+        self,
+        job_id: str,
+        spec: JobSpec,  # noqa: ARG002 - of clusters that can
+        bundle: Bundle,  # noqa: ARG002 - likewise
+        *,
+        workdir: Path,  # noqa: ARG002 - likewise
+    ) -> str:
+        """Submit what an earlier job ran, from the start; return the new one's id.
+
+        See `submarine_engine.rerun`, which makes the arguments of the earlier job's record. What
+        that one keeps secret, the new one does, and its record names it.
+
+        Parameters
+        ----------
+        job_id
+            The earlier job, of this cluster or another of the same home.
+        spec, bundle, workdir
+            As for `submit`.
+
+        Raises
+        ------
+        SubmissionError, ClusterError
+            As `submit` does.
+        UnsupportedError
+            The cluster cannot do it.
+        """
+        raise UnsupportedError(
+            f"the cluster {self.name} cannot run a job again",
+            where=f"job {job_id}",
+            fix="run its cell or its command again",
+        )
+
     def stacks(self, job_id: str) -> Stacks:
         """Return where the tasks of a running job stand, within ten seconds.
 

@@ -37,6 +37,7 @@ from submarine_engine.errors import JobError, JobNotFoundError, SubmissionError
 from submarine_engine.history import JobPaths, check_home, default_home, read_json
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.lifecycle import JobStatus
+from submarine_engine.provenance import begin
 from submarine_engine.secret_values import secret_variables
 
 if TYPE_CHECKING:
@@ -274,8 +275,19 @@ class DrivenCluster(RecordedCluster):
             spec = replace(spec, checkpoint_path=kept, asks=False, notebook=asker)
             return self._submit(spec, bundle, Path(record["workdir"]), paths)
 
+    def rerun(self, job_id: str, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:
+        """Submit what an earlier job ran, or another cluster's; return the new one's id."""
+        with self.on_record(job_id) as paths:
+            return self._submit(spec, bundle, workdir, paths, rerun=True)
+
     def _submit(
-        self, spec: JobSpec, bundle: Bundle, workdir: Path, former: JobPaths | None = None
+        self,
+        spec: JobSpec,
+        bundle: Bundle,
+        workdir: Path,
+        former: JobPaths | None = None,
+        *,
+        rerun: bool = False,
     ) -> str:
         secrets = secret_variables(spec)
         spec = self._check(spec)
@@ -295,9 +307,20 @@ class DrivenCluster(RecordedCluster):
             self.backend.stage(staged, job, secrets, self.tell)
 
         paths, lock = store.put_on_record(
-            self.home, self.name, spec, bundle, workdir, finish, secrets=secrets, former=former
+            self.home,
+            self.name,
+            spec,
+            bundle,
+            workdir,
+            finish,
+            secrets=secrets,
+            former=former,
+            rerun=rerun,
         )
         self.hand_on(paths, spec, lock)
+        if not spec.parent and load_config().value("provenance"):
+            data = spec.input_path and self.backend.machine_path(spec.input_path, "--input_path")
+            begin(paths, workdir, workdir / data if data else None)
         if spec.tensorboard:
             from submarine_engine.tensorboard.board import attach  # noqa: PLC0415 - rare
 
@@ -523,6 +546,10 @@ class PastCluster(RecordedCluster):
 
     def retry(self, job_id: str, *, notebook: bool = False) -> str:  # noqa: ARG002 - likewise
         """Refuse: it cannot run."""
+        raise self._why
+
+    def rerun(self, job_id: str, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:  # noqa: ARG002 - likewise
+        """Refuse: it cannot run here."""
         raise self._why
 
     def gpus(self) -> list[Gpu]:

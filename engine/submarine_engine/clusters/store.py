@@ -367,6 +367,7 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
     *,
     secrets: Mapping[str, str],
     former: JobPaths | None = None,
+    rerun: bool = False,
 ) -> tuple[JobPaths, int]:
     """Write a job's folder.
 
@@ -381,6 +382,8 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
         As `secret_variables` gave them: marks are written by which they are found again.
     former
         The job that this one runs again; what it keeps secret stays so.
+    rerun
+        Whether it is run from the start, which the record says.
 
     Returns
     -------
@@ -410,11 +413,12 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
             raise OSError("somebody else has taken it")
         try:
             bundle.write(staged.bundle)
-            _write_record(staged, cluster, spec, bundle, workdir)
+            again = former.job_id if former and rerun else None
+            _write_record(staged, cluster, spec, bundle, workdir, again)
             # A job's children run its code: what it keeps secret, they do.
             parent = JobPaths(home, spec.parent) if spec.parent else None
-            again = former or parent
-            marked = again.root if again else None
+            marking = former or parent
+            marked = marking.root if marking else None
             write_marks(staged.root, (*secrets.items(), *bundle.secrets), marked)
             finish(staged, paths)
             write_aside(staged.root / RESERVE, bytes(RESERVE_SIZE))
@@ -441,11 +445,16 @@ def _all_or_nothing(staged: JobPaths, paths: JobPaths) -> Iterator[None]:
         raise
 
 
-def _write_record(
-    staged: JobPaths, cluster: str, spec: JobSpec, bundle: Bundle, workdir: Path
+def _write_record(  # noqa: PLR0913, PLR0917 - what a record is made of
+    staged: JobPaths,
+    cluster: str,
+    spec: JobSpec,
+    bundle: Bundle,
+    workdir: Path,
+    again: str | None,
 ) -> None:
     created = Moment.now()
-    record = {
+    record: dict[str, Any] = {
         "version": RECORD_VERSION,
         "id": staged.job_id,
         "cluster": cluster,
@@ -458,6 +467,8 @@ def _write_record(
         "host": machine.host(),
         "boot": machine.boot_id(),
     }
+    if again:
+        record["rerun_of"] = again
     write_json(staged.record, record)
     write_json(staged.status, summary(record))
     journal = Journal(staged, record)

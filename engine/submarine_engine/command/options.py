@@ -444,6 +444,11 @@ RUN = (
 )  # fmt: skip
 
 
+_NOT_AGAIN = {"wait_job_finish", "cache", "refresh", "dry_run", "capture_limit"}
+RERUN = tuple(option for option in RUN if option.key not in _NOT_AGAIN and option not in SWEEP)
+"""What may be otherwise in a job that runs again what another one ran."""
+
+
 def find_of_run(name: str) -> Option | None:
     """Return the option of ``job run`` that a word means, as `find` does, on any cluster."""
     return find(name, RUN) or find(name, of_clusters())

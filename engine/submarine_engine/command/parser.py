@@ -204,6 +204,42 @@ def build_spec(values: Mapping[str, Any]) -> JobSpec:
     return JobSpec(roles=roles, options=of_cluster, **given)
 
 
+def overridden(spec: JobSpec, values: Mapping[str, Any]) -> JobSpec:
+    """Return a job's spec with what options of ``job run`` say otherwise.
+
+    Parameters
+    ----------
+    spec
+        What it was.
+    values
+        Of `Command`. Variables of the environment, secrets and links are added to those that there
+        are.
+
+    Raises
+    ------
+    CommandError
+        The two contradict each other, or the spec has roles that the grammar has no options for.
+    """
+    known = {option.key for option in RUN.options} | find_options(values.keys()).keys()
+    given = {name: value for name, value in values.items() if name in known}
+    former = dict(parse(to_command(spec)).values)
+    for name in ("env", "quicklink"):
+        if name in given:
+            pairs = dict((*former.get(name, ()), *_once(f"--{name}", given[name])))
+            given[name] = tuple(pairs.items())
+    if "secret" in given:
+        given["secret"] = tuple(dict.fromkeys((*former.get("secret", ()), *given["secret"])))
+    for name in [name for name in former if name.endswith("resources") and name in given]:
+        del former[name]
+    if "worker_resources" in given:
+        for _, option in options_of(Resources):
+            former.pop(option.name, None)
+    if given.get("gang") and isinstance(workers := former.get("num_workers"), tuple):
+        former["num_workers"] = workers[1]
+    changed = build_spec({**former, **given})
+    return replace(changed, notebook=spec.notebook, asks=spec.asks)
+
+
 def _spec_value(option: OptionInfo, value: Any) -> Any:  # noqa: ANN401 - as its kind
     """Return an option's value as the spec has it; what is given once must not come again."""
     if option.kind in ("setting", "link"):

@@ -147,6 +147,14 @@ VERBS = (
             "Ctrl-C leaves; the job goes on.",
         examples=("job retry mnist", "job retry mnist --detach"),
         run=".terminal_view:retry"),
+    Verb("job rerun", "Run a job once more from the start: the same script, values and options.",
+        _JOB, *options.RERUN, of_clusters=options.of_clusters,
+        details="A new job of the very same script and values, whatever was changed in the "
+            "notebook and in files since; options say what is to be otherwise. Says which "
+            "packages and data are others now. Values of --secret are looked up anew. Ctrl-C "
+            "leaves; the job goes on.",
+        examples=("job rerun mnist", "job rerun mnist --gpus 2 --detach"),
+        run=".again:rerun"),
     Verb("job stacks", "Show where the tasks of a running job stand, at cell and line.", _JOB,
         Option("task", options.TASK, "All threads of that task: worker-0.",
             meant_by=("logs", "rank")),

@@ -120,6 +120,8 @@ class Record:
         Pages of tasks' logs, by task.
     remembered
         Where the job's result was not computed anew: when it was, as `Job.remembered` says it.
+    rerun_of
+        The job that it runs once more; empty for all others.
     sweep
         What a job that runs a sweep has found by now; None for all others.
     calls
@@ -145,6 +147,7 @@ class Record:
     task_links: Mapping[str, str] = field(default_factory=dict)
     bundle_hash: str = ""
     remembered: str = ""
+    rerun_of: str = ""
     sweep: Summary | None = None
     calls: Calls | None = None
     curves: tuple[Curve, ...] = ()
@@ -179,6 +182,7 @@ def read_record(job: Job, *, origin: str = "", machine: bool = True) -> Record:
         log_label=job.cluster.log_label,
         bundle_hash=str(data.get("bundle_hash", "")),
         remembered=job.remembered,
+        rerun_of=str(data.get("rerun_of", "")),
         script=script,
         script_name=name,
         script_size=size,
@@ -992,6 +996,7 @@ def _facts(record: Record, status: JobStatus) -> tuple[str, ...]:
         visible(record.origin, 40),
         count(tasks, "task") if tasks > 1 else "",
         f"attempt {status.attempt}" if status.attempt > 1 else "",
+        f"again: job {visible(record.rerun_of, 40)}" if record.rerun_of else "",
         f"queue {visible(record.spec.queue, 40)}" if record.spec.queue else "",
         f"on {visible(record.cluster, 40)}",
         date_and_time(status.submitted) if status.submitted else "",

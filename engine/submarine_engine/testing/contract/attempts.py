@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 
 import pytest
 
@@ -251,3 +252,30 @@ def test_a_job_whose_script_is_gone_is_not_run_again(cluster):
     shutil.rmtree(cluster.paths(job).bundle)
     with pytest.raises(JobError, match="its script cannot be read"):
         job.retry()
+
+
+ONCE_MORE = """
+import os, random
+random.seed(int(os.environ["SEED"]))
+print("seen by", os.environ["RERUN_TOKEN"])
+[random.random().hex() for _ in range(3)]
+"""
+
+
+def test_a_job_is_run_once_more_from_the_start(cluster, monkeypatch):
+    monkeypatch.setenv("RERUN_TOKEN", "the-first-token-of-all")
+    job = cluster.submit(ONCE_MORE, name="exact", env={"SEED": "7"}, secrets=("RERUN_TOKEN",))
+    first = job.result(180)
+    monkeypatch.setenv("RERUN_TOKEN", "another-token-since")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tests may note no packages
+        again = job.rerun(time_limit="1h")
+    cluster.jobs.append(again)
+    assert again.result(180) == first
+    story = cluster.follow(again)
+    assert "seen by" in story.out
+    assert "another-token-since" not in story.out
+    record = read_json(cluster.paths(again).record)
+    assert record["rerun_of"] == job.id
+    assert record["bundle_hash"] == read_json(cluster.paths(job).record)["bundle_hash"]
+    assert JobSpec.from_json(record["spec"]).time_limit == 3600

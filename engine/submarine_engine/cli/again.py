@@ -1,0 +1,27 @@
+"""The verb that runs a job once more from the start."""
+
+from __future__ import annotations
+
+from submarine_engine.cli.output import Output, visible
+from submarine_engine.cli.terminal_view import follow_new
+from submarine_engine.clusters import open_cluster
+from submarine_engine.command.parser import Command, overridden
+from submarine_engine.future import Job
+from submarine_engine.records import open_job
+from submarine_engine.rerun import rerun as run_again
+
+
+def rerun(command: Command, output: Output) -> int:
+    """Run a job again from the start, and follow the new one."""
+
+    def say(text: str) -> None:
+        output.note(visible(text, line=True))
+
+    former = open_job(command.values["job"])
+    named = command.values.get("cluster")
+    cluster = open_cluster(named) if named else former.cluster
+    cluster.tell = say
+    again = run_again(
+        former.id, lambda spec: overridden(spec, command.values), cluster=cluster, tell=say
+    )
+    return follow_new(Job(cluster, again), command, output)

@@ -1,0 +1,679 @@
+"""What a job ran with, noted beside it: installed packages, the notebook's repository, its data.
+
+Its script and values are in its bundle; this is what a later run may find changed. Nothing of it is
+needed to run the job, so nothing of it may hold a submission up: `begin` takes a moment, and leaves
+what may take longer to a process of its own. What is not known is not there.
+
+``environment.json`` is one file for all jobs of an environment as long as nothing is installed, and
+is linked into each job's folder. ``provenance.json`` and ``git.diff`` are of one job.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import platform
+import shutil
+import signal
+import stat
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from submarine_engine.history import JobPaths, make_private, read_foreign, write_aside, write_json
+
+VERSION = 1
+ENVIRONMENT = "environment.json"
+PROVENANCE = "provenance.json"
+DIFF = "git.diff"
+
+_SETTLED = 60.0
+"""Seconds after a change of the installed packages in which an installer may still be at it."""
+_MOST_DIFF = 1 << 20
+_MOST_NAMES = 1000
+_MOST_TOLD = 4 << 20
+_GIT_PATIENCE = 10.0
+_UNTRACKED = ("ls-files", "--others", "--exclude-standard", "-z")
+_DATA_PATIENCE = 10.0
+_MOST_FILES = 200_000
+_SMALL = 64 << 20
+"""Bytes of data that are read to tell by the content whether it has changed."""
+
+Package = tuple[str, str, str]
+"""Name, version, and the SHA-256 of the installer's record of its files; empty where none is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """A Python and what is installed in it.
+
+    Parameters
+    ----------
+    python
+        Its version.
+    prefix
+        Where it is.
+    packages
+        In the order of Python's path, so the first of a name is what is imported.
+    """
+
+    python: str
+    prefix: str
+    packages: tuple[Package, ...] = ()
+
+    def by_name(self) -> dict[str, tuple[str, str]]:
+        """Return version and record's hash by name, the first of each name."""
+        found: dict[str, tuple[str, str]] = {}
+        for name, version, record in self.packages:
+            found.setdefault(name.replace("_", "-").lower(), (version, record))
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "version": VERSION,
+            "python": self.python,
+            "prefix": self.prefix,
+            "packages": [list(package) for package in self.packages],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """A git repository as a job's folder lay in it.
+
+    Parameters
+    ----------
+    root
+        Its folder.
+    commit, branch
+        What was checked out; empty before the first commit.
+    changed, untracked
+        Files that differ from the commit, and that git does not know; the first thousand of each.
+    diff
+        SHA-256 of what ``git diff HEAD`` gave, as far as it is kept; empty for no difference.
+    cut
+        Whether there was more of that than is kept.
+    problem
+        Why less is known; empty where all is.
+    """
+
+    root: str
+    commit: str = ""
+    branch: str = ""
+    changed: tuple[str, ...] = ()
+    untracked: tuple[str, ...] = ()
+    diff: str = ""
+    cut: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """What ``--input_path`` named.
+
+    Parameters
+    ----------
+    path
+        As the machine has it.
+    files, size
+        How many, and their bytes together.
+    newest
+        When the last of them was changed, seconds since 1970.
+    names
+        SHA-256 over their paths, sizes and times.
+    content
+        SHA-256 over their paths and contents; empty where that is too much to read.
+    problem
+        Why less is known; empty where all is.
+    """
+
+    path: str
+    files: int = 0
+    size: int = 0
+    newest: float = 0.0
+    names: str = ""
+    content: str = ""
+    problem: str = ""
+
+    def same(self, other: Data) -> bool:
+        """Return whether it is the same data, as far as anybody can tell."""
+        if self.content and other.content:
+            return self.content == other.content
+        return (self.names, self.files, self.size) == (other.names, other.files, other.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What is known of what a job ran with; None for what is not."""
+
+    environment: Environment | None = None
+    git: Repository | None = None
+    data: Data | None = None
+
+
+# Noting it, as the job is submitted.
+
+
+def begin(paths: JobPaths, workdir: Path, data: Path | None) -> None:
+    """Note what a job that was just submitted runs with; what takes longer is left to a process.
+
+    Parameters
+    ----------
+    paths
+        The job, which is on record.
+    workdir
+        Where the user's relative paths begin.
+    data
+        The job's input, where it is on this machine.
+    """
+    # Whatever goes wrong here costs the note, never the job.
+    with suppress(OSError, ValueError):
+        home = paths.root.parents[1]
+        entries = _entries(sys.path)
+        kept = _kept_at(home, entries)
+        known = _link(kept, paths.root / ENVIRONMENT)
+        git = next((str(one) for one in (workdir, *workdir.parents) if _is_root(one)), "")
+        if known and not git and data is None:
+            return
+        asked = {
+            "home": str(home),
+            "entries": [] if known else entries,
+            "prefix": sys.prefix,
+            "workdir": str(workdir) if git else "",
+            "data": str(data) if data is not None else "",
+        }
+        from submarine_engine.clusters.machine import spawn_detached  # noqa: PLC0415 - as needed
+
+        program = "import sys; sys.path[:0] = [sys.argv[1]]; "
+        program += "from submarine_engine.provenance import main; main(*sys.argv[2:])"
+        words = [str(Path(__file__).parents[1]), str(paths.root), json.dumps(asked)]
+        spawn_detached(
+            [sys.executable, "-I", "-S", "-c", program, *words],
+            os.environ,
+            log=Path(os.devnull),
+            keep=(),
+        )
+
+
+def main(folder: str, asked: str) -> None:
+    """Note what `begin` has left: the program of that process.
+
+    Parameters
+    ----------
+    folder
+        The job's.
+    asked
+        What is to be noted, as JSON.
+    """
+    os.nice(10)  # the job's own start goes before
+    os.umask(0o077)
+    told = json.loads(asked)
+    root = Path(folder)
+    with suppress(OSError):
+        if told["entries"]:
+            kept = _kept_at(Path(told["home"]), told["entries"])
+            keep_environment(kept, told["entries"], told["prefix"], root / ENVIRONMENT)
+        found: dict[str, Any] = {"version": VERSION}
+        if told["workdir"]:
+            repository, diff = look_at_repository(told["workdir"])
+            found["git"] = _fields(repository)
+            if diff:
+                write_aside(root / DIFF, diff)
+        if told["data"]:
+            found["data"] = _fields(look_at_data(told["data"]))
+        if len(found) > 1:
+            write_json(root / PROVENANCE, found)
+
+
+def _fields(told: Repository | Data) -> dict[str, Any]:
+    return {name: getattr(told, name) for name in told.__slots__}
+
+
+# Installed packages.
+
+
+def environment_now() -> Environment:
+    """Return the environment of this process."""
+    return _look_at_environment(_entries(sys.path), sys.prefix)
+
+
+def keep_environment(kept: Path, entries: Sequence[str], prefix: str, target: Path) -> None:
+    """Look what is installed, and note it for this job and those that come.
+
+    Parameters
+    ----------
+    kept
+        Where all jobs of an environment have it from.
+    entries
+        The folders of packages.
+    prefix
+        Where their Python is.
+    target
+        Where the job is to have it.
+
+    Raises
+    ------
+    OSError
+        The disk is full, or the job's folder is gone.
+    """
+    changed = max((_changed_at(entry) for entry in entries), default=0.0)
+    told = json.dumps(_look_at_environment(entries, prefix).to_json()).encode()
+    if time.time() - changed < _SETTLED:
+        write_aside(target, told)
+        return
+    make_private(kept.parent)
+    write_aside(kept, told)
+    if not _link(kept, target):
+        write_aside(target, told)
+
+
+def _entries(path: Sequence[object]) -> list[str]:
+    """Return the folders of Python's path that installers write to."""
+    found = dict.fromkeys(one for one in path if isinstance(one, str) and "-packages" in one)
+    return [entry for entry in found if os.path.isdir(entry)]  # noqa: PTH112 - at each submission
+
+
+def _kept_at(home: Path, entries: Sequence[str]) -> Path:
+    """Return where an environment is kept, by what tells that something was installed."""
+    told: list[object] = [VERSION, sys.executable, platform.python_version()]
+    for entry in entries:
+        with suppress(OSError):
+            found = os.stat(entry)  # noqa: PTH116 - at each submission
+            told.append([entry, found.st_ino, found.st_mtime_ns])
+    name = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+    return home / "cache" / "environments" / f"{name}.json"
+
+
+def _changed_at(entry: str) -> float:
+    try:
+        return os.stat(entry).st_mtime  # noqa: PTH116 - a text
+    except OSError:
+        return time.time()
+
+
+def _link(kept: Path, target: Path) -> bool:
+    """Have a file at another place, too; return whether it is there."""
+    with suppress(FileExistsError):
+        try:
+            os.link(kept, target)
+        except FileNotFoundError:
+            return False
+        except OSError:  # a file system without links
+            write_aside(target, kept.read_bytes())
+    return True
+
+
+def _look_at_environment(entries: Sequence[str], prefix: str) -> Environment:
+    packages = [package for entry in entries for package in _installed(entry)]
+    return Environment(python=platform.python_version(), prefix=prefix, packages=tuple(packages))
+
+
+def _installed(entry: str) -> Iterator[Package]:
+    with suppress(OSError):
+        for one in sorted(os.scandir(entry), key=lambda found: found.name):
+            name, _, kind = one.name.rpartition(".")
+            if kind not in ("dist-info", "egg-info"):
+                continue
+            name, _, version = name.partition("-")
+            record = ""
+            with (
+                suppress(OSError),
+                open(f"{one.path}/RECORD", "rb") as file,  # noqa: PTH123 - hundreds of them
+            ):
+                record = hashlib.sha256(file.read()).hexdigest()
+            yield name, version, record
+
+
+# The repository.
+
+
+def _is_root(folder: Path) -> bool:
+    return os.path.lexists(f"{folder}/.git")
+
+
+def look_at_repository(
+    folder: str, patience: float = _GIT_PATIENCE, program: str | None = None
+) -> tuple[Repository, bytes]:
+    """Ask git for what is checked out at a folder, and what was changed since.
+
+    Parameters
+    ----------
+    folder
+        Within the repository.
+    patience
+        Seconds that each of its answers may take.
+    program
+        Git; the one on the path unless given.
+
+    Returns
+    -------
+    Repository
+        With `Repository.problem` where git is not there, does not answer, or refuses.
+    bytes
+        The difference from the commit, a megabyte of it at most.
+    """
+    git = program or shutil.which("git")
+    if git is None:
+        return Repository(root=folder, problem="git is not installed"), b""
+    try:
+        words = ["rev-parse", "--show-toplevel", "HEAD", "--abbrev-ref", "HEAD"]
+        head = _ask(git, folder, patience, *words)
+        lines = head.text.splitlines()
+        if head.failed and not lines:
+            return Repository(root=folder, problem=f"git: {head.problem}"), b""
+        if head.failed:  # before the first commit it prints HEAD as it was given
+            names = _ask(git, lines[0], patience, *_UNTRACKED)
+            return Repository(root=lines[0], untracked=names.names), b""
+        root, commit, branch = (*lines, "", "")[:3]
+        plain = ("--no-ext-diff", "--no-textconv", "--no-color")
+        diff = _ask(git, root, patience, "diff", *plain, "HEAD", most=_MOST_DIFF)
+        changed = _ask(git, root, patience, "diff", *plain, "--name-only", "-z", "HEAD")
+        names = _ask(git, root, patience, *_UNTRACKED)
+    except TimeoutError:
+        problem = f"git has not answered within {patience:g} s"
+        return Repository(root=folder, problem=problem), b""
+    except OSError as error:
+        return Repository(root=folder, problem=f"git: {error.strerror or error}"), b""
+    failed = next((f"git: {one.problem}" for one in (diff, changed, names) if one.failed), "")
+    return Repository(
+        root=root,
+        commit=commit,
+        branch="" if branch == "HEAD" else branch,
+        changed=changed.names,
+        untracked=names.names,
+        diff=hashlib.sha256(diff.data).hexdigest() if diff.data else "",
+        cut=diff.cut,
+        problem=failed,
+    ), diff.data
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    data: bytes
+    cut: bool
+    failed: bool
+    problem: str = field(default="")
+
+    @property
+    def text(self) -> str:
+        return self.data.decode(errors="replace")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        whole = self.text.split("\0")[:-1]  # the last is empty, or was cut off
+        return tuple(whole[:_MOST_NAMES])
+
+
+def _ask(git: str, folder: str, patience: float, *words: str, most: int = 1 << 18) -> _Answer:
+    """Ask git something; raises TimeoutError, OSError.
+
+    It asks nobody for a password, takes no lock, and runs no program that a repository names where
+    that can be told.
+    """
+    import selectors  # noqa: PLC0415 - of the process beside
+    import subprocess  # noqa: PLC0415 - likewise
+
+    environment = {
+        **os.environ,
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_PAGER": "cat",
+        "LC_ALL": "C",
+    }
+    quiet = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+    process = subprocess.Popen(  # noqa: S603 - git
+        [git, "-C", folder, *quiet, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,  # what git starts is ended with it
+    )
+    assert process.stdout is not None  # noqa: S101 - for the type checker
+    assert process.stderr is not None  # noqa: S101 - likewise
+    until = time.monotonic() + patience
+    told: dict[int, bytes] = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
+    out = process.stdout.fileno()
+    try:
+        with selectors.DefaultSelector() as waiting:
+            for descriptor in told:
+                waiting.register(descriptor, selectors.EVENT_READ)
+            while waiting.get_map() and len(told[out]) <= most:
+                ready = waiting.select(max(0.0, until - time.monotonic()))
+                if not ready:
+                    raise TimeoutError
+                for key, _ in ready:
+                    piece = os.read(key.fd, 1 << 16)
+                    told[key.fd] += piece if key.fd == out else piece[:4096]
+                    if not piece:
+                        waiting.unregister(key.fd)
+        cut = len(told[out]) > most
+        if cut:
+            return _Answer(told[out][:most], cut=True, failed=False)
+        try:
+            code = process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise TimeoutError from None
+        errors = b"".join(data for key, data in told.items() if key != out)
+        problem = " ".join(errors.decode(errors="replace").split())[:300] or f"it ended with {code}"
+        return _Answer(told[out], cut=False, failed=code != 0, problem=problem if code else "")
+    finally:
+        with suppress(OSError):  # it may be over, with all that it has started
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+# Data.
+
+
+def look_at_data(path: str, patience: float = _DATA_PATIENCE) -> Data:
+    """Return what is at a path of this machine: a file, or a folder with all below it.
+
+    Parameters
+    ----------
+    path
+        Absolute.
+    patience
+        Seconds from which on it is left at that.
+    """
+    until = time.monotonic() + patience
+    names = hashlib.sha256()
+    found: list[str] = []
+    size, newest, problem = 0, 0.0, ""
+    if not os.path.exists(path):  # noqa: PTH110 - a text
+        return Data(path=path, problem="it is not there")
+    for one in _files(path):
+        if len(found) >= _MOST_FILES or time.monotonic() > until:
+            problem = f"only its first {len(found)} files were looked at"
+            break
+        try:
+            told = os.stat(one)  # noqa: PTH116 - many
+        except OSError:  # removed meanwhile
+            continue
+        if not stat.S_ISREG(told.st_mode):  # pipes would have us wait for what they give
+            continue
+        found.append(one)
+        size += told.st_size
+        newest = max(newest, told.st_mtime)
+        name = os.path.relpath(one, path)
+        names.update(
+            f"{name}\0{told.st_size}\0{told.st_mtime_ns}\0".encode(errors="surrogateescape")
+        )
+    content = "" if problem or size > _SMALL else _content(path, found, until)
+    return Data(
+        path=path,
+        files=len(found),
+        size=size,
+        newest=newest,
+        names=names.hexdigest(),
+        content=content,
+        problem=problem,
+    )
+
+
+def _files(path: str) -> Iterator[str]:
+    """Yield the files at a path, in a fixed order."""
+    if not os.path.isdir(path):  # noqa: PTH112 - a text
+        yield path
+        return
+    for here, folders, names in os.walk(path):
+        folders.sort()
+        yield from (f"{here}/{name}" for name in sorted(names))
+
+
+def _content(path: str, files: Sequence[str], until: float) -> str:
+    made = hashlib.sha256()
+    left = _SMALL
+    for one in files:
+        made.update(f"{os.path.relpath(one, path)}\0".encode(errors="surrogateescape"))
+        try:
+            with open(one, "rb") as file:  # noqa: PTH123 - many
+                while piece := file.read(1 << 20):
+                    left -= len(piece)
+                    if left < 0 or time.monotonic() > until:  # it grows as it is read
+                        return ""
+                    made.update(piece)
+        except OSError:
+            return ""
+        made.update(b"\0")
+    return made.hexdigest()
+
+
+# Reading it again.
+
+
+def read_provenance(paths: JobPaths) -> Provenance:
+    """Return what a job's folder tells of what it ran with.
+
+    Parameters
+    ----------
+    paths
+        The job. Its code can write there, so nothing of it is taken on trust.
+    """
+    told = _read(paths.root / PROVENANCE)
+    environment = _read(paths.root / ENVIRONMENT)
+    found: dict[str, Any] = {}
+    with suppress(KeyError, TypeError, ValueError, AttributeError):
+        packages = (tuple(map(_text, one)) for one in environment["packages"])
+        found["environment"] = Environment(
+            python=_text(environment["python"]),
+            prefix=_text(environment["prefix"]),
+            packages=tuple((name, version, record) for name, version, record in packages),
+        )
+    with suppress(KeyError, TypeError, ValueError, AttributeError):
+        found["git"] = _read_repository(told["git"])
+    with suppress(KeyError, TypeError, ValueError, AttributeError):
+        data = told["data"]
+        found["data"] = Data(
+            path=_text(data["path"]),
+            files=int(data["files"]),
+            size=int(data["size"]),
+            newest=float(data["newest"]),
+            names=_text(data["names"]),
+            content=_text(data["content"]),
+            problem=_text(data["problem"]),
+        )
+    return Provenance(**found)
+
+
+def _read_repository(told: Mapping[str, Any]) -> Repository:
+    return Repository(
+        root=_text(told["root"]),
+        commit=_text(told["commit"]),
+        branch=_text(told["branch"]),
+        changed=tuple(map(_text, told["changed"][:_MOST_NAMES])),
+        untracked=tuple(map(_text, told["untracked"][:_MOST_NAMES])),
+        diff=_text(told["diff"]),
+        cut=told["cut"] is True,
+        problem=_text(told["problem"]),
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError, RecursionError):
+        found = json.loads(read_foreign(path, _MOST_TOLD))
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value[:4096]
+
+
+# Seeds, which are in the script.
+
+
+_SEEDING = frozenset(
+    {"seed", "manual_seed", "manual_seed_all", "set_seed", "seed_everything", "set_random_seed",
+     "PRNGKey", "default_rng", "RandomState", "SeedSequence", "Random"}
+)  # fmt: skip
+_BY_NAME = frozenset({"seed", "random_state", "random_seed"})
+_RANDOM = frozenset({"random", "torch", "tensorflow", "keras", "jax", "sklearn", "xgboost"})
+
+
+def seeds_in(script: str) -> list[str]:
+    """Return the seeds that stand in a script, as it writes them: ``torch.manual_seed(7)``.
+
+    Parameters
+    ----------
+    script
+        Its text. What does not parse has none.
+    """
+    tree = _parsed(script)
+    found: dict[str, None] = {}
+    for node in ast.walk(tree) if tree else ():
+        if not isinstance(node, ast.Call):
+            continue
+        called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        named = [one for one in node.keywords if one.arg in _BY_NAME]
+        if called in _SEEDING and (node.args or node.keywords):
+            found[_shown(node)] = None
+        for one in named:
+            if called not in _SEEDING and isinstance(one.value, ast.Constant):
+                found[f"{called}({one.arg}={_shown(one.value)})"] = None
+    return list(found)
+
+
+def draws_numbers(script: str) -> bool:
+    """Return whether a script names something that draws random numbers.
+
+    Parameters
+    ----------
+    script
+        Its text.
+    """
+    tree = _parsed(script)
+    for node in ast.walk(tree) if tree else ():
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        if isinstance(node, ast.Attribute) and node.attr == "random":
+            return True
+        if _RANDOM & {name.split(".")[0] for name in names}:
+            return True
+    return False
+
+
+def _parsed(script: str) -> ast.Module | None:
+    try:
+        return ast.parse(script)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _shown(node: ast.expr) -> str:
+    with suppress(RecursionError, ValueError):
+        text = " ".join(ast.unparse(node).split())
+        return text if len(text) <= 80 else f"{text[:79]}…"  # noqa: PLR2004 - a line
+    return "…"
