@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
     from submarine_engine.clusters.base import Saved
+    from submarine_engine.difference import Difference
     from submarine_engine.events import Event
     from submarine_engine.lifecycle import JobStatus
     from submarine_engine.stacks import Stacks
@@ -173,6 +174,33 @@ class Job:
         for text in told:
             warnings.warn(text, stacklevel=2)
         return Job(where, again)
+
+    def diff(self, other: Job) -> Difference:
+        """Return how another job differs from this one: code, values, options, versions, results.
+
+        It is told by what is on record: also of jobs of different clusters, and that are not over.
+
+        Parameters
+        ----------
+        other
+            The later one, as `open_job` gives it.
+
+        Returns
+        -------
+        Difference
+            It shows itself as text, and in a notebook as HTML. `Difference.same` says whether
+            nothing differs, `Difference.sections` has what does, and `Difference.unknown` what
+            nobody can tell.
+
+        Raises
+        ------
+        CommandError
+            It is this one.
+        """
+        from submarine_engine.difference import compare  # noqa: PLC0415 - few jobs are compared
+        from submarine_engine.rerun import paths_of  # noqa: PLC0415 - likewise
+
+        return compare(paths_of(self.cluster, self.id), paths_of(other.cluster, other.id))
 
     def stacks(self) -> Stacks:
         """Return where the job's tasks stand now: their stacks, at cell and line.

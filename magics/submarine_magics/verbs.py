@@ -274,6 +274,10 @@ def _rerun(bench: Workbench, command: Command) -> object:
     return None if command.values.get("detach") else _follow(bench, job, command)
 
 
+def _diff(_: Workbench, command: Command) -> object:
+    return open_job(command.values["before"]).diff(open_job(command.values["after"]))
+
+
 def _attach(bench: Workbench, command: Command) -> object:
     return _follow(bench, _job(command), command)
 
@@ -488,6 +492,7 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "save"): _save,
     ("job", "retry"): _retry,
     ("job", "rerun"): _rerun,
+    ("job", "diff"): _diff,
     ("job", "stacks"): _stacks,
     ("job", "exec"): _exec,
     ("job", "top"): _top,

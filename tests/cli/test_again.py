@@ -1,4 +1,4 @@
-"""`job rerun` in a terminal."""
+"""`job rerun` and `job diff` in a terminal."""
 
 from __future__ import annotations
 
@@ -67,3 +67,31 @@ def test_what_cannot_be_run_again_is_said(folder, submarine, words, said):
     done = submarine("job", "rerun", *words)
     assert done.returncode not in (0, 1)
     assert said in done.stderr
+
+
+def test_two_jobs_are_compared(folder, submarine):
+    for name, text in (("first", "1 + 1\n"), ("second", "1 + 2\n")):
+        (folder / "train.py").write_text(text)
+        assert submarine("job", "run", "train.py", "--name", name).returncode == 0
+    done = submarine("job", "diff", "first", "second")
+    assert done.returncode == 0
+    lines = done.stdout.decode().splitlines()
+    assert "  - 1 + 1" in lines
+    assert "    result: 2 → 3" in lines
+    assert b"\x1b" not in done.stdout  # it is no terminal
+    (told,) = objects(submarine("job", "diff", "first", "second", "--json"))
+    assert {section["title"] for section in told["sections"]} == {"code", "options", "results"}
+    alone = submarine("job", "diff", "first", "first")
+    assert (alone.returncode, b"both are the job" in alone.stderr) == (64, True)
+    assert b"AFTER is missing" in submarine("job", "diff", "first").stderr
+    assert b"no job 'nobody'" in submarine("job", "diff", "first", "nobody").stderr
+
+
+def test_a_difference_has_colours_in_a_terminal(folder, submarine, monkeypatch):
+    for text in ("1\n", "2\n"):
+        (folder / "train.py").write_text(text)
+        submarine("job", "run", "train.py", "--name", f"one-{text.strip()}")
+    monkeypatch.setattr("submarine_engine.cli.output._has_colour", lambda _: True)
+    out = submarine("job", "diff", "one-1", "one-2").stdout
+    assert b"\x1b[31m  - 1\x1b[0m" in out
+    assert b"\x1b[32m  + 2\x1b[0m" in out

@@ -183,4 +183,7 @@ def test_a_cell_s_job_is_run_once_more_as_it_was(kernel):
     assert "runs once more what job" in ran.text
     assert kernel.value("exact") == first
     assert "again: job" in kernel.run("%submarine job show exact").text
+    kernel.run("%%submarine --name other --gpus 0\nexact = [rate, random.random()]")
+    compared = kernel.run("%submarine job diff exact other")
+    assert "exact: [" in compared.value
     assert "no option --cache" in kernel.run("%submarine job rerun exact --cache").error

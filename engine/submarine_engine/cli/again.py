@@ -1,11 +1,12 @@
-"""The verb that runs a job once more from the start."""
+"""The verbs that run a job once more from the start, and that compare two."""
 
 from __future__ import annotations
 
-from submarine_engine.cli.output import Output, visible
+from submarine_engine.cli.output import OK, Output, visible
 from submarine_engine.cli.terminal_view import follow_new
 from submarine_engine.clusters import open_cluster
 from submarine_engine.command.parser import Command, overridden
+from submarine_engine.difference import as_text
 from submarine_engine.future import Job
 from submarine_engine.records import open_job
 from submarine_engine.rerun import rerun as run_again
@@ -25,3 +26,20 @@ def rerun(command: Command, output: Output) -> int:
         former.id, lambda spec: overridden(spec, command.values), cluster=cluster, tell=say
     )
     return follow_new(Job(cluster, again), command, output)
+
+
+_COLOURS = {"-": "red", "+": "green", "@": "cyan", "#": "bold", "?": "dim"}
+
+
+def diff(command: Command, output: Output) -> int:
+    """Show how two jobs differ; in colours in a terminal alone."""
+    before, after = (open_job(command.values[which]) for which in ("before", "after"))
+    found = before.diff(after)
+    if output.json:
+        output.data(found.to_json())
+        return OK
+    for line in found.lines():
+        text = visible(as_text(line), line=True)
+        colour = _COLOURS.get(line.sign[:1])
+        output.line(output.style(text, colour) if colour else text)
+    return OK

@@ -155,6 +155,11 @@ VERBS = (
             "leaves; the job goes on.",
         examples=("job rerun mnist", "job rerun mnist --gpus 2 --detach"),
         run=".again:rerun"),
+    Verb("job diff", "Show how two jobs differ: code, values, options, versions, git, results.",
+        Argument("before", options.JOB, _JOB_HELP), Argument("after", options.JOB, _JOB_HELP),
+        details="It is told by what is on record, also of jobs of different clusters. What is not "
+            "on record is said to be not known.",
+        examples=("job diff 7xqfa mnist",), run=".again:diff"),
     Verb("job stacks", "Show where the tasks of a running job stand, at cell and line.", _JOB,
         Option("task", options.TASK, "All threads of that task: worker-0.",
             meant_by=("logs", "rank")),
