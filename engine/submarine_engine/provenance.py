@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ _SETTLED = 60.0
 """Seconds after a change of the installed packages in which an installer may still be at it."""
 _MOST_DIFF = 1 << 20
 _MOST_NAMES = 1000
+_MOST_ERRORS = 4096
 _MOST_TOLD = 4 << 20
 _GIT_PATIENCE = 10.0
 _UNTRACKED = ("ls-files", "--others", "--exclude-standard", "-z")
@@ -222,12 +223,12 @@ def main(folder: str, asked: str) -> None:
             keep_environment(kept, told["entries"], told["prefix"], root / ENVIRONMENT)
         found: dict[str, Any] = {"version": VERSION}
         if told["workdir"]:
-            repository, diff = look_at_repository(told["workdir"])
+            repository, diff = look_at_repository(told["workdir"], _GIT_PATIENCE)
             found["git"] = _fields(repository)
             if diff:
                 write_aside(root / DIFF, diff)
         if told["data"]:
-            found["data"] = _fields(look_at_data(told["data"]))
+            found["data"] = _fields(look_at_data(told["data"], _DATA_PATIENCE))
         if len(found) > 1:
             write_json(root / PROVENANCE, found)
 
@@ -339,7 +340,7 @@ def _is_root(folder: Path) -> bool:
 
 
 def look_at_repository(
-    folder: str, patience: float = _GIT_PATIENCE, program: str | None = None
+    folder: str, patience: float, program: str | None = None
 ) -> tuple[Repository, bytes]:
     """Ask git for what is checked out at a folder, and what was changed since.
 
@@ -362,26 +363,19 @@ def look_at_repository(
     git = program or shutil.which("git")
     if git is None:
         return Repository(root=folder, problem="git is not installed"), b""
-    try:
-        words = ["rev-parse", "--show-toplevel", "HEAD", "--abbrev-ref", "HEAD"]
-        head = _ask(git, folder, patience, *words)
-        lines = head.text.splitlines()
-        if head.failed and not lines:
-            return Repository(root=folder, problem=f"git: {head.problem}"), b""
-        if head.failed:  # before the first commit it prints HEAD as it was given
-            names = _ask(git, lines[0], patience, *_UNTRACKED)
-            return Repository(root=lines[0], untracked=names.names), b""
-        root, commit, branch = (*lines, "", "")[:3]
-        plain = ("--no-ext-diff", "--no-textconv", "--no-color")
-        diff = _ask(git, root, patience, "diff", *plain, "HEAD", most=_MOST_DIFF)
-        changed = _ask(git, root, patience, "diff", *plain, "--name-only", "-z", "HEAD")
-        names = _ask(git, root, patience, *_UNTRACKED)
-    except TimeoutError:
-        problem = f"git has not answered within {patience:g} s"
-        return Repository(root=folder, problem=problem), b""
-    except OSError as error:
-        return Repository(root=folder, problem=f"git: {error.strerror or error}"), b""
-    failed = next((f"git: {one.problem}" for one in (diff, changed, names) if one.failed), "")
+    words = ["rev-parse", "--show-toplevel", "HEAD", "--abbrev-ref", "HEAD"]
+    head = _ask(git, folder, patience, *words)
+    lines = head.text.splitlines()
+    if head.problem and not lines:
+        return Repository(root=folder, problem=head.problem), b""
+    if head.problem:  # before the first commit it prints HEAD as it was given
+        names = _ask(git, lines[0], patience, *_UNTRACKED)
+        return Repository(root=lines[0], untracked=names.names, problem=names.problem), b""
+    root, commit, branch = (*lines, "", "")[:3]
+    plain = ("--no-ext-diff", "--no-textconv", "--no-color")
+    diff = _ask(git, root, patience, "diff", *plain, "HEAD", most=_MOST_DIFF)
+    changed = _ask(git, root, patience, "diff", *plain, "--name-only", "-z", "HEAD")
+    names = _ask(git, root, patience, *_UNTRACKED)
     return Repository(
         root=root,
         commit=commit,
@@ -390,16 +384,15 @@ def look_at_repository(
         untracked=names.names,
         diff=hashlib.sha256(diff.data).hexdigest() if diff.data else "",
         cut=diff.cut,
-        problem=failed,
+        problem=next((one.problem for one in (diff, changed, names) if one.problem), ""),
     ), diff.data
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    data: bytes
-    cut: bool
-    failed: bool
-    problem: str = field(default="")
+    data: bytes = b""
+    cut: bool = False
+    problem: str = ""
 
     @property
     def text(self) -> str:
@@ -412,7 +405,7 @@ class _Answer:
 
 
 def _ask(git: str, folder: str, patience: float, *words: str, most: int = 1 << 18) -> _Answer:
-    """Ask git something; raises TimeoutError, OSError.
+    """Ask git something; what goes wrong is a problem of the answer.
 
     It asks nobody for a password, takes no lock, and runs no program that a repository names where
     that can be told.
@@ -428,19 +421,23 @@ def _ask(git: str, folder: str, patience: float, *words: str, most: int = 1 << 1
         "LC_ALL": "C",
     }
     quiet = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-    process = subprocess.Popen(  # noqa: S603 - git
-        [git, "-C", folder, *quiet, *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        start_new_session=True,  # what git starts is ended with it
-    )
+    try:
+        process = subprocess.Popen(  # noqa: S603 - git
+            [git, "-C", folder, *quiet, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,  # what git starts is ended with it
+        )
+    except OSError as error:
+        return _Answer(problem=f"git: {error.strerror or error}")
     assert process.stdout is not None  # noqa: S101 - for the type checker
     assert process.stderr is not None  # noqa: S101 - likewise
     until = time.monotonic() + patience
-    told: dict[int, bytes] = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
-    out = process.stdout.fileno()
+    out, err = process.stdout.fileno(), process.stderr.fileno()
+    told = {out: b"", err: b""}
+    late = _Answer(problem=f"git has not answered within {patience:g} s")
     try:
         with selectors.DefaultSelector() as waiting:
             for descriptor in told:
@@ -448,34 +445,34 @@ def _ask(git: str, folder: str, patience: float, *words: str, most: int = 1 << 1
             while waiting.get_map() and len(told[out]) <= most:
                 ready = waiting.select(max(0.0, until - time.monotonic()))
                 if not ready:
-                    raise TimeoutError
+                    return late
                 for key, _ in ready:
                     piece = os.read(key.fd, 1 << 16)
-                    told[key.fd] += piece if key.fd == out else piece[:4096]
+                    # All of it is read, or git would wait; an error's beginning is enough.
+                    told[key.fd] += piece if key.fd == out or len(told[err]) < _MOST_ERRORS else b""
                     if not piece:
                         waiting.unregister(key.fd)
-        cut = len(told[out]) > most
-        if cut:
-            return _Answer(told[out][:most], cut=True, failed=False)
-        try:
-            code = process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise TimeoutError from None
-        errors = b"".join(data for key, data in told.items() if key != out)
-        problem = " ".join(errors.decode(errors="replace").split())[:300] or f"it ended with {code}"
-        return _Answer(told[out], cut=False, failed=code != 0, problem=problem if code else "")
+        if len(told[out]) > most:
+            return _Answer(told[out][:most], cut=True)
+        code = process.wait(max(0.0, until - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return late
     finally:
         with suppress(OSError):  # it may be over, with all that it has started
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
         process.stderr.close()
+    if not code:
+        return _Answer(told[out])
+    said = " ".join(told[err].decode(errors="replace").split())[:300]
+    return _Answer(told[out], problem=f"git: {said or f'it ended with {code}'}")
 
 
 # Data.
 
 
-def look_at_data(path: str, patience: float = _DATA_PATIENCE) -> Data:
+def look_at_data(path: str, patience: float) -> Data:
     """Return what is at a path of this machine: a file, or a folder with all below it.
 
     Parameters

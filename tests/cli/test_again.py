@@ -45,6 +45,9 @@ def test_what_a_command_ran_is_run_once_more(folder, submarine, monkeypatch):
     assert (spec_of(other).gpus, spec_of(other).env) == (2, {"RATE": "1", "MORE": "2"})
     assert spec_of(other).roles[0].args == ("--epochs", "3")
     assert record_of(other)["rerun_of"] == former.id
+    assert f"again:          job {former.id}".encode() in submarine("job", "show", other.id).stdout
+    (shown,) = objects(submarine("job", "show", other.id, "--json"))
+    assert shown["rerun_of"] == former.id
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,7 @@ def test_show_tells_all(trained, submarine):
     assert set(shown) == {
         "job", "folder", "spec", "state", "reason", "failed_task", "exit_code", "ahead", "progress",
         "submitted", "started", "finished", "tasks", "ledger", "warnings", "startup",
+        "rerun_of",
     }  # fmt: skip
     assert (shown["exit_code"], shown["tasks"][0]["task"]) == (0, "worker-0")
     assert shown["ledger"]["released_after"] >= 0

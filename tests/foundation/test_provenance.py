@@ -26,6 +26,8 @@ from submarine_engine.provenance import (
     seeds_in,
 )
 
+from tests.jobs import LIMIT
+
 
 @pytest.fixture
 def job(tmp_path):
@@ -80,6 +82,8 @@ def kind(monkeypatch):
     """Let `main` change nothing of the tests' own process."""
     monkeypatch.setattr(provenance.os, "nice", lambda _: 0)
     monkeypatch.setattr(provenance.os, "umask", lambda _: 0)
+    monkeypatch.setattr(provenance, "_GIT_PATIENCE", LIMIT)
+    monkeypatch.setattr(provenance, "_DATA_PATIENCE", LIMIT)
 
 
 # The environment.
@@ -188,7 +192,7 @@ def test_a_repository_before_its_first_commit(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     git(tmp_path, "init", "-q")
     (tmp_path / "train.py").write_text("1")
-    found, diff = look_at_repository(str(tmp_path))
+    found, diff = look_at_repository(str(tmp_path), LIMIT)
     assert found.commit == ""
     assert "train.py" in found.untracked
     assert (diff, found.problem) == (b"", "")
@@ -196,7 +200,7 @@ def test_a_repository_before_its_first_commit(tmp_path, monkeypatch):
 
 def test_a_long_difference_is_cut(repository):
     (repository / "train.py").write_text("x = 'long'\n" * 200_000)
-    found, diff = look_at_repository(str(repository))
+    found, diff = look_at_repository(str(repository), LIMIT)
     assert found.cut
     assert len(diff) == 1 << 20
 
@@ -207,7 +211,7 @@ def test_a_program_that_a_repository_names_is_not_run(repository, tmp_path, prog
     for name in ("diff.external", "core.fsmonitor", "core.pager"):
         git(repository, "config", name, double)
     (repository / "train.py").write_text("rate = 2\n")
-    found, diff = look_at_repository(str(repository))
+    found, diff = look_at_repository(str(repository), LIMIT)
     assert found.changed == ("train.py",)
     assert b"+rate = 2" in diff
     assert not flag.exists()
@@ -218,8 +222,8 @@ def test_a_program_that_a_repository_names_is_not_run(repository, tmp_path, prog
     [
         ("sleep 600 & wait", 0.2, "git has not answered within 0.2 s"),
         ("exec >&- 2>&-; sleep 600", 0.2, "git has not answered within 0.2 s"),
-        ("echo fatal: dubious ownership >&2; exit 128", 60, "git: fatal: dubious ownership"),
-        ("kill -SEGV $$", 60, "git: it ended with -11"),
+        ("echo fatal: dubious ownership >&2; exit 128", LIMIT, "git: fatal: dubious ownership"),
+        ("kill -SEGV $$", LIMIT, "git: it ended with -11"),
     ],
 )
 def test_a_git_that_does_not_answer_is_left_to_itself(
@@ -230,9 +234,19 @@ def test_a_git_that_does_not_answer_is_left_to_itself(
     assert diff == b""
 
 
+def test_what_git_has_answered_is_kept_where_it_fails_later(repository, program):
+    git_path = shutil.which("git")
+    double = program(
+        f'case "$*" in *ls-files*) echo too many >&2; exit 1;; *) exec {git_path} "$@";; esac'
+    )
+    found, _ = look_at_repository(str(repository), LIMIT, double)
+    assert found.commit == git(repository, "rev-parse", "HEAD")
+    assert found.problem == "git: too many"
+
+
 def test_a_machine_without_git(repository, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    assert look_at_repository(str(repository))[0].problem == "git is not installed"
+    assert look_at_repository(str(repository), LIMIT)[0].problem == "git is not installed"
 
 
 # Data.
@@ -242,26 +256,26 @@ def test_data_is_the_same_by_its_content(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     (data / "a.csv").write_text("1,2")
-    before = look_at_data(str(data))
+    before = look_at_data(str(data), LIMIT)
     assert (before.files, before.size) == (1, 3)
     os.utime(data / "a.csv", (1000, 1000))
-    assert before.same(look_at_data(str(data)))
+    assert before.same(look_at_data(str(data), LIMIT))
     (data / "a.csv").write_text("1,3")
-    assert not before.same(look_at_data(str(data)))
+    assert not before.same(look_at_data(str(data), LIMIT))
     (data / "a.csv").unlink()
-    assert not before.same(look_at_data(str(data)))
-    assert look_at_data(str(data / "a.csv")).problem == "it is not there"
+    assert not before.same(look_at_data(str(data), LIMIT))
+    assert look_at_data(str(data / "a.csv"), LIMIT).problem == "it is not there"
 
 
 def test_large_data_is_the_same_by_names_sizes_and_times(tmp_path):
     large = tmp_path / "large.bin"
     large.touch()
     os.truncate(large, (64 << 20) + 1)  # takes no room
-    before = look_at_data(str(large))
+    before = look_at_data(str(large), LIMIT)
     assert before.content == ""
-    assert before.same(look_at_data(str(large)))
+    assert before.same(look_at_data(str(large), LIMIT))
     os.utime(large, (1000, 1000))
-    assert not before.same(look_at_data(str(large)))
+    assert not before.same(look_at_data(str(large), LIMIT))
 
 
 def test_data_that_never_ends_is_left(tmp_path):
@@ -269,7 +283,7 @@ def test_data_that_never_ends_is_left(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
     (tmp_path / "a").write_text("1")
-    assert look_at_data(str(tmp_path)).files == 1
+    assert look_at_data(str(tmp_path), LIMIT).files == 1
     assert look_at_data(str(tmp_path), 0.0).problem == "only its first 0 files were looked at"
 
 

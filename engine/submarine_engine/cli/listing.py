@@ -55,6 +55,7 @@ def show(command: Command, output: Output) -> int:
     record = record_of(job.id)
     if output.json:
         facts = {"job": job.id, "folder": _folder(job.id), "spec": record.get("spec")}
+        facts["rerun_of"] = record.get("rerun_of")
         facts["warnings"] = job.cluster.warnings(job.id)
         started = job.startup()
         facts["startup"] = started and started.to_json()
@@ -76,6 +77,7 @@ def _show_facts(job: Job, status: JobStatus, record: dict[str, Any], output: Out
         "state": output.state(status.state),
         "reason": status.reason or status.waiting_reason or status.growing,
         "ahead": status.ahead,
+        "again": f"job {record['rerun_of']}" if record.get("rerun_of") else None,
         "cluster": record.get("cluster"),
         "queue": spec.get("queue"),
         "submitted": _clock(status.submitted),
