@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bench import (
+    again,
     debugging,
     drivers,
     gangs,
@@ -65,6 +66,7 @@ FIGURES: dict[str, Callable[[Path], Figure | list[Figure]]] = {
     "gate": gates.gate,
     "first-failure": gates.first_failure,
     "post-mortem": debugging.freed,
+    "noting": again.noting,
     "scaling": gates.scaling,
     "driver": drivers.costs,
     "metrics": metrics.costs,

@@ -46,6 +46,17 @@ def test_a_queued_job_tells_its_place_and_what_it_waits_for(show):
     assert card.progress is None
 
 
+def test_a_rerun_names_the_job_that_it_runs_once_more(show):
+    assert (
+        "again: job 20250101-000000-abcde"
+        in show("running", rerun_of="20250101-000000-abcde").facts
+    )
+    assert not any("again" in fact for fact in show("running").facts)
+    hostile = to_html(show("running", rerun_of="<script>\x1b[2J"))
+    assert "<script>" not in hostile
+    assert "\x1b" not in hostile
+
+
 @pytest.mark.parametrize(
     ("ahead", "reason", "sentence"),
     [

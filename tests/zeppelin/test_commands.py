@@ -262,7 +262,8 @@ def test_a_paragraph_that_ends_with_its_job_follows_it_without_the_kernel(asked,
 @pytest.mark.parametrize(
     ("text", "beside"),
     [("job list\ngpus", True), ("JOB_STOP", True), ("job cancel x", True), ("use local", False),
-     ("job list\nnote clean", False), ("job fetch x y", False), ("", True)],
+     ("job list\nnote clean", False), ("job fetch x y", False), ("job diff x y", True),
+     ("job rerun x", False), ("", True)],
 )  # fmt: skip
 def test_commands_that_touch_nothing_of_the_notes_run_beside_them(text, beside):
     assert translate(Asked(text, "submarine"), {}).beside == beside

@@ -425,8 +425,8 @@ HOME = "%submarine.home"
 
 _BESIDE = frozenset({
     ("job", "list"), ("job", "show"), ("job", "logs"), ("job", "wait"), ("job", "cancel"),
-    ("job", "kill"), ("job", "save"), ("job", "stacks"), ("job", "exec"), ("gpus",),
-    ("tensorboard",), ("doctor",), ("help",), ("note", "dashboard"), ("note", "stop"),
+    ("job", "kill"), ("job", "save"), ("job", "stacks"), ("job", "exec"), ("job", "diff"),
+    ("gpus",), ("tensorboard",), ("doctor",), ("help",), ("note", "dashboard"), ("note", "stop"),
 })  # fmt: skip
 """Commands that read and change no variable of the notes, and none of their parts."""
 
