@@ -22,6 +22,7 @@ from submarine_engine.results import Results, load_results
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
+    from submarine_engine.artifacts import Artifact
     from submarine_engine.clusters.base import Saved
     from submarine_engine.difference import Difference
     from submarine_engine.events import Event
@@ -290,6 +291,21 @@ class Job:
             of the job's code runs, and for a job that works for another one.
         """
         return self.cluster.startup(self.id)
+
+    def artifacts(self) -> list[Artifact]:
+        """Return the files that the job's tasks have left in the folder ``SUBMARINE_OUTPUT_PATH``.
+
+        They are here while the job runs where it runs on this machine; otherwise they come home
+        when a task is over, however it ended. Where the job was begun more than once, they are of
+        its last attempt.
+
+        Returns
+        -------
+        list of Artifact
+            Each with its ``name``, its ``size`` in bytes, and its ``path`` on this machine. The
+            names of several tasks begin with the task's: ``worker-1/model.pt``. Links are left out.
+        """
+        return list(self.cluster.artifacts(self.id).files)
 
     def stream(
         self, cursor: Cursor | None = None, *, idle: float | None = None

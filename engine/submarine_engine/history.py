@@ -123,6 +123,8 @@ class TaskPaths:
         self.results = root / "results"
         self.post_mortem = self.results / "post-mortem.json"
         self.logdir = root / "logdir"
+        self.artifacts = root / "artifacts"
+        self.artifacts_note = root / "artifacts.json"
 
     def log(self, stream: str) -> Path:
         """Return the path of a file by its name: ``stdout``, ``metrics``, ``events`` (packed) …."""

@@ -132,6 +132,13 @@ KEYS = {
             example='"64M"',
         ),
         Key(
+            name="artifacts_limit",
+            help="The most of a task's artifacts that comes home; the rest stays with its logs.",
+            default=lambda: 10 << 30,
+            read=read_bytes,
+            example='"10G"',
+        ),
+        Key(
             name="cell_output_limit",
             help="The most of a job's log that a cell stores; the job's folder has all of it.",
             default=lambda: 1_000_000,
@@ -202,7 +209,7 @@ def format_value(name: str, value: object) -> str:
     """Return a setting's value for people: sizes with their unit."""
     if value is None:
         return "unset"
-    if name in ("capture_limit", "return_limit", "cache_limit", "cell_output_limit"):
+    if KEYS.get(name) and KEYS[name].read is read_bytes:
         return format_size(int(str(value)))
     if isinstance(value, bool):
         return str(value).lower()

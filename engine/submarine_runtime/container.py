@@ -206,6 +206,8 @@ def begin() -> NoReturn:
     plan["credentials"] = os.getcwd()  # skein's, by which the container reaches its master
     _write(logs, "task.json", lean.dumps(plan))
     environment["SUBMARINE_LOGDIR"] = f"{os.getcwd()}/logdir"
+    environment["SUBMARINE_OUTPUT_PATH"] = f"{os.getcwd()}/artifacts"
+    os.mkdir("artifacts", 0o700)  # `application` has what is in it put beside the logs at the end
     board = environment.pop(EVENTS, ""), environment["SUBMARINE_TASK"]
     calls = plan.pop("calls", False)
     beside = relay.Relay(plan["job_id"], os.getcwd(), os.getpid(), environment, calls=calls)

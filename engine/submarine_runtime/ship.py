@@ -156,7 +156,9 @@ _SELDOM_EVERY = 10.0
 """Seconds: they change all the time, are brought whole, and nobody waits for them."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
-_RESULT = re.compile(r"(return|home|var-\w{1,200})\.(pkl|txt)|post-mortem\.values")
+_RESULT = re.compile(
+    r"(return|home|var-\w{1,200})\.(pkl|txt)|post-mortem\.values|artifact-\d+|artifacts\.pack"
+)
 """What comes whatever its size: it was limited where it was written, and lies there by a rename."""
 
 

@@ -214,6 +214,13 @@ def _prepare(number: int, checkpoints: str | None) -> None:
         _logdir = os.environ.get("SUBMARINE_LOGDIR", "")
     if _logdir:
         os.environ["SUBMARINE_LOGDIR"] = f"{_logdir}/trial-{number}"
+    global _outputs  # noqa: PLW0603 - likewise
+    if _outputs is None:
+        _outputs = os.environ.get("SUBMARINE_OUTPUT_PATH", "")
+    if _outputs:
+        os.environ["SUBMARINE_OUTPUT_PATH"] = f"{_outputs}/trial-{number}"
+        with suppress(OSError):
+            os.makedirs(os.environ["SUBMARINE_OUTPUT_PATH"], 0o700, exist_ok=True)  # noqa: PTH103 - pathlib is slow
     reports.Last.forget()
     loops = sys.modules.get("submarine_runtime.checkpoints")
     if loops is not None:
@@ -221,3 +228,4 @@ def _prepare(number: int, checkpoints: str | None) -> None:
 
 
 _logdir: str | None = None
+_outputs: str | None = None

@@ -7,7 +7,7 @@ from typing import Any
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Float, Int
 
-from submarine_jupyter import metrics, save, stacks, tensorboard, terminal, trials
+from submarine_jupyter import artifacts, metrics, save, stacks, tensorboard, terminal, trials
 from submarine_jupyter.handlers import (
     Call,
     Display,
@@ -32,6 +32,7 @@ from submarine_jupyter.work import LIMIT, MOST_STREAMS, Watchers, Work
 
 
 PLUGINS: tuple[Plugin, ...] = (
+    artifacts.PLUGIN,
     metrics.PLUGIN,
     save.PLUGIN,
     stacks.PLUGIN,

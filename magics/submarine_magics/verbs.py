@@ -49,6 +49,7 @@ from submarine_magics.show import Listing, say, show_help, table
 from submarine_magics.workbench import Workbench
 
 if TYPE_CHECKING:
+    from submarine_engine.artifacts import Artifact
     from submarine_engine.sweeps.found import Found
     from submarine_engine.sweeps.study import Told
     from submarine_engine.usage import Usage
@@ -353,6 +354,12 @@ def _debug(bench: Workbench, command: Command) -> None:
     run_debug(bench, command)
 
 
+def _artifacts(_: Workbench, command: Command) -> Listing[Artifact] | None:
+    from submarine_magics.artifacts import list_artifacts  # noqa: PLC0415 - seldom asked
+
+    return list_artifacts(command)
+
+
 def _top(_: Workbench, command: Command) -> None:
     # imported late: few jobs are asked
     from submarine_engine.metrics import HEADINGS, reported_lines, usage_rows  # noqa: PLC0415
@@ -496,6 +503,7 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "stacks"): _stacks,
     ("job", "exec"): _exec,
     ("job", "top"): _top,
+    ("job", "artifacts"): _artifacts,
     ("job", "debug"): _debug,
     ("debug",): _debug,
     ("cache", "list"): _remembered,

@@ -78,6 +78,9 @@ while True:  # what is left of it
         os.kill(int(child), signal.SIGKILL)
     try: os.waitpid(-1, 0)
     except ChildProcessError: break
+if os.path.isdir("artifacts") and os.listdir("artifacts"):
+    put = [sys.executable, "-I", launch["artifacts"], "artifacts", "."]
+    subprocess.run(put, stderr=open("stderr", "ab"))
 write("exit", str(task.returncode if task.returncode >= 0 else 128 - task.returncode))
 """
 
@@ -273,6 +276,7 @@ class HostsRequest(Request):
         shutil.rmtree(staged, ignore_errors=True)
         shutil.copytree(self._job.paths.bundle, staged / "bundle")
         make_private(staged / "logdir")
+        make_private(staged / "artifacts")
         given = {"bundle": str(folder / "bundle"), "workdir": record["workdir"]}
         launch = {key: self._job.launch[key] for key in ("entry", "home")}
         told = {**launch, "attempt": self._job.attempt}
@@ -288,8 +292,8 @@ class HostsRequest(Request):
         ) | gpu_environment(gpus)  # fmt: skip
         runtime = str(Path(submarine_runtime.__file__).with_name("__main__.py"))
         command = [sys.executable, "-u", runtime, str(folder)]
-        inside = runtime.replace("__main__", "inside")
-        begin = {"gpus": gpus, "command": command, "environment": environment, "inside": inside}
+        beside = {n: runtime.replace("__main__", n) for n in ("inside", "artifacts")}
+        begin = {"gpus": gpus, "command": command, "environment": environment, **beside}
         write_json(staged / "launch.json", {**told, **given, **begin})
         staged.rename(folder)
         return Claim(folder)

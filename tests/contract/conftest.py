@@ -27,6 +27,8 @@ LONG_ON_YARN = {
     "test_the_value_of_each_task_comes_home_when_it_is_asked_for",
     "test_each_task_of_several_has_frames_of_its_own",
     "test_one_that_handles_the_interrupt_has_succeeded",
+    "test_ranks_leave_files_of_the_same_name_apart",
+    "test_only_the_last_attempt_counts",
 }
 """What the driver decides alike for every cluster, and `hosts` holds.
 

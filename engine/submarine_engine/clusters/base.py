@@ -22,6 +22,7 @@ from submarine_engine.findings import NOTE, OK, Check
 if TYPE_CHECKING:
     from submarine_runtime.channel import Channel
 
+    from submarine_engine.artifacts import JobArtifacts
     from submarine_engine.bundle import Bundle
     from submarine_engine.config import Config
     from submarine_engine.events import Display, Event, LogChunk
@@ -650,6 +651,18 @@ class Cluster(ClusterKind):
             The job's id.
         """
         return None
+
+    def artifacts(self, job_id: str) -> JobArtifacts:  # noqa: ARG002 - of clusters that keep them
+        """Return the files that a job's tasks have left, as far as they are here.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
+        from submarine_engine.artifacts import JobArtifacts  # noqa: PLC0415 - few jobs leave any
+
+        return JobArtifacts()
 
     def take_question(self, job_id: str, task: str, number: int) -> AnswerPipe | None:  # noqa: ARG002 - of clusters that `asks`
         """Take a question of a task to answer it; None where it is over, or somebody else's.

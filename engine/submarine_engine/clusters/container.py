@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+from submarine_runtime.artifacts import PACK
 from submarine_runtime.container import STARTED
 from submarine_runtime.eventpack import LOG
 from submarine_runtime.outcome import RAISED
 from submarine_runtime.post_mortem import INDEX, VALUES
 from submarine_runtime.sealing import NotGenuineError, attempt_key, mark, marker
 
+from submarine_engine.clusters.artifacts import ArtifactMirror
 from submarine_engine.clusters.log_mirror import (
     EXIT,
     LIMIT,
@@ -25,7 +27,9 @@ from submarine_engine.clusters.log_mirror import (
     LogSource,
 )
 from submarine_engine.clusters.saving import NOTE
+from submarine_engine.clusters.store import add_warning
 from submarine_engine.clusters.tasks import TaskRun, here
+from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import (
     Event,
@@ -167,6 +171,7 @@ class Container(TaskRun):
         self.fetch_outcome(sizes)
         self.fetch_post_mortem(sizes)
         self._fetch_progress(sizes)
+        self._fetch_artifacts(sizes)
         # What brings files to HDFS may have found them gone already; log aggregation has them.
         return EXIT in sizes or self._source.live or not self.gathered
 
@@ -242,6 +247,14 @@ class Container(TaskRun):
             make_private(self.files.results)
             write_aside(self.files.results / VALUES, pieces)
             write_aside(self.files.post_mortem, data)
+
+    def _fetch_artifacts(self, sizes: Mapping[str, int]) -> None:
+        """Bring what the task has left for people, and note what did not come."""
+        if PACK in sizes and self._source is not None:
+            limit = int(load_config().value("artifacts_limit"))
+            if said := ArtifactMirror(self.files, limit).bring(self._source, sizes):
+                with suppress(OSError):
+                    add_warning(self._paths, said)
 
     def _bring(self, name: str, size: int, pieces: Iterator[bytes]) -> str:
         """Bring a result home; return why it is left where it is, empty where it is not.

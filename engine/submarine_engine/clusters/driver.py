@@ -43,6 +43,7 @@ from submarine_engine.secret_values import secret_variables
 if TYPE_CHECKING:
     from submarine_runtime.channel import Channel
 
+    from submarine_engine.artifacts import JobArtifacts
     from submarine_engine.clusters.backend import Backend
     from submarine_engine.errors import ConfigError
     from submarine_engine.metrics import JobMetrics
@@ -373,6 +374,13 @@ class DrivenCluster(RecordedCluster):
             spec = (read_json(paths.record) or {}).get("spec", {})
             # A pool's worker: it starts for the pool, and runs call after call.
             return None if spec.get("parent") else read_startup(paths, self.status(job_id))
+
+    def artifacts(self, job_id: str) -> JobArtifacts:
+        """Return the files that a job's tasks have left, by its folder."""
+        from submarine_engine.artifacts import read_artifacts  # noqa: PLC0415 - as above
+
+        with self.on_record(job_id) as paths:
+            return read_artifacts(paths, [task.task for task in self.status(job_id).tasks])
 
     def gpus(self) -> list[Gpu]:
         """Return the cluster's GPUs and who holds each.

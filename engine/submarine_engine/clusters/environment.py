@@ -135,6 +135,7 @@ _OF_A_JOB = (
     "SUBMARINE_CHECKPOINT_PATH",
     "SUBMARINE_HDFS",
     "SUBMARINE_LOGDIR",
+    "SUBMARINE_OUTPUT_PATH",
     "SUBMARINE_ATTEMPT",
     "SUBMARINE_DRIVER",
 )
@@ -184,6 +185,7 @@ def job_environment(  # noqa: PLR0913 - each is one thing that the job can ask f
     environment["SUBMARINE_TASK"] = task.root.name
     environment["SUBMARINE_TASK_DIR"] = str(task.root)
     environment["SUBMARINE_LOGDIR"] = str(task.logdir)
+    environment["SUBMARINE_OUTPUT_PATH"] = str(task.artifacts)
     environment["PYTHONUNBUFFERED"] = "1"
     if input_path is not None:
         environment["SUBMARINE_INPUT_PATH"] = str(input_path)

@@ -528,7 +528,7 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
 
 _OF_AN_ATTEMPT = (
     "outcome.json", "results", "progress.json", "save.json", "ask.json", "imported.json",
-    HELLO, ANSWER, ASKED, STACKS, FRAMES_ASKED,
+    "artifacts", "artifacts.json", ".artifacts", HELLO, ANSWER, ASKED, STACKS, FRAMES_ASKED,
 )  # fmt: skip
 
 
@@ -556,6 +556,7 @@ def clear_attempt(paths: JobPaths, tasks: Iterable[str], line: str) -> None:
         make_private(files.root)
         for name in _OF_AN_ATTEMPT:
             _remove(files.root / name)
+        make_private(files.artifacts)
         _append_line(files.stderr, f"{line}\n".encode(errors="replace"))
 
 
@@ -564,7 +565,14 @@ def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except IsADirectoryError:
-        shutil.rmtree(path)
+        try:
+            shutil.rmtree(path)
+        except PermissionError:  # the job's code has made folders that nobody may write in
+            for parent, folders, _ in os.walk(path):
+                for folder in folders:
+                    if not (found := Path(parent, folder)).is_symlink():
+                        found.chmod(0o700)
+            shutil.rmtree(path)
 
 
 def _append_line(path: Path, line: bytes) -> None:

@@ -197,6 +197,13 @@ VERBS = (
             "leaves. Elsewhere, and with --json, it is said once.",
         examples=("job top mnist", "job top mnist --json"),
         run=".top:top"),
+    Verb("job artifacts", "List the files that a job has left, or copy them into a folder.", _JOB,
+        Option("to", options.PATH, "Copy all of them there; the folder is made. Nothing that is "
+            "there is replaced."),
+        details="What the job's code writes to the folder $SUBMARINE_OUTPUT_PATH. Of several tasks "
+            "each has a folder of its own: worker-1/model.pt.",
+        examples=("job artifacts mnist", "job artifacts mnist --to models/mnist"),
+        run=".left:artifacts"),
     Verb("job debug", "Look at what the frames of a failed job held, where it failed.", _JOB,
         _OF_TASK,
         details="A debugger as pdb and %debug are, over the frames as they were: u and d move, p "

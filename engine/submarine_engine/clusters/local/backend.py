@@ -570,6 +570,7 @@ class LocalBackend(Backend):
         spec, launch, workdir = job.spec, job.launch, job.record["workdir"]
         for task in spec.tasks:
             make_private(staged.task(task).logdir)
+            make_private(staged.task(task).artifacts)
             plan = store.task_plan(
                 spec,
                 task,

@@ -188,6 +188,7 @@ unset BASH_ENV
 umask 027
 BEGIN=%s
 EVENTS=%s
+ARTIFACTS=%s
 L="${LOG_DIRS%%,*}"
 exec >>"$L/stdout" 2>>"$L/stderr"
 trap '' QUIT
@@ -203,6 +204,10 @@ set -- logdir/*
 if [ $# -gt 0 ]; then
   "$SUBMARINE_PYTHON" -S -c "$EVENTS" "$PWD/logdir" "$L/events"
 fi
+set -- artifacts/*
+if [ $# -gt 0 ]; then
+  "$SUBMARINE_PYTHON" -S -c "$ARTIFACTS" "$PWD/artifacts" "$L"
+fi
 echo $code > "$L/exit"
 exit $code
 """
@@ -214,6 +219,8 @@ sys.path.insert(0, "{RUNTIME_FILE}")
 from submarine_runtime.eventpack import finish
 finish(*sys.argv[1:])
 """
+
+_ARTIFACTS = _EVENTS.replace("eventpack", "artifacts")
 
 
 def shape_key(spec: JobSpec, environment: str) -> str:
@@ -360,7 +367,7 @@ def _service(
         ),
         env={GPUS: str(asked.gpus or 0), "BASH_ENV": _FILE, **image, **environment},
         files=dict(files),
-        script=_SCRIPT % tuple(map(shlex.quote, (BEGIN, _EVENTS))),
+        script=_SCRIPT % tuple(map(shlex.quote, (BEGIN, _EVENTS, _ARTIFACTS))),
         allow_failures=not cold,
         node_label=spec.options.get("node_label", ""),
     )

@@ -1,0 +1,41 @@
+"""The verb about the files that a job has left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from submarine_engine.amounts import count, size
+from submarine_engine.artifacts import copy_artifacts, shown
+from submarine_engine.cli.output import OK, Output, visible
+from submarine_engine.command.parser import Command
+from submarine_engine.history import JobPaths, default_home
+from submarine_engine.records import open_job
+
+
+def artifacts(command: Command, output: Output) -> int:
+    """List a job's artifacts, or copy them into a folder."""
+    job = open_job(command.values["job"])
+    found = job.cluster.artifacts(job.id)
+    if folder := command.values.get("to"):
+        target = Path(folder).expanduser()
+        copy_artifacts(JobPaths(default_home(), job.id), found.files, target)
+        words = f"{count(len(found.files), 'file')} copied to {visible(str(target), line=True)}"
+    else:
+        words = found.words
+    if output.json:
+        output.data(
+            {
+                "job": job.id,
+                "artifacts": [one.to_json() for one in found.files],
+                "left_out": dict(found.left),
+            }
+        )
+        return OK
+    if not folder and found.files:
+        rows = [(visible(shown(one.name), line=True), size(one.size)) for one in found.files]
+        output.table(("name", "size"), rows)
+    output.note(visible(words, line=True) if found.files else _NONE)
+    return OK
+
+
+_NONE = "no artifacts: the job's code leaves them in the folder $SUBMARINE_OUTPUT_PATH"
