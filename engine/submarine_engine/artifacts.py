@@ -88,6 +88,62 @@ class JobArtifacts:
         return f"{told}; left out: {why}"
 
 
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file as lists for people have it.
+
+    Parameters
+    ----------
+    name, size
+        In words.
+    task, path
+        Whose, and its name below the task's folder as `address` has it.
+    """
+
+    name: str
+    size: str
+    task: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The first of a job's artifacts, for people.
+
+    Parameters
+    ----------
+    words
+        As `JobArtifacts.words`.
+    files
+        The first ones.
+    more
+        How many others there are.
+    """
+
+    words: str
+    files: tuple[ListedFile, ...]
+    more: int
+
+
+def listing(paths: JobPaths, found: JobArtifacts, most: int) -> Listing | None:
+    """Return what a job has left for people; None where that is nothing.
+
+    Parameters
+    ----------
+    paths, found
+        The job, and what it has left.
+    most
+        How many files are named.
+    """
+    if not found.files and not found.left:
+        return None
+    files = tuple(
+        ListedFile(shown(one.name), in_words(one.size), one.task, address(paths, one))
+        for one in found.files[:most]
+    )
+    return Listing(found.words, files, max(0, len(found.files) - most))
+
+
 def read_artifacts(paths: JobPaths, tasks: Sequence[str]) -> JobArtifacts:
     """Return what is there of a job's tasks.
 

@@ -128,6 +128,12 @@ export class Api {
     return this.get(`${logPath({ job, task, stream: 'all' })}/display?offset=${offset}`);
   }
 
+  /** Where a file that a job has left can be had; `path` as the server tells it. */
+  artifactUrl(job: string, task: string, path: string): string {
+    const [one, of] = [job, task].map(encodeURIComponent);
+    return this.url(`api/jobs/${one}/artifacts/${of}/file?path=${encodeURIComponent(path)}`);
+  }
+
   fileUrl(log: LogName): string {
     return this.url(`${logPath(log)}/file`);
   }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from submarine_engine.amounts import UNKNOWN, clock, count, duration, ordinal, size
+from submarine_engine.artifacts import Listing
 from submarine_engine.errors import SubmarineError, in_a_notebook
 from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, default_home, read_json
@@ -130,6 +131,8 @@ class Record:
         What its tasks have used and reported by now.
     startup
         Where the time of its start went; None while none of its code runs.
+    artifacts
+        The files that it has left by now; None where there are none.
     script, script_name, script_size
         The entry script's beginning, at most `SCRIPT_LIMIT` bytes; its name; all its bytes.
     """
@@ -152,6 +155,7 @@ class Record:
     calls: Calls | None = None
     curves: tuple[Curve, ...] = ()
     startup: Startup | None = None
+    artifacts: Listing | None = None
     script: str = ""
     script_name: str = ""
     script_size: int = 0
@@ -866,6 +870,8 @@ class CardView:
     startup
         Where the time of the start went; None for what shows a sweep or a map, whose calls are the
         work, and where nothing was started.
+    artifacts
+        The files that the job has left; None where there are none.
     """
 
     job_id: str
@@ -901,6 +907,7 @@ class CardView:
     calls: CallsView | None = None
     curves: tuple[Curve, ...] = ()
     startup: Startup | None = None
+    artifacts: Listing | None = None
 
 
 def view(record: Record, status: JobStatus, now: Moment) -> CardView:
@@ -954,7 +961,15 @@ def view(record: Record, status: JobStatus, now: Moment) -> CardView:
         if sweep is None and record.calls is None
         else (),
         startup=None if record.remembered or record.sweep or record.calls else record.startup,
+        artifacts=_artifacts(record.artifacts),
     )
+
+
+def _artifacts(found: Listing | None) -> Listing | None:
+    if found is None:
+        return None
+    files = tuple(replace(one, name=visible(one.name, 80)) for one in found.files)
+    return replace(found, words=visible(found.words, 300), files=files)
 
 
 def web_address(url: object) -> str | None:

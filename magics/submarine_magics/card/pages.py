@@ -24,6 +24,7 @@ from submarine_engine.masking import Masker, masker_of
 from submarine_engine.tensorboard.board import attached_address
 
 from submarine_magics import frontend
+from submarine_magics.card.artifacts import read_listing
 from submarine_magics.card.model import read_curves, read_map, read_sweep, stored_spec
 from submarine_magics.card.startup import read_started
 from submarine_magics.card.tree import module, page_style
@@ -374,6 +375,7 @@ def with_links(record: Record, job: Job, *, final: bool = False) -> Record:
         calls=calls,
         curves=curves,
         startup=started,
+        artifacts=read_listing(job, final=final),
     )
 
 

@@ -9,6 +9,7 @@ from importlib.resources import files
 from submarine_engine.amounts import UNKNOWN, percent
 
 from submarine_magics import frontend
+from submarine_magics.card.artifacts import artifacts_lines, artifacts_node
 from submarine_magics.card.calls import calls_lines, calls_node
 from submarine_magics.card.curves import curves_node
 from submarine_magics.card.model import FEW_TASKS, CardView, ScriptView, Stage, TaskView
@@ -48,6 +49,7 @@ def to_text(card: CardView) -> str:
         lines.append(f"  {len(card.tasks) + card.tasks_left_out} tasks: {tasks_words(card)}")
         shown = tuple(task for task in shown if task.state == "failed")[:FEW_TASKS]
     lines += [f"  {task_words(task)}" for task in shown]
+    lines += [f"  {line}" for line in artifacts_lines(card.artifacts)]
     lines += [f"  {label}: {url}" for label, url in (*card.links, *card.quicklinks)]
     if card.script:
         lines.append(f"  script: {card.script.name}, {card.script.lines}, {card.script.hash[:12]}")
@@ -110,6 +112,7 @@ def card_tree(
             startup_node(card.startup) if not pool else None,
             curves_node(card.curves) if not pool else None,
             _tasks(card, opened=opened) if not pool else None,
+            artifacts_node(card.artifacts, served=served),
         ),
     )
 

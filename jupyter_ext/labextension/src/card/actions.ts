@@ -66,6 +66,16 @@ export class Actions {
     }
   }
 
+  /** Have the browser keep a file that the job has left. */
+  artifact(job: string, data: DOMStringMap): void {
+    const link = document.createElement('a');
+    link.href = this._api.artifactUrl(job, data.task ?? '', data.path ?? '');
+    link.download = '';
+    document.body.append(link);
+    link.click();
+    link.remove();
+  }
+
   async again(job: string, inside: HTMLElement): Promise<void> {
     this._change({ problem: '' });
     await this._try('Not run again', {}, () =>

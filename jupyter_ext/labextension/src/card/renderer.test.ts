@@ -162,6 +162,28 @@ describe('CardRenderer', () => {
     ]);
   });
 
+  it('has the browser keep a file that the job has left, where a server has it', async () => {
+    const { card, say, api } = await drawn();
+    const artifactUrl = vi.fn(() => 'http://x/file');
+    Object.assign(api, { artifactUrl });
+    const kept: string[] = [];
+    const click = vi
+      .spyOn(HTMLAnchorElement.prototype, 'click')
+      .mockImplementation(function (this: HTMLAnchorElement) {
+        kept.push(this.href);
+      });
+    const data = { 'data-action': 'artifact', 'data-task': 'worker-0', 'data-path': 'a%20b' };
+    const files: Tree = ['div', {}, [['button', data, ['a b']]]];
+    await say('card', { ...saved, tree: files });
+    const button = card.node.querySelector<HTMLButtonElement>('[data-action=artifact]')!;
+    button.click();
+    click.mockRestore();
+    expect(artifactUrl.mock.calls).toEqual([['j', 'worker-0', 'a%20b']]);
+    expect(kept).toEqual(['http://x/file']);
+    const away = build(change(files, changes(saved, QUIET))) as HTMLElement;
+    expect(away.querySelector('button')!.disabled).toBe(true);
+  });
+
   it('shows where the tasks stand below the card, and takes that away again', async () => {
     const { card, say, api } = await drawn();
     const stacks = vi.fn(async () => ({ at: 1, tree: ['div', {}, ['rank 1: In [2]']] }));

@@ -278,6 +278,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
       cancel: () => this._actions.cancel(card),
       kill: () => this._actions.kill(card),
       tensorboard: () => this._actions.tensorboard(card),
+      artifact: () => this._actions.artifact(card.job_id, element.dataset),
       jump: () => this._actions.jump(this.node, element.dataset),
       board: () => this._actions.board(element.dataset.logdir ?? ''),
       'open-log': () => {

@@ -42,8 +42,8 @@ export const QUIET: Ui = {
 
 const ACTIONS = ['log', 'stacks', 'tensorboard', 'save', 'cancel', 'kill'];
 
-/** What the tables of trials have: the words of these buttons are the tables' own. */
-const OF_TRIALS = ['every', 'page', 'pin', 'sort', 'trial', 'unpin'];
+/** What tables and lists have: the words of these buttons are their own. */
+const OF_LISTS = ['artifact', 'every', 'page', 'pin', 'sort', 'trial', 'unpin'];
 
 /** The changes, by the names that `submarine_magics.card.served` gives to elements. */
 export function changes(card: Card, ui: Ui): Changes {
@@ -62,7 +62,7 @@ export function changes(card: Card, ui: Ui): Changes {
   };
   return {
     ...(ui.served ? live : hidden),
-    ...(ui.served ? {} : Object.fromEntries(OF_TRIALS.map(one => [one, { disabled: '' }]))),
+    ...(ui.served ? {} : Object.fromEntries(OF_LISTS.map(one => [one, { disabled: '' }]))),
     ...(ui.served && ui.trials ? { trials: { inside: ui.trials } } : {}),
     ...(ui.remembered ? { again: { hidden: null } } : {}),
     remembered: said(ui.remembered && `Result ${ui.remembered}`),

@@ -1,0 +1,98 @@
+"""The files that a job has left, as they stand on its card: the first by name, others by number."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from submarine_engine.artifacts import Listing, listing
+from submarine_engine.errors import SubmarineError
+
+from submarine_magics.card.model import job_paths
+from submarine_magics.card.nodes import Node, node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from submarine_engine.artifacts import ListedFile
+    from submarine_engine.future import Job
+
+_SHOWN = 10
+_FEW = 3
+"""That many are seen without a click."""
+
+_IN_WORDS = 3
+_EVERY = 2.0
+_SHARE = 0.02
+"""Of the time goes into looking, at most: a job may leave a hundred thousand files."""
+
+_MOST_KEPT = 256
+_kept: OrderedDict[str, tuple[float, Listing | None]] = OrderedDict()
+
+
+def read_listing(job: Job, *, final: bool = False) -> Listing | None:
+    """Return what a job has left, as it was some seconds ago at most.
+
+    Parameters
+    ----------
+    final
+        Whether the job is over: then nothing comes any more, and the last of it is wanted.
+    """
+    paths = job_paths(job)
+    if paths is None:
+        return None
+    key = f"{paths.root} {final}"
+    due, found = _kept.get(key, (0.0, None))
+    began = time.monotonic()
+    if began < due:
+        return found
+    try:
+        found = listing(paths, job.cluster.artifacts(job.id), _SHOWN)
+    except (OSError, SubmarineError):
+        found = None
+    took = time.monotonic() - began
+    _kept[key] = began + max(_EVERY, took / _SHARE), found
+    _kept.move_to_end(key)
+    while len(_kept) > _MOST_KEPT:
+        _kept.popitem(last=False)
+    return found
+
+
+def artifacts_node(found: Listing | None, *, served: bool) -> Node | None:
+    """Return a list to open; None where there is nothing.
+
+    Parameters
+    ----------
+    served
+        Whether a server sends a file that is clicked at.
+    """
+    if found is None:
+        return None
+    summary = node(
+        "summary", "",
+        node("strong", "label", "Artifacts"), " ", node("span", "quiet", found.words),
+    )  # fmt: skip
+    rows = [_row(one, served=served) for one in found.files]
+    more = node("li", "quiet", f"and {found.more:,} more") if found.more else None
+    is_open = {"open": ""} if 0 < len(found.files) <= _FEW else {}
+    return node("details", "artifacts", summary, node("ul", "files", *rows, more), **is_open)
+
+
+def _row(one: ListedFile, *, served: bool) -> Node:
+    name: Node = node("span", "name", one.name)
+    if served:
+        name = node(
+            "button", "file", one.name, type_="button", data_action="artifact",
+            data_task=one.task, data_path=one.path, title="Download it",
+        )  # fmt: skip
+    return node("li", "", name, " ", node("span", "quiet", one.size))
+
+
+def artifacts_lines(found: Listing | None) -> Iterator[str]:
+    """Yield what a job has left as text."""
+    if found is not None:
+        named = [f"{one.name} ({one.size})" for one in found.files[:_IN_WORDS]]
+        left = found.more + len(found.files) - len(named)
+        more = [f"and {left:,} more"] if left else []
+        yield f"artifacts: {', '.join((*named, *more)) or found.words}"
