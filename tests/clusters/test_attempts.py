@@ -136,6 +136,8 @@ def test_what_an_attempt_has_left_is_removed_once_and_for_all(tmp_path):
     files = paths.task("worker-0")
     files.results.mkdir(parents=True)
     (files.results / "return.pkl").touch()
+    files.artifacts.mkdir()
+    (files.artifacts / "model").touch()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.touch()
     files.outcome.symlink_to(elsewhere)
@@ -145,7 +147,8 @@ def test_what_an_attempt_has_left_is_removed_once_and_for_all(tmp_path):
     for _ in range(2):
         clear_attempt(paths, ["worker-0", "ps-0"], "— attempt 2 of 2 begins: no —")
     assert elsewhere.exists()
-    assert [path.name for path in files.root.iterdir()] == ["stderr"]
+    assert {path.name for path in files.root.iterdir()} == {"artifacts", "stderr"}
+    assert not any(files.artifacts.iterdir())
     assert not paths.answer.exists()
     line = "— attempt 2 of 2 begins: no —\n"
     assert files.stderr.read_text() == f"half a line\n{line}"
