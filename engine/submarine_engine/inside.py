@@ -360,11 +360,7 @@ class Forward:
             except (SubmarineError, OSError) as error:
                 self._failed(error.what if isinstance(error, SubmarineError) else str(error))
                 return
-            try:
-                with suppress(OSError):  # whoever has connected here is gone
-                    _Joined(connection, channel).run()
-            finally:
-                channel.close()
+            _join(connection, channel)
 
     def close(self) -> None:
         """Listen no more."""
@@ -381,6 +377,40 @@ def _listen(port: int) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def connect(cluster: Cluster, job_id: str, port: int, task: str | None = None) -> socket.socket:
+    """Return a connection to a port of a task; this machine listens nowhere for it.
+
+    Parameters
+    ----------
+    cluster, job_id
+        The job.
+    port
+        The task's.
+    task
+        Which; that of rank 0 for None.
+
+    Raises
+    ------
+    CommandError
+        The job has no such task.
+    JobError
+        The job does not run, or nobody listens there.
+    """
+    _, channel = cluster.begin_inside(job_id, {"port": port}, task)
+    ours, theirs = socket.socketpair()
+    threading.Thread(target=_join, args=(theirs, channel), daemon=True).start()
+    return ours
+
+
+def _join(connection: socket.socket, channel: Channel) -> None:
+    """Be the connection between both until either ends."""
+    try:
+        with connection, suppress(OSError):  # whoever has connected here is gone
+            _Joined(connection, channel).run()
+    finally:
+        channel.close()
 
 
 class _Joined:
@@ -417,9 +447,11 @@ class _Joined:
         waits = select.POLLOUT if self._goes else 0
         if self._sends and channel.waiting < MUCH:
             waits |= select.POLLIN
-        if waits:
-            poll.register(self._connection, waits)
-        poll.poll(_STEP if self._comes or self._goes else 0)
+        poll.register(self._connection, waits)
+        ready = dict(poll.poll(_STEP if self._comes or self._goes else 0))
+        # Nobody reads what comes any more: a port that says nothing would be waited for for ever.
+        if ready.get(self._connection.fileno(), 0) & (select.POLLHUP | select.POLLERR):
+            raise BrokenPipeError
 
     def _send(self) -> None:
         if not self._sends or self._channel.waiting >= MUCH:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Float, Int
+from traitlets import Float, Int, List, Unicode
 
-from submarine_jupyter import artifacts, metrics, save, stacks, tensorboard, terminal, trials
+from submarine_jupyter import artifacts, metrics, proxy, save, stacks, tensorboard, terminal, trials
 from submarine_jupyter.handlers import (
     Call,
     Display,
@@ -34,6 +34,7 @@ from submarine_jupyter.work import LIMIT, MOST_STREAMS, Watchers, Work
 PLUGINS: tuple[Plugin, ...] = (
     artifacts.PLUGIN,
     metrics.PLUGIN,
+    proxy.PLUGIN,
     save.PLUGIN,
     stacks.PLUGIN,
     tensorboard.PLUGIN,
@@ -103,6 +104,10 @@ class SubmarineApp(ExtensionApp):
 
     call_limit = Float(
         LIMIT, min=0.1, help="Seconds after which a cluster that does not answer is given up."
+    ).tag(config=True)
+
+    proxy_headers = List(
+        Unicode(), help="Headers that pass to a job's port and back, besides the usual ones."
     ).tag(config=True)
 
     def initialize_handlers(self) -> None:

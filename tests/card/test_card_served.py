@@ -60,10 +60,10 @@ def test_the_page_s_script_knows_each_element_and_attribute(draw):
 def test_a_running_job_can_be_looked_at_saved_and_ended(draw):
     tree = draw()
     assert set(named(tree, "data-action")) == {
-        "log", "stacks", "tensorboard", "save", "cancel", "kill", "jump",
+        "log", "stacks", "terminal", "tensorboard", "save", "cancel", "kill", "jump",
     }  # fmt: skip
     bare = set(named(draw(extras=Extras()), "data-action"))
-    assert bare == {"log", "stacks", "cancel", "kill"}
+    assert bare == {"log", "stacks", "terminal", "cancel", "kill"}
     for waits in ("queued", "starting"):  # nothing runs that could stand anywhere
         assert set(named(draw(waits, Extras()), "data-action")) == {"log", "cancel", "kill"}
     assert set(named(draw("succeeded", Extras()), "data-action")) == {"log", "again"}

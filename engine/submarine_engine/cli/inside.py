@@ -87,6 +87,8 @@ def forward(command: Command, output: Output) -> int:
             output.line(f"127.0.0.1:{forwarded.port}")
             output.out.flush()
             output.note(f"leads to port {port} of {forwarded.task}; Ctrl-C ends it")
+            named = f"{forwarded.task}:{port}" if command.values.get("task") else port
+            output.note(f"in Jupyter it is at …/submarine/proxy/{job.id}/{named}/")
         forwarded.serve()
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -107,11 +107,13 @@ def _with_actions(head: Node | str | None, card: CardView, more: Extras) -> Node
         rel="noopener noreferrer", data_slot="page", hidden="",
     )  # fmt: skip
     runs = any(task.state == TaskState.RUNNING.value for task in card.tasks)
+    runs = runs and not card.final
     actions = (
         _button("log", "Log", aria_expanded="false"),
         _button("stacks", "Stacks", title="See where each task stands now: cell and line")
-        if runs and not card.final
+        if runs
         else None,
+        _button("terminal", "Terminal", title="Open a shell inside the job") if runs else None,
         board if more.tensorboard else None,
         _button("save", "Save model…", aria_expanded="false") if more.can_save else None,
         *((_again(card), None) if card.final else _ends(card)),

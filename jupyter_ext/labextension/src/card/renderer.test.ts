@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { build, change, type Tree } from '../../../../magics/submarine_magics/card/tree.js';
 import type { Api } from '../api';
 import { inFocus } from '../commands/choose';
-import { KILL, TENSORBOARD } from '../commands/ids';
+import { KILL, TENSORBOARD, TERMINAL } from '../commands/ids';
 import { Feed } from '../feed';
 import { LogView } from '../log/view';
 import type { Place } from './actions';
@@ -55,7 +55,7 @@ const tree: Tree = [
   'div',
   { class: 'submarine-card' },
   [
-    ...['log', 'stacks', 'tensorboard', 'cancel', 'kill'].map((action): Tree => [
+    ...['log', 'stacks', 'terminal', 'tensorboard', 'cancel', 'kill'].map((action): Tree => [
       'button',
       { 'data-action': action },
       [action]
@@ -156,9 +156,11 @@ describe('CardRenderer', () => {
     await say('card', saved);
     card.node.querySelector<HTMLElement>('[data-action=kill]')!.click();
     card.node.querySelector<HTMLElement>('[data-action=tensorboard]')!.click();
+    card.node.querySelector<HTMLElement>('[data-action=terminal]')!.click();
     expect(execute.mock.calls).toEqual([
       [KILL, 'j'],
-      [TENSORBOARD, 'j']
+      [TENSORBOARD, 'j'],
+      [TERMINAL, 'j']
     ]);
   });
 

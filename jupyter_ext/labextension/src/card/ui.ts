@@ -40,7 +40,7 @@ export const QUIET: Ui = {
   trials: null
 };
 
-const ACTIONS = ['log', 'stacks', 'tensorboard', 'save', 'cancel', 'kill'];
+const ACTIONS = ['log', 'stacks', 'terminal', 'tensorboard', 'save', 'cancel', 'kill'];
 
 /** What tables and lists have: the words of these buttons are their own. */
 const OF_LISTS = ['artifact', 'every', 'page', 'pin', 'sort', 'trial', 'unpin'];

@@ -1,7 +1,14 @@
 /** What can be done to a job, from wherever it is asked for. */
 
 import type { ILabShell, JupyterFrontEnd } from '@jupyterlab/application';
-import { Clipboard, Dialog, MainAreaWidget, Notification, showDialog } from '@jupyterlab/apputils';
+import {
+  Clipboard,
+  Dialog,
+  InputDialog,
+  MainAreaWidget,
+  Notification,
+  showDialog
+} from '@jupyterlab/apputils';
 import { URLExt } from '@jupyterlab/coreutils';
 import { type INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { IFrame } from '@jupyterlab/ui-components';
@@ -106,6 +113,20 @@ export class Actions {
     }
     const { name } = await this._submarine.api.terminal(job.id);
     await commands.execute(OPEN_TERMINAL, { name });
+  }
+
+  /** Open what a job serves at a port, in a tab of the browser. */
+  async port(job: JobSummary): Promise<void> {
+    const label = 'A port at which the job serves pages:';
+    const { value } = await InputDialog.getText({ title: shown(job), label, placeholder: '8888' });
+    if (value === null) {
+      return;
+    }
+    if (!/^[0-9]{1,5}$/.test(value.trim())) {
+      throw new Refusal(`${visible(value, 40)} is no port: type a number, as 8888.`);
+    }
+    const path = `proxy/${encodeURIComponent(job.id)}/${value.trim()}/`;
+    this._open(this._submarine.api.url(path));
   }
 
   async showScript(job: JobSummary): Promise<void> {

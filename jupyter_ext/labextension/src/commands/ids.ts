@@ -16,6 +16,7 @@ export const TENSORBOARD_ALL = 'submarine:tensorboard-all';
 export const TENSORBOARD_FOLDER = 'submarine:tensorboard-folder';
 export const STACKS = 'submarine:show-stacks';
 export const TERMINAL = 'submarine:open-terminal';
+export const PORT = 'submarine:open-port';
 export const SHOW_SCRIPT = 'submarine:show-script';
 export const COPY_ID = 'submarine:copy-id';
 export const GO_TO_CELL = 'submarine:go-to-cell';
@@ -25,7 +26,7 @@ export const OPEN_LOG = 'submarine:open-log';
 
 /** What is done to one job, in the order of buttons and menus; groups are set apart. */
 export const JOB_GROUPS = [
-  [SHOW_LOG, GO_TO_CELL, STACKS, TERMINAL, TENSORBOARD, SHOW_SCRIPT],
+  [SHOW_LOG, GO_TO_CELL, STACKS, TERMINAL, PORT, TENSORBOARD, SHOW_SCRIPT],
   [ATTACH, INSERT_ATTACH, COPY_ID],
   [CANCEL, KILL]
 ];

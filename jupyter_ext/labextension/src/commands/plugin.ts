@@ -15,6 +15,7 @@ import {
   copyIcon,
   fileIcon,
   type LabIcon,
+  linkIcon,
   notebookIcon,
   stopIcon,
   terminalIcon
@@ -116,6 +117,14 @@ function jobCommands(actions: Actions, settings: { runAttached: boolean }): JobC
       caption: 'Open a shell inside the job: its environment, folder and GPUs',
       icon: terminalIcon,
       run: job => actions.terminal(job),
+      applies: job => job.state === 'running' || job.state === 'cancelling'
+    },
+    {
+      id: ids.PORT,
+      label: 'Open Port of Job…',
+      caption: 'Open a page that the job serves: asks for its port',
+      icon: linkIcon,
+      run: job => actions.port(job),
       applies: job => job.state === 'running' || job.state === 'cancelling'
     },
     {
