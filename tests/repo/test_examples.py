@@ -30,6 +30,7 @@ def test_there_are_examples():
         "quickstart",
         "functions",
         "jax_digits",
+        "look_inside",
         "parts",
         "sweep",
     }
