@@ -7,7 +7,17 @@ from typing import Any
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Float, Int, List, Unicode
 
-from submarine_jupyter import artifacts, metrics, proxy, save, stacks, tensorboard, terminal, trials
+from submarine_jupyter import (
+    artifacts,
+    charts,
+    metrics,
+    proxy,
+    save,
+    stacks,
+    tensorboard,
+    terminal,
+    trials,
+)
 from submarine_jupyter.handlers import (
     Call,
     Display,
@@ -16,6 +26,7 @@ from submarine_jupyter.handlers import (
     Indexes,
     Lines,
     Missing,
+    OutputAt,
     OutputFile,
     OutputLines,
     Outputs,
@@ -33,6 +44,7 @@ from submarine_jupyter.work import LIMIT, MOST_STREAMS, Watchers, Work
 
 PLUGINS: tuple[Plugin, ...] = (
     artifacts.PLUGIN,
+    charts.PLUGIN,
     metrics.PLUGIN,
     proxy.PLUGIN,
     save.PLUGIN,
@@ -58,6 +70,7 @@ _OWN: dict[str, Any] = {
     f"{_LOG}/search": Search,
     f"{_LOG}/file": File,
     f"{_OUTPUT}/lines": OutputLines,
+    f"{_OUTPUT}/at": OutputAt,
     f"{_OUTPUT}/search": OutputSearch,
     f"{_OUTPUT}/file": OutputFile,
     f"{_OUTPUT}/displays": Shown,

@@ -371,6 +371,16 @@ class OutputLines(OutputHandler):
         self.tell(await self.ask(names, lambda output: output.read(start, numbers["count"])))
 
 
+class OutputAt(OutputHandler):
+    """``…/at``."""
+
+    async def respond(self, **names: str) -> None:
+        """Send the line that was the last one at a moment, and those around it."""
+        numbers = self.numbers()
+        wall, around = numbers["time"] / 1000, numbers["around"]
+        self.tell(await self.ask(names, lambda output: output.at(wall, around)))
+
+
 class OutputSearch(OutputHandler):
     """``…/search``."""
 

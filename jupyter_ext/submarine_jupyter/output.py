@@ -137,6 +137,31 @@ class Output:
             "times": [wall for *_, wall in spans],
         }
 
+    def at(self, wall: float, around: int) -> dict[str, object]:
+        """Return the line that was the last one at some moment, and those around it.
+
+        Parameters
+        ----------
+        wall
+            Seconds since the epoch.
+        around
+            How many lines before it, and how many after it.
+
+        Returns
+        -------
+        dict
+            As `read`, and ``line``: its number, None where nothing was written by then, or nobody
+            knows when.
+        """
+        runs, _ = self._all()
+        told = (run for run in reversed(runs) if run.wall is not None and run.wall <= wall)
+        last = next(told, None)
+        if last is None:
+            return {**self.read(0, 0), "line": None}
+        line = last.start + last.lines - 1
+        first = max(0, line - around)
+        return {**self.read(first, line - first + 1 + around), "line": line}
+
     def raw(self, start: int, count: int) -> tuple[bytes, int]:
         """Return lines as they were written, each with its end, and how many these are.
 

@@ -223,6 +223,10 @@ ROUTES = (
     Route("get", f"{_LOG}/file", "The whole log as a file", kind=_TEXT_REPLY),
     Route("get", f"{_OUTPUT}/lines", "Lines of both logs in their order, as those of one log",
           numbers=_LINES, reply=_ref("OutputLines")),
+    Route("get", f"{_OUTPUT}/at",
+          "The last line of both logs at a time (milliseconds since the epoch), and its kin",
+          numbers={"time": Number(0, 0, 1 << 53), "around": Number(2, 0, 100)},
+          reply=_ref("LineAt")),
     Route("get", f"{_OUTPUT}/search", "Numbers of the lines of both logs that hold a text",
           numbers=_FOUND, texts={"text": _ONE_LINE}, reply=_ref("Found")),
     Route("get", f"{_OUTPUT}/file", "Both logs in their order, as a file", kind=_TEXT_REPLY),
@@ -278,6 +282,12 @@ def schemas() -> dict[str, Any]:
     from submarine_engine.clusters.base import Gpu, GpuShare  # noqa: PLC0415 - asked for once
     from submarine_magics.card.model import CardView  # noqa: PLC0415 - brings IPython
 
+    output: dict[str, Any] = {
+        **dict.fromkeys(("total", "size", "start"), _COUNT),
+        "lines": _list(_STRING_SCHEMA),
+        "streams": _list({"enum": [0, 1]}),
+        "times": _list(_or_null(_NUMBER)),
+    }
     return {
         "Error": _object(dict.fromkeys(("what", "where", "fix"), _STRING_SCHEMA)),
         "Card": _card(of_type(CardView)),
@@ -285,14 +295,8 @@ def schemas() -> dict[str, Any]:
         "Lines": _object(
             {"total": _COUNT, "size": _COUNT, "start": _COUNT, "lines": _list(_STRING_SCHEMA)}
         ),
-        "OutputLines": _object(
-            {
-                **dict.fromkeys(("total", "size", "start"), _COUNT),
-                "lines": _list(_STRING_SCHEMA),
-                "streams": _list({"enum": [0, 1]}),
-                "times": _list(_or_null(_NUMBER)),
-            }
-        ),
+        "OutputLines": _object(output),
+        "LineAt": _object({**output, "line": _or_null(_COUNT)}),
         "Shown": _object(
             {
                 "displays": _list(_object({"offset": _COUNT, "line": _COUNT})),
