@@ -4,7 +4,19 @@ import { URLExt } from '@jupyterlab/coreutils';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { Found, Lines, Looking, Overview, Shown, StacksTold, TrialsShown } from './types';
+import type {
+  Compared,
+  Found,
+  JobMetrics,
+  LineAt,
+  Lines,
+  Looking,
+  Overview,
+  Shown,
+  Spark,
+  StacksTold,
+  TrialsShown
+} from './types';
 import { sentence } from './words';
 
 const UNREACHABLE = 'Server unreachable';
@@ -95,6 +107,31 @@ export class Api {
       pins: at.pins.join(',')
     });
     return this.get(`api/jobs/${encodeURIComponent(job)}/trials?${query}`);
+  }
+
+  /** What a job used and reported; of a part of the time in more detail. */
+  metrics(job: string, from: number | null, to: number | null): Promise<JobMetrics> {
+    const ms = (seconds: number | null) => Math.max(0, Math.round((seconds ?? 0) * 1000));
+    const query = from === null || to === null ? '' : `?from=${ms(from)}&to=${ms(to)}`;
+    return this.get(`api/jobs/${encodeURIComponent(job)}/metrics${query}`);
+  }
+
+  /** A small curve of each job; null where there is nothing to draw. */
+  async sparklines(jobs: string[]): Promise<Record<string, Spark | null>> {
+    const told = await this.get<{ jobs: Record<string, Spark | null> }>(
+      `api/sparklines?jobs=${jobs.map(encodeURIComponent).join(',')}`
+    );
+    return told.jobs;
+  }
+
+  compare(jobs: string[]): Promise<Compared> {
+    return this.get(`api/compare?jobs=${jobs.map(encodeURIComponent).join(',')}`);
+  }
+
+  /** The last line of a task's log at a moment, in seconds since the epoch, and two around it. */
+  lineAt(job: string, task: string, at: number): Promise<LineAt> {
+    const time = Math.max(0, Math.floor(at * 1000));
+    return this.get(`${logPath({ job, task, stream: 'all' })}/at?time=${time}&around=2`);
   }
 
   /** Open one of the server's terminals with a shell inside a running job. */

@@ -26,6 +26,18 @@ export const stacksIcon = new LabIcon({
   svgstr: svg('<path d="M3 4h4v16H3zm7 5h4v11h-4zm7-3h4v14h-4z"/>')
 });
 
+export const metricsIcon = new LabIcon({
+  name: 'submarine:metrics',
+  svgstr: svg('<path d="M2 13h4l3-9 5 15 3-8h5v2h-3.600L14.200 22.500 9 8l-1.600 7H2z"/>')
+});
+
+export const compareIcon = new LabIcon({
+  name: 'submarine:compare',
+  svgstr: svg(
+    '<path d="M3 4h7v16H3zm2 2v12h3V6zm9-2h7v16h-7zm2 2v5h3V6zm0 7v5h3v-5z" fill-rule="evenodd"/>'
+  )
+});
+
 export const clusterIcon = new LabIcon({
   name: 'submarine:cluster',
   svgstr: svg(

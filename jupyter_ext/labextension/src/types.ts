@@ -115,6 +115,54 @@ export interface TrialsShown {
   inside: Tree[];
 }
 
+/** A number over time: of each time the mean, and where they differ the least and the greatest. */
+export interface ChartLine {
+  task: string;
+  label: string;
+  /** Seconds since the epoch. */
+  at: number[];
+  mean: (number | null)[];
+  /** Empty where all three are the same. */
+  low: (number | null)[];
+  high: (number | null)[];
+}
+
+/** What a job used and reported, as charts. */
+export interface JobMetrics {
+  id: string;
+  name: string;
+  state: string;
+  final: boolean;
+  /** When its code began, in seconds since the epoch. */
+  began: number;
+  now: number;
+  /** How many tasks it has, and of how many these are. */
+  tasks: number;
+  shown: number;
+  charts: { name: string; unit: string; reported: boolean; lines: ChartLine[] }[];
+}
+
+/** A small curve: what it is of, its last number in words, and how far it reaches. */
+export interface Spark {
+  name: string;
+  last: string;
+  points: [number, number][];
+  least: number | null;
+  most: number | null;
+}
+
+/** Jobs beside each other; the code of each is compared with that of the first. */
+export interface Compared {
+  jobs: { id: string; name: string; state: string }[];
+  sections: { name: string; rows: { name: string; values: string[]; same: boolean }[] }[];
+  code: { id: string; lines: string[]; left_out: number }[];
+}
+
+/** The last line at a moment, and those around it. */
+export interface LineAt extends Lines {
+  line: number | null;
+}
+
 export interface Found {
   lines: number[];
   next: number | null;

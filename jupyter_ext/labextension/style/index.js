@@ -4,3 +4,5 @@ import '../../../magics/submarine_magics/card/card.css'; // one look, whoever dr
 import './card.css';
 import './stacks.css';
 import './log.css';
+import 'uplot/dist/uPlot.min.css';
+import './charts.css';

@@ -15,6 +15,8 @@ import { IFrame } from '@jupyterlab/ui-components';
 import { Widget } from '@lumino/widgets';
 
 import type { BoardWanted } from '../api';
+import { CompareView } from '../charts/compare';
+import { MetricsView } from '../charts/view';
 import { element } from '../dom';
 import type { ISubmarine } from '../plugin';
 import { StacksView } from '../stacks/view';
@@ -103,6 +105,29 @@ export class Actions {
     content.title.label = title;
     const there = this._add(content, id) as MainAreaWidget<StacksView>;
     void there.content.ask();
+  }
+
+  /** Show charts of what a job uses and reports; in a tab where there are tabs. */
+  metrics(job: JobSummary): void {
+    const content = new MetricsView(this._submarine.api, job.id);
+    void this._show(content, `Metrics: ${shown(job)}`, `submarine-metrics-${job.id}`);
+  }
+
+  /** Show jobs beside each other. */
+  compare(jobs: string[]): void {
+    const content = new CompareView(this._submarine.api, jobs);
+    void this._show(content, 'Compare jobs', `submarine-compare-${jobs.join('-')}`);
+  }
+
+  private async _show(content: MetricsView | CompareView, title: string, id: string) {
+    void content.ask();
+    if (!this._lab) {
+      content.addClass('submarine-mod-dialog');
+      const buttons = [Dialog.okButton({ label: 'Close' })];
+      return void (await showDialog({ title, body: content, buttons }));
+    }
+    content.title.label = title;
+    this._add(content, id);
   }
 
   /** Open a shell inside a job, in one of JupyterLab's own terminals. */

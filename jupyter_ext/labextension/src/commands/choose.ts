@@ -54,6 +54,15 @@ export async function ask(
   return jobs[chosen] ?? null;
 }
 
+/** Ask which jobs are to be compared; none where nobody wants to. */
+export async function askSeveral(jobs: JobSummary[]): Promise<string[]> {
+  const labels = jobs.map(label);
+  const title = 'Compare Jobs';
+  const answer = await InputDialog.getMultipleItems({ title, items: labels, okLabel: 'Compare' });
+  const chosen = answer.button.accept ? (answer.value ?? []) : [];
+  return chosen.map(each => jobs[labels.indexOf(each)].id);
+}
+
 export function label(job: JobSummary): string {
   return `${glyph(job.state)} ${visible(job.name, 50)} — ${job.id}`;
 }

@@ -14,6 +14,9 @@ export const TENSORBOARD = 'submarine:tensorboard';
 export const TENSORBOARD_ALL = 'submarine:tensorboard-all';
 /** `{logdir}`; the card's own, in no menu. */
 export const TENSORBOARD_FOLDER = 'submarine:tensorboard-folder';
+export const METRICS = 'submarine:show-metrics';
+/** `{jobs}`. */
+export const COMPARE = 'submarine:compare-jobs';
 export const STACKS = 'submarine:show-stacks';
 export const TERMINAL = 'submarine:open-terminal';
 export const PORT = 'submarine:open-port';
@@ -27,6 +30,8 @@ export const OPEN_LOG = 'submarine:open-log';
 /** What is done to one job, in the order of buttons and menus; groups are set apart. */
 export const JOB_GROUPS = [
   [SHOW_LOG, GO_TO_CELL, STACKS, TERMINAL, PORT, TENSORBOARD, SHOW_SCRIPT],
+  [SHOW_LOG, METRICS, GO_TO_CELL, STACKS, TERMINAL, TENSORBOARD, SHOW_SCRIPT],
+  [COMPARE],
   [ATTACH, INSERT_ATTACH, COPY_ID],
   [CANCEL, KILL]
 ];

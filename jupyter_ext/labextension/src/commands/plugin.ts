@@ -21,12 +21,13 @@ import {
   terminalIcon
 } from '@jupyterlab/ui-components';
 
-import { chartIcon, stacksIcon } from '../icons';
+import { chartIcon, compareIcon, metricsIcon, stacksIcon } from '../icons';
+import { MOST_COMPARED } from '../charts/compare';
 import { ISubmarine } from '../plugin';
 import type { JobSummary } from '../types';
 import { isFinal, problem } from '../words';
 import { Actions } from './actions';
-import { ask, inFocus, jobs, known, summary } from './choose';
+import { ask, askSeveral, inFocus, jobs, known, summary } from './choose';
 import * as ids from './ids';
 import { jobOf } from './notebooks';
 import { IJobCommands } from './token';
@@ -72,6 +73,27 @@ export const commandsPlugin: JupyterFrontEndPlugin<IJobCommands> = {
       register(app, submarine, tracker, command);
       palette?.addItem({ command: command.id, category: CATEGORY });
     }
+    app.commands.addCommand(ids.COMPARE, {
+      label: 'Compare Jobs',
+      caption: 'Compare the selected jobs (Ctrl+click selects several)',
+      icon: compareIcon,
+      describedBy: {
+        args: {
+          type: 'object',
+          properties: { jobs: { type: 'array', items: { type: 'string' } } }
+        }
+      },
+      isEnabled: args => !args.jobs || isSeveral(args.jobs),
+      execute: args =>
+        told(async () => {
+          const given = isSeveral(args.jobs) ? args.jobs.map(String) : null;
+          const all = given ?? (await askSeveral(await jobs(submarine.feed, submarine.api)));
+          if (all.length > 1) {
+            actions.compare(all);
+          }
+        })
+    });
+    palette?.addItem({ command: ids.COMPARE, category: CATEGORY });
     app.commands.addCommand(ids.TENSORBOARD_ALL, {
       label: 'Open TensorBoard for All Jobs',
       icon: chartIcon,
@@ -95,6 +117,13 @@ function jobCommands(actions: Actions, settings: { runAttached: boolean }): JobC
       caption: 'Open the log (Enter)',
       icon: fileIcon,
       run: job => actions.showLog(job)
+    },
+    {
+      id: ids.METRICS,
+      label: 'Show Job Metrics',
+      caption: 'Show charts of what the job uses and reports, over time',
+      icon: metricsIcon,
+      run: job => actions.metrics(job)
     },
     {
       id: ids.GO_TO_CELL,
@@ -224,6 +253,10 @@ function register(
         }
       })
   });
+}
+
+function isSeveral(jobs: unknown): jobs is unknown[] {
+  return Array.isArray(jobs) && jobs.length > 1 && jobs.length <= MOST_COMPARED;
 }
 
 /** Do something; say in words why it did not work. */

@@ -17,6 +17,7 @@ function row(id: string, more: Partial<Row> = {}): Row {
     elapsed: '1 s',
     progress: null,
     ticking: true,
+    final: false,
     label: id,
     title: id,
     ...more
@@ -69,6 +70,34 @@ describe('JobList', () => {
     expect(press('Enter')).toBe(true); // not taken: the command's shortcut is
     expect(list.selection).toBe('c');
     expect(list.node.dataset.submarineJob).toBe('c');
+  });
+
+  it('selects several by keys and mouse, of which no shortcut takes one', () => {
+    list.update(['a', 'b', 'c', 'd'].map(id => row(id)));
+    const click = (id: string, more: MouseEventInit = {}) => {
+      const event = new MouseEvent('mousedown', { bubbles: true, cancelable: true, ...more });
+      list.rows.get(id)!.dispatchEvent(event);
+      return list.selections.join('');
+    };
+    const shown = () => list.node.querySelectorAll('[aria-selected=true]').length;
+    expect(click('b')).toBe('b');
+    expect(click('d', { ctrlKey: true })).toBe('bd');
+    expect([shown(), list.selection, list.node.dataset.submarineJob]).toEqual([2, 'd', undefined]);
+    expect(click('b', { metaKey: true })).toBe('d');
+    expect(list.node.dataset.submarineJob).toBe('d');
+    expect(click('d', { ctrlKey: true })).toBe('d'); // one stays
+    expect(click('b', { shiftKey: true })).toBe('bcd');
+    expect(click('c', { button: 2 })).toBe('bcd'); // the menu is about all of them
+    expect(click('a', { button: 2 })).toBe('a');
+    press('ArrowDown', { shiftKey: true });
+    press('ArrowDown', { shiftKey: true });
+    expect(list.selections.join('')).toBe('abc');
+    list.update(['b', 'c', 'e'].map(id => row(id)));
+    expect(list.selections.join('')).toBe('bc');
+    list.update([row('b'), row('e')]);
+    expect([list.selections.join(''), list.selection, shown()]).toEqual(['b', 'b', 1]);
+    press('End');
+    expect(list.selections.join('')).toBe('e');
   });
 
   it('shows text as text', () => {

@@ -1,4 +1,4 @@
-/** The list of jobs: one is selected, by mouse or keys; rows are changed in place. */
+/** The list of jobs: one is selected, or several, by mouse or keys; rows are changed in place. */
 
 import { Signal } from '@lumino/signaling';
 
@@ -23,6 +23,7 @@ export class JobList {
   readonly node = element('div', 'submarine-JobList', {
     role: 'listbox',
     tabindex: '0',
+    'aria-multiselectable': 'true',
     'aria-label': 'Jobs'
   });
 
@@ -32,8 +33,20 @@ export class JobList {
   readonly opened = new Signal<this, string>(this);
   readonly menuAsked = new Signal<this, { x: number; y: number }>(this);
 
+  /** The job that is selected last. */
   get selection(): string {
     return this._selected;
+  }
+
+  /** All that are selected, in the list's order. */
+  get selections(): string[] {
+    const all = [...this.node.children].map(each => (each as HTMLElement).dataset.job!);
+    return all.filter(id => id === this._selected || this._others.has(id));
+  }
+
+  /** The rows by their jobs. */
+  get rows(): ReadonlyMap<string, HTMLElement> {
+    return this._rows;
   }
 
   /** Show `rows`, in their order. */
@@ -54,8 +67,11 @@ export class JobList {
       this._rows.get(id)!.remove();
       this._rows.delete(id);
     }
+    const known = [...this._others].filter(id => this._rows.has(id));
     if (this._selected && !this._rows.has(this._selected)) {
-      this.select('');
+      this.select(known.pop() ?? '', known);
+    } else if (known.length < this._others.size) {
+      this.select(this._selected, known);
     }
   }
 
@@ -69,22 +85,50 @@ export class JobList {
     }
   }
 
-  select(id: string): void {
+  /** Select a job, and `others` with it. */
+  select(id: string, others: string[] = []): void {
     const node = this._rows.get(id);
-    const last = this._rows.get(this._selected);
-    last?.setAttribute('aria-selected', 'false');
+    const before = new Set([this._selected, ...this._others]);
     this._selected = node ? id : '';
-    node?.setAttribute('aria-selected', 'true');
+    this._others = new Set(others.filter(each => each !== id));
+    const now = new Set([this._selected, ...this._others]);
+    for (const each of new Set([...before, ...now])) {
+      const selected = now.has(each);
+      this._rows.get(each)?.setAttribute('aria-selected', String(selected));
+    }
     node?.scrollIntoView({ block: 'nearest' });
-    // The commands' shortcuts find the job by this attribute.
     if (node) {
-      this.node.dataset.submarineJob = id;
       this.node.setAttribute('aria-activedescendant', node.id);
     } else {
-      delete this.node.dataset.submarineJob;
       this.node.removeAttribute('aria-activedescendant');
     }
+    // The commands' shortcuts find the job by this attribute; of several they would take one.
+    if (node && !this._others.size) {
+      this.node.dataset.submarineJob = id;
+    } else {
+      delete this.node.dataset.submarineJob;
+    }
     this.selected.emit(this._selected);
+  }
+
+  /** Select a job with those that are, or not any more. */
+  private _toggle(id: string): void {
+    const now = new Set(this.selections);
+    if (!now.delete(id)) {
+      this.select(id, [...now]);
+    } else if (now.size) {
+      this.select([...now].pop()!, [...now]);
+    }
+  }
+
+  /** Select all rows from the first that was selected to this one. */
+  private _reach(id: string): void {
+    const ids = [...this.node.children].map(each => (each as HTMLElement).dataset.job!);
+    if (!this._rows.has(this._from)) {
+      this._from = this._selected || id;
+    }
+    const [from, to] = [ids.indexOf(this._from), ids.indexOf(id)];
+    this.select(id, ids.slice(Math.min(from, to), Math.max(from, to) + 1));
   }
 
   private _make(id: string): HTMLElement {
@@ -130,8 +174,14 @@ export class JobList {
     if (menu && this._selected) {
       const place = this._rows.get(this._selected)!.getBoundingClientRect();
       this.menuAsked.emit({ x: place.left + 24, y: place.top + 16 });
-    } else if (event.key in steps && ids.length && !event.shiftKey) {
-      this.select(ids[Math.min(ids.length - 1, Math.max(0, steps[event.key]))]);
+    } else if (event.key in steps && ids.length) {
+      const next = ids[Math.min(ids.length - 1, Math.max(0, steps[event.key]))];
+      if (event.shiftKey) {
+        this._reach(next);
+      } else {
+        this._from = next;
+        this.select(next);
+      }
     } else {
       return;
     }
@@ -141,7 +191,19 @@ export class JobList {
 
   private readonly _onMouse = (event: MouseEvent) => {
     const id = this._at(event);
-    if (id) {
+    const several = event.ctrlKey || event.metaKey;
+    if (id && event.button === 2 && this.selections.includes(id)) {
+      return; // the menu is about all that are selected
+    }
+    if (id && several) {
+      this._toggle(id);
+      this._from = id;
+    } else if (id && event.shiftKey) {
+      event.preventDefault(); // selects no text
+      this.node.focus();
+      this._reach(id);
+    } else if (id) {
+      this._from = id;
       this.select(id);
     }
   };
@@ -162,6 +224,9 @@ export class JobList {
   private readonly _number = lists++;
   private readonly _rows = new Map<string, HTMLElement>();
   private _selected = '';
+  private _others = new Set<string>();
+  /** Where a range begins. */
+  private _from = '';
 }
 
 function fill(node: HTMLElement, row: Row): void {

@@ -1,10 +1,11 @@
 /** The panel: GPUs, what can be done to the selected job, a filter, the jobs. */
 
 import type { CommandRegistry } from '@lumino/commands';
+import type { ReadonlyJSONObject } from '@lumino/coreutils';
 import type { Message } from '@lumino/messaging';
 import { Menu, Widget } from '@lumino/widgets';
 
-import { FIRST_JOB, INSERT_ATTACH, SHOW_LOG } from '../commands/ids';
+import { COMPARE, FIRST_JOB, INSERT_ATTACH, SHOW_LOG } from '../commands/ids';
 import { element, setText } from '../dom';
 import type { Feed } from '../feed';
 import { Looker } from '../looker';
@@ -12,6 +13,7 @@ import type { ISubmarine } from '../plugin';
 import { Gpus } from './gpus';
 import { JobList } from './list';
 import { counted, type Filter, rows } from './rows';
+import { Sparks } from './sparks';
 
 export const PANEL_ID = 'submarine-panel';
 
@@ -28,6 +30,7 @@ export class JobsPanel extends Widget {
     this.node.setAttribute('aria-label', 'Jobs and GPUs');
     this.title.caption = 'Jobs and GPUs';
     this._looker = new Looker(_submarine.feed);
+    this._sparks = new Sparks(jobs => _submarine.api.sparklines(jobs), this._list.node);
     this._note.hidden = true;
     this.node.append(
       this._note,
@@ -52,6 +55,7 @@ export class JobsPanel extends Widget {
   override dispose(): void {
     clearInterval(this._timer);
     this._looker.dispose();
+    this._sparks.dispose();
     this._submarine.feed.overviewChanged.disconnect(this._onOverview, this);
     this._submarine.feed.troubled.disconnect(this._onTrouble, this);
     super.dispose();
@@ -111,6 +115,9 @@ export class JobsPanel extends Widget {
 
   private _tick(): void {
     this._list.tick(this._rows());
+    if (document.visibilityState === 'visible') {
+      this._sparks.refresh();
+    }
   }
 
   private _update(): void {
@@ -121,6 +128,7 @@ export class JobsPanel extends Widget {
     this._gpus.update(overview);
     const shown = this._rows();
     this._list.update(shown);
+    this._sparks.update(shown, this._list.rows);
     const all = overview.jobs.length;
     setText(this._count, counted(overview.jobs));
     setText(this._empty, shown.length ? '' : all ? 'No matching jobs' : 'No jobs yet');
@@ -152,7 +160,8 @@ export class JobsPanel extends Widget {
   }
 
   private _makeButtons(): HTMLElement {
-    for (const command of this._groups.flat().filter(each => each !== INSERT_ATTACH)) {
+    const commands = this._groups.flat().filter(each => each !== INSERT_ATTACH);
+    for (const command of commands) {
       const words = this._commands.label(command);
       const title = this._commands.caption(command) || words;
       const button = element('button', 'submarine-Button jp-mod-styled', {
@@ -167,7 +176,11 @@ export class JobsPanel extends Widget {
         icon.render(image);
         button.append(image);
       }
-      button.addEventListener('click', () => this._execute(command, this._list.selection));
+      button.addEventListener('click', () => {
+        if (this._isPossible(command)) {
+          void this._commands.execute(command, this._args(command));
+        }
+      });
       this._buttons.append(button);
     }
     this._updateButtons();
@@ -175,11 +188,24 @@ export class JobsPanel extends Widget {
   }
 
   private _updateButtons(): void {
-    const job = this._list.selection;
     for (const button of this._buttons.querySelectorAll('button')) {
-      const command = button.dataset.command!;
-      button.disabled = !job || !this._commands.isEnabled(command, { job });
+      button.disabled = !this._isPossible(button.dataset.command!);
     }
+  }
+
+  private _args(command: string): ReadonlyJSONObject {
+    const jobs = this._list.selections;
+    // The list has the newest first; what came later is compared with what was before.
+    return command === COMPARE
+      ? { jobs: jobs.reverse() }
+      : { job: jobs.length === 1 ? jobs[0] : '' };
+  }
+
+  /** Whether a command can be done to what is selected: but for one, all are about one job. */
+  private _isPossible(command: string): boolean {
+    const several = this._list.selections.length > 1;
+    const args = this._args(command);
+    return (command === COMPARE ? several : !!args.job) && this._commands.isEnabled(command, args);
   }
 
   private _execute(command: string, job: string): void {
@@ -189,20 +215,26 @@ export class JobsPanel extends Widget {
   }
 
   private _openMenu(x: number, y: number): void {
-    const args = { job: this._list.selection };
     const menu = new Menu({ commands: this._commands });
     menu.title.label = 'Job';
-    this._groups.forEach((group, number) => {
-      if (number) {
+    this._groups.forEach(group => {
+      const possible = group.filter(each => this._isOffered(each));
+      if (possible.length && menu.items.length) {
         menu.addItem({ type: 'separator' });
       }
-      group.forEach(command => menu.addItem({ command, args }));
+      possible.forEach(command => menu.addItem({ command, args: this._args(command) }));
     });
     menu.aboutToClose.connect(() => setTimeout(() => menu.dispose()));
     menu.open(x, y);
   }
 
+  /** Whether a menu has it: of one job all but what needs several, of several that alone. */
+  private _isOffered(command: string): boolean {
+    return (command === COMPARE) === this._list.selections.length > 1;
+  }
+
   private readonly _looker: Looker;
+  private readonly _sparks: Sparks;
   private readonly _filter: Filter = { text: '', running: false };
   private readonly _gpus = new Gpus();
   private readonly _list = new JobList();

@@ -27,6 +27,7 @@ export interface Row {
   /** From 0 to 1, null where unknown or over. */
   progress: number | null;
   ticking: boolean;
+  final: boolean;
   /** All of it, for those who hear it. */
   label: string;
   title: string;
@@ -93,6 +94,7 @@ export function row(job: JobSummary, now: number): Row {
     elapsed,
     progress,
     ticking: !over && begun !== null,
+    final: over,
     label: [name, word, done, ...facts, reason].filter(Boolean).join(', '),
     title: [
       `${name} (${word})`,
