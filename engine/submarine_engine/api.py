@@ -318,7 +318,7 @@ def _refuse_ambiguous(function: Callable[..., Any], options: Mapping[str, object
             called = getattr(function, "__name__", "the function")
             raise CommandError(
                 f"`{name}` is an option of the job and a parameter of {called}, too",
-                where=f"{name}={options[name]!r}",
+                where=f"{name}=…" if name == "notify" else f"{name}={options[name]!r}",
                 fix=f"bind the parameter first: functools.partial({called}, {name}=…)",
             )
 
@@ -386,6 +386,8 @@ def _value(said: OptionInfo, value: Any) -> Any:  # noqa: ANN401 - as its kind
         from submarine_engine.command.values import read_seconds  # noqa: PLC0415 - seldom
 
         return value if isinstance(value, (int, float)) else read_seconds(str(value))
+    if said.kind == "webhook":  # `JobSpec` looks at it, and shows nothing of it
+        return value
     if said.group == RESOURCES_GROUP:  # `Resources` looks at its own numbers
         return value
     check = {"count": _number, "setting": _environment, "secret": _names}.get(said.kind, _text)
@@ -457,6 +459,7 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     idle: str | float | None = None,
     grace: str | float | None = None,
     post_mortem: str | None = None,
+    notify: str | None = None,
     **kwargs: Any,  # noqa: ANN401 - the function's own
 ) -> Job:
     """Run ``function(*args, **kwargs)`` as a job, and return the job at once.
@@ -514,6 +517,9 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
         checkpoint take unless given.
     post_mortem
         ``"off"`` to keep nothing of what its frames held where it fails.
+    notify
+        The webhook that is told when it has ended, or the name of a secret that holds its address;
+        ``"none"`` for nobody. The setting's unless given.
 
     Raises
     ------

@@ -116,7 +116,7 @@ def _checked(key: Key, raw: object, where: str) -> Any:  # noqa: ANN401 - as the
     except (CommandError, ValueError) as error:
         why = error.what if isinstance(error, CommandError) else str(error)
         raise ConfigError(
-            f"{key.name} cannot be {raw!r}: {why}",
+            f"{key.name} cannot be {'what it is' if key.secret else repr(raw)}: {why}",
             where=where,
             fix=f"for example {key.name} = {key.example}",
         ) from error

@@ -17,6 +17,7 @@ from typing import Any
 from submarine_runtime.home import NOTHING
 from submarine_runtime.rendezvous import AUTO, FRAMEWORKS
 
+from submarine_engine import webhooks
 from submarine_engine.errors import CommandError
 
 SPEC_VERSION = 1
@@ -441,6 +442,9 @@ class JobSpec:
         The notebook that the job was submitted from, for people.
     post_mortem
         ``on`` to keep what the frames of a failed job held, for `job debug`; else ``off``.
+    notify
+        Who is told when the job has ended, see `submarine_engine.webhooks`; None for the setting's.
+        In JSON an address is its reference.
     options
         Values of the options that only one cluster knows, by name, as `submarine_engine.declared`
         has them. Which there are, and what they may be, is for the cluster to check.
@@ -591,6 +595,16 @@ class JobSpec:
             choices=("on", "off"),
         ),
     )
+    notify: str | None = field(
+        default=None,
+        repr=False,  # it may be an address, which is a secret
+        metadata=_option(
+            "webhook",
+            "Who is told when the job has ended: a webhook's address, or the name of a secret that "
+            "holds one; none for nobody, whatever is configured.",
+            HOW_GROUP,
+        ),
+    )
     options: Mapping[str, Any] = field(default_factory=dict)
     notebook: str | None = None
     asks: bool = False
@@ -655,6 +669,8 @@ class JobSpec:
                 f"grace={self.grace!r} is not possible: it must be a length of time",
                 fix="write for example 30s, or 0 to end the job at once",
             )
+        if self.notify is not None:
+            webhooks.check(self.notify)
         for label, url in self.quicklinks:
             if not label or not url.startswith(("http://", "https://")):
                 raise CommandError(
@@ -716,7 +732,8 @@ class JobSpec:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, with ``"version"``."""
         values = {each.name: _to_json(getattr(self, each.name)) for each in fields(self)}
-        return {"version": SPEC_VERSION, **values}
+        notify = None if self.notify is None else webhooks.reference(self.notify)
+        return {"version": SPEC_VERSION, **values, "notify": notify}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobSpec:

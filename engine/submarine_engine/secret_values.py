@@ -39,7 +39,7 @@ def secret_variables(spec: JobSpec) -> dict[str, str]:
     SubmissionError
         One message for all that have no value.
     """
-    found = {name: _value(name) for name in spec.secrets}
+    found = {name: secret_value(name) for name in spec.secrets}
     missing = [name for name, value in found.items() if not value]
     if missing:
         keyring = "" if find_spec("keyring") else " (after: pip install keyring)"
@@ -89,7 +89,8 @@ def noted_values(folder: Path) -> dict[str, str]:
     return read_json(folder / NOTE) or {}
 
 
-def _value(name: str) -> str | None:
+def secret_value(name: str) -> str | None:
+    """Return a secret of this process's environment, else of the system's keyring; None if none."""
     if value := os.environ.get(name):
         return value
     if not find_spec("keyring"):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from submarine_engine import webhooks
 from submarine_engine.command.values import format_size, read_seconds, read_size
 
 _MIB = 1 << 20
@@ -29,6 +30,8 @@ class Key:
         Text, or a value from TOML, to the value; raises `CommandError` or `ValueError`.
     example
         A value as one would write it, for the docs.
+    secret
+        Whether no error may show a value that is refused.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Key:
     default: Callable[[], Any]
     read: Callable[[Any], Any]
     example: str
+    secret: bool = False
 
     @property
     def variable(self) -> str:
@@ -84,6 +88,12 @@ def read_price(value: object) -> float:
     if not 0 <= price < math.inf:
         raise ValueError("it must be 0 or more")
     return price
+
+
+def read_webhook(value: object) -> str:
+    """Return an address that is told when jobs have ended, or what stands for it."""
+    webhooks.check(value)
+    return str(value)
 
 
 def as_text(value: object) -> str:
@@ -195,6 +205,21 @@ KEYS = {
             example="2.5",
         ),
         Key(
+            name="notify",
+            help="The webhook that is told when a job has ended, or a secret's name that holds it.",
+            default=lambda: None,
+            read=read_webhook,
+            example='"SLACK_URL"',
+            secret=True,
+        ),
+        Key(
+            name="notify_private",
+            help="Whether a webhook may be in a private network, or on this machine.",
+            default=lambda: False,
+            read=read_switch,
+            example="true",
+        ),
+        Key(
             name="user",
             help="Whose jobs these are and are seen, where several share a folder; unset: all.",
             default=lambda: None,
@@ -213,4 +238,6 @@ def format_value(name: str, value: object) -> str:
         return format_size(int(str(value)))
     if isinstance(value, bool):
         return str(value).lower()
+    if name == "notify":
+        return webhooks.host(str(value))
     return f"{value:g}" if isinstance(value, float) else str(value)

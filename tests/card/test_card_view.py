@@ -380,3 +380,11 @@ def test_a_job_that_is_to_go_on_with_more_workers_says_so_until_it_does(stage):
     card = view(stage.record(), running, stage.at(20))
     assert card.sentence == f"Goes on with more workers: {reason}"
     assert not card.error
+
+
+def test_who_is_told_at_the_end_is_shown_by_its_host_alone(stage, show):
+    told = dataclasses.replace(stage.record().spec, notify="https://hooks.slack.com/services/x")
+    card = show("queued", spec=told)
+    assert "tells hooks.slack.com" in card.facts
+    assert "services" not in to_html(card)
+    assert not [fact for fact in show("queued").facts if "tells" in fact]

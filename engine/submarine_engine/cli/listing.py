@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from submarine_engine import webhooks
 from submarine_engine.amounts import clock, count, duration
 from submarine_engine.cli.output import OK, Output, code_of_job, visible
+from submarine_engine.clusters.outbox import NOTIFIED
 from submarine_engine.command.parser import Command
 from submarine_engine.events import Moment
-from submarine_engine.history import JobPaths, default_home
+from submarine_engine.history import JobPaths, default_home, read_json
 from submarine_engine.lifecycle import JobStatus, TaskStatus
 from submarine_engine.records import JobSummary, job_name, list_jobs, open_job, record_of
 
@@ -85,6 +87,7 @@ def _show_facts(job: Job, status: JobStatus, record: dict[str, Any], output: Out
         "finished": _clock(status.finished),
         "progress": None if status.progress is None else f"{status.progress:.0%}",
         "notebook": spec.get("notebook"),
+        "notify": _told(job.id, spec.get("notify")),
         "working folder": record.get("workdir"),
         "folder": _folder(job.id),
         "log": job.cluster.log_url(job.id) or f"submarine job logs {job.id}",
@@ -98,6 +101,15 @@ def _show_facts(job: Job, status: JobStatus, record: dict[str, Any], output: Out
     pages = {what: url for what, url in job.cluster.links(job.id).items() if what != "log"}
     for label, url in (*pages.items(), *spec.get("quicklinks", ())):
         output.line(f"{'link:':<16}{visible(f'{label} {url}', line=True)}")
+
+
+def _told(job_id: str, named: str | None) -> str | None:
+    """Return which webhook is told of a job's end, and whether it has been."""
+    if named is None or named == webhooks.NONE:
+        return None
+    noted = read_json(JobPaths(default_home(), job_id).root / NOTIFIED) or {}
+    state = noted.get("state", "")
+    return f"{webhooks.host(named)}{f' ({state})' if state else ''}"
 
 
 def _folder(job_id: str) -> str:

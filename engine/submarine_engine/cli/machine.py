@@ -101,6 +101,8 @@ def config(command: Command, output: Output) -> int:  # noqa: ARG001 - as all ve
         for name in settings:
             value = settings.value(name)
             plain = value if isinstance(value, (int, float, type(None))) else str(value)
+            if name == "notify" and value is not None:
+                plain = format_value(name, value)
             output.data({"key": name, "value": plain, "origin": settings.origin(name)})
         return OK
     rows = [(n, format_value(n, settings.value(n)), settings.origin(n)) for n in settings]

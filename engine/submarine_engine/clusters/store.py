@@ -25,7 +25,7 @@ from submarine_runtime.exchange import ANSWER, HELLO
 from submarine_runtime.peer_failed import ASKED as FRAMES_ASKED
 from submarine_runtime.stacks import ASKED, STACKS
 
-from submarine_engine.clusters import locks, machine
+from submarine_engine.clusters import locks, machine, outbox
 from submarine_engine.errors import SubmissionError
 from submarine_engine.events import (
     Event,
@@ -114,7 +114,7 @@ class Journal:
     def append_last(self, *events: Event) -> None:
         """Write a job's last events, in the room that was kept for them on a full disk.
 
-        Nobody needs its secrets any more.
+        Nobody needs its secrets any more. Its webhook is told from now on.
 
         Raises
         ------
@@ -124,7 +124,10 @@ class Journal:
         for name in (NOTE, RESERVE):
             with suppress(OSError):
                 (self._paths.root / name).unlink(missing_ok=True)
+        due = outbox.note(self._paths, self._record)
         self.append(*events)
+        if due:
+            outbox.start(self._paths)
 
     def close(self) -> None:
         """Close the file."""
@@ -405,6 +408,7 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
     with _all_or_nothing(staged, paths):
         make_private(home)
     check_home(home)
+    spec = outbox.accept(spec, home)
     with _all_or_nothing(staged, paths):
         make_private(paths.root.parent)
         make_private(staged.root)
@@ -419,7 +423,9 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
             parent = JobPaths(home, spec.parent) if spec.parent else None
             marking = former or parent
             marked = marking.root if marking else None
-            write_marks(staged.root, (*secrets.items(), *bundle.secrets), marked)
+            webhook = outbox.find(home, spec.notify) if spec.notify else None
+            told = [("notify", webhook)] if webhook else []
+            write_marks(staged.root, (*secrets.items(), *bundle.secrets, *told), marked)
             finish(staged, paths)
             write_aside(staged.root / RESERVE, bytes(RESERVE_SIZE))
             staged.root.rename(paths.root)

@@ -167,6 +167,7 @@ KINDS = {
     "setting": Kind("KEY=VALUE", values.read_pair),
     "link": Kind("NAME=URL", values.read_pair),
     "secret": NAME,
+    "webhook": Kind("URL"),
     "variable": NAME,
     "switch": SWITCH,
 }

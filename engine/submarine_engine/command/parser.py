@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from submarine_engine import webhooks
 from submarine_engine.command.grammar import OPTION, Group
 from submarine_engine.command.options import COMMON, NOTEBOOK, OTHER_ROLES, TERMINAL, Front, find
 from submarine_engine.command.values import (
@@ -377,6 +378,8 @@ def _words_of(option: OptionInfo, value: Any) -> list[str]:  # noqa: ANN401 - as
         return [f"--{option.name}"] if value else []
     if option.kind == "memory":
         value = None if value is None else format_memory(value)
+    if option.kind == "webhook":  # a command is shown, and its reference means the same
+        value = None if value is None else webhooks.reference(value)
     if option.kind == "duration":
         value = None if value is None else format_seconds(value)
     if isinstance(value, Mapping):

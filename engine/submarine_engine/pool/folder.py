@@ -19,6 +19,7 @@ from typing import Any
 
 from submarine_engine.bundle.model import Bundle
 from submarine_engine.clusters import locks
+from submarine_engine.clusters.outbox import accept
 from submarine_engine.errors import ConfigError, JobNotFoundError, SubmissionError
 from submarine_engine.history import (
     JobPaths,
@@ -95,12 +96,14 @@ class PoolFolder:
         Raises
         ------
         SubmissionError
-            The disk is full, or the folder cannot be written; or a secret has no value.
+            The disk is full, or the folder cannot be written; or a secret, or the webhook, has no
+            value.
         ConfigError
             As `check_home`.
         """
         check_home(home)
         secrets = secret_variables(spec)
+        spec = accept(spec, home)
         folder = cls(home / "pools" / new_job_id())
         try:
             make_private(folder.root)

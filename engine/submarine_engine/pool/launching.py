@@ -186,6 +186,7 @@ def control_job(folder: PoolFolder, *, shown: bool = True) -> Job:
     spec = JobSpec.from_json(plan["spec"])
     time_limit = plan.get("time_limit")
     keywords = {"gpus": 0, "retries": _TAKEN_OVER, "time_limit": time_limit, "name": spec.name}
+    keywords["notify"] = spec.notify
     made = prepare_call(
         control,
         (folder.root.name,),

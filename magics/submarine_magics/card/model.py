@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from submarine_engine import webhooks
 from submarine_engine.amounts import UNKNOWN, clock, count, duration, ordinal, size
 from submarine_engine.artifacts import Listing
 from submarine_engine.errors import SubmarineError, in_a_notebook
@@ -1006,7 +1007,7 @@ def _fraction(progress: float | None) -> float | None:
 
 
 def _facts(record: Record, status: JobStatus) -> tuple[str, ...]:
-    tasks = len(status.tasks)
+    tasks, told = len(status.tasks), record.spec.notify
     facts = [
         visible(record.origin, 40),
         count(tasks, "task") if tasks > 1 else "",
@@ -1014,6 +1015,7 @@ def _facts(record: Record, status: JobStatus) -> tuple[str, ...]:
         f"again: job {visible(record.rerun_of, 40)}" if record.rerun_of else "",
         f"queue {visible(record.spec.queue, 40)}" if record.spec.queue else "",
         f"on {visible(record.cluster, 40)}",
+        f"tells {visible(webhooks.host(told), 40)}" if told and told != webhooks.NONE else "",
         date_and_time(status.submitted) if status.submitted else "",
     ]
     return tuple(fact for fact in facts if fact)

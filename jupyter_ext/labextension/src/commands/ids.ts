@@ -29,8 +29,7 @@ export const OPEN_LOG = 'submarine:open-log';
 
 /** What is done to one job, in the order of buttons and menus; groups are set apart. */
 export const JOB_GROUPS = [
-  [SHOW_LOG, GO_TO_CELL, STACKS, TERMINAL, PORT, TENSORBOARD, SHOW_SCRIPT],
-  [SHOW_LOG, METRICS, GO_TO_CELL, STACKS, TERMINAL, TENSORBOARD, SHOW_SCRIPT],
+  [SHOW_LOG, METRICS, GO_TO_CELL, STACKS, TERMINAL, PORT, TENSORBOARD, SHOW_SCRIPT],
   [COMPARE],
   [ATTACH, INSERT_ATTACH, COPY_ID],
   [CANCEL, KILL]
