@@ -220,6 +220,13 @@ KEYS = {
             example="true",
         ),
         Key(
+            name="terminal_notify",
+            help="Whether a terminal that can says on the desktop that its job has ended.",
+            default=lambda: True,
+            read=read_switch,
+            example="false",
+        ),
+        Key(
             name="user",
             help="Whose jobs these are and are seen, where several share a folder; unset: all.",
             default=lambda: None,

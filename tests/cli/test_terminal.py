@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 import os
 import pty
 import re
@@ -15,7 +16,10 @@ from pathlib import Path
 
 import pytest
 from submarine_engine import __version__, list_jobs, open_job
+from submarine_engine.cli import desktop
+from submarine_engine.cli.output import Output
 from submarine_engine.job import JobState
+from submarine_engine.lifecycle import JobStatus
 
 STUBBORN = """
 import signal, sys, time
@@ -259,3 +263,53 @@ def test_the_installed_program_is_the_command():
     program = Path(sys.executable).with_name("submarine")
     done = subprocess.run([program, "--version"], capture_output=True, check=True)
     assert done.stdout.decode() == f"submarine {__version__}\n"
+
+
+def test_a_terminal_that_can_says_on_the_desktop_that_its_job_has_ended(
+    start, train, monkeypatch, tmp_path
+):
+    (tmp_path / "at_once").mkdir()
+    worth = "import submarine_engine.cli.desktop as it\nit._WORTH_IT = 0\n"
+    (tmp_path / "at_once" / "sitecustomize.py").write_text(worth)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "at_once"))
+    for name in ("TMUX", "STY", "LC_TERMINAL", "WT_SESSION"):
+        monkeypatch.delenv(name, raising=False)
+    train("print('here')")
+    terminal = Terminal(start, "job", "run", "train.py", TERM_PROGRAM="iTerm.app")
+    text = terminal.read_all()
+    assert terminal.process.wait(180) == 0
+    assert re.search(r"\x1b]9;train succeeded after [^\x1b]+\x1b\\", text)
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"TERM_PROGRAM": "iTerm.app"}, "\x1b]9;{}\x1b\\"),
+        ({"TERM_PROGRAM": "WezTerm"}, "\x1b]9;{}\x1b\\"),
+        ({"TERM_PROGRAM": "ghostty"}, "\x1b]9;{}\x1b\\"),
+        ({"LC_TERMINAL": "iTerm2"}, "\x1b]9;{}\x1b\\"),
+        ({"TERM": "xterm-kitty"}, "\x1b]99;;{}\x1b\\"),
+        ({"WT_SESSION": "1"}, "\x1b]777;notify;Submarine;{}\x1b\\"),
+        ({"TERM_PROGRAM": "iTerm.app", "TMUX": "default,1,0"}, ""),
+        ({"TERM": "xterm-256color"}, ""),
+        ({"TERM_PROGRAM": "Apple_Terminal"}, ""),
+    ],
+)
+def test_each_terminal_is_told_in_its_own_way_and_others_nothing(variables, said):
+    assert desktop.sequence(variables) == said
+
+
+def test_the_desktop_is_told_of_long_waits_alone_and_by_no_control_character(monkeypatch):
+    def told(waited=60.0, name="net", **options):
+        err = io.StringIO()
+        output = Output(err=err, **options)
+        output.live = not output.json
+        status = JobStatus(state=JobState.FAILED)
+        desktop.tell(output, name, status, waited, terminal="<{}>")
+        return err.getvalue()
+
+    assert told() == "<net failed after 1 min 00 s>"
+    assert told(name="a\x1b\\b\x07\x9c") == "<a\\x1b\\b\\x07\\x9c failed after 1 min 00 s>"
+    assert told(waited=5.0) == told(json=True) == ""
+    monkeypatch.setenv("SUBMARINE_TERMINAL_NOTIFY", "false")
+    assert told() == ""

@@ -10,6 +10,7 @@ import ast
 import platform
 import shlex
 import sys
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,8 +24,9 @@ from submarine_engine.bundle.model import Bundle, LineSpan, Manifest
 from submarine_engine.bundle.modules import TOTAL_LIMIT, travelling_modules
 from submarine_engine.bundle.parts import missing_names
 from submarine_engine.cache import Caching
+from submarine_engine.cli import desktop
 from submarine_engine.cli.output import INTERRUPTED, OK, Output, code_of_job, visible
-from submarine_engine.cli.terminal_view import View, follow, view_of
+from submarine_engine.cli.terminal_view import follow, view_of
 from submarine_engine.clusters import open_cluster
 from submarine_engine.command.parser import Command, job_name, to_command
 from submarine_engine.config import load_config
@@ -73,7 +75,7 @@ def run(command: Command, output: Output) -> int:
         if not values.get("detach"):
             if not job.remembered:
                 output.note(f"job {job.id} ({spec.name})")
-            return _watch(job, view_of(job, spec.name, output, which), output, interrupts)
+            return _watch(job, spec.name, which, output, interrupts)
     if output.json:
         output.data({"job": job.id, "name": spec.name, "cluster": cluster.name})
     else:
@@ -81,7 +83,8 @@ def run(command: Command, output: Output) -> int:
     return OK
 
 
-def _watch(job: Job, view: View, output: Output, interrupts: Interrupts) -> int:
+def _watch(job: Job, name: str, which: str | None, output: Output, interrupts: Interrupts) -> int:
+    view, began = view_of(job, name, output, which), time.monotonic()
     interrupted = False
 
     def cancel() -> bool:
@@ -100,6 +103,7 @@ def _watch(job: Job, view: View, output: Output, interrupts: Interrupts) -> int:
         output.note(f"nobody reads any more; the job goes on: submarine job attach {job.id}")
         raise
     assert status is not None  # noqa: S101 - for the type checker: `cancel` never leaves
+    desktop.tell(output, name, status, time.monotonic() - began)
     ended_by_us = interrupted and status.state is JobState.CANCELLED
     return INTERRUPTED if ended_by_us else code_of_job(status)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from submarine_engine.amounts import clock, count, duration
 from submarine_engine.asking import Asker
+from submarine_engine.cli import desktop
 from submarine_engine.cli.output import (
     INTERRUPTED,
     OK,
@@ -353,9 +354,13 @@ def attach_to(job: Job, command: Command, output: Output) -> int:
         view.say(f"left; the job goes on: submarine job attach {job.id}")
         return False
 
+    began = time.monotonic()
     with noted(Interrupts()) as interrupts:
         status = follow(job, view, interrupts, leave, offset)
-    return INTERRUPTED if status is None else code_of_job(status)
+    if status is None:
+        return INTERRUPTED
+    desktop.tell(output, name, status, time.monotonic() - began)
+    return code_of_job(status)
 
 
 def logs(command: Command, output: Output) -> int:
