@@ -439,12 +439,13 @@ def _change_sweep(
 
 
 def _usage(_: Workbench, command: Command) -> Listing[Usage]:
-    from submarine_engine.usage import WORDS, heads, usage  # noqa: PLC0415 - seldom asked
+    from submarine_engine.usage import WORDS, heads, others, usage  # noqa: PLC0415 - seldom asked
 
     by, price = command.values.get("by", "user"), load_config().value("gpu_hour_price")
     found = usage(by, command.values.get("since"))
     rows = [tuple(map(visible, one.row(price))) for one in found]
-    return Listing(found, tuple(head.upper() for head in heads(by, price)), rows, ("", WORDS))
+    words = ("", WORDS, *map(visible, others()))
+    return Listing(found, tuple(head.upper() for head in heads(by, price)), rows, words)
 
 
 def _gpus(bench: Workbench, command: Command) -> Listing[Gpu]:

@@ -306,6 +306,33 @@ def test_the_end_of_a_job_is_told_to_who_does_not_look(panel, jobs):
 
 
 @pytest.mark.long
+def test_of_several_tabs_the_one_that_is_seen_tells_once(panel, jobs):
+    job = jobs.start(name="once")
+    panel.row(job, "running")
+    with panel.page.context.expect_page() as opened:
+        panel.page.evaluate("window.open(location.href)")
+    seen = opened.value
+    seen.wait_for_function("() => window.jupyterapp?.restored")
+    seen.evaluate("() => window.jupyterapp.restored.then(() => null)")
+    Panel(panel.lab, seen).show().row(job, "running")
+    panel.page.evaluate(
+        """() => {
+            Object.defineProperty(document, "visibilityState", { get: () => "hidden" });
+            window.told = [];
+            window.Notification = class { constructor(text) { window.told.push(text); } };
+            window.Notification.permission = "granted";
+        }"""
+    )
+    jobs.finish(job)
+    seen.wait_for_selector(".jp-toast-message >> text=once succeeded after")
+    panel.page.wait_for_function("document.title.startsWith('✓ once')")
+    panel.page.wait_for_timeout(3000)  # longer than a tab waits that nobody sees
+    assert panel.page.evaluate("window.told.length") == 0
+    assert panel.page.locator(".jp-toast-message").count() == 0
+    seen.close()
+
+
+@pytest.mark.long
 def test_the_dark_theme_is_dark_here_too(panel, jobs):
     job = jobs.start(name="dark")
     panel.row(job, "running").click()

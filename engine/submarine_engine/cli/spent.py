@@ -5,7 +5,7 @@ from __future__ import annotations
 from submarine_engine.cli.output import OK, Output, visible
 from submarine_engine.command.parser import Command
 from submarine_engine.config import load_config
-from submarine_engine.usage import WORDS, heads
+from submarine_engine.usage import WORDS, heads, others
 from submarine_engine.usage import usage as spent
 
 
@@ -17,9 +17,11 @@ def usage(command: Command, output: Output) -> int:
         for one in found:
             output.data(one.to_json(price))
         return OK
-    if not found:
+    if found:
+        output.table(heads(by, price), [tuple(map(visible, one.row(price))) for one in found])
+        output.note(WORDS)
+    else:
         output.note("no job is on record")
-        return OK
-    output.table(heads(by, price), [tuple(map(visible, one.row(price))) for one in found])
-    output.note(WORDS)
+    for line in others():
+        output.note(visible(line, line=True))
     return OK

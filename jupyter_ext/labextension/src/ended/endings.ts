@@ -22,7 +22,7 @@ type Source = Pick<Feed, 'cards' | 'overview' | 'cardChanged' | 'overviewChanged
 export class Endings {
   constructor(
     private readonly _feed: Source,
-    private readonly _tell: (ending: Ending) => void
+    private readonly _tell: (ending: Ending) => unknown
   ) {
     _feed.cardChanged.connect((_, card) => this._card(card));
     _feed.overviewChanged.connect((_, overview) => this._overview(overview));

@@ -9,6 +9,7 @@ import { told } from '../commands/plugin';
 import { jobsIcon } from '../icons';
 import { ISubmarine } from '../plugin';
 import { TitleBadge } from './badge';
+import { claim } from './claims';
 import { type Ending, Endings } from './endings';
 
 const PLUGIN_ID = '@submarine-notebook/labextension:ended';
@@ -51,15 +52,22 @@ export const endedPlugin: JupyterFrontEndPlugin<void> = {
     palette?.addItem({ command: NOTIFY, category: 'Submarine' });
     const badge = new TitleBadge();
     const settings = await registry?.load(PLUGIN_ID).catch(() => null);
-    new Endings(feed, ending => {
+    new Endings(feed, async ending => {
       if (settings?.composite.enabled === false) {
         return;
       }
-      if (document.visibilityState !== 'visible') {
+      // Looked at now: when it is this tab's turn, the reader may have gone elsewhere.
+      const [visible, seen] = [document.visibilityState === 'visible', isSeen(ending.id)];
+      if (!visible) {
         badge.show(ending.state, ending.text);
+      }
+      if (!(await claim(ending.id, visible))) {
+        return;
+      }
+      if (!visible) {
         notify(ending, () => void app.commands.execute(SHOW_LOG, { job: ending.id }));
       }
-      if (!isSeen(ending.id)) {
+      if (!seen) {
         toast(app, ending);
       }
     });
