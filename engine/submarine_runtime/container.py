@@ -205,9 +205,7 @@ def begin() -> NoReturn:
     progress_file.flush_start()  # this program may be replaced below
     plan["credentials"] = os.getcwd()  # skein's, by which the container reaches its master
     _write(logs, "task.json", lean.dumps(plan))
-    environment["SUBMARINE_LOGDIR"] = f"{os.getcwd()}/logdir"
-    environment["SUBMARINE_OUTPUT_PATH"] = f"{os.getcwd()}/artifacts"
-    os.mkdir("artifacts", 0o700)  # `application` has what is in it put beside the logs at the end
+    _give_folders(environment)
     board = environment.pop(EVENTS, ""), environment["SUBMARINE_TASK"]
     calls = plan.pop("calls", False)
     beside = relay.Relay(plan["job_id"], os.getcwd(), os.getpid(), environment, calls=calls)
@@ -218,10 +216,7 @@ def begin() -> NoReturn:
     gpus = granted(count, node)
     if gpus is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-    at = [time.time(), time.monotonic()]
-    told = {"at": at, "host": os.uname().nodename, "gpus": gpus, "pid": os.getpid()}
-    told["python"] = ".".join(map(str, sys.version_info[:3]))
-    _write(logs, STARTED, lean.dumps(told))
+    _tell_of_start(logs, gpus)
     if there := environment.pop(SHIP, ""):
         # This folder cannot be reached from outside: its files go to HDFS while it is filled.
         from submarine_runtime import ship  # noqa: PLC0415 - of such clusters alone
@@ -235,6 +230,20 @@ def begin() -> NoReturn:
     os.environ.clear()
     os.environ.update(environment)
     go_on(logs)
+
+
+def _give_folders(environment: dict[str, str]) -> None:
+    """Name the folders for TensorBoard's events and for what the task leaves."""
+    environment["SUBMARINE_LOGDIR"] = f"{os.getcwd()}/logdir"
+    environment["SUBMARINE_OUTPUT_PATH"] = f"{os.getcwd()}/artifacts"
+    os.mkdir("artifacts", 0o700)  # `application` has what is in it put beside the logs at the end
+
+
+def _tell_of_start(logs: str, gpus: list[str] | None) -> None:
+    at = [time.time(), time.monotonic()]
+    told = {"at": at, "host": os.uname().nodename, "gpus": gpus, "pid": os.getpid()}
+    told["python"] = ".".join(map(str, sys.version_info[:3]))
+    _write(logs, STARTED, lean.dumps(told))
 
 
 def _process_began() -> float:
