@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import textwrap
 import time
 
 import pytest
@@ -51,6 +53,20 @@ def test_a_second_of_an_import_and_of_the_first_step_is_seen_there(local, site):
     # Not of several measurements: it is one line from the submission on.
     assert sum(phases.values()) <= task.queued.until(task.returned)
     assert sum(list(phases.values())[:2]) == pytest.approx(task.queued.until(task.busy), rel=0.01)
+
+
+def test_the_phases_add_up_to_what_a_clock_beside_them_shows(local):
+    script = """
+        import json, pathlib, time
+        from submarine_runtime import report
+        before = time.monotonic()
+        report(0, loss=1.0)
+        pathlib.Path("beside").write_text(json.dumps([before, time.monotonic()]))
+        """
+    job = over(local, local.submit(textwrap.dedent(script)))
+    begin = job.status().submitted.mono
+    before, after = json.loads((local.folder / "beside").read_text())
+    assert before - begin <= sum(started(job).values()) <= after - begin
 
 
 def test_a_second_before_the_interpreter_is_up_is_the_environments(local, site):
