@@ -47,6 +47,8 @@ def test_a_cell_shows_its_card_its_log_and_its_result(notebook, page, train, gat
     assert card.count() == 1
     assert "digits" in card.text_content()
     assert "after return" in card.locator(".smc-ledger").text_content()
+    phases = card.locator(".smc-startup li").all_text_contents()
+    assert [phase.split()[0] for phase in phases] == ["queue", "container", "environment", "import"]
     assert card.locator("td").all_text_contents()[:2] == ["worker", "worker-0"]
     output = page.locator(".jp-OutputArea").all_text_contents()[-1]
     assert "epoch 4 <script>document.title = 'hacked'</script>" in output

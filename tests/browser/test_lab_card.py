@@ -85,6 +85,7 @@ def test_the_card_and_its_log_follow_a_cell_to_its_end(running, page, gate, erro
     page.click(f"{CARD} [data-action=log]")
     grows(page)
     page.click(f"{CARD} details.smc-script summary")
+    page.wait_for_selector(f"{CARD} .smc-startup li.smc-import")  # while it runs already
     gate.touch()
     page.wait_for_selector(f"{CARD}[data-state=succeeded]")
     cells.wait_idle()
