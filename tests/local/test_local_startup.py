@@ -99,8 +99,16 @@ def test_of_a_job_that_was_begun_again_the_last_attempt_is_told(local):
 
 
 def test_of_several_tasks_a_phase_lasts_until_the_last_one_is_through(local, site):
-    waits = "import os\nif os.environ['SUBMARINE_TASK'] == 'worker-1':\n    {}"
-    (site / "slow.py").write_text(waits.format(A_SECOND.replace("\n", "\n    ")))
+    # A second after the other task's imports, however late that comes to them.
+    waits = """
+        import os, pathlib, time
+        other = pathlib.Path(os.environ["SUBMARINE_TASK_DIR"]).with_name("worker-0") / "startup"
+        if os.environ["SUBMARINE_TASK"] == "worker-1":
+            while not other.exists(): time.sleep(0.02)
+            until = time.monotonic() + 1
+            while time.monotonic() < until: time.sleep(0.05)
+        """
+    (site / "slow.py").write_text(textwrap.dedent(waits))
     roles = (Role(count=2, resources=Resources(gpus=0)),)
     job = over(local, local.submit(REPORT.format("import slow"), roles=roles))
     phases = started(job)
