@@ -288,9 +288,10 @@ class Job:
         Startup or None
             Its ``phases`` that are over, each with ``name`` and ``seconds``; their sum is
             ``seconds``. Of a job that was begun again it is the last ``attempt``. None while none
-            of the job's code runs, and for a job that works for another one.
+            of the job's code runs, for a job that works for another one, and for a result that is
+            remembered: nothing was started for it.
         """
-        return self.cluster.startup(self.id)
+        return None if self.remembered else self.cluster.startup(self.id)
 
     def artifacts(self) -> list[Artifact]:
         """Return the files that the job's tasks have left in the folder ``SUBMARINE_OUTPUT_PATH``.

@@ -200,9 +200,7 @@ def begin() -> NoReturn:
     if os.access(f"{job}/{RESULTS_KEY}", os.R_OK):  # only where it is, not what is in it
         plan["key"] = f"{job}/{RESULTS_KEY}"
         _narrow(plan["key"], plan["job_id"], plan["task"], os.environ["CONTAINER_ID"])
-    os.environ["SUBMARINE_ATTEMPT"] = str(plan.get("attempt", 1))
-    progress_file.note_start(logs, progress_file.PROCESS, _process_began())
-    progress_file.flush_start()  # this program may be replaced below
+    mark_process(logs, plan.get("attempt", 1))
     plan["credentials"] = os.getcwd()  # skein's, by which the container reaches its master
     _write(logs, "task.json", lean.dumps(plan))
     _give_folders(environment)
@@ -246,13 +244,15 @@ def _tell_of_start(logs: str, gpus: list[str] | None) -> None:
     _write(logs, STARTED, lean.dumps(told))
 
 
-def _process_began() -> float:
-    """Return when this process was started, on the monotonic clock, by proc(5): to 10 ms."""
+def mark_process(logs: str, attempt: int) -> None:
+    """Mark when this process was started, by proc(5) to 10 ms; its program may be replaced."""
     age = 0.0
     with lean.suppress(OSError, ValueError, IndexError), open("/proc/self/stat", "rb") as file:
         ticks = int(file.read().rpartition(b")")[2].split()[19])
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    return time.monotonic() - max(0.0, age)
+    os.environ["SUBMARINE_ATTEMPT"] = str(attempt)
+    progress_file.note_start(logs, progress_file.PROCESS, time.monotonic() - max(0.0, age))
+    progress_file.flush_start()
 
 
 def go_on(logs: str) -> NoReturn:

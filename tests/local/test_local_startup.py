@@ -121,3 +121,9 @@ def test_a_worker_of_another_job_has_no_start_of_its_own(local):
     job = over(local, local.submit("", parent=parent))
     assert job.startup() is None
     assert over(local, parent).startup() is not None
+
+
+def test_a_remembered_result_has_no_start(local):
+    job = over(local, local.submit(""))
+    job.remembered = "from 14:02"
+    assert job.startup() is None

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 
 import pytest
+
+from tests.runtime.conftest import PATIENCE
 
 CELL = """
 import json
@@ -108,3 +113,14 @@ def test_the_calls_of_a_worker_are_no_first_step(task):
     """
     assert task.run(script) == 0, task.stderr
     assert names_of(task) == ["script", "code"]
+
+
+def test_a_container_marks_when_its_process_was_started(tmp_path):
+    program = (
+        "from submarine_runtime import container as c; import sys; c.mark_process(sys.argv[1], 3)"
+    )
+    before = time.monotonic()
+    subprocess.run([sys.executable, "-c", program, tmp_path], check=True, timeout=PATIENCE)
+    attempt, name, at = json.loads((tmp_path / "startup").read_text())
+    assert (attempt, name) == (3, "process")
+    assert before - 0.02 <= at <= time.monotonic()  # a tick, and what is rounded to one
