@@ -62,6 +62,8 @@ task = subprocess.Popen(
     launch["command"], env=launch["environment"], cwd=launch["workdir"], start_new_session=True,
     stdin=subprocess.DEVNULL, stdout=open("stdout", "ab"), stderr=open("stderr", "ab"),
     preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, told))
+def kills(): return open("/proc/vmstat").read().partition("oom_kill ")[2].split()[:1]
+before = kills()
 def let_inside():
     subprocess.Popen([sys.executable, "-I", launch["inside"], os.getcwd(), str(task.pid)],
         env=launch["environment"], start_new_session=True, stdin=subprocess.DEVNULL,
@@ -81,7 +83,8 @@ while True:  # what is left of it
 if os.path.isdir("artifacts") and os.listdir("artifacts"):
     put = [sys.executable, "-I", launch["artifacts"], "artifacts", "."]
     subprocess.run(put, stderr=open("stderr", "ab"))
-write("exit", str(task.returncode if task.returncode >= 0 else 128 - task.returncode))
+code = task.returncode if task.returncode >= 0 else 128 - task.returncode
+write("exit", f"{code}{' oom' * (kills() != before)}")
 """
 
 

@@ -8,7 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 from submarine_engine.clusters import memory
+from submarine_engine.clusters.container import Container
 from submarine_engine.clusters.job_run import JobRun
+from submarine_engine.clusters.log_mirror import FolderSource
 from submarine_engine.clusters.memory import MemoryWatch, exceeded, lost_process, peak_words
 from submarine_engine.clusters.tasks import Ending, TaskRun
 from submarine_engine.failures import failure
@@ -181,6 +183,26 @@ def test_what_is_raised_then_is_the_memory_and_the_way_out_not_the_interrupt(tmp
     assert raised.fix.startswith("use smaller batches, or ask for more with --memory")
     plain = failure(new_job_id(), replace(status, reason=""), interrupted, tmp_path, "its log")
     assert "memory" not in str(plain)
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "oom"),
+    [
+        ("137\n", -9, False),
+        ("137 oom\n", -9, True),
+        ("0", 0, False),
+        ("", None, False),
+        ("oom", None, False),
+        ("137 out of oomph", -9, False),
+    ],
+)
+def test_a_task_elsewhere_tells_that_its_kernel_had_no_memory_left(tmp_path, told, status, oom):
+    task = Container(JobPaths(tmp_path / "home", new_job_id()), "worker-0", 0)
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "exit").write_text(told)
+    task.see(FolderSource("container-1", there))
+    assert (task.exit_status, task.oom_killed) == (status, oom)
 
 
 def test_nobody_knows_the_peak_of_a_task_that_was_short(files):

@@ -64,6 +64,10 @@ class Origin(Protocol):
         """As `Request.recover`."""
 
 
+OOM = b"oom"
+"""Stands behind the status in `EXIT` where the kernel has ended a process for lack of memory."""
+
+
 class Container(TaskRun):
     """A container whose files lie elsewhere.
 
@@ -302,7 +306,8 @@ class Container(TaskRun):
     def _read_exit(self, sizes: Mapping[str, int]) -> int | None:
         with suppress(ClusterError, ValueError):
             if EXIT in sizes:
-                code = int(self._fetch(EXIT, sizes))
+                status, *more = self._fetch(EXIT, sizes).split()
+                code, self.oom_killed = int(status), OOM in more
                 return 128 - code if code > 128 else code  # noqa: PLR2004 - as shells tell signals
         return None
 

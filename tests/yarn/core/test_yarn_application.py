@@ -10,6 +10,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import pytest
 from submarine_engine.clusters.yarn.application import (
     describe_application,
     heartbeat_jar,
@@ -60,21 +61,30 @@ def test_one_master_serves_the_usual_numbers_of_gpus():
     assert shape_key(spec_of(gpus=1, queue="q"), "e") != key[1]
 
 
-def test_a_container_is_not_over_before_its_task(tmp_path):
-    (tmp_path / "yarn-site.xml").write_text("<configuration></configuration>")
-    task = tmp_path / "task"
-    task.write_text(TASK)
-    task.chmod(0o700)
-    conf = HadoopConf(tmp_path, {}, "f")
-    folder = SimpleNamespace(root=tmp_path, sealing_key=tmp_path / "submarine.key", conf=conf)
-    launch = {"python": str(task), "archives": {}, "probed": False}
-    made = describe_application(
-        spec_of(), folder, launch, job_id="job", environments={"worker": {}}
-    )
+def write_script(folder, task):
+    """Write what YARN starts a container by, with a program in place of Python; return its words.
+
+    Returns
+    -------
+    tuple
+        Command and environment, as skein and YARN have them.
+    """
+    (folder / "yarn-site.xml").write_text("<configuration></configuration>")
+    program = folder / "task"
+    program.write_text(task)
+    program.chmod(0o700)
+    conf = HadoopConf(folder, {}, "f")
+    told = SimpleNamespace(root=folder, sealing_key=folder / "submarine.key", conf=conf)
+    launch = {"python": str(program), "archives": {}, "probed": False}
+    made = describe_application(spec_of(), told, launch, job_id="job", environments={"worker": {}})
     service = made.services["worker"]
-    (tmp_path / ".skein.sh").write_text(service.script)
-    command = ["/bin/bash", "-c", "bash .skein.sh >skein.log 2>&1"]  # as skein and YARN do
-    environment = {**os.environ, **service.env, "LOG_DIRS": str(tmp_path)}
+    (folder / ".skein.sh").write_text(service.script)
+    command = ["/bin/bash", "-c", "bash .skein.sh >skein.log 2>&1"]
+    return command, {**os.environ, **service.env, "LOG_DIRS": str(folder)}
+
+
+def test_a_container_is_not_over_before_its_task(tmp_path):
+    command, environment = write_script(tmp_path, TASK)
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, start_new_session=True
     ) as container:
@@ -87,3 +97,36 @@ def test_a_container_is_not_over_before_its_task(tmp_path):
             (tmp_path / "go").touch()
         assert container.wait(180) == 0
     assert (tmp_path / "exit").read_text() == "0\n"
+
+
+KILLED = """\
+#!/bin/bash
+until [ -e go ]; do sleep 0.02; done
+kill -9 $$
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("nr_free_pages 9\noom_kill 3\n", "nr_free_pages 1\noom_kill 4\n", "137 oom\n"),
+        ("nr_free_pages 9\noom_kill 3\n", "nr_free_pages 1\noom_kill 3\n", "137\n"),
+        ("nr_free_pages 9\n", "nr_free_pages 1\n", "137\n"),  # an old kernel
+        (None, None, "137\n"),
+    ],
+)
+def test_a_container_tells_that_the_kernel_had_no_memory_left(tmp_path, before, after, said):
+    command, environment = write_script(tmp_path, KILLED)
+    script, counters = tmp_path / ".skein.sh", tmp_path / "vmstat"
+    script.write_text(script.read_text().replace("/proc/vmstat", str(counters)))
+    if before is not None:
+        # Read when it was looked at: then the task goes on.
+        os.mkfifo(counters)
+    with subprocess.Popen(command, cwd=tmp_path, env=environment) as container:
+        if before is not None:
+            counters.write_text(before)
+            counters.unlink()
+            counters.write_text(after)
+        (tmp_path / "go").touch()
+        assert container.wait(180) == 137
+    assert (tmp_path / "exit").read_text() == said

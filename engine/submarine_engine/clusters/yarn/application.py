@@ -195,10 +195,15 @@ trap '' QUIT
 trap : TERM
 "$SUBMARINE_PYTHON" -u -c "$BEGIN" &
 task=$!
+kills() {
+  while read -r name count; do [ "$name" = oom_kill ] && return; done </proc/vmstat
+} 2>/dev/null
+kills; before=$count oom=
 while :; do
   wait $task; code=$?
   kill -0 $task 2>/dev/null || break
 done
+kills; [ $code = 0 ] || [ "$count" = "$before" ] || oom=" oom"
 shopt -s dotglob nullglob
 set -- logdir/*
 if [ $# -gt 0 ]; then
@@ -208,7 +213,7 @@ set -- artifacts/*
 if [ $# -gt 0 ]; then
   "$SUBMARINE_PYTHON" -S -c "$ARTIFACTS" "$PWD/artifacts" "$L"
 fi
-echo $code > "$L/exit"
+echo "$code$oom" > "$L/exit"
 exit $code
 """
 
