@@ -43,6 +43,7 @@ _GIT_PATIENCE = 10.0
 _UNTRACKED = ("ls-files", "--others", "--exclude-standard", "-z")
 _DATA_PATIENCE = 10.0
 _MOST_FILES = 200_000
+_NOT_THERE = "it is not there"
 _SMALL = 64 << 20
 """Bytes of data that are read to tell by the content whether it has changed."""
 
@@ -143,8 +144,13 @@ class Data:
     content: str = ""
     problem: str = ""
 
+    @property
+    def whole(self) -> bool:
+        """Whether all of it was looked at."""
+        return self.problem in ("", _NOT_THERE)
+
     def same(self, other: Data) -> bool:
-        """Return whether it is the same data, as far as anybody can tell."""
+        """Return whether it is the same data, as far as names, sizes, times or content tell."""
         if self.content and other.content:
             return self.content == other.content
         return (self.names, self.files, self.size) == (other.names, other.files, other.size)
@@ -487,7 +493,7 @@ def look_at_data(path: str, patience: float) -> Data:
     found: list[str] = []
     size, newest, problem = 0, 0.0, ""
     if not os.path.exists(path):  # noqa: PTH110 - a text
-        return Data(path=path, problem="it is not there")
+        return Data(path=path, problem=_NOT_THERE)
     for one in _files(path):
         if len(found) >= _MOST_FILES or time.monotonic() > until:
             problem = f"only its first {len(found)} files were looked at"

@@ -252,9 +252,11 @@ def changed_since(
         yield f"other packages than for job {paths.job_id}: {listed(changes)}"
     if told.data is not None and spec.input_path:
         path = getattr(cluster, "backend", cluster).machine_path(spec.input_path, "--input_path")
-        if path is not None:
-            now = look_at_data(str(workdir / path), _PATIENCE)
-            if not told.data.same(now):
+        if path is not None and str(workdir / path) == told.data.path:
+            now = look_at_data(told.data.path, _PATIENCE)
+            if not (told.data.whole and now.whole):
+                yield f"whether its data has changed is not known: {told.data.path} is too much"
+            elif not told.data.same(now):
                 yield f"other data than for job {paths.job_id}: {data_words(told.data, now)}"
     if not bundle.manifest.random and draws_numbers(bundle.script) and not seeds_in(bundle.script):
         yield "no seed is in its script: what it draws at random comes out otherwise"

@@ -12,7 +12,7 @@ from submarine_engine.bundle.model import Bundle, Manifest
 from submarine_engine.errors import CommandError, JobError, SubmarineError, SubmissionError
 from submarine_engine.future import Job
 from submarine_engine.history import read_json, write_json
-from submarine_engine.job import JobSpec
+from submarine_engine.job import JobSpec, Resources, Role
 from submarine_engine.pool.folder import PoolFolder
 from submarine_engine.provenance import ENVIRONMENT, PROVENANCE, read_provenance
 from submarine_engine.rerun import rerun as run_again
@@ -152,6 +152,32 @@ def test_a_job_that_never_began_is_run_anew(local, declare_gpus, tmp_path):
     gate.touch()
     local.follow(held)
     assert rerun(waiting).result(180) == 42
+
+
+def test_other_data_that_was_asked_for_is_no_surprise(local, ran, monkeypatch):
+    for name in ("first", "second"):
+        (local.folder / name).mkdir()
+    job = ran("1", input_path=str(local.folder / "first"))
+    noted = {"path": str(local.folder / "first"), "files": 9, "size": 9, "newest": 1.0,
+             "names": "x", "content": "", "problem": ""}  # fmt: skip
+    write_json(local.paths(job.id).root / PROVENANCE, {"data": noted})
+    told = []
+    second = str(local.folder / "second")
+    rerun(job, lambda spec: replace(spec, input_path=second), tell=told.append).wait(180)
+    assert not any("data" in line for line in told)
+    noted["problem"] = "only its first 9 files were looked at"
+    write_json(local.paths(job.id).root / PROVENANCE, {"data": noted})
+    rerun(job, tell=told.append).wait(180)
+    assert "whether its data has changed is not known" in told[-1]
+
+
+def test_a_job_that_no_command_line_says_is_run_again_as_it_was(local, ran):
+    chief = Role(name="chief", resources=Resources(gpus=0))
+    job = ran("40 + 2", roles=(chief,))
+    with pytest.warns(UserWarning, match="which packages"):
+        assert job.rerun().result(180) == 42
+    with pytest.raises(CommandError, match="no command line says roles chief"):
+        job.rerun(time_limit="1h")
 
 
 # What cannot be run again.

@@ -40,6 +40,8 @@ _PLACES = {
     "checkpoint_path": "${SUBMARINE_CHECKPOINT_PATH}",
     "saved_model_path": "",
 }
+_OF_THE_VERB = {"cluster", "detach", "logs"}
+"""Options of ``job run`` that say nothing of the job itself."""
 _DEFAULTS = {each.name: each.default for each in fields(JobSpec)}
 _OF_EVERY_CLUSTER = {"args", *(one.name for one in RUN.params)} - {
     option.key for option in RUN.options if option.clusters
@@ -222,7 +224,9 @@ def overridden(spec: JobSpec, values: Mapping[str, Any]) -> JobSpec:
         The two contradict each other, or the spec has roles that the grammar has no options for.
     """
     known = {option.key for option in RUN.options} | find_options(values.keys()).keys()
-    given = {name: value for name, value in values.items() if name in known}
+    given = {name: value for name, value in values.items() if name in known - _OF_THE_VERB}
+    if not given:  # also one that no command line says
+        return spec
     former = dict(parse(to_command(spec)).values)
     for name in ("env", "quicklink"):
         if name in given:
