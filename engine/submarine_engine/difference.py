@@ -53,7 +53,12 @@ _MOST_HOME = 1 << 20
 _MOST_NAMED = 5
 _SHORT_COMMIT = 12
 
-_COLOURS = {"-": "--jp-error-color1, #c62828", "+": "--jp-success-color1, #2e7d32"}
+_COLOURS = {
+    "-": "--jp-error-color1, #c62828",
+    "+": "--jp-success-color1, #2e7d32",
+    "@": "--jp-ui-font-color2, #767676",
+    "?": "--jp-ui-font-color2, #767676",
+}
 """Of lines in a notebook; the variable is JupyterLab's."""
 
 
