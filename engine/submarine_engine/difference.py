@@ -562,7 +562,8 @@ def _results(one: _Told, two: _Told, unknown: list[str]) -> Iterator[Line]:
         old, new = (f"{told[name]:.6g}" if name in told else "nothing" for told in (before, after))
         if before.get(name) != after.get(name) and old != new:
             yield Line("~", f"{name} reported: {old} → {new}")
-    yield from _stored(_results_of(one), _results_of(two))
+    if one.status.state.final and two.status.state.final:
+        yield from _stored(_results_of(one), _results_of(two))
 
 
 def _reported(told: _Told) -> dict[str, float]:

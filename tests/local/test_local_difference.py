@@ -183,7 +183,7 @@ def test_what_is_not_known_is_said(local, ran, declare_gpus):
     local.until_running(going.id)
     found = first.diff(going)
     assert any("which is not over" in text for text in found.unknown)
-    assert "~ succeeded → running" in told(found)["results"]
+    assert told(found)["results"] == ["~ succeeded → running"]
     gate.touch()
     going.wait(180)
 
