@@ -57,7 +57,9 @@ _LONGEST = 4
 """So many times that at most, however busy the machine: a GPU is held meanwhile."""
 _LONGEST_OF_HEAVY = 1.5
 """Likewise where only heavy values are left: what is small is worth the wait for a processor."""
-_HEAVY = 2
+_LEAST_OF_HEAVY = 0.5
+"""Likewise, what heavy values have at least, however much others have taken."""
+_HEAVY = 3
 """From this weight on, see `_Value.weight`."""
 _LARGE = 1 << 20
 """Bytes of an array that is heavy."""
@@ -415,11 +417,11 @@ class _Value:
         if kind in _PLAIN or kind in _FUNCTIONS:
             return 0
         if kind in _CONTAINERS:
-            return 1 if len(self.value) < _HEAD else 3  # type: ignore[arg-type] # they have one
+            return 1 if len(self.value) < _HEAD else _HEAVY + 1  # type: ignore[arg-type] # they have one
         if type_module(self.value).partition(".")[0] not in _ARRAYS:
-            return _HEAVY
+            return 2
         with suppress(BaseException):
-            return 1 if int(self.value.nbytes) <= _LARGE else 3  # type: ignore[attr-defined] # or it raises
+            return 1 if int(self.value.nbytes) <= _LARGE else _HEAVY  # type: ignore[attr-defined] # or it raises
         return 1
 
 
@@ -612,7 +614,7 @@ class _Writer:
         self._turn = 0
         self._thread = 0
         self._ident = 0
-        self._until = self._heavy_until = 0.0
+        self._until = self._heavy_until = self._heavy_least = 0.0
         self._bundle = bundle
         self.error: OSError | None = None
 
@@ -622,6 +624,7 @@ class _Writer:
         begun = time.monotonic()
         self._until = begun + _LONGEST * seconds
         self._heavy_until = begun + _LONGEST_OF_HEAVY * seconds
+        self._heavy_least = _LEAST_OF_HEAVY * seconds
         left = seconds
         while left > 0 and time.monotonic() < self._limit:
             over, spent = self._one_thread(left)
@@ -642,6 +645,12 @@ class _Writer:
         """When all that is left now has to be done, however busy the machine."""
         return self._until if self._at <= self._light else self._heavy_until
 
+    def _late(self, now: float) -> float:
+        """Return when a value has been waited for too long, however busy the machine."""
+        if self._at > self._light:
+            return self._heavy_until  # one that is kept is worth more than two that are not
+        return now + SHARE * (self._until - now)
+
     def _one_thread(self, left: float) -> tuple[bool, float]:
         """Let a thread go on; return whether all is done, and the seconds that it took."""
         with self._lock:
@@ -651,9 +660,11 @@ class _Writer:
         spent = spent_on_one = 0.0
         of_one = max(_STEP, left * SHARE)
         begun = time.monotonic()
-        late = begun + SHARE * (self._limit - begun)  # however busy the machine
+        late = self._late(begun)
         while spent < left and spent_on_one < of_one and begun < late:
             begun = time.monotonic()
+            if begun > self._heavy_until:  # what is small is worth the wait, and nothing else
+                of_one = _STEP
             if self._done.acquire(timeout=_STEP):
                 return True, spent
             waiting = _waited(self._thread) if self._thread else 0.0
@@ -663,7 +674,7 @@ class _Writer:
             spent_on_one += max(0.0, step)
             if at != self._at:
                 at, spent_on_one = self._at, 0.0
-                late = begun + SHARE * (self._limit - begun)
+                late = self._late(begun)
         return False, spent
 
     def _work(self, turn: int) -> None:
@@ -675,6 +686,9 @@ class _Writer:
                 if self._at == len(self._values) or self.error:
                     self._done.release()
                     return
+                if self._at == self._light:
+                    least = time.monotonic() + self._heavy_least
+                    self._heavy_until = max(self._heavy_until, least)
                 value = self._values[self._at]
                 self._at += 1
                 room = SIZE - self._end

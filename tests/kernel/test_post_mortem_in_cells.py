@@ -74,6 +74,55 @@ def test_a_bare_debug_after_the_cell_opens_the_job_too(kernel, failed):
     assert "0.5" in text
 
 
+ODD = """
+class Loud:
+    def __repr__(self):
+        print("as it prints")
+        return "<loud>"
+class Mute:
+    def __repr__(self):
+        raise ValueError("no repr")
+def parse(text):
+    digits = [int(one) for one in text]
+def load(list, len, print, type, loud, mute):
+    try:
+        parse(list)
+    except ValueError as error:
+        raise KeyError("cannot load") from error
+"""
+FAILS_ODDLY = """%%submarine --gpus 0 --name oddly
+load("1x", 5, None, int, Loud(), Mute())
+"""
+
+
+def test_habits_of_the_debugger_hold(kernel):
+    kernel.run(ODD)
+    ran = kernel.run(FAILS_ODDLY)
+    assert ran.reply["ename"].endswith("KeyError"), ran.text
+    text = debugged(
+        kernel, "%submarine debug",
+        "p list, len, type", "p [len for _ in list]", "a", "pp loud", "p mute", "display len",
+        "whatis len", "!len + 1", "p locals()['len'] + 2", "exceptions", "exceptions 0", "p one",
+        "u", "p text", "exceptions 1", "p list",
+    )  # fmt: skip
+    assert "caused by ValueError: invalid literal for int()" in text
+    assert "('1x', 5, <class 'int'>)" in text
+    assert "[5, 5]" in text
+    assert "list = '1x'\nlen = 5\nprint = None" in text
+    assert "as it prints\n<loud>" in text
+    assert "*** ValueError: no repr" in text
+    assert re.search(r"^mute = <Mute", text, re.MULTILINE), text
+    assert "display len: 5" in text
+    assert "<class 'int'>\n6\n7\n" in text
+    assert re.search(r"0 caused by ValueError.*\n> +1 KeyError: 'cannot load'", text), text
+    below = text.partition("1 KeyError")[2]
+    assert re.search(
+        r"^> <In \[\d+\] of job \w{5}>\(\d+\)(<listcomp>|parse)\(\)", below, re.MULTILINE
+    )
+    assert "'x'" in below
+    assert "'1x'" in below
+
+
 def test_a_new_kernel_opens_it_without_its_classes(kernel, failed):
     other = Driven(kernel.home)
     try:
