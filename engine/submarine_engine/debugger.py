@@ -52,8 +52,25 @@ def debugger_class(base: type[pdb.Pdb] = pdb.Pdb) -> type[pdb.Pdb]:
             shown = lean_repr(held[name], 2000) if name in held else "*** undefined ***"
             self.message(f"{name} = {shown}")
 
+    def exceptions(self: Any, number: str) -> None:  # noqa: ANN401 - as above
+        """exceptions [number]
+
+        List what caused the error, the error itself last, or look at the frames of one of them.
+        """  # noqa: D400, D403 - as pdb's help has it
+        chain = self.chain
+        if not number:
+            for at, (words, _) in enumerate(chain):
+                self.message(f"{'>' if at == self.chosen else ' '} {at} {words}")
+        elif number.isdecimal() and int(number) < len(chain) and chain[int(number)][1]:
+            self.chosen = int(number)
+            setup(self, None, chain[self.chosen][1])
+            self.print_stack_entry(self.stack[self.curindex])
+        else:
+            self.error("name one of the list that has frames: exceptions")
+
     own: dict[str, Any] = {f"do_{name}": over for name in _RUNNING if hasattr(base, f"do_{name}")}
-    own.update(setup=setup, do_args=arguments, do_a=arguments)
+    own.update(setup=setup, do_args=arguments, do_a=arguments, do_exceptions=exceptions)
+    own.update(chain=(), chosen=0)
     return type("JobDebugger", (base,), own)
 
 
@@ -70,12 +87,13 @@ def debug(found: PostMortem, debugger: pdb.Pdb) -> None:
         debugger.message(found.missing)
     for words, _ in found.chain:
         debugger.message(words)
-    opened: Any = found.traceback()
-    if opened is not None:
-        if found.chain and hasattr(debugger, "do_exceptions"):  # Python's own has it from 3.13 on
-            opened = found.exception()
+    traceback = found.traceback()
+    if traceback is not None:
+        its: Any = debugger
+        its.chain = found.tracebacks()
+        its.chosen = len(its.chain) - 1
         debugger.reset()
-        debugger.interaction(None, opened)
+        debugger.interaction(None, traceback)
 
 
 def _kept(frame: Any) -> Any:  # noqa: ANN401 - a frame of Python's own, and one as it was kept

@@ -214,15 +214,10 @@ class PostMortem:
             if not words.startswith("with ")
         )
 
-    def exception(self) -> BaseException:
-        """Return an exception with what caused it, each with its frames, for a debugger."""
-        error: BaseException | None = None
+    def tracebacks(self) -> list[tuple[str, types.TracebackType | None]]:
+        """Return the error and all of `chain`, in words and with their frames; the error last."""
         told = [(self.title.partition(": ")[2], self.frames), *self.chain]
-        for words, held in reversed(told):
-            error, cause = _Raised(words), error
-            error.__cause__, error.__traceback__ = cause, self._traceback(held)
-        assert error is not None  # noqa: S101 - there is one at least
-        return error
+        return [(words, self._traceback(held)) for words, held in reversed(told)]
 
     def _real(self, kept: KeptFrame) -> types.FrameType:
         space = Names(self, {**kept.globals, **(kept.locals or {})}, kept)
@@ -273,13 +268,6 @@ class PostMortem:
             }
             for kept in held
         ]
-
-
-class _Raised(Exception):  # noqa: N818 - it stands for one
-    """An exception of the job, as a debugger names it."""
-
-    def __repr__(self) -> str:
-        return str(self.args[0])
 
 
 class _Lazy:

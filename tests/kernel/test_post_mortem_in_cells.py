@@ -114,7 +114,7 @@ def test_habits_of_the_debugger_hold(kernel):
     assert re.search(r"^mute = <Mute", text, re.MULTILINE), text
     assert "display len: 5" in text
     assert "<class 'int'>\n6\n7\n" in text
-    assert re.search(r"0 caused by ValueError.*\n> +1 KeyError: 'cannot load'", text), text
+    assert re.search(r"  0 caused by ValueError.*\n> 1 KeyError: 'cannot load'", text), text
     below = text.partition("1 KeyError")[2]
     assert re.search(
         r"^> <In \[\d+\] of job \w{5}>\(\d+\)(<listcomp>|parse)\(\)", below, re.MULTILINE

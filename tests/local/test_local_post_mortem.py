@@ -25,7 +25,7 @@ def shown(job):
     """Look at all of it, as people and programs do."""
     found = open_post_mortem(job)
     json.dumps(found.to_json())
-    assert found.exception()
+    assert found.tracebacks()
     return list(found.lines())
 
 

@@ -167,6 +167,12 @@ outer()
 """
 
 
+def steps(traceback):
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
 def test_what_caused_it_has_its_frames_too(task):
     assert run(task, CHAINED) == 1
     found = opened(task)
@@ -174,15 +180,15 @@ def test_what_caused_it_has_its_frames_too(task):
     assert first == "while handling RuntimeError: cannot load"
     assert second.startswith("caused by ValueError: invalid literal")
     assert [frame.function for frame in inner] == ["load", "parse"]
-    error = found.exception()
-    for names in ([], ["path"], ["digits", "text"]):
-        step = error.__traceback__
-        while step.tb_next is not None:
-            step = step.tb_next
-        assert set(names) <= set(step.tb_frame.f_locals)
-        error = error.__cause__
-    assert error is None
-    assert step.tb_frame.f_locals["digits"] == ["x", "1"]
+    told = [words for words, _ in found.tracebacks()]
+    assert told[:2] == [second, first]
+    for names, (_, traceback) in zip(
+        (["digits", "text"], ["path"], []), found.tracebacks(), strict=True
+    ):
+        held_there = [step.tb_frame.f_locals for step in steps(traceback)]
+        assert any(set(names) <= set(names_of) for names_of in held_there)
+    (frame,) = (frame for frame in inner if frame.function == "parse")
+    assert found.value(frame.locals["digits"]) == ["x", "1"]
     assert any(line.startswith("caused by ValueError") for line in found.lines())
     json.dumps(found.to_json())
 
