@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from submarine_engine.future import Job
+from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.post_mortem import open_post_mortem
 
 FAILS = """
@@ -56,3 +58,31 @@ def test_files_that_are_cut_off_or_spoilt_never_keep_the_rest_from_view(local):
     for lie in (b"[]", b"3", b"[" * 100_000, b'{"version": 1' + b"0" * 5000 + b"}"):
         files[0].write_bytes(lie)
         assert "cannot be read" in " ".join(shown(job)[:2])
+
+
+HOLDS = """
+import ctypes, os, time
+from submarine_runtime import job
+flag = os.environ["FLAG"]
+def hold(batch):
+    ctypes.PyDLL(None).system(f"touch {flag}; exec sleep 600".encode())
+if job.rank == 0:
+    hold([1])
+while not os.path.exists(flag):  # its shell runs: the lock is held
+    time.sleep(0.02)
+raise ValueError("of the other one")
+"""
+
+
+@pytest.mark.long
+def test_who_stands_in_native_code_with_pythons_lock_has_its_stack_at_cell_and_line(
+    local, tmp_path
+):
+    roles = (Role(count=2, resources=Resources(gpus=0)),)
+    job = Job(local.cluster, local.submit(HOLDS, roles=roles, env={"FLAG": str(tmp_path / "f")}))
+    status = job.wait(180)
+    assert (status.state, status.failed_task) == (JobState.FAILED, "worker-1")
+    found = open_post_mortem(job, "worker-0")
+    assert "what the frames held was not kept" in found.missing
+    assert [frame.function for frame in found.frames if frame.own] == ["<module>", "hold"]
+    assert not found.values
