@@ -4,6 +4,7 @@
 
     SubmarineError                  all of ours; says what, where, and what to do next
     ├── CommandError (ValueError)   a command line or option that does not parse
+    │   └── ProgramError            a program that cannot be begun inside a job
     ├── ArgumentsError (TypeError)  arguments that the function of a job does not take
     ├── ConfigError (ValueError)    a configuration value that cannot be used
     ├── BundleError                 the cells cannot become a script (nothing was asked for yet)
@@ -121,6 +122,18 @@ def _rebuild(kind: type[SubmarineError], what: str, state: dict[str, object]) ->
 
 class CommandError(SubmarineError, ValueError):
     """A command line, an option or its value does not parse."""
+
+
+class ProgramError(CommandError):
+    """A program cannot be begun inside a running job.
+
+    Attributes
+    ----------
+    exit_code
+        What a shell says of it: 127 where there is none of that name, 126 where it cannot be run.
+    """
+
+    exit_code = 126
 
 
 class ArgumentsError(SubmarineError, TypeError):

@@ -18,6 +18,9 @@ BEGIN, INPUT, INPUT_END, SIZE, INTERRUPT = b"B", b"I", b"E", b"W", b"S"
 # What the server says. `BEGUN` comes before all else, unless `REFUSED` comes in its place.
 BEGUN, OUTPUT, ERRORS, EXIT, REFUSED = b"b", b"o", b"e", b"x", b"r"
 
+NO_PROGRAM = "there is no such program"
+"""Of the words of `REFUSED`, where that is why."""
+
 PIECE = 1 << 16
 """Bytes that a frame of data has at most."""
 

@@ -35,6 +35,7 @@ from submarine_runtime.channel import (
     INTERRUPT,
     KEEP_ALIVE,
     MUCH,
+    NO_PROGRAM,
     OUTPUT,
     PIECE,
     REFUSED,
@@ -64,7 +65,7 @@ _PATIENCE = 10.0  # seconds that who connects has to say what for
 _GRACE = 2.0  # seconds that what a client has left has to end in
 _LINGER = 5.0
 _CONNECT = 5.0
-_BACKLOG = 64
+_BACKLOG = 256
 
 _CANNOT_RUN, _NOT_THERE = 126, 127  # as a shell has it
 _PR_SET_CHILD_SUBREAPER = 36
@@ -474,7 +475,7 @@ class _Session:
 
     def _resize(self, told: object) -> None:
         if isinstance(told, dict):
-            with suppress(TypeError, ValueError, struct.error):
+            with suppress(TypeError, ValueError, OverflowError, struct.error):
                 size = struct.pack("4H", int(told["rows"]), int(told["columns"]), 0, 0)
                 fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
 
@@ -563,7 +564,7 @@ def _spawn(
 
 def _why(error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
-        return "there is no such program, or the task's folder is gone"
+        return f"{NO_PROGRAM}, or the task's folder is gone"
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 

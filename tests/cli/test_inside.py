@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import signal
 import socket
 import struct
 import subprocess
 import sys
 import termios
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 from submarine_engine import open_job
@@ -52,6 +54,42 @@ def test_a_program_has_this_commands_streams_and_code(waits, start, folder):
     assert process.stdout.readline() == b"up\n"
     process.send_signal(signal.SIGINT)  # the program's, and so is the code
     assert process.wait(180) == 130
+
+
+def test_what_a_program_has_not_is_no_harm(waits, start, folder):
+    def run(script):
+        words = [sys.executable, "-m", "submarine_engine.cli", "job", "exec", "waits", "--"]
+        line = f"{shlex.join(words)} {script}"
+        return subprocess.run(["sh", "-c", line], check=False, capture_output=True, timeout=180)
+
+    for program, code in (("no-such-program", 127), ("/", 126)):
+        done = run(program)
+        assert (done.returncode, b"cannot be run" in done.stderr) == (code, True)
+    # Without stdin, without stdout; and with bytes that are no text.
+    done = run("sh -c 'cat; printf \\\\377; echo told >&2' <&-")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"\xff", b"told\n")
+    done = run("sh -c 'echo lost; echo told >&2; exit 4' >&-")
+    assert (done.returncode, done.stdout, done.stderr) == (4, b"", b"told\n")
+    # A reader that goes ends the program.
+    done = run("sh -c 'echo $$ > pid; exec yes' | head -n 1")
+    assert (done.stdout, done.stderr) == (b"y\n", b"")
+    until(lambda: not lives(int((folder / "pid").read_text())))
+
+
+def lives(pid):
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def test_a_shell_whose_command_is_killed_ends(waits, start, folder):
+    terminal = Terminal(start, "job", "shell", "waits", SHELL="/bin/sh", PS1="> ")
+    os.write(terminal.master, b"trap '' HUP; sh -c 'echo $$ $PPID > pids; exec sleep 600'\r")
+    pids = folder / "pids"
+    found = until(lambda: pids.exists() and pids.read_text().split())
+    terminal.process.kill()
+    until(lambda: not any(map(lives, map(int, found))))
+    os.close(terminal.master)
 
 
 def test_a_shell_has_this_terminals_keys_and_size(waits, start):

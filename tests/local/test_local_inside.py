@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import threading
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from submarine_engine.clusters.inside import _connect_here
 from submarine_engine.errors import CommandError, JobError
 from submarine_engine.future import Job
-from submarine_engine.inside import Forward, Session, is_own
+from submarine_engine.inside import Forward, Session, connect, is_own
 from submarine_engine.job import JobState, Resources, Role
-from submarine_runtime.channel import MUCH, REFUSED, Channel, wait
+from submarine_runtime.channel import INPUT, MUCH, REFUSED, SIZE, VERSION, Channel, wait
 
 from tests.jobs import until
 
@@ -198,3 +201,99 @@ def test_a_task_that_is_over_is_said_and_the_next_attempt_has_its_own(begin, loc
     os.kill(json.loads(local.paths(again.id).lock.read_text())["session"], signal.SIGKILL)
     until(lambda: again.status().attempt == 2 and again.running())
     assert again.exec(["sh", "-c", "echo $SUBMARINE_TASK"]).stdout == b"worker-0\n"
+
+
+def below(pid):
+    """Return the processes that a process has started, and those of these."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    found = set(map(int, children))
+    for child in children:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found |= below(int(child))
+    return found
+
+
+def test_a_client_that_is_gone_at_any_point_leaves_nothing(begin, local):
+    job = begin()
+    assert job.exec(["true"]).returncode == 0
+    told = json.loads(local.paths(job.id).task("worker-0").inside.read_text())
+    stays = {"argv": ["sh", "-c", "trap '' HUP TERM; sleep 600 & sleep 600"]}
+    terminal = {"terminal": {"rows": 24, "columns": 80, "term": "xterm"}}
+    said = [
+        _frame(json.dumps({"version": VERSION, **asked}).encode())
+        for asked in (stays, {**stays, **terminal})
+    ]
+    for frame in said:
+        for point in (0, 3, len(frame) - 1, len(frame)):
+            connection = _connect_here(told["path"])
+            connection.sendall(frame[:point])
+            connection.close()
+        connection = _connect_here(told["path"])
+        connection.sendall(frame)
+        assert connection.recv(5) == b"b\0\0\0\0"  # it has begun
+        connection.close()
+    until(lambda: not below(told["pid"]))
+    assert job.exec(["true"]).returncode == 0
+    assert json.loads(local.paths(job.id).task("worker-0").inside.read_text()) == told
+
+
+def _frame(data):
+    return b"B" + len(data).to_bytes(4, "big") + data
+
+
+def test_a_terminal_bears_any_size(begin, local):
+    job = begin()
+    script = "stty size; read line; stty size"
+    asked = {"argv": ["sh", "-c", script], "terminal": {"rows": 0, "columns": 0, "term": None}}
+    session, told = Session(local.cluster, job.id, asked), bytearray()
+    for size in ({"rows": -1, "columns": 70_000}, {"rows": "x"}, [], {"rows": 1e400}):
+        session._channel.send(SIZE, json.dumps(size).encode())
+    session._channel.send(SIZE, b"{")
+    for number in range(2000):  # a window's edge that somebody drags
+        session._channel.send(SIZE, json.dumps({"rows": 30, "columns": number}).encode())
+    session._channel.send(INPUT, b"\r")
+    with closing(session):
+        assert session.follow(lambda _, data: told.extend(data)) == 0
+    assert told.split(b"\r\n")[-2] == b"30 1999"
+
+
+def test_who_reads_slowly_costs_no_memory(begin, local):
+    job = begin()
+    size = 256 << 20
+    argv = ["sh", "-c", f"echo $PPID; exec head -c {size} /dev/zero"]
+    session, came, most = Session(local.cluster, job.id, {"argv": argv}), bytearray(), []
+
+    def look(_, data):
+        if came.count(b"\n"):
+            status = Path(f"/proc/{int(came)}/status").read_text()
+            most.append(int(re.search(r"VmRSS:\s+(\d+)", status)[1]) << 10)
+        else:
+            came.extend(data[:100].partition(b"\0")[0])
+        counted[0] += len(data)
+
+    counted = [0]
+    with closing(session):
+        assert session.follow(look) == 0
+    assert counted[0] == size + len(came)
+    assert max(most) < 96 << 20
+
+
+def test_a_hundred_at_once_are_each_answered(begin):
+    job = begin()
+    with ThreadPoolExecutor(100) as pool:
+        found = list(pool.map(lambda n: job.exec(["echo", str(n)]).stdout, range(100)))
+    assert found == [f"{number}\n".encode() for number in range(100)]
+
+
+def test_a_connection_whose_client_is_gone_is_gone(begin, local):
+    job = begin(LISTENS)
+    port = int(printed(job, local))
+    connection = connect(local.cluster, job.id, port)
+    connection.sendall(b"here")
+    assert connection.recv(100) == b"here"
+    told = json.loads(local.paths(job.id).task("worker-0").inside.read_text())
+    assert below(told["pid"])
+    connection.close()  # the job says nothing that would show it
+    until(lambda: not below(told["pid"]))
+    with pytest.raises(JobError, match="nobody listens"):
+        connect(local.cluster, job.id, 1)

@@ -23,6 +23,7 @@ from submarine_engine.errors import (
     JobCancelledError,
     JobLostError,
     JobNotFoundError,
+    ProgramError,
     SubmarineError,
     SubmissionError,
 )
@@ -78,8 +79,8 @@ class Output:
         self, *, json: bool = False, out: TextIO | None = None, err: TextIO | None = None
     ) -> None:
         self.json = json
-        self.out = out or sys.stdout
-        self.err = err or sys.stderr
+        self.out = out or _open(sys.stdout)
+        self.err = err or _open(sys.stderr)
         for stream in (self.out, self.err):
             if isinstance(stream, io.TextIOWrapper):
                 # A terminal without Unicode shows "?" where it would end the program otherwise.
@@ -199,6 +200,11 @@ def clipped(text: str) -> str:
     return fitting
 
 
+def _open(stream: TextIO | None) -> TextIO:
+    """Return a stream of this process; it is None where the command was started without one."""
+    return stream or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - for its life
+
+
 def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
@@ -210,6 +216,8 @@ def _has_colour(stream: TextIO) -> bool:
 
 def code_of_error(error: SubmarineError) -> int:
     """Return the exit code that stands for `error`."""
+    if isinstance(error, ProgramError):
+        return error.exit_code
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), INTERNAL)
 
 

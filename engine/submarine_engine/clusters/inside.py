@@ -19,10 +19,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from submarine_runtime.channel import BEGIN, BEGUN, KEEP_ALIVE, REFUSED, VERSION, Channel, wait
+from submarine_runtime.channel import (
+    BEGIN,
+    BEGUN,
+    KEEP_ALIVE,
+    NO_PROGRAM,
+    REFUSED,
+    VERSION,
+    Channel,
+    wait,
+)
 
 from submarine_engine.clusters import machine
-from submarine_engine.errors import CommandError, JobError
+from submarine_engine.errors import CommandError, JobError, ProgramError
 from submarine_engine.history import JobPaths, read_foreign, write_json
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus, TaskStatus
@@ -222,13 +231,26 @@ def _connect_here(path: str) -> socket.socket:
             if os.fstat(opened).st_uid != os.getuid():
                 raise PermissionError(f"{folder} is another user's")
             connection.settimeout(_CONNECT)
-            connection.connect(f"/proc/self/fd/{opened}/{name}")
+            _enter(connection, f"/proc/self/fd/{opened}/{name}")
         finally:
             os.close(opened)
     except OSError as error:
         connection.close()
         raise _NobodyError from error
     return connection
+
+
+def _enter(connection: socket.socket, path: str) -> None:
+    """Connect to a socket; wait where many do at once, which unix(7) says so by EAGAIN."""
+    until = time.monotonic() + _CONNECT
+    while True:
+        try:
+            connection.connect(path)
+            break
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_LOOK)
 
 
 def _begun(
@@ -251,11 +273,13 @@ def _begun(
                 if "port" in asked:
                     fix = "begin what shall listen there, or name another port"
                     raise JobError(words, job_id=job_id, fix=fix)
-                raise CommandError(
+                error = ProgramError(
                     words,
                     where=f"job {job_id}",
                     fix="name a program that is on the task's PATH, or the program's whole path",
                 )
+                error.exit_code = 127 if NO_PROGRAM in words else 126
+                raise error
             break
     channel.close()
     raise _NobodyError
