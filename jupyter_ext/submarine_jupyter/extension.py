@@ -17,6 +17,7 @@ from submarine_jupyter import (
     tensorboard,
     terminal,
     trials,
+    usage,
 )
 from submarine_jupyter.handlers import (
     Call,
@@ -52,6 +53,7 @@ PLUGINS: tuple[Plugin, ...] = (
     tensorboard.PLUGIN,
     terminal.PLUGIN,
     trials.PLUGIN,
+    usage.PLUGIN,
 )
 
 

@@ -305,6 +305,22 @@ def test_the_end_of_a_job_is_told_to_who_does_not_look(panel, jobs):
     panel.page.wait_for_selector(".lm-TabBar-tabLabel:has-text('Log: told')")
 
 
+def test_the_panel_tells_what_jobs_have_cost(panel, jobs):
+    job = jobs.start(name="costly", gpus=1)
+    panel.row(job, "running")
+    jobs.finish(job)
+    panel.row(job, "succeeded")
+    panel.page.click("#submarine-panel .submarine-Usage > summary")
+    panel.page.select_option(".submarine-Usage-select >> nth=0", "name")
+    row = panel.page.wait_for_selector(".submarine-Usage-table tr[title^='costly: 1 job']")
+    # Its GPU was held for some part of its time for nothing: the bar has both, and no more.
+    measure = "parts => parts.map(each => each.getBoundingClientRect().width)"
+    widths = row.eval_on_selector_all(".submarine-Usage-bar span", measure)
+    bar = row.query_selector(".submarine-Usage-bar").bounding_box()
+    assert 0 < sum(widths) <= bar["width"] + 1
+    panel.page.click("#submarine-panel .submarine-Usage > summary")
+
+
 @pytest.mark.long
 def test_of_several_tabs_the_one_that_is_seen_tells_once(panel, jobs):
     job = jobs.start(name="once")

@@ -1,5 +1,6 @@
 import './base.css';
 import './panel.css';
+import './usage.css';
 import '../../../magics/submarine_magics/card/card.css'; // one look, whoever draws the card
 import './card.css';
 import './stacks.css';

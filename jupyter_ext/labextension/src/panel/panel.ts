@@ -11,6 +11,7 @@ import type { Feed } from '../feed';
 import { Looker } from '../looker';
 import type { ISubmarine } from '../plugin';
 import { Gpus } from './gpus';
+import { Usage } from '../usage/section';
 import { JobList } from './list';
 import { counted, type Filter, rows } from './rows';
 import { Sparks } from './sparks';
@@ -35,6 +36,7 @@ export class JobsPanel extends Widget {
     this.node.append(
       this._note,
       this._gpus.node,
+      new Usage(_submarine.api).node,
       this._makeFilter(),
       this._makeButtons(),
       this._list.node,
