@@ -3,6 +3,7 @@
 import pytest
 
 from tests.pool.programs import Program
+from tests.webhook import receiver
 
 PROGRAM = """
     import itertools, os, sys, time
@@ -374,3 +375,19 @@ def test_short_calls_do_not_wait_behind_a_long_one(program, tmp_path):
         flag.touch()
         assert list(found) == [150] and sorted(values) == [n for n in range(200) if n != 150]
     """)
+
+
+@pytest.mark.long
+def test_a_webhook_is_told_of_a_map_once_and_of_none_of_its_workers(program):
+    with receiver() as server:
+        program.run(
+            f"""
+            found = map(check, range(3), gpus=0, max_workers=2, notify={server.url!r}, give_up=None)
+            found.wait()
+            noted = Path(os.environ["SUBMARINE_HOME"], "jobs", found.job.id, "notified.json")
+            until(lambda: noted.exists() and '"sent"' in noted.read_text())
+            """,
+            SUBMARINE_NOTIFY_PRIVATE="true",
+        )
+        assert len({told["id"] for _, _, told in server.got}) == 1
+        assert server.got[0][2]["name"] == "check"
