@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import select
+import socket
+import socketserver
 import ssl
 import threading
 from contextlib import contextmanager
@@ -66,3 +69,49 @@ def receiver(*answers, certificate=None):
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class Proxy:
+    """A proxy that connects to whom it is asked for; what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+        self.refuses = False
+        self.port = 0
+
+
+@contextmanager
+def connect_proxy():
+    """Give a proxy on loopback that understands CONNECT."""
+    here = Proxy()
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self):
+            lines = []
+            while line := self.rfile.readline().decode().strip():
+                lines.append(line)
+            here.asked.append("\n".join(lines))
+            if here.refuses:
+                self.wfile.write(b"HTTP/1.1 403 Forbidden\r\n\r\n")
+                return
+            host, _, port = lines[0].split()[1].rpartition(":")
+            with socket.create_connection((host, int(port))) as there:
+                self.wfile.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+                ends = {self.connection: there, there: self.connection}
+                while True:
+                    for one in select.select(list(ends), [], [])[0]:
+                        if not (data := one.recv(65536)):
+                            return
+                        ends[one].sendall(data)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        server.block_on_close = False
+        here.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield here
+        finally:
+            server.shutdown()
+            thread.join()

@@ -17,12 +17,14 @@ import ssl
 import sys
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 if __name__ == "__main__":  # started by its path, as what the job's driver is part of
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -201,6 +203,8 @@ def post(address: str, body: Mapping[str, Any], key: str, *, private: bool = Fal
         if connection.late or isinstance(error, TimeoutError):
             raise WebhookError("it does not answer in time") from None
         why = getattr(error, "strerror", None) or "it answers no HTTP"
+        if connection.proxied:
+            why = f"{why}, by the proxy"
         raise WebhookError(f"it cannot be reached: {why}") from None
     finally:
         late.cancel()
@@ -213,26 +217,55 @@ def post(address: str, body: Mapping[str, Any], key: str, *, private: bool = Fal
         raise WebhookError(f"it answers HTTP {code}", lasting=lasting)
 
 
-class _Pinned(http.client.HTTPConnection):
-    """A connection to an address that was looked at, whatever its name would mean by now."""
+class _Connection(http.client.HTTPConnection):
+    """A connection to an address that was looked at, whatever its name would mean by now.
 
-    def __init__(self, host: str, port: int, address: str, context: ssl.SSLContext | None) -> None:
+    Parameters
+    ----------
+    host, port
+        Whom the request is for.
+    address
+        Where it goes to, as numbers; the proxy's name where there is one.
+    context
+        For TLS; None without.
+    """
+
+    def __init__(
+        self, host: str, port: int, address: tuple[str, int], context: ssl.SSLContext | None
+    ) -> None:
         super().__init__(host, port, timeout=_PATIENCE)
         self.late = False
         self._address = address
         self._context = context
+        self._name = host
 
     def connect(self) -> None:
         """Connect to the address, with TLS where there is any, for the host's own name."""
-        self.sock = socket.create_connection((self._address, self.port), self.timeout)
+        if self.proxied:
+            super().connect()  # to the proxy, which is asked for the host
+        else:
+            self.sock = socket.create_connection(self._address, self.timeout)
         if self._context is not None:
             tls = self._context.wrap_socket(
-                self.sock, server_hostname=self.host, do_handshake_on_connect=False
+                self.sock, server_hostname=self._name, do_handshake_on_connect=False
             )
             self.sock = tls
             self._check_time()
             tls.do_handshake()
         self._check_time()
+
+    proxied = False
+
+    def go_by(self, proxy: SplitResult) -> None:
+        """Have a proxy connect to the host."""
+        host, port = self.host, self.port
+        self.host, self.port = self._address
+        headers = {}
+        if proxy.username:
+            user = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+            headers["Proxy-Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
+        self.set_tunnel(host, port, headers)
+        self.proxied = True
 
     def _check_time(self) -> None:
         """Go no further where `give_up` came before there was anything to end."""
@@ -246,17 +279,38 @@ class _Pinned(http.client.HTTPConnection):
             self.sock.shutdown(socket.SHUT_RDWR)
 
 
-def _connect(parts: SplitResult, *, private: bool) -> _Pinned:
+def _connect(parts: SplitResult, *, private: bool) -> _Connection:
     host, tls = parts.hostname or "", parts.scheme == "https"
     port = parts.port or (443 if tls else 80)
+    context = ssl.create_default_context() if tls else None
+    proxy = _proxy_of(host) if tls else None
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise WebhookError(f"its host is not found: {getattr(error, 'strerror', error)}") from None
+        if proxy is None:
+            why = getattr(error, "strerror", error)
+            raise WebhookError(f"its host is not found: {why}") from None
+        found = []  # behind a firewall names outside may be known to the proxy alone
     addresses = [str(one[4][0]) for one in found]
     for address in addresses:
         check_ip(address, private=private)
-    return _Pinned(host, port, addresses[0], ssl.create_default_context() if tls else None)
+    if proxy is None:
+        return _Connection(host, port, (addresses[0], port), context)
+    connection = _Connection(host, port, (proxy.hostname or "", proxy.port or 3128), context)
+    connection.go_by(proxy)
+    return connection
+
+
+def _proxy_of(host: str) -> SplitResult | None:
+    """Return the proxy that the environment names for a host, None where there is none."""
+    named = getproxies().get("https")
+    if not named or proxy_bypass(host):
+        return None
+    with suppress(ValueError):
+        parts = urlsplit(named if "://" in named else f"http://{named}")
+        if parts.hostname and (parts.port is None or parts.port):
+            return parts
+    raise WebhookError("the environment's https_proxy is no address", lasting=True)
 
 
 def check_ip(text: str, *, private: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from base64 import b64encode
 
 import pytest
 from submarine_engine import notify, webhooks
@@ -18,9 +19,16 @@ from submarine_engine.job import JobSpec, JobState
 from submarine_engine.settings import format_value
 
 from tests.jobs import bundle_of, spec_of
-from tests.webhook import receiver
+from tests.webhook import connect_proxy, receiver
 
 SLACK = "https://hooks.slack.com/services/T0/B0/aVerySecretToken"
+
+
+@pytest.fixture(autouse=True)
+def without_proxies(monkeypatch):
+    for name in ("https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
 
 
 @pytest.fixture
@@ -234,19 +242,52 @@ def test_one_that_answers_byte_by_byte_is_given_up_too(home, monkeypatch):
             notify.post(server.url, {}, "key", private=True)
 
 
-def test_a_certificate_that_nobody_vouches_for_is_an_error(tmp_path):
-    pem = tmp_path / "own.pem"
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """Give a certificate of 127.0.0.1 that nobody vouches for, and its key, in one file."""
+    folder = tmp_path_factory.mktemp("certificate")
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj",
-               "/CN=127.0.0.1", "-keyout", pem, "-out", tmp_path / "cert.pem"]  # fmt: skip
+               "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1",
+               "-keyout", folder / "key", "-out", folder / "cert"]  # fmt: skip
     subprocess.run(command, check=True, capture_output=True)
-    pem.write_text(pem.read_text() + (tmp_path / "cert.pem").read_text())
-    with (
-        receiver(certificate=pem) as server,
-        pytest.raises(notify.WebhookError, match=r"certificate is refused: self.signed") as caught,
-    ):
-        notify.post(server.url, {}, "key", private=True)
-    assert caught.value.lasting
-    assert not server.got
+    pem = folder / "both.pem"
+    pem.write_text((folder / "key").read_text() + (folder / "cert").read_text())
+    return pem
+
+
+def test_a_certificate_that_nobody_vouches_for_is_an_error(certificate, monkeypatch):
+    with receiver(certificate=certificate) as server:
+        with pytest.raises(
+            notify.WebhookError, match=r"certificate is refused: self.sig"
+        ) as caught:
+            notify.post(server.url, {}, "key", private=True)
+        assert caught.value.lasting
+        assert not server.got
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        notify.post(server.url, {"a": 1}, "key", private=True)
+        assert server.got[0][2] == {"a": 1}
+
+
+def test_a_proxy_of_the_environment_brings_it_there(certificate, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with receiver(certificate=certificate) as server, connect_proxy() as proxy:
+        host = server.url.removeprefix("https://")
+        monkeypatch.setenv("https_proxy", f"http://ada:p%40ss@127.0.0.1:{proxy.port}")
+        notify.post(f"{server.url}/secret", {"a": 1}, "key", private=True)
+        assert server.got[0][0] == "/secret"
+        (asked,) = proxy.asked
+        assert asked.startswith(f"CONNECT {host} ")
+        assert b64encode(b"ada:p@ss").decode() in asked
+        assert "secret" not in asked
+        with pytest.raises(notify.WebhookError, match="none of the public network"):
+            notify.post(server.url, {}, "key")
+        proxy.refuses = True
+        with pytest.raises(notify.WebhookError, match="by the proxy") as caught:
+            notify.post(server.url, {}, "key", private=True)
+        assert not caught.value.lasting
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        notify.post(server.url, {"b": 2}, "key", private=True)
+        assert server.got[1][2] == {"b": 2}
 
 
 def test_slack_is_told_in_its_own_form_and_no_text_of_a_job_becomes_a_mention(home):
