@@ -8,6 +8,7 @@ from base64 import b64encode
 
 import pytest
 from submarine_engine import notify, webhooks
+from submarine_engine.cli import main
 from submarine_engine.clusters import locks, outbox, store
 from submarine_engine.clusters.store import Journal, put_on_record, read_warnings
 from submarine_engine.command import parse, to_command
@@ -81,6 +82,15 @@ def test_its_address_is_in_no_json_no_repr_and_no_command():
     assert parse(to_command(again, "a.py")).spec == again == JobSpec.from_json(again.to_json())
     assert webhooks.host(again.notify) == webhooks.host(SLACK) == "hooks.slack.com"
     assert format_value("notify", SLACK) == "hooks.slack.com"
+
+
+def test_the_settings_are_shown_without_it(monkeypatch, capsys):
+    monkeypatch.setenv("SUBMARINE_NOTIFY", SLACK)
+    for words in (["config", "show"], ["config", "show", "--json"]):
+        assert main(words) == 0
+        shown = capsys.readouterr().out
+        assert "hooks.slack.com" in shown
+        assert "aVerySecret" not in shown
 
 
 def test_the_record_has_a_reference_and_the_owner_alone_what_it_stands_for(home):

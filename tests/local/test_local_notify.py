@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+from submarine_engine.cli import main
 from submarine_engine.clusters import outbox
 from submarine_engine.history import read_json
 from submarine_engine.job import JobState
@@ -28,7 +29,7 @@ def noted(local, job_id):
 
 
 def test_a_job_is_over_and_its_gpu_free_while_its_webhook_hangs(
-    local, declare_gpus, webhook, monkeypatch
+    local, declare_gpus, webhook, monkeypatch, capsys
 ):
     declare_gpus(1)
     webhook.answers_now.clear()
@@ -45,6 +46,10 @@ def test_a_job_is_over_and_its_gpu_free_while_its_webhook_hangs(
     assert not any("aVerySecret" in command for command in local.processes().values())
     webhook.answers_now.set()
     until(lambda: noted(local, first) == "sent")
+    assert main(["job", "show", first]) == 0
+    shown = capsys.readouterr().out
+    assert f"{webhook.url.removeprefix('http://')} (sent)" in shown
+    assert "aVerySecret" not in shown
     path, _, told = webhook.got[0]
     assert path == PATH
     assert (told["id"], told["state"], told["log"]) == (first, "succeeded", None)
