@@ -360,6 +360,12 @@ def _artifacts(_: Workbench, command: Command) -> Listing[Artifact] | None:
     return list_artifacts(command)
 
 
+def _export(_: Workbench, command: Command) -> None:
+    from submarine_engine.export import export_as_asked  # noqa: PLC0415 - as above
+
+    say(visible(export_as_asked(command).words, 1000))
+
+
 def _top(_: Workbench, command: Command) -> None:
     # imported late: few jobs are asked
     from submarine_engine.metrics import HEADINGS, reported_lines, usage_rows  # noqa: PLC0415
@@ -505,6 +511,7 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("job", "exec"): _exec,
     ("job", "top"): _top,
     ("job", "artifacts"): _artifacts,
+    ("job", "export"): _export,
     ("job", "debug"): _debug,
     ("debug",): _debug,
     ("cache", "list"): _remembered,

@@ -38,4 +38,16 @@ def artifacts(command: Command, output: Output) -> int:
     return OK
 
 
+def export(command: Command, output: Output) -> int:
+    """Bring a job into MLflow's records."""
+    from submarine_engine.export import export_as_asked  # noqa: PLC0415 - seldom asked
+
+    done = export_as_asked(command)
+    if output.json:
+        output.data({"job": done.job, **done.to_json()})
+        return OK
+    output.line(visible(done.words, line=True))
+    return OK
+
+
 _NONE = "no artifacts: the job's code leaves them in the folder $SUBMARINE_OUTPUT_PATH"

@@ -204,6 +204,19 @@ VERBS = (
             "each has a folder of its own: worker-1/model.pt.",
         examples=("job artifacts mnist", "job artifacts mnist --to models/mnist"),
         run=".left:artifacts"),
+    Verb("job export", "Bring a job into another system's records: parameters, metrics, files.",
+        _JOB,
+        Option("to", options.NAME, "Which system: mlflow.", choices=("mlflow",)),
+        Option("uri", options.NAME, "Where MLflow keeps its records: a server, a data base. "
+            "MLFLOW_TRACKING_URI, else MLflow's own default, unless given."),
+        Option("experiment", options.NAME, "The experiment; named after the notebook unless "
+            "given."),
+        details="What the job asked for, what its code has given to submarine_runtime.report, its "
+            "artifacts and script, and its model: by its on_save while it runs, its last "
+            "checkpoint afterwards. Once more, the same run has what is new.",
+        examples=("job export mnist --to mlflow",
+            "job export mnist --to mlflow --uri sqlite:///mlflow.db --experiment digits"),
+        run=".left:export"),
     Verb("job debug", "Look at what the frames of a failed job held, where it failed.", _JOB,
         _OF_TASK,
         details="A debugger as pdb and %debug are, over the frames as they were: u and d move, p "
