@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench import (
     again,
+    charts,
     debugging,
     drivers,
     gangs,
@@ -97,6 +98,8 @@ FIGURES: dict[str, Callable[[Path], Figure | list[Figure]]] = {
     "lab-open": jupyter.opening,
     "lab-scroll": jupyter.scrolling,
     "lab-bundle": jupyter.bundle,
+    "lab-chart": charts.week,
+    "lab-sparklines": charts.sparklines,
     "zeppelin-launch": zeppelin.launch,
     "zeppelin-overhead": zeppelin.overhead,
     "zeppelin-lag": zeppelin.lag,

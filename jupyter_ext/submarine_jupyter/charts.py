@@ -376,16 +376,22 @@ def _line(rows: Sequence[Row], name: str, span: tuple[float, float], most: int) 
 
 
 def _finite(value: tuple[float, float, float]) -> tuple[float | None, ...]:
-    return tuple(_short(one) for one in value) if all(map(math.isfinite, value)) else (None,) * 3
+    low, mean, high = value
+    if not math.isfinite(low + mean + high):
+        return (None,) * 3
+    if low == mean == high:
+        return (_short(mean),) * 3
+    return _short(low), _short(mean), _short(high)
 
 
 def _together(part: Sequence[tuple[int, tuple[float, float, float]]]) -> tuple[float | None, ...]:
-    there = [(weight, value) for weight, value in part if all(map(math.isfinite, value))]
-    if not there:
-        return (None,) * 3
-    mean = sum(weight * value[1] for weight, value in there) / sum(weight for weight, _ in there)
-    least, most = min(value[0] for _, value in there), max(value[2] for _, value in there)
-    return _finite((least, mean, most))
+    least, most, total, weights = math.inf, -math.inf, 0.0, 0
+    for weight, (low, mean, high) in part:
+        if math.isfinite(low + mean + high):
+            least, most = min(least, low), max(most, high)
+            total += weight * mean
+            weights += weight
+    return _finite((least, total / weights, most)) if weights else (None,) * 3
 
 
 def _short(value: float) -> float:

@@ -19,6 +19,8 @@ import type {
 } from './types';
 import { sentence } from './words';
 
+/** Of a line in a chart, which has not more pixels across; its extremes are there all the same. */
+const POINTS = 500;
 const UNREACHABLE = 'Server unreachable';
 
 /** What happened, where, and what to do next, in the server's words. */
@@ -112,8 +114,8 @@ export class Api {
   /** What a job used and reported; of a part of the time in more detail. */
   metrics(job: string, from: number | null, to: number | null): Promise<JobMetrics> {
     const ms = (seconds: number | null) => Math.max(0, Math.round((seconds ?? 0) * 1000));
-    const query = from === null || to === null ? '' : `?from=${ms(from)}&to=${ms(to)}`;
-    return this.get(`api/jobs/${encodeURIComponent(job)}/metrics${query}`);
+    const part = from === null || to === null ? '' : `&from=${ms(from)}&to=${ms(to)}`;
+    return this.get(`api/jobs/${encodeURIComponent(job)}/metrics?points=${POINTS}${part}`);
   }
 
   /** A small curve of each job; null where there is nothing to draw. */
