@@ -1,7 +1,8 @@
 """Take the pictures of the docs in a real JupyterLab; run it by hand after a change of the card.
 
 ``docs/images/cell.png``: a finished ``%%submarine`` cell that trains a model of the notebook in
-place and draws its losses, and the cell that uses the model;
+place and draws its losses, and the cell that uses the model; ``charts.png``: what two workers
+report and use, over time;
 ``yarn-*.png``: one on YARN while it runs and after, and its application at the ResourceManager;
 ``zeppelin.png``: a note in Zeppelin; ``reopen.gif``: a cell whose page was closed and whose kernel
 was restarted while it trained; ``sweep.gif``: a sweep that grows, yields to another job, and grows.
@@ -10,14 +11,21 @@ was restarted while it trained; ``sweep.gif``: a sweep that grows, yields to ano
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 
 from lab_driver import LIMIT, Lab, Notebook, chromium
+from PIL import Image
 from playwright.sync_api import Browser
 from reopen_recording import record
+from submarine_engine.bundle import Bundle, Manifest
+from submarine_engine.clusters.local import LocalCluster
+from submarine_engine.future import Job
+from submarine_engine.job import JobSpec, Resources, Role
 from sweep_recording import GPUS, record_sweep
 from yarn_pictures import QUIET, take_yarn, yarn_lab
 from zeppelin_pictures import take_zeppelin
@@ -55,6 +63,53 @@ CELLS = [
 ]
 
 
+REPORTS = """
+import time
+from sklearn.datasets import load_digits
+from sklearn.neural_network import MLPClassifier
+from submarine_runtime import job, report
+
+digits = load_digits()
+model = MLPClassifier((64,), learning_rate_init=0.002, random_state=job.rank)
+for epoch in range(120):
+    model.partial_fit(digits.data / 16, digits.target, classes=range(10))
+    accuracy = model.score(digits.data / 16, digits.target)
+    report(epoch, loss=model.loss_, accuracy=accuracy)
+    print(f"epoch {epoch}: loss {model.loss_:.4f}, {accuracy:.1%} read right", flush=True)
+    time.sleep(0.5)
+"""
+
+
+def take_charts(browser: Browser, lab: Lab, folder: Path, target: Path, theme: str) -> None:
+    """Run a job of two workers, and take a picture of its charts."""
+    cluster = LocalCluster(lab.home)
+    manifest = Manifest(entry="train.py", python=f"3.{sys.version_info.minor}")
+    bundle = Bundle(files={"train.py": REPORTS.encode()}, manifest=manifest)
+    roles = (Role(count=2, resources=Resources(gpus=0)),)
+    job = Job(cluster, cluster.submit(JobSpec(name="digits", roles=roles), bundle, workdir=folder))
+    job.result()
+    page = browser.new_context(viewport={"width": 1200, "height": 780}).new_page()
+    page.set_default_timeout(LIMIT)
+    page.goto(f"{lab.url}lab?token={lab.token}&reset")
+    page.wait_for_function("() => window.jupyterapp?.restored")
+    page.evaluate("() => window.jupyterapp.restored.then(() => null)")
+    command = "([name, args]) => { window.jupyterapp.commands.execute(name, args) }"
+    page.evaluate(command, ["apputils:change-theme", {"theme": theme}])
+    page.wait_for_selector(f'body[data-jp-theme-name="{theme}"]', state="attached")
+    page.evaluate(command, ["submarine:show-panel", {}])
+    page.wait_for_selector(".submarine-Job-spark")
+    page.evaluate(command, ["submarine:show-metrics", {"job": job.id}])
+    place = page.locator(".submarine-Chart .u-over").first
+    box = place.bounding_box()
+    if box is None:
+        raise RuntimeError("the chart is out of sight")
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] / 2)
+    page.wait_for_selector(".submarine-Moment [aria-current]")
+    page.add_style_tag(content=QUIET)
+    shot = page.screenshot(clip={"x": 0, "y": 28, "width": 1200, "height": 720})
+    Image.open(BytesIO(shot)).convert("RGB").quantize(64).save(target, optimize=True)
+
+
 def take_cell(browser: Browser, lab: Lab, target: Path, theme: str) -> None:
     """Run the cells, and take a picture of them."""
     context = browser.new_context(viewport={"width": 960, "height": 1700}, device_scale_factor=2)
@@ -84,7 +139,9 @@ def main() -> None:
     parser.add_argument("--theme", default="JupyterLab Light")
     parser.add_argument("--width", type=int, default=960)
     parser.add_argument(
-        "--scene", choices=("cell", "reopen", "sweep", "yarn", "zeppelin"), help="only this one"
+        "--scene",
+        choices=("cell", "charts", "reopen", "sweep", "yarn", "zeppelin"),
+        help="only this one",
     )
     options = parser.parse_args()
     options.to.mkdir(parents=True, exist_ok=True)
@@ -92,6 +149,9 @@ def main() -> None:
         if options.scene in (None, "cell"):
             with local_lab() as lab:
                 take_cell(browser, lab, options.to / "cell.png", options.theme)
+        if options.scene in (None, "charts"):
+            with local_lab() as lab:
+                take_charts(browser, lab, lab.work, options.to / "charts.png", options.theme)
         if options.scene in (None, "reopen"):
             with local_lab() as lab:
                 record(browser, lab, options.to / "reopen.gif")

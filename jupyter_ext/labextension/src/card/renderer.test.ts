@@ -169,11 +169,11 @@ describe('CardRenderer', () => {
     const artifactUrl = vi.fn(() => 'http://x/file');
     Object.assign(api, { artifactUrl });
     const kept: string[] = [];
-    const click = vi
-      .spyOn(HTMLAnchorElement.prototype, 'click')
-      .mockImplementation(function (this: HTMLAnchorElement) {
-        kept.push(this.href);
-      });
+    const click = vi.spyOn(HTMLAnchorElement.prototype, 'click').mockImplementation(function (
+      this: HTMLAnchorElement
+    ) {
+      kept.push(this.href);
+    });
     const data = { 'data-action': 'artifact', 'data-task': 'worker-0', 'data-path': 'a%20b' };
     const files: Tree = ['div', {}, [['button', data, ['a b']]]];
     await say('card', { ...saved, tree: files });

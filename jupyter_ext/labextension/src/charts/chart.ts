@@ -16,6 +16,9 @@ export function colour(number: number): string {
   return COLOURS[number % COLOURS.length];
 }
 
+/** From when to when. */
+export type Range = [number, number];
+
 /** What the charts of a view share. */
 export interface Shared {
   /** Their cursors go together by this name. */
@@ -44,21 +47,21 @@ export class Chart {
   readonly node = element('figure', 'submarine-Chart');
 
   /** Show other numbers; return whether that is possible without another chart. */
-  update(drawing: Drawing, window: [number, number] | null): boolean {
+  update(drawing: Drawing, range: Range): boolean {
     if (!isAlike(this._drawing, drawing)) {
       return false;
     }
     this._drawing = drawing;
     if (this._plot) {
       this._plot.setData(drawing.data, false);
-      this.show(window);
+      this.show(range);
       this._tell();
     }
     return true;
   }
 
   /** Draw it as wide as its place is; the first time it is made. */
-  fit(window: [number, number] | null): void {
+  fit(range: Range): void {
     const width = Math.floor(this._place.clientWidth);
     if (width < 40) {
       return;
@@ -66,17 +69,15 @@ export class Chart {
     if (!this._plot) {
       this._plot = new uPlot(this._options(width), this._drawing.data, this._place);
       this._plot.over.addEventListener('dblclick', () => this._shared.zoomed(null, null));
-      this.show(window);
+      this.show(range);
       this._tell();
     } else if (this._plot.width !== width) {
       this._plot.setSize({ width, height: HEIGHT });
     }
   }
 
-  /** Show from here to there; null for all that is known. */
-  show(window: [number, number] | null): void {
-    const times = this._drawing.data[0];
-    const [min, max] = window ?? [times[0], times[times.length - 1]];
+  /** Show from here to there. */
+  show([min, max]: Range): void {
     this._plot?.setScale('x', { min, max: max > min ? max : min + 1 });
   }
 
@@ -112,6 +113,7 @@ export class Chart {
       series,
       bands,
       legend: { show: false },
+      padding: [8, 12, 0, 0],
       scales: { x: { time: false }, y: { range: (_, min, max) => reach(min, max, unit) } },
       axes: [
         {

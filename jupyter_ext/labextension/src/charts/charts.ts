@@ -4,12 +4,12 @@ import type { IDisposable } from '@lumino/disposable';
 import { Signal } from '@lumino/signaling';
 
 import { element } from '../dom';
-import { Chart, type Shared } from './chart';
+import { Chart, type Range, type Shared } from './chart';
 import type { Drawing } from './model';
 
 let groups = 0;
 
-export type Window = [number, number] | null;
+export type Window = Range | null;
 
 export class Charts implements IDisposable {
   constructor(aligned: boolean) {
@@ -40,11 +40,14 @@ export class Charts implements IDisposable {
 
   /** Show these; a chart that is there already gets its new numbers. */
   update(drawings: Drawing[]): void {
+    if (!this._window) {
+      this._whole = reach(drawings);
+    }
     const gone = new Map(this._charts);
     let before: Element | null = this.node.firstElementChild;
     for (const drawing of drawings) {
       let chart = this._charts.get(drawing.key);
-      if (!chart?.update(drawing, this._window)) {
+      if (!chart?.update(drawing, this._range)) {
         const next = new Chart(this._shared, drawing);
         if (chart) {
           before = before === chart.node ? before.nextElementSibling : before;
@@ -71,7 +74,7 @@ export class Charts implements IDisposable {
   zoom(window: Window): void {
     this._window = window;
     for (const chart of this._charts.values()) {
-      chart.show(window);
+      chart.show(this._range);
     }
     this.zoomed.emit(window);
   }
@@ -87,9 +90,13 @@ export class Charts implements IDisposable {
     Signal.clearData(this);
   }
 
+  private get _range(): Range {
+    return this._window ?? this._whole;
+  }
+
   private _fit(): void {
     for (const chart of this._charts.values()) {
-      chart.fit(this._window);
+      chart.fit(this._range);
     }
   }
 
@@ -104,7 +111,17 @@ export class Charts implements IDisposable {
   });
   private _theme: { text: string; grid: string } | null = null;
   private _window: Window = null;
+  /** What all of them reach over: they stand below each other. */
+  private _whole: Range = [0, 1];
   private _disposed = false;
+}
+
+function reach(drawings: Drawing[]): Range {
+  const times = drawings.map(each => each.data[0]).filter(each => each.length);
+  return [
+    Math.min(...times.map(each => each[0])),
+    Math.max(...times.map(each => each[each.length - 1]))
+  ];
 }
 
 function themeOf(node: HTMLElement): { text: string; grid: string } {
