@@ -107,7 +107,7 @@ def take_charts(browser: Browser, lab: Lab, folder: Path, target: Path, theme: s
     page.wait_for_selector(".submarine-Moment [aria-current]")
     page.add_style_tag(content=QUIET)
     shot = page.screenshot(clip={"x": 0, "y": 28, "width": 1200, "height": 720})
-    Image.open(BytesIO(shot)).convert("RGB").quantize(64).save(target, optimize=True)
+    Image.open(BytesIO(shot)).convert("RGB").quantize(128).save(target, optimize=True)
 
 
 def take_cell(browser: Browser, lab: Lab, target: Path, theme: str) -> None:

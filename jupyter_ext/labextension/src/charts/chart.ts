@@ -3,7 +3,7 @@
 import uPlot from 'uplot';
 
 import { element, setText } from '../dom';
-import { amount, type Drawing, isAlike, last, places, reach, STEPS, tick } from './model';
+import { amount, type Drawing, isAlike, last, mark, places, reach, STEPS, tick } from './model';
 
 const HEIGHT = 150;
 /** Apart on light and on dark ground, also for those who see few colours; more lines are dashed. */
@@ -132,7 +132,7 @@ export class Chart {
           grid,
           size: 58,
           space: 28,
-          values: (_, splits) => splits.map(each => (each ? amount(each, unit) : '0'))
+          values: (_, splits) => splits.map(each => mark(each, unit))
         }
       ],
       cursor: {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import type { ChartLine, JobMetrics } from '../types';
-import { amount, drawings, isAlike, last, places, reach, tick } from './model';
+import { amount, drawings, isAlike, last, mark, places, reach, tick } from './model';
 
 function line(at: number[], mean: (number | null)[], more: Partial<ChartLine> = {}): ChartLine {
   return { task: 'worker-0', label: 'worker-0', at, mean, low: [], high: [], ...more };
@@ -94,6 +94,7 @@ it('says numbers as people read them', () => {
     '20 GB', '1.5 kB/s', '93 %', '1.23', '0.03125'
   ]); // prettier-ignore
   expect([null, undefined, NaN].map(each => amount(each, ''))).toEqual(['—', '—', '—']);
+  expect([0, 150, 2e6].map(each => mark(each, 'B/s'))).toEqual(['0', '150 B/s', '2.0 MB/s']);
   expect(last([1, 2, undefined])).toBe(2);
   expect(last([1, null, undefined])).toBe(null); // the last one was no number
   expect(last([])).toBe(null);

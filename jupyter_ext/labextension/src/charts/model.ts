@@ -118,6 +118,11 @@ export function amount(value: number | null | undefined, unit: string): string {
   }
 }
 
+/** A number beside the axis, where there is little room: `0`, `150 B/s`. */
+export function mark(value: number, unit: string): string {
+  return value ? amount(value, unit).replace(' bytes', ' B') : '0';
+}
+
 /** From where to where a chart reaches: from 0 on, but for what code reports. */
 export function reach(least: number | null, most: number | null, unit: string): [number, number] {
   if (unit === '%') {
