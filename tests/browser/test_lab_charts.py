@@ -40,6 +40,7 @@ def over(panel, jobs, name):
 
 def write(file, began, series, name="loss"):
     rows = ({"at": began + at, name: value} for at, value in enumerate(series))
+    file.unlink(missing_ok=True)  # whoever still writes there writes into the old one
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
