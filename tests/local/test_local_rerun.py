@@ -17,6 +17,7 @@ from submarine_engine.job import JobSpec, Resources, Role
 from submarine_engine.pool.folder import PoolFolder
 from submarine_engine.provenance import ENVIRONMENT, PROVENANCE, read_provenance
 from submarine_engine.rerun import rerun as run_again
+from submarine_engine.rerun import with_options
 
 from tests.jobs import spec_of, until
 
@@ -172,13 +173,12 @@ def test_other_data_that_was_asked_for_is_no_surprise(local, ran, monkeypatch):
     assert "whether its data has changed is not known" in told[-1]
 
 
-def test_a_job_that_no_command_line_says_is_run_again_as_it_was(local, ran):
-    chief = Role(name="chief", resources=Resources(gpus=0))
-    job = ran("40 + 2", roles=(chief,))
-    with pytest.warns(UserWarning, match="which packages"):
-        assert job.rerun().result(180) == 42
+def test_a_job_that_no_command_line_says_is_run_again_as_it_was():
+    spec = JobSpec(roles=(Role(name="chief", resources=Resources(gpus=0)),))
+    assert with_options(spec, {}) is spec
+    assert with_options(spec, {"time_limit": None}) is spec
     with pytest.raises(CommandError, match="no command line says roles chief"):
-        job.rerun(time_limit="1h")
+        with_options(spec, {"time_limit": "1h"})
 
 
 # What cannot be run again.
