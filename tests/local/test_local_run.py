@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from submarine_engine.events import Progressed
-from submarine_engine.job import JobState
+from submarine_engine.job import JobState, Resources, Role
 
 from tests.jobs import until
 
@@ -67,3 +67,8 @@ def test_progress_that_the_job_tells_arrives(local, tmp_path):
     told = progressed(local.follow(job_id))
     assert [event.fraction for event in told] == sorted(event.fraction for event in told)
     assert told[-1].message.startswith("epoch ")
+
+
+def test_a_chief_needs_no_worker(local):
+    story = local.run("40 + 2", roles=(Role(name="chief", resources=Resources(gpus=0)),))
+    assert (story.state, story.status.reason) == (JobState.SUCCEEDED, "")

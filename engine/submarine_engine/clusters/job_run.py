@@ -418,7 +418,7 @@ class JobRun:
     def _look_for_room(self) -> int:
         """Return how many workers more the job could have; asked about once a second."""
         role, workers = self._whole.elastic, self._spec.roles
-        count = next(one.count for one in workers if one.name == "worker")
+        count = next((one.count for one in workers if one.name == "worker"), 0)  # a chief alone
         runs = self._answered or len(self._containers) == 1
         if role is None or count == role.count or not runs or self._course.growing:
             return 0
