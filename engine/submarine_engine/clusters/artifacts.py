@@ -132,7 +132,7 @@ class ArtifactMirror:
         return ". ".join(words)
 
     def _unpack(self, file: BinaryIO, source: LogSource, sizes: Mapping[str, int]) -> None:
-        total = 0
+        total, made = 0, set[Path]()
         for entry in self._entries(file):
             if total + entry.size > self._limit:
                 self._left.add(entry.name, PAST_LIMIT)
@@ -142,7 +142,8 @@ class ArtifactMirror:
                 self._left.add(entry.name, _REFUSED)
                 continue
             try:
-                make_private(path.parent)
+                if path.parent not in made:
+                    made.add(make_private(path.parent))
                 if entry.part:
                     name = PART % entry.part
                     if name not in sizes:

@@ -204,6 +204,7 @@ while :; do
   kill -0 $task 2>/dev/null || break
 done
 kills; [ $code = 0 ] || [ "$count" = "$before" ] || oom=" oom"
+trap '' TERM
 shopt -s dotglob nullglob
 set -- logdir/*
 if [ $# -gt 0 ]; then
