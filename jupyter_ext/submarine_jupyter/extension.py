@@ -125,6 +125,10 @@ class SubmarineApp(ExtensionApp):
         Unicode(), help="Headers that pass to a job's port and back, besides the usual ones."
     ).tag(config=True)
 
+    proxy_connections = Int(
+        proxy.MOST, min=1, help="Connections to ports of jobs that may be open at once."
+    ).tag(config=True)
+
     def initialize_handlers(self) -> None:
         """Register the routes, all of them below the server's base URL."""
         self.work = Work(self.call_limit)

@@ -20,7 +20,7 @@ import re
 import secrets
 from asyncio import Future
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from email.message import Message
 from html import escape
@@ -74,7 +74,7 @@ _SOCKET_ANSWERED = ("Sec-WebSocket-Accept", "Sec-WebSocket-Protocol", "Sec-WebSo
 
 _PIECE = 1 << 16
 _LARGEST_BODY = 1 << 62  # of what is streamed, whatever its size
-_MOST = 128
+MOST = 128
 """Connections at once. Each is a thread here, and a process beside the task."""
 
 _MOST_COOKIES = 100
@@ -99,10 +99,12 @@ class Ports:
     ----------
     more
         Names of headers that pass besides the usual ones.
+    most
+        Connections at once.
     """
 
-    def __init__(self, more: Callable[[], Sequence[str]] = tuple) -> None:
-        self.more = more
+    def __init__(self, more: Sequence[str] = (), most: int = MOST) -> None:
+        self.more, self.most = more, most
         self.open: set[object] = set()
         self._secret = secrets.token_bytes(32)
         self._jars: OrderedDict[tuple[str, str], CookieJar] = OrderedDict()
@@ -223,9 +225,10 @@ class Proxy(JupyterHandler):
         return "&".join(pair for pair in pairs if pair.partition("=")[0] not in ("token", "_xsrf"))
 
     async def _connect(self, job_id: str, target: str) -> None:
-        if len(self._ports.open) >= _MOST:
+        if len(self._ports.open) >= self._ports.most:
             error = JobError(
-                f"{_MOST} connections into jobs are open", fix="close pages of theirs, and reload"
+                f"{self._ports.most} connections into jobs are open",
+                fix="close pages of theirs, and reload",
             )
             self._fail(HTTPStatus.SERVICE_UNAVAILABLE, error)
             return
@@ -252,7 +255,7 @@ class Proxy(JupyterHandler):
 
     def _headers_there(self) -> HTTPHeaders:
         own = self.request.headers
-        found = HTTPHeaders(_only(own, (*_ASKED, *self._ports.more())))
+        found = HTTPHeaders(_only(own, (*_ASKED, *self._ports.more)))
         found["Host"] = self._host
         found["X-Forwarded-Prefix"] = self._prefix
         if "Origin" in own:  # the port's own: who asks has shown that it is
@@ -323,7 +326,7 @@ class Proxy(JupyterHandler):
         """Take the status and the headers of what the job answers."""
         self.set_status(code, responses.get(code, "Unknown"))
         self.clear_header("Content-Type")
-        for name in (*_ANSWERED, *self._ports.more()):
+        for name in (*_ANSWERED, *self._ports.more):
             for value in headers.get_list(name):
                 self.add_header(name, value)
         for value in headers.get_list("Location"):
@@ -463,7 +466,7 @@ def _read_target(target: str) -> tuple[str | None, int]:
 
 
 def _handlers(app: Server) -> Sequence[tuple[Any, ...]]:
-    ports = Ports(lambda: getattr(app, "proxy_headers", ()))
+    ports = Ports(app.proxy_headers, app.proxy_connections)
     pattern = r"/submarine/proxy/(?P<job_id>[^/]{1,64})/(?P<target>[^/]{1,64})(?:/.*)?"
     return [(pattern, Proxy, {"work": app.work, "ports": ports})]
 

@@ -39,6 +39,8 @@ class Server(Protocol):
 
     work: Work
     watchers: Watchers
+    proxy_headers: list[str]
+    proxy_connections: int
 
 
 @dataclass(frozen=True, slots=True)

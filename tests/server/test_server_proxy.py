@@ -269,6 +269,29 @@ def test_a_websocket_passes_both_ways(server, serving):
     asyncio.run(talk())
 
 
+def test_a_server_names_more_headers_and_counts_connections(serving, start_server):
+    job, (port, *_) = serving
+    options = (
+        "--SubmarineApp.proxy_headers=X-Own",
+        "--SubmarineApp.proxy_headers=Clear-Site-Data",
+        "--SubmarineApp.proxy_connections=1",
+    )
+    server = start_server(*options)
+    answer = server.get(f"/proxy/{job}/{port}/told/", headers={"X-Own": "1", "X-Other": "2"})
+    assert answer.json()["headers"]["X-Own"] == "1"
+    assert "X-Other" not in answer.json()["headers"]
+    assert answer.headers["Clear-Site-Data"] == "/"
+    with closing(server.get(f"/proxy/{job}/{port}/gives", stream=True)) as stays:
+        pieces = stays.iter_content(6)  # closes the connection when it is collected
+        assert next(pieces)
+        answer = server.get(f"/proxy/{job}/{port}/told/")
+        assert (answer.status_code, answer.json()["what"]) == (
+            503,
+            "1 connections into jobs are open",
+        )
+    until(lambda: server.get(f"/proxy/{job}/{port}/told/").status_code == 200)
+
+
 def test_what_cannot_be_is_said(server, serving, submit):
     job, (port, half, odd) = serving
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
