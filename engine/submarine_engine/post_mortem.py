@@ -11,11 +11,15 @@ import json
 import linecache
 import os
 import pickle
+import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
 from submarine_runtime.post_mortem import VALUES, VERSION, Shown, lean_repr, stand_in
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
 _MOST_FRAMES = 200
 _MOST_VALUES = 100_000
 _MOST_LINKS = 10
+_CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
+_CORES = frozenset({-SIGSEGV, -SIGBUS, -SIGILL, -SIGFPE, -SIGABRT})
 _LONGEST = 2000
 _LONGEST_LINE = 500
 _SEARCHED = 1 << 20
@@ -507,13 +513,47 @@ def _why_none(job: Job, kind: str) -> str:
 
     if kind == "returned":
         return "it came to its end without an error: there are no frames to look at"
-    if record_of(job.id).get("spec", {}).get("post_mortem") == "off":
+    record = record_of(job.id)
+    if record.get("spec", {}).get("post_mortem") == "off":
         why = "by --post_mortem off"
     elif kind:
         why = "its task did not come to it: the disk may be full, see its log"
     else:
         why = "its process was ended from outside, or crashed in native code"
+        crashed = any(one.exit_code in _CORES for one in job.status().tasks)
+        if crashed and job.cluster.tasks_here and record.get("host") == os.uname().nodename:
+            with suppress(OSError, KeyError, TypeError, ValueError):
+                begun = float(record["created"][0])
+                why += _core(_CORE_PATTERN.read_text(), Path(record["workdir"]), begun)
     return f"what the frames held was not kept: {why}; this is where it stood"
+
+
+def _core(pattern: str, workdir: Path, since: float) -> str:
+    """Return in words where this machine has put the core of a process, as core(5) has it.
+
+    Parameters
+    ----------
+    pattern
+        What the kernel calls cores.
+    workdir
+        The folder that the process ran in.
+    since
+        When it began at the earliest, by the wall clock.
+    """
+    pattern = pattern.strip()
+    if pattern.startswith("|"):
+        program = PurePosixPath(pattern[1:].strip().partition(" ")[0]).name
+        return f" (this machine hands cores to {clean(program)})"
+    named = re.sub("%(.)", lambda found: "%" if found[1] == "%" else "*", pattern)
+    named = re.sub(r"\*+", "*", named).rstrip("*")  # the kernel may add a number
+    folder = workdir / PurePosixPath(named).parent
+    found = []
+    with suppress(OSError, ValueError):
+        for path in folder.glob(f"{PurePosixPath(named).name}*"):
+            told = path.lstat()
+            if S_ISREG(told.st_mode) and told.st_uid == os.getuid() and told.st_mtime >= since:
+                found.append((told.st_mtime, path))
+    return f" (its core: {clean(str(max(found)[1]))})" if found else ""
 
 
 class _Cells:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
+from submarine_engine import post_mortem
 from submarine_engine.future import Job
 from submarine_engine.job import JobState, Resources, Role
-from submarine_engine.post_mortem import open_post_mortem
+from submarine_engine.post_mortem import _core, open_post_mortem
 
 FAILS = """
 class Net: pass
@@ -58,6 +60,33 @@ def test_files_that_are_cut_off_or_spoilt_never_keep_the_rest_from_view(local):
     for lie in (b"[]", b"3", b"[" * 100_000, b'{"version": 1' + b"0" * 5000 + b"}"):
         files[0].write_bytes(lie)
         assert "cannot be read" in " ".join(shown(job)[:2])
+
+
+def test_a_core_is_named_where_the_machine_keeps_one(tmp_path):
+    old, core = tmp_path / "core.1", tmp_path / "core.4711"
+    old.write_bytes(b"of another job")
+    os.utime(old, (1000, 1000))
+    (tmp_path / "core.d").mkdir()
+    (tmp_path / "core.link").symlink_to(old)
+    assert not _core("core.%p\n", tmp_path, 2000.0)
+    core.write_bytes(b"ELF")
+    os.utime(core, (3000, 3000))
+    (tmp_path / "core.link").unlink()
+    for pattern in ("core\n", "core.%p", f"{tmp_path}/core.%p", "c%%.%e"):
+        assert (str(core) in _core(pattern, tmp_path, 2000.0)) is (pattern != "c%%.%e")
+    program = "|/usr/share/apport/apport %p %s"
+    assert _core(program, tmp_path, 0) == " (this machine hands cores to apport)"
+
+
+def test_where_a_job_crashed_its_core_is_told(local, tmp_path, monkeypatch):
+    pattern = tmp_path / "pattern"
+    pattern.write_text("|/sbin/keeper %p")
+    monkeypatch.setattr(post_mortem, "_CORE_PATTERN", pattern)
+    job = Job(local.cluster, local.submit("import ctypes\nctypes.string_at(0)"))
+    assert job.wait(180).state is JobState.FAILED
+    found = open_post_mortem(job)
+    assert "crashed in native code (this machine hands cores to keeper)" in found.missing
+    assert "string_at" in [frame.function for frame in found.frames]
 
 
 HOLDS = """
