@@ -142,7 +142,8 @@ def test_it_comes_from_the_option_a_secret_or_the_setting(home, monkeypatch):
      "127.0.0.1", "127.1", "2130706433", "0x7f.1", "017700000001", "localhost", "[::1]",
      "[::]", "[::ffff:127.0.0.1]", "[::ffff:10.0.0.1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]",
      "[2002:7f00:1::]", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
-     "224.0.0.1", "255.255.255.255", "[fe80::1]", "[fd00::1]", "[ff02::1]"],
+     "224.0.0.1", "255.255.255.255", "[fe80::1]", "[fd00::1]", "[ff02::1]",
+     "[fec0::1]", "[64:ff9b:1::7f00:1]"],
 )  # fmt: skip
 def test_what_is_not_of_the_public_network_is_refused_before_a_byte_is_sent(host):
     with pytest.raises(notify.WebhookError, match="none of the public network") as caught:
