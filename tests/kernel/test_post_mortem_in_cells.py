@@ -126,14 +126,15 @@ def test_habits_of_the_debugger_hold(kernel):
 def test_a_new_kernel_opens_it_without_its_classes(kernel, failed):
     other = Driven(kernel.home)
     try:
-        text = debugged(other, "%submarine job debug broken", "p self", "p self.size, scale")
-        assert "<Net: size=7>" in text
-        assert "(7, 10)" in text
-        # Where nobody can be asked the frames are shown.
+        # Where nobody can be asked the frames are shown. That first: a kernel's question is lost as
+        # long as the channel for it is not connected, and nothing tells of that.
         ran = other.run("%submarine debug broken --task worker-0")
         assert "scale = 10" in ran.text
         assert "in step" in ran.text
         ran = other.run("%submarine debug broken --task worker-7")
         assert "no task 'worker-7'" in ran.text
+        text = debugged(other, "%submarine job debug broken", "p self", "p self.size, scale")
+        assert "<Net: size=7>" in text
+        assert "(7, 10)" in text
     finally:
         other.stop()
