@@ -27,7 +27,7 @@ from submarine_engine.sweeps.space import Space
 from submarine_engine.sweeps.study import Study
 from submarine_engine.sweeps.summary import Summarizer, Summary, read_summary
 from submarine_magics.card import view
-from submarine_magics.card.model import Record
+from submarine_magics.card.record import Record
 from submarine_magics.card.served import served_tree
 
 from bench.jupyter import CARD, JOB, PAINT, in_lab

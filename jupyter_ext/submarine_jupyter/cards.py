@@ -30,7 +30,7 @@ from submarine_jupyter.work import Work
 if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.lifecycle import JobStatus
-    from submarine_magics.card.model import Record
+    from submarine_magics.card.record import Record
 
 
 # The job card as data: what a front end shows of a job, looked at again and again.
@@ -47,7 +47,7 @@ class CardPoller:
 
     def __init__(self, job: Job, plugins: Sequence[Plugin] = ()) -> None:
         # Late: the card brings IPython, which a server that shows no job need not load.
-        from submarine_magics.card.model import read_record  # noqa: PLC0415
+        from submarine_magics.card.record import read_record  # noqa: PLC0415
 
         self._job = job
         self._paths = jobs.paths_of(job.id)
@@ -136,7 +136,7 @@ def card(job_id: str, plugins: Sequence[Plugin] = ()) -> dict[str, Any]:
 
 def _failure(job: Job, status: JobStatus) -> dict[str, Any] | None:
     """Return the error that a failed job's `result` would raise, as data."""
-    from submarine_magics.card.model import visible, visible_lines  # noqa: PLC0415 - as above
+    from submarine_magics.card.words import visible, visible_lines  # noqa: PLC0415 - as above
 
     try:
         folder = job.cluster.results(job.id, status.failed_task or None)

@@ -416,7 +416,7 @@ def sparklines(ids: Sequence[str]) -> dict[str, Any]:
 
 
 def _spark(job_id: str) -> dict[str, Any] | None:
-    from submarine_magics.card.model import stored_spec  # noqa: PLC0415 - brings IPython
+    from submarine_magics.card.record import stored_spec  # noqa: PLC0415 - brings IPython
 
     try:
         paths = jobs.paths_of(job_id)

@@ -85,7 +85,7 @@ def compared(ids: Sequence[str]) -> dict[str, Any]:
 
 
 def _open(job_id: str) -> _One:
-    from submarine_magics.card.model import stored_spec  # noqa: PLC0415 - brings IPython
+    from submarine_magics.card.record import stored_spec  # noqa: PLC0415 - brings IPython
 
     status = jobs.opened(job_id).status()
     paths = jobs.paths_of(job_id)

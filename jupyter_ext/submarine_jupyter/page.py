@@ -102,8 +102,9 @@ def page(job_id: str, times: str = "", wrap: str = "1") -> str:
         There is no such job, or it cannot be read.
     """
     # Late: the card brings IPython, which a server without such pages need not load.
-    from submarine_magics.card.model import read_record, view  # noqa: PLC0415
+    from submarine_magics.card.model import view  # noqa: PLC0415
     from submarine_magics.card.pages import with_links  # noqa: PLC0415
+    from submarine_magics.card.record import read_record  # noqa: PLC0415
     from submarine_magics.card.tree import to_html  # noqa: PLC0415
 
     job = jobs.opened(job_id)
@@ -245,7 +246,7 @@ def _display(bundle: Mapping[str, Any]) -> str:
 
 
 def _line(line: str) -> str:
-    from submarine_magics.card.model import visible_lines  # noqa: PLC0415 - brings IPython
+    from submarine_magics.card.words import visible_lines  # noqa: PLC0415 - brings IPython
 
     return escape(visible_lines(_COLOURS.sub("", line), _LONGEST))
 

@@ -97,7 +97,7 @@ def trials(job_id: str, asked: dict[str, Any]) -> dict[str, Any]:
     SubmarineError
         There is no such job, or it runs no sweep.
     """
-    from submarine_magics.card.model import view_sweep  # noqa: PLC0415 - brings IPython
+    from submarine_magics.card.rows import view_sweep  # noqa: PLC0415 - brings IPython
     from submarine_magics.card.sweeps import Looking, trials_nodes  # noqa: PLC0415 - likewise
 
     job = jobs.opened(job_id)
@@ -133,7 +133,7 @@ def _calls(
 ) -> dict[str, Any]:
     """Return the elements that show a map's calls, and the one that is open."""
     from submarine_magics.card.calls import call_node, calls_nodes  # noqa: PLC0415 - brings IPython
-    from submarine_magics.card.model import call_view, view_calls  # noqa: PLC0415 - likewise
+    from submarine_magics.card.rows import call_view, view_calls  # noqa: PLC0415 - likewise
     from submarine_magics.card.sweeps import Looking  # noqa: PLC0415 - likewise
 
     index = asked["open"] - 1 if asked["open"] else None
@@ -152,7 +152,7 @@ def _calls(
 
 
 def _page(found: Summary, rows: dict[int, TrialRow], looking: Looking, *, final: bool) -> Any:  # noqa: ANN401 - a `Page`, whose module brings IPython
-    from submarine_magics.card.model import sort_key, trial_view  # noqa: PLC0415 - likewise
+    from submarine_magics.card.rows import sort_key, trial_view  # noqa: PLC0415 - likewise
     from submarine_magics.card.sweeps import Page  # noqa: PLC0415 - likewise
 
     keys = {number: sort_key(found, row, looking.column) for number, row in rows.items()}
@@ -176,7 +176,7 @@ class _Known:
     """What was read of a sweep, for the next question."""
 
     def __init__(self, paths: JobPaths) -> None:
-        from submarine_magics.card.model import stored_spec  # noqa: PLC0415 - brings IPython
+        from submarine_magics.card.record import stored_spec  # noqa: PLC0415 - brings IPython
 
         self._folder = paths.task(stored_spec(paths).tasks[0]).root
         self._home = paths.root.parents[1]
@@ -219,12 +219,9 @@ class _Known:
         log
             Whether its log is looked at.
         """
-        from submarine_magics.card.model import (  # noqa: PLC0415 - brings IPython
-            trial_value,
-            trial_view,
-            visible,
-        )
+        from submarine_magics.card.rows import trial_value, trial_view  # noqa: PLC0415 - brings IPython
         from submarine_magics.card.sweeps import Opened  # noqa: PLC0415 - likewise
+        from submarine_magics.card.words import visible  # noqa: PLC0415 - brings IPython
 
         told: dict[str, Any] = self.log(found.pool, trial=row.number) if log else {}
         return Opened(
@@ -249,7 +246,7 @@ class _Known:
         trial, index
             Of a sweep a trial's number; of a map a call's.
         """
-        from submarine_magics.card.model import visible_lines  # noqa: PLC0415 - brings IPython
+        from submarine_magics.card.words import visible_lines  # noqa: PLC0415 - brings IPython
 
         with self.turn, suppress(SubmarineError, OSError, ValueError, KeyError, TypeError):
             if self._logs is None:

@@ -10,7 +10,7 @@ from submarine_engine.command import Command
 from submarine_engine.history import JobPaths, default_home
 from submarine_engine.records import open_job
 
-from submarine_magics.card.model import visible
+from submarine_magics.card.words import visible
 from submarine_magics.show import Listing, say
 
 

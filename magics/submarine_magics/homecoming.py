@@ -21,7 +21,8 @@ from submarine_engine.home import THE_VALUE, Homecoming
 from submarine_engine.job import JobState
 from submarine_engine.results import come_home, load_results
 
-from submarine_magics.card.model import KILLED, visible
+from submarine_magics.card.model import KILLED
+from submarine_magics.card.words import visible
 from submarine_magics.show import say
 from submarine_magics.workbench import Workbench
 

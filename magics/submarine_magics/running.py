@@ -23,7 +23,7 @@ from submarine_engine.job import NO_OUTPUTS
 from submarine_engine.logs import FIRST, check_task
 
 from submarine_magics import frontend
-from submarine_magics.card.model import visible_lines
+from submarine_magics.card.words import visible_lines
 from submarine_magics.cell_view import Interrupt, follow_job
 from submarine_magics.frontend import cell_order
 from submarine_magics.homecoming import bring_home

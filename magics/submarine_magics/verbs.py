@@ -40,8 +40,8 @@ from submarine_engine.tensorboard import Board, list_boards, wait_for_board
 from submarine_engine.tensorboard.board import open_selected, stop_selected
 
 from submarine_magics.card import mimebundle
-from submarine_magics.card.model import visible
 from submarine_magics.card.pages import board_page
+from submarine_magics.card.words import visible
 from submarine_magics.cell_view import attach, show_log
 from submarine_magics.homecoming import bring_home, fetch
 from submarine_magics.running import parts_bundle, run_parts

@@ -24,7 +24,7 @@ from submarine_engine.future import Job
 from submarine_engine.job import JobSpec
 
 from submarine_magics import frontend
-from submarine_magics.card.model import visible_lines
+from submarine_magics.card.words import visible_lines
 from submarine_magics.cell_view import Interrupt
 from submarine_magics.cells import CellLog
 from submarine_magics.frontend import display_settings, notebook_path

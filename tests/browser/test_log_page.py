@@ -7,8 +7,8 @@ from submarine_engine.bundle import Bundle, Manifest
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.future import Job
 from submarine_engine.job import JobSpec, Resources, Role
-from submarine_magics.card.model import visible_lines
 from submarine_magics.card.pages import log_page
+from submarine_magics.card.words import visible_lines
 
 HOSTILE = "a\u202eb\u200bc\ufeffd\U000e0041e\u2028f\x85g\x7fh\x01i\ue000j\u200ck\tl <b>bold</b>"
 SCRIPT = f"""

@@ -8,7 +8,7 @@ import pytest
 from submarine_engine.history import TaskPaths
 from submarine_engine.metrics import JobMetrics, Row, curves, read_reported, read_used
 from submarine_magics.card import view
-from submarine_magics.card.model import read_curves
+from submarine_magics.card.record import read_curves
 from submarine_magics.card.tree import card_tree, to_html, to_text
 
 HOSTILE = '</svg><script>alert(1)</script>"\u202e'

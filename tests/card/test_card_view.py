@@ -19,13 +19,9 @@ from submarine_engine.events import Exited, Finished, Granted, Progressed, Retur
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 from submarine_engine.lifecycle import JobStatus, fold
 from submarine_magics.card import view
-from submarine_magics.card.model import (
-    SCRIPT_SHOWN,
-    visible,
-    visible_lines,
-    web_address,
-)
+from submarine_magics.card.model import SCRIPT_SHOWN, web_address
 from submarine_magics.card.tree import to_html, to_text
+from submarine_magics.card.words import visible, visible_lines
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from submarine_engine.cache import Cache
 from submarine_engine.errors import CommandError, JobNotFoundError
 from submarine_engine.events import Moment
 from submarine_magics import frontend
-from submarine_magics.card.model import read_record, view
+from submarine_magics.card.model import view
+from submarine_magics.card.record import read_record
 
 from tests.home.conftest import Notebook
 from tests.jobs import until

@@ -19,8 +19,9 @@ from submarine_engine.lifecycle import JobStatus
 from submarine_engine.logs import FIRST, Renderer, follow
 from submarine_magics import frontend
 from submarine_magics.card.display import static_bundle
-from submarine_magics.card.model import read_record, view
+from submarine_magics.card.model import view
 from submarine_magics.card.pages import log_page, with_pages
+from submarine_magics.card.record import read_record
 from submarine_magics.stream import HeldTraceback
 
 from submarine_zeppelin.links import lead_elsewhere

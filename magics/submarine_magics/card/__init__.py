@@ -1,7 +1,8 @@
 """The job card: one view model, shown as a live widget, as static HTML and as plain text."""
 
 from submarine_magics.card.display import JobCard, mimebundle, preload, show_job
-from submarine_magics.card.model import CardView, Record, read_record, view
+from submarine_magics.card.model import CardView, view
+from submarine_magics.card.record import Record, read_record
 
 __all__ = [
     "CardView",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from submarine_engine.artifacts import Listing, listing
 from submarine_engine.errors import SubmarineError
 
-from submarine_magics.card.model import job_paths
 from submarine_magics.card.nodes import Node, node
+from submarine_magics.card.record import job_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

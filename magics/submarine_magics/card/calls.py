@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from submarine_magics.card.model import CallsView, RowView
 from submarine_magics.card.nodes import Node, node
+from submarine_magics.card.rows import CallsView, RowView
 from submarine_magics.card.sweeps import (
     Looking,
     blocks,

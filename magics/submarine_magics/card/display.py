@@ -28,20 +28,14 @@ from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
 
 from submarine_magics import frontend
-from submarine_magics.card.model import (
-    CardView,
-    Record,
-    read_curves,
-    read_record,
-    sweep_stamp,
-    view,
-    visible,
-)
+from submarine_magics.card.model import CardView, view
 from submarine_magics.card.nodes import Node, node, serialise
 from submarine_magics.card.pages import cancel_url, with_pages
+from submarine_magics.card.record import Record, read_curves, read_record, sweep_stamp
 from submarine_magics.card.served import served_tree
 from submarine_magics.card.startup import read_started
 from submarine_magics.card.tree import style, to_html, to_text
+from submarine_magics.card.words import visible
 
 if TYPE_CHECKING:
     from submarine_magics.card.widget import CardWidget

@@ -25,7 +25,7 @@ from submarine_engine.tensorboard.board import attached_address
 
 from submarine_magics import frontend
 from submarine_magics.card.artifacts import read_listing
-from submarine_magics.card.model import read_curves, read_map, read_sweep, stored_spec
+from submarine_magics.card.record import read_curves, read_map, read_sweep, stored_spec
 from submarine_magics.card.startup import read_started
 from submarine_magics.card.tree import module, page_style
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
     from submarine_engine.future import Job
 
-    from submarine_magics.card.model import Record
+    from submarine_magics.card.record import Record
 
 
 # What the log pages' server answers: the page, a job's state, the bytes of a log, a cancel.

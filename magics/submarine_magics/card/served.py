@@ -14,8 +14,9 @@ from submarine_engine.amounts import count
 from submarine_engine.job import TaskState
 
 from submarine_magics.card import tree
-from submarine_magics.card.model import CardView, visible, visible_lines
+from submarine_magics.card.model import CardView
 from submarine_magics.card.nodes import Node, node
+from submarine_magics.card.words import visible, visible_lines
 
 if TYPE_CHECKING:
     from submarine_engine.stacks import Group, Stacks, Thread

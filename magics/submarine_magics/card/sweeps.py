@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from submarine_engine.amounts import percent
 
-from submarine_magics.card.model import RowView, SweepView
 from submarine_magics.card.nodes import Node, node
+from submarine_magics.card.rows import RowView, SweepView
 
 Points = Sequence[tuple[float, float]]
 

@@ -12,7 +12,8 @@ from submarine_magics import frontend
 from submarine_magics.card.artifacts import artifacts_lines, artifacts_node
 from submarine_magics.card.calls import calls_lines, calls_node
 from submarine_magics.card.curves import curves_node
-from submarine_magics.card.model import FEW_TASKS, CardView, ScriptView, Stage, TaskView
+from submarine_magics.card.ledger import Stage
+from submarine_magics.card.model import FEW_TASKS, CardView, ScriptView, TaskView
 from submarine_magics.card.nodes import Node, link, node, serialise
 from submarine_magics.card.startup import startup_node
 from submarine_magics.card.sweeps import sweep_lines, sweep_node

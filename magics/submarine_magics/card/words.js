@@ -1,4 +1,4 @@
-// Numbers, times and foreign text as words: as `submarine_engine.amounts` and `card.model` in Python.
+// Numbers, times and foreign text as words: as `submarine_engine.amounts` and `card.words` in Python.
 
 const UNITS = ["bytes", "kB", "MB", "GB", "TB"];
 
