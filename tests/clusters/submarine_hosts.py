@@ -199,12 +199,12 @@ class Claim:
         if pid:
             machine.end_process(pid, number)
 
-    def withdraw(self) -> None:
-        """See to it that it never begins; kill it where it has."""
+    def end(self, number: int) -> None:
+        """See to it that it never begins; tell it where it has."""
         try:
             os.close(os.open(self.folder / "begun", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
-            self.tell(SIGUSR1)
+            self.tell(number)
 
 
 class HostsRequest(Request):
@@ -310,11 +310,11 @@ class HostsRequest(Request):
 
     def signal(self, container, *, kill):
         for claim in (one for one in self._claims if one.id == container):
-            claim.tell(SIGUSR1 if kill else SIGTERM)
+            claim.end(SIGUSR1 if kill else SIGTERM)
 
     def withdraw(self):
         for claim in self._claims:
-            claim.withdraw()
+            claim.end(SIGUSR1)
         if any(not claim.is_over for claim in self._claims):
             raise ClusterError("its tasks are ending", where=self._id)
 
