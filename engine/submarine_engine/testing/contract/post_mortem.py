@@ -64,7 +64,10 @@ def test_each_task_of_several_has_frames_of_its_own(cluster):
     assert status.failed_task == "worker-1"
     other = open_post_mortem(job, "worker-0")
     assert "worker-1" in other.title
-    assert other.traceback(own=True).tb_next.tb_frame.f_locals["batch"] == [0, 0, 0]
+    # Where tasks are elsewhere the frames of one that is ended may not come home: it is said then.
+    assert other.values or (other.missing and not job.cluster.tasks_here)
+    if other.values:
+        assert other.traceback(own=True).tb_next.tb_frame.f_locals["batch"] == [0, 0, 0]
     assert status.task("worker-0").returned is None
     log = cluster.paths(job).task("worker-0").stderr
     assert not log.exists() or log.read_text() == "", "it ends without a word"
