@@ -9,6 +9,9 @@ from submarine_engine.job import JobState
 from submarine_engine.post_mortem import open_post_mortem
 from submarine_engine.testing.contract.several import begin
 
+_ENOUGH = 30.0
+"""Seconds in which a task keeps its frames on any machine."""
+
 NAME = "CONTRACT_SECRET"
 VALUE = "hf_" + "P0stM0rtem" * 2
 FAILS = """
@@ -64,8 +67,8 @@ def test_each_task_of_several_has_frames_of_its_own(cluster):
     assert status.failed_task == "worker-1"
     other = open_post_mortem(job, "worker-0")
     assert "worker-1" in other.title
-    # Where tasks are elsewhere the frames of one that is ended may not come home: it is said then.
-    assert other.values or (other.missing and not job.cluster.tasks_here)
+    # On a busy machine a task may be killed before it has kept them: then it is said.
+    assert other.values or (other.missing and cluster.seam.backend.frames_within < _ENOUGH)
     if other.values:
         assert other.traceback(own=True).tb_next.tb_frame.f_locals["batch"] == [0, 0, 0]
     assert status.task("worker-0").returned is None
