@@ -710,7 +710,8 @@ def test_a_module_of_the_users_own_is_imported_by_each_attempt(ahead, many, tmp_
     os.environ["PYTHONPATH"] += f":{own}"  # `many` has it put back
     script = f"{many}print('mine' in sys.modules); import mine\n"
     job_id = ahead.submit(attempts(2, script, DIES), retries=1, **several())
-    assert said(ahead.local, job_id) == ["False\nFalse\nTrue\nFalse\n"] * 2
+    # Rank 1 may have been ended before it had told all of its first attempt.
+    assert all(text.endswith("True\nFalse\n") for text in said(ahead.local, job_id))
 
 
 def test_what_has_looked_for_its_rank_is_for_tasks_alone(ahead, library):

@@ -154,7 +154,8 @@ def test_what_failed_runs_again_while_the_others_run_and_each_succeeds_once(prog
         found.wait(), third.wait()
         assert third.results() == {{n: n for n in range(5)}} and not third.failed
         assert open_map("held").results() == third.results()
-        assert sorted(Path(folder, "ran").read_text().split()) == list("00112223" "4")
+        ran = Path(folder, "ran").read_text().split()
+        assert sorted(ran) == list("00112223" "4"), ran
     """)
 
 

@@ -11,7 +11,7 @@ from submarine_engine.clusters import saving
 from submarine_engine.clusters.saving import can_save
 from submarine_engine.errors import SaveError
 from submarine_engine.job import JobState
-from submarine_engine.testing.contract.life import WHOLE
+from submarine_engine.testing.contract.life import BEFORE, WHOLE
 from submarine_engine.testing.jobs import until
 from submarine_engine.testing.place import HOLD
 
@@ -66,7 +66,7 @@ def test_the_jobs_own_function_saves_while_it_trains(cluster):
     assert story.state is JobState.SUCCEEDED
     assert story.out == "training\ndone\n"
     assert story.logs["stderr"] == b""
-    assert [kind for kind in story.kinds if kind != "Waiting"] == WHOLE
+    assert [kind for kind in story.kinds if kind not in BEFORE] == WHOLE
     assert job.result() == "all steps"
     assert not can_save(cluster.paths(job), job.status())
     assert sorted(path.name for path in cluster.folder.iterdir()) == ["gate", "models", "second"]

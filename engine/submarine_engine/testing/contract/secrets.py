@@ -51,7 +51,7 @@ def test_a_secret_is_looked_up_once_for_a_job(cluster, monkeypatch):
         asked.append(name)
         return VALUE
 
-    monkeypatch.setattr(secret_values, "_value", value)
+    monkeypatch.setattr(secret_values, "secret_value", value)
     job = cluster.submit("import os; print(len(os.environ['CONTRACT_SECRET']))", secrets=(NAME,))
     assert cluster.follow(job).out == f"{len(VALUE)}\n"
     assert asked == [NAME]
