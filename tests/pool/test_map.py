@@ -159,6 +159,40 @@ def test_what_failed_runs_again_while_the_others_run_and_each_succeeds_once(prog
     """)
 
 
+def test_maps_of_the_same_second_follow_one_another_whatever_their_names(program, tmp_path):
+    folder = tmp_path / "flags"
+    folder.mkdir()
+    program.run(
+        f"""
+        from submarine_engine.pool import folder as folders
+
+        names = [f"20260101-000000-{{letter * 5}}" for letter in "mzabc"]
+        folders.new_job_id = lambda: names.pop(0)
+
+        def mended(n):
+            with open(Path({str(folder)!r}, "ran"), "a") as ran:
+                ran.write(f"{{n}}\\n")
+            if not Path({str(folder)!r}, "mended").exists():
+                raise Odd(n)
+            return n
+
+        found = map(mended, range(2), gpus=0, max_workers=1, give_up=None)
+        found.wait()
+        again = found.retry_failed().wait()
+        Path({str(folder)!r}, "mended").touch()
+        third = again.retry_failed().wait()
+        assert third.results() == {{0: 0, 1: 1}}
+        try:
+            found.retry_failed()
+        except SubmarineError as error:
+            print(error)
+        ran = Path({str(folder)!r}, "ran").read_text().split()
+        assert sorted(ran) == list("000111"), ran
+    """,
+        "not tried again",
+    )
+
+
 def test_a_call_that_fails_is_tried_again_so_often(program, tmp_path):
     folder = tmp_path / "flags"
     folder.mkdir()

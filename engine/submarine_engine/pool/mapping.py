@@ -262,13 +262,14 @@ class Mapped(Iterator[Any]):
 
     def _and_those_after(self) -> list[Mapped]:
         """Return this map and those that run its failed calls again, the oldest first."""
-        found, pools = [self], self._folder.root.parent
-        names = sorted(path.parent.name for path in pools.glob("*/pool.json"))
-        for name in names:
-            if name > found[-1]._folder.root.name:  # noqa: SLF001 - of this class
-                plan = read_json(pools / name / "pool.json") or {}
-                if plan.get("former") == found[-1]._folder.root.name:  # noqa: SLF001 - likewise
-                    found.append(_opened(name))
+        # By what each says, not by its name: two of the same second are in no order.
+        after = {}
+        for path in self._folder.root.parent.glob("*/pool.json"):
+            if former := (read_json(path) or {}).get("former"):
+                after[former] = path.parent.name
+        found = [self]
+        while name := after.pop(found[-1]._folder.root.name, ""):  # noqa: SLF001 - of this class
+            found.append(_opened(name))
         return found
 
     def _calls_again(self) -> dict[int, tuple[Call, bool]]:
