@@ -164,6 +164,26 @@ def is_gpu_memory(name: str) -> bool:
     return name.endswith("_memory") and is_gpu(name.removesuffix("_memory"))
 
 
+def stamp_of(paths: JobPaths, tasks: Sequence[str]) -> list[object]:
+    """Return what differs once a job's tasks have used or reported more.
+
+    Parameters
+    ----------
+    tasks
+        Those whose files count.
+    """
+    files = [paths.task(task) for task in tasks]
+    return [_stamp(file) for one in files for file in (one.metrics, one.reported)]
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
 def last_of(rows: Iterable[Row]) -> dict[str, float]:
     """Return the last of each number: not each row has each; means, and of a step the last.
 

@@ -12,11 +12,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from submarine_engine.errors import CommandError, JobNotFoundError
 from submarine_engine.events import Moment
-from submarine_engine.metrics import Curve, Row, curves, is_gpu, read_job
+from submarine_engine.metrics import Curve, Row, curves, is_gpu, read_job, stamp_of
 from submarine_engine.records import job_name
 
 from submarine_jupyter import jobs
@@ -24,11 +24,6 @@ from submarine_jupyter.access import may
 from submarine_jupyter.compare import STEP, compared
 from submarine_jupyter.handlers import Call
 from submarine_jupyter.routes import END, Number, Plugin, Route, Server
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from submarine_engine.history import JobPaths
 
 MOST_POINTS = 1000
 """Of a line."""
@@ -223,7 +218,7 @@ def metrics(
     until = min(until, (status.finished.wall if status.finished else now) + _SLACK)
     # The bounds of all of it go with the clock: they are no part of what is kept.
     key = (job_id, points, since, until if until < now else None)
-    stamp = _stamp(paths, shown)
+    stamp = stamp_of(paths, shown)
     found = _charts.get(key, stamp)
     if found is None:
         told = read_job(paths, shown)
@@ -240,19 +235,6 @@ def metrics(
         "shown": len(shown),
         "charts": found,
     }
-
-
-def _stamp(paths: JobPaths, tasks: Sequence[str]) -> list[object]:
-    found = [paths.task(task) for task in tasks]
-    return [_stamp_of(file) for one in found for file in (one.metrics, one.reported)]
-
-
-def _stamp_of(file: Path) -> tuple[int, int, int] | None:
-    try:
-        told = file.stat()
-    except OSError:
-        return None
-    return told.st_mtime_ns, told.st_size, told.st_ino
 
 
 class _Kind(NamedTuple):
@@ -423,7 +405,7 @@ def _spark(job_id: str) -> dict[str, Any] | None:
     except JobNotFoundError:
         return None
     tasks = stored_spec(paths).tasks[:_SPARK_TASKS]
-    stamp = _stamp(paths, tasks)
+    stamp = stamp_of(paths, tasks)
     if not any(stamp):
         return None
     known = _curves.get(job_id, stamp)

@@ -7,6 +7,8 @@ import re
 import pytest
 from lab_driver import LIMIT, Lab, Notebook, chromium
 
+from tests.browser.panels import Jobs, Panel
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
@@ -56,6 +58,22 @@ def notebook(lab, page, request):
     name = re.sub(r"\W+", "-", request.node.name)
     yield lambda *sources: Notebook(lab, page, name, list(sources))
     lab.tidy()
+
+
+@pytest.fixture
+def jobs(lab, tmp_path, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")  # as the lab's server has it
+    monkeypatch.setenv("SUBMARINE_GRACE", "120")
+    jobs = Jobs(lab, tmp_path / "jobs")
+    yield jobs
+    jobs.end()
+
+
+@pytest.fixture
+def panel(lab, page):
+    panel = Panel(lab, page)
+    yield panel.open()
+    assert panel.errors == []
 
 
 @pytest.fixture

@@ -8,26 +8,10 @@ import time
 import pytest
 from submarine_engine.history import JobPaths
 
-from tests.browser.panels import Jobs, Panel
 from tests.jobs import until
 
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\">"
 CHART = ".submarine-Chart"
-
-
-@pytest.fixture
-def jobs(lab, tmp_path, monkeypatch):
-    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")  # as the lab's server has it
-    jobs = Jobs(lab, tmp_path / "jobs")
-    yield jobs
-    jobs.end()
-
-
-@pytest.fixture
-def panel(lab, page):
-    panel = Panel(lab, page)
-    yield panel.open()
-    assert panel.errors == []
 
 
 def over(panel, jobs, name):

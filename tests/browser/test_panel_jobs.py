@@ -4,26 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser.panels import Jobs, Panel
+from tests.browser.panels import Panel
 from tests.jobs import until
 
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"> \u202egnp.exe"
-
-
-@pytest.fixture
-def jobs(lab, tmp_path, monkeypatch):
-    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")  # as the lab's server has it
-    monkeypatch.setenv("SUBMARINE_GRACE", "120")
-    jobs = Jobs(lab, tmp_path / "jobs")
-    yield jobs
-    jobs.end()
-
-
-@pytest.fixture
-def panel(lab, page):
-    panel = Panel(lab, page)
-    yield panel.open()
-    assert panel.errors == []
 
 
 def test_the_counts_are_those_of_the_moment(panel, jobs):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from submarine_engine.artifacts import Listing, listing
 from submarine_engine.errors import SubmarineError
 
+from submarine_magics.card.looks import Looks
 from submarine_magics.card.nodes import Node, node
 from submarine_magics.card.record import job_paths
 
@@ -23,12 +22,7 @@ _FEW = 3
 """That many are seen without a click."""
 
 _IN_WORDS = 3
-_EVERY = 2.0
-_SHARE = 0.02
-"""Of the time goes into looking, at most: a job may leave a hundred thousand files."""
-
-_MOST_KEPT = 256
-_kept: OrderedDict[str, tuple[float, Listing | None]] = OrderedDict()
+_looks: Looks[Listing | None] = Looks(2.0, 256)
 
 
 def read_listing(job: Job, *, final: bool = False) -> Listing | None:
@@ -42,21 +36,14 @@ def read_listing(job: Job, *, final: bool = False) -> Listing | None:
     paths = job_paths(job)
     if paths is None:
         return None
-    key = f"{paths.root} {final}"
-    due, found = _kept.get(key, (0.0, None))
-    began = time.monotonic()
-    if began < due:
-        return found
-    try:
-        found = listing(paths, job.cluster.artifacts(job.id), _SHOWN)
-    except (OSError, SubmarineError):
-        found = None
-    took = time.monotonic() - began
-    _kept[key] = began + max(_EVERY, took / _SHARE), found
-    _kept.move_to_end(key)
-    while len(_kept) > _MOST_KEPT:
-        _kept.popitem(last=False)
-    return found
+
+    def look(_: object) -> Listing | None:
+        try:
+            return listing(paths, job.cluster.artifacts(job.id), _SHOWN)
+        except (OSError, SubmarineError):
+            return None
+
+    return _looks.find(f"{paths.root} {final}", look)
 
 
 def artifacts_node(found: Listing | None, *, served: bool) -> Node | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +13,12 @@ from submarine_engine.history import JobPaths, default_home, read_json
 from submarine_engine.job import JobSpec
 from submarine_engine.map_summary import FILE as CALLS
 from submarine_engine.map_summary import Calls, read_calls
-from submarine_engine.metrics import Curve, curves, read_job
+from submarine_engine.metrics import Curve, curves, read_job, stamp_of
 from submarine_engine.sweeps.summary import FILE as SWEEP
 from submarine_engine.sweeps.summary import Summary, read_summary
 from submarine_engine.waterfall import Startup
+
+from submarine_magics.card.looks import Looks
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
@@ -163,11 +163,7 @@ def sweep_stamp(job: Job, spec: JobSpec) -> tuple[int, int] | None:
 
 _CURVE_TASKS = 16
 """Tasks whose files are read for a card; those of more look alike."""
-_CURVES_EVERY = 2.0
-_CURVES_SHARE = 0.02
-"""Of a core: a long job's files are a megabyte a task."""
-_MOST_CURVES = 200
-_curves: OrderedDict[str, tuple[float, object, tuple[Curve, ...]]] = OrderedDict()
+_curves: Looks[tuple[object, tuple[Curve, ...]]] = Looks(2.0, 200)
 
 
 def read_curves(job: Job, spec: JobSpec, *, final: bool = False) -> tuple[Curve, ...]:
@@ -183,30 +179,15 @@ def read_curves(job: Job, spec: JobSpec, *, final: bool = False) -> tuple[Curve,
     paths = job_paths(job)
     if paths is None:
         return ()
-    due, known, found = _curves.get(str(paths.root), (0.0, None, ()))
-    began = time.monotonic()
-    if began < due and not final:
-        return found
     tasks = spec.tasks[:_CURVE_TASKS]
-    stamp = [
-        _stamp(file) for t in tasks for file in (paths.task(t).metrics, paths.task(t).reported)
-    ]
-    if stamp != known:
-        found = curves(read_job(paths, tasks))
-    pause = max(_CURVES_EVERY, (time.monotonic() - began) / _CURVES_SHARE)
-    _curves[str(paths.root)] = began + pause, stamp, found
-    _curves.move_to_end(str(paths.root))
-    while len(_curves) > _MOST_CURVES:
-        _curves.popitem(last=False)
-    return found
 
+    def look(before: tuple[object, tuple[Curve, ...]] | None) -> tuple[object, tuple[Curve, ...]]:
+        stamp = stamp_of(paths, tasks)
+        if before is not None and before[0] == stamp:
+            return before
+        return stamp, curves(read_job(paths, tasks))
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return _curves.find(str(paths.root), look, anew=final)[1]
 
 
 def _folder(path: Path) -> str:

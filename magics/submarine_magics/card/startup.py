@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from submarine_engine.amounts import duration
 from submarine_engine.errors import SubmarineError
 from submarine_engine.waterfall import MEANING, Startup
 
+from submarine_magics.card.looks import Looks
 from submarine_magics.card.nodes import Node, node
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.job import JobSpec
 
-_EVERY = 1.0
-_SHARE = 0.02
-"""Of a core: a job may have many tasks, each with a file of its own."""
-
-_MOST = 200
-_known: OrderedDict[str, tuple[float, Startup | None]] = OrderedDict()
+_looks: Looks[Startup | None] = Looks(1.0, 200)
 
 
 def read_started(job: Job, spec: JobSpec, *, final: bool = False) -> Startup | None:
@@ -36,19 +30,10 @@ def read_started(job: Job, spec: JobSpec, *, final: bool = False) -> Startup | N
     """
     if spec.parent is not None:
         return None
-    began = time.monotonic()
-    due, found = _known.get(job.id, (0.0, None))
-    if began < due and not final:
-        return found
     try:
-        found = job.startup()
+        return _looks.find(job.id, lambda _: job.startup(), anew=final)
     except (OSError, SubmarineError):
         return None  # a card never fails a job
-    _known[job.id] = began + max(_EVERY, (time.monotonic() - began) / _SHARE), found
-    _known.move_to_end(job.id)
-    while len(_known) > _MOST:
-        _known.popitem(last=False)
-    return found
 
 
 def startup_node(found: Startup | None) -> Node | None:
