@@ -140,6 +140,48 @@ def test_a_worker_with_nothing_to_do_gives_its_gpu_back_while_others_run(program
     """)
 
 
+LINGERING = """
+import atexit, os, time
+from pathlib import Path
+
+def linger():
+    limit = time.monotonic() + 60
+    while not Path({flag!r}).exists() and time.monotonic() < limit:
+        time.sleep(0.02)
+
+if "SUBMARINE_TASK_DIR" in os.environ:
+    atexit.register(linger)
+"""
+
+
+def test_a_gpu_that_is_free_is_not_awaited_from_the_worker_that_had_it(program, tmp_path):
+    flags = tmp_path / "flags"
+    flags.mkdir()
+    (tmp_path / "lingering.py").write_text(LINGERING.format(flag=str(flags / "over")))
+    program.head = program.head.replace("import os, time", "import lingering, os, time", 1)
+    program.head = program.head.replace("Path(folder, f", "lingering.Path(folder, f", 1)
+    program.run(f"""
+        folder = {str(flags)!r}
+        found = map(hold, [folder] * 5, range(5), gpus=1)
+        begun = lambda: len(list(Path(folder).glob("begun-*")))
+        until(lambda: begun() == 3)
+        other = submit(quick, gpus=2)
+        until(lambda: other.status().state.value == "queued")
+        Path(folder, "go-0").touch()
+        # The first worker has given its GPU back, and is not over yet. Where a call has begun
+        # instead, it was before the pool had seen the job.
+        until(lambda: held() == 2 or begun() == 4)
+        if begun() == 4:
+            Path(folder, "go-3").touch()
+            until(lambda: held() == 2)
+        Path(folder, "go-1").touch()
+        assert len(other.result(120).split(",")) == 2
+        for name in ("over", "go-2", "go-3", "go-4"):
+            Path(folder, name).touch()
+        assert len(list(found)) == 5
+    """)
+
+
 def test_it_takes_no_more_than_it_may(program, tmp_path):
     flags = tmp_path / "flags"
     flags.mkdir()

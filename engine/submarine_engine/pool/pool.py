@@ -184,9 +184,15 @@ class Pool:
         """How many GPUs other jobs wait for, beyond what is free or about to be."""
         if not self._wanted:
             return 0
-        each = self._kind.spec.gpus or 0
-        leaving = sum(worker.ending for worker in self._workers.values())
-        return max(0, self._wanted - self._count_free() - leaving * each)
+        free = self._count_free()
+        leaving = sum(self._is_leaving(worker) for worker in self._workers.values())
+        return max(0, self._wanted - free - leaving * (self._kind.spec.gpus or 0))
+
+    def _is_leaving(self, worker: PoolWorker) -> bool:
+        """Return whether a worker that ends has GPUs that are not counted as free yet."""
+        # Elsewhere what it has released is counted as free a moment late: it leaves until it is
+        # over.
+        return worker.ending and (worker.holds or not self._kind.cluster.tasks_here)
 
     def run(self, source: Source) -> None:
         """Run all calls that a source gives; go on where the pool was run before.
@@ -315,7 +321,10 @@ class Pool:
         del self._workers[worker.job_id]
         worker.close()
         # Its GPUs are free for whoever waits, who is looked for anew once that one may have them.
-        self._free = (self._free or 0) + (self._kind.spec.gpus or 0)
+        if self._kind.cluster.tasks_here:
+            self._free = None
+        else:
+            self._free = (self._free or 0) + (self._kind.spec.gpus or 0)
         self._looked_around = time.monotonic() - self._look_every + _FRESH
         if worker.ready or worker.ending:
             self._starts = 0
@@ -543,6 +552,11 @@ class Pool:
             queued = sum(worker.waits for worker in self._workers.values())
             ours = queued * (self._kind.spec.gpus or 0)
             self._free, self._wanted = room.free, max(self._wanted, room.wanted - ours)
+            # After it: what was released in between would be counted twice, and another job wait.
+            for worker in self._workers.values():
+                if worker.ending:
+                    with suppress(SubmarineError):
+                        worker.look(anew=True)
         return self._free
 
     def _look_around(self, age: float) -> None:

@@ -93,8 +93,19 @@ class PoolWorker:
         """Whether it waits in the queue, as of the last look."""
         return self.state is JobState.QUEUED
 
-    def look(self) -> bool:
+    @property
+    def holds(self) -> bool:
+        """Whether any of its tasks holds what it was granted, as of the last look."""
+        tasks = self.status.tasks if self.status else ()
+        return any(task.held and not task.released for task in tasks)
+
+    def look(self, *, anew: bool = False) -> bool:
         """Ask the cluster how the job is, where it has not been asked for a while.
+
+        Parameters
+        ----------
+        anew
+            Whether to ask in any case.
 
         Returns
         -------
@@ -102,7 +113,7 @@ class PoolWorker:
             Whether it is over.
         """
         now = time.monotonic()
-        if now - self._looked >= _LOOK:
+        if anew or now - self._looked >= _LOOK:
             self._looked = now
             self.status = self._cluster.status(self.job_id)
         return self.state.final

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from heapq import nlargest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +143,7 @@ class Trials:
         self.look()
         if self._record.paused:
             return LAST if any(trial.runs for trial in self._open.values()) else DONE
-        if self._pool.lacking > 0 and self._pool.workers > self._pool.least:
+        if self._pool.crowded:
             return WAIT  # a GPU that falls free now is another job's
         if self._line:
             return self._call(self._line.popleft())
@@ -266,19 +267,20 @@ class Trials:
     # Who gives a GPU away.
 
     def _is_to_yield(self, number: int) -> bool:
-        """Return whether this trial is to give its GPU away: the worst of those that can."""
+        """Return whether this trial is to give its GPU away: one of the worst of those that can."""
         leaving = sum(trial.ends for trial in self._open.values() if trial.runs)
         each = max(1, self._record.plan.gpus_each)
-        if self._pool.lacking <= leaving * each:
-            return False
-        if self._pool.workers - leaving <= self._pool.least:
+        # As many at once as are lacking: one after the other would take a report's time for each.
+        lacking = -(-self._pool.lacking // each)
+        yielding = min(lacking, self._pool.workers - self._pool.least) - leaving
+        if yielding <= 0:
             return False
         able = [
             one
             for one, trial in self._open.items()
             if trial.runs and trial.reports and not trial.ends
         ]
-        return number == max(able, key=self._readiness, default=None)
+        return number in nlargest(yielding, able, key=self._readiness)
 
     def _readiness(self, number: int) -> tuple[bool, float, float]:
         """Return how little is lost where a trial ends: the worst of a sweep goes first.
