@@ -206,7 +206,14 @@ def begin() -> NoReturn:
     _give_folders(environment)
     board = environment.pop(EVENTS, ""), environment["SUBMARINE_TASK"]
     calls = plan.pop("calls", False)
-    beside = relay.Relay(plan["job_id"], os.getcwd(), os.getpid(), environment, calls=calls)
+    beside = relay.Relay(
+        plan["job_id"],
+        os.getcwd(),
+        os.getpid(),
+        environment,
+        calls=calls,
+        peers=plan.get("peers", 1),
+    )
     eventpack.start(environment["SUBMARINE_LOGDIR"], f"{logs}/{eventpack.LOG}", beside, *board)
     # While the node makes up its answer.
     from submarine_runtime import task  # noqa: F401, PLC0415 - what `go_on` runs

@@ -93,12 +93,12 @@ def _run(folder: str, log: str, relay: Relay, urls: str, below: str) -> None:
                 there.step()
         except OSError:  # the disk is full, or HDFS away: the next look goes on
             pass
-        relay.step()
         if time.monotonic() >= sampled_at:
             sampled_at = float("inf")
             _sample(log.rpartition("/")[0], relay.task)
         again = time.monotonic() + EVERY
         while time.monotonic() < again and _lives(relay.task):
+            relay.step()
             time.sleep(relay.carry(_LOOK))
     if there is not None:
         there.finish(_PATIENCE)

@@ -29,8 +29,13 @@ TYPE_CHECKING = False  # as type checkers have it; the module takes long to impo
 if TYPE_CHECKING:
     from submarine_runtime.skein_store import Store
 
-_EVERY = 2.0
-"""Seconds: calls of the application's master, which all its containers make."""
+_EVERY = 0.5
+"""Seconds between two looks, each one call of the application's master: whoever would go into a
+task waits for the next one.
+"""
+
+_MANY = 100
+"""Tasks of a job. Of more each looks less often: together they make 200 calls a second at most."""
 
 _PATIENCE = 1.5
 _LOOK = 0.02
@@ -54,9 +59,11 @@ class Relay:
         What the task is given, which may be filled still.
     calls
         Whether it is a pool's worker, which is brought its calls.
+    peers
+        How many tasks the job has, which all ask one master.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each by its name
         self,
         job_id: str,
         folder: str,
@@ -64,6 +71,7 @@ class Relay:
         environment: dict[str, str] | None = None,
         *,
         calls: bool = False,
+        peers: int = 1,
     ) -> None:
         self._environment = environment or {}
         self._let_in = b""
@@ -74,7 +82,8 @@ class Relay:
         self._rest = _SOONEST
         self._last = b""
         self._noticed = self._peer_failed = False
-        self._next = time.monotonic() + _EVERY  # the first line is not to wait for it
+        self._every = _EVERY * max(1.0, peers / _MANY)
+        self._next = time.monotonic() + self._every  # the first line is not to wait for it
 
     def step(self) -> None:
         """Look whether somebody asks, where it is time for that."""
@@ -82,7 +91,7 @@ class Relay:
             return
         with suppress(OSError, ValueError, KeyError):  # the master is away, or the disk is full
             self._look()
-        self._next = time.monotonic() + _EVERY
+        self._next = time.monotonic() + self._every
 
     def carry(self, otherwise: float) -> float:
         """Bring a worker its calls; return after how many seconds to look again."""
@@ -108,14 +117,15 @@ class Relay:
 
     def _look(self) -> None:
         carrier = self._opened()
-        self._bring_notice(carrier)
-        self._bring_failure(carrier)
-        self._let_inside(carrier)
-        asked = carrier.hear(ASK)
-        if not asked or asked == self._last or not os.path.isdir(f"{self._folder}/{ASKED}"):  # noqa: PTH112 - pathlib is slow
-            return
-        carrier.say(STACKS, self._ask(asked))
-        self._last = asked
+        names = carrier.names()
+        if NOTICE in names:
+            self._bring_notice(carrier)
+        if peer_failed.ASK in names:
+            self._bring_failure(carrier)
+        if INSIDE_ASK in names:
+            self._let_inside(carrier)
+        if ASK in names:
+            self._bring_question(carrier)
 
     def _bring_notice(self, carrier: Store) -> None:
         if not self._noticed and (told := carrier.hear(NOTICE)):
@@ -140,6 +150,13 @@ class Relay:
         carrier.close()  # its connection is no other process's
         carrier.say(INSIDE, inside.begin_beside(task, self._folder, asked))
         self._let_in = asked
+
+    def _bring_question(self, carrier: Store) -> None:
+        asked = carrier.hear(ASK)
+        if not asked or asked == self._last or not os.path.isdir(f"{self._folder}/{ASKED}"):  # noqa: PTH112 - as above
+            return
+        carrier.say(STACKS, self._ask(asked))
+        self._last = asked
 
     def _ask(self, asked: bytes) -> bytes:
         forget_last(self._folder)

@@ -27,6 +27,7 @@ _PUT = "/skein.AppMaster/PutKey"
 _GET = "/skein.AppMaster/GetRange"
 _TAKE = "/skein.AppMaster/DeleteRange"
 _ITEMS = b"\x18\x01"  # a field: `result_type` of what is taken
+_KEYS = b"\x18\x01"  # of what is asked for, where the same number means another thing
 
 # Frames of HTTP/2, RFC 9113: types, flags and the two settings that we change.
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
@@ -80,12 +81,20 @@ class Store:
         """Get a message and take it out, so that the next look finds what came since."""
         return self._found(_TAKE, name, _ITEMS)
 
+    def names(self) -> set[str]:
+        """Return which messages of this container the store has: in one call, and none of them."""
+        all_of = key(self._job_id, self._container).encode()
+        # The slash that they all begin with, and then the character after it.
+        beyond = all_of[:-1] + bytes([all_of[-1] + 1])
+        found = self._call(_GET, _field(1, all_of) + _field(2, beyond) + _KEYS)
+        items = [dict(_fields(item)) for item in _results(found)]
+        return {bytes(item[1])[len(all_of) :].decode() for item in items}
+
     def _found(self, path: str, name: str, more: bytes = b"") -> bytes | None:
         where = key(self._job_id, self._container, name).encode()
         found = self._call(path, _field(1, where) + _field(2, where + b"\0") + more)
-        for number, item in _fields(found):
-            if number == 3 and isinstance(item, bytes):  # noqa: PLR2004 - `result`
-                return dict(_fields(item)).get(2, b"")  # type: ignore[return-value]
+        for item in _results(found):
+            return dict(_fields(item)).get(2, b"")  # type: ignore[return-value]
         return None
 
     def close(self) -> None:
@@ -192,6 +201,13 @@ def _text(text: str) -> bytes:
 
 
 # Messages of protocol buffers: fields of numbers and bytes.
+
+
+def _results(found: bytes) -> Iterator[bytes]:
+    """Yield what a range of the store holds: a message of key and value each."""
+    for number, item in _fields(found):
+        if number == 3 and isinstance(item, bytes):  # noqa: PLR2004 - `result`
+            yield item
 
 
 def _field(number: int, data: bytes) -> bytes:

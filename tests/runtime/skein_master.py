@@ -28,8 +28,9 @@ class MasterDouble(skein_pb2_grpc.AppMasterServicer):
         self.calls += 1
         if request.start.endswith("refused"):
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "no")
+        keys = request.result_type == skein_pb2.GetRangeRequest.KEYS
         found = [
-            skein_pb2.KeyValue(key=name, value=value)
+            skein_pb2.KeyValue(key=name, value=b"" if keys else value)
             for name, value in sorted(self.kept.items())
             if request.start <= name < request.end
         ]

@@ -27,10 +27,19 @@ class Carrier:
     def __init__(self):
         self.asked, self.notice, self.failed, self.said = None, None, None, {}
         self.parts = []
+        self.calls = 0
+
+    @property
+    def kept(self):
+        return {ASK: self.asked, NOTICE: self.notice, peer_failed.ASK: self.failed}
+
+    def names(self):
+        self.calls += 1
+        return {name for name, told in self.kept.items() if told is not None}
 
     def hear(self, name):
-        told = {ASK: self.asked, NOTICE: self.notice, peer_failed.ASK: self.failed}
-        return told.get(name)
+        self.calls += 1
+        return self.kept.get(name)
 
     def take(self, name):
         assert name == CALLS
@@ -95,6 +104,31 @@ def test_beside_a_container_nothing_is_asked_before_a_while(tmp_path, monkeypatc
     monkeypatch.setattr(beside, "_next", time.monotonic())
     with pytest.raises(pytest.fail.Exception):
         beside.step()
+
+
+def test_beside_a_container_one_call_tells_that_nobody_asks(tmp_path, monkeypatch):
+    monkeypatch.setattr(relay, "_EVERY", 0.0)
+    (tmp_path / peer_failed.ASKED).mkdir()
+    beside = relay.Relay("job", str(tmp_path), os.getpid())
+    carrier = beside._store = Carrier()
+    for _ in range(10):
+        monkeypatch.setattr(beside, "_next", 0.0)
+        beside.step()
+    assert carrier.calls == 10
+    carrier.notice = b"{}"
+    for _ in range(10):  # once heard, it is not asked for again
+        monkeypatch.setattr(beside, "_next", 0.0)
+        beside.step()
+    assert carrier.calls == 21
+
+
+def test_of_many_tasks_each_looks_less_often(tmp_path):
+    one, some, many = (
+        relay.Relay("job", str(tmp_path), os.getpid(), peers=peers)._every
+        for peers in (1, 50, 1000)
+    )
+    assert one == some <= 0.5  # who would go into a task waits for it, and a second at most
+    assert 1000 / many <= 200  # calls a second of the one master
 
 
 def test_beside_a_worker_its_calls_are_brought_and_kept_until_they_are_written(tmp_path):

@@ -35,6 +35,17 @@ def test_a_message_that_is_taken_is_taken_out(master):
     store.close()
 
 
+def test_which_messages_there_are_is_one_call_without_them(master):
+    store = Store(JOB, str(master.credentials))
+    assert store.names() == set()
+    for container, name in ((CONTAINER, "notice.json"), (CONTAINER, "calls"), ("other", "asked")):
+        master.kept[key(JOB, container, name)] = b"x" * 1_000_000
+    master.kept[key(JOB, f"{CONTAINER}4", "inside-asked.json")] = b"{}"  # its name begins alike
+    assert store.names() == {"notice.json", "calls"}
+    assert master.calls == 2
+    store.close()
+
+
 def test_one_connection_takes_as_many_calls_as_it_is_asked(master):
     store = Store(JOB, str(master.credentials))
     master.kept[key(JOB, CONTAINER, "answer.json")] = b"x" * 50_000

@@ -38,7 +38,7 @@ from submarine_engine.lifecycle import JobStatus, TaskStatus
 from submarine_engine.outcome import clean
 
 PATIENCE = 20.0
-"""Seconds until a server has to be there. A container on YARN looks for questions every two."""
+"""Seconds until a server has to be there. A container on YARN looks for questions twice in one."""
 
 _LOOK = 0.004
 _CONNECT = 4.0

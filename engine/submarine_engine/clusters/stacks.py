@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from submarine_engine.lifecycle import JobStatus
 
 PATIENCE = 6.0
-"""Seconds that the driver waits for tasks. One on YARN looks for messages every two seconds."""
+"""Seconds that the driver waits for tasks. One on YARN has a busy machine to share."""
 
 _ASKERS_PATIENCE = 20.0  # more than the driver's, and a busy machine is slow
 _LOOK = 0.02

@@ -260,7 +260,7 @@ class YarnBackend(Backend):
     name = "yarn"
     title = "YARN"
     log_label = "YARN LOG"
-    frames_within = 5.0  # the process beside a task looks for messages every two seconds
+    frames_within = 5.0  # the process beside a task looks for messages twice a second
 
     @classmethod
     def configured(cls) -> bool:
