@@ -7,9 +7,11 @@ assigned stays in the session.
 from __future__ import annotations
 
 import pdb  # noqa: T100 - what this is for
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from submarine_runtime.post_mortem import lean_repr
+from submarine_engine.post_mortem import in_time, shown
 
 if TYPE_CHECKING:
     from submarine_engine.post_mortem import PostMortem
@@ -49,8 +51,8 @@ def debugger_class(base: type[pdb.Pdb] = pdb.Pdb) -> type[pdb.Pdb]:
         kept = _kept(self.curframe)
         for name in kept.arguments if kept else ():
             held = self.curframe.f_locals
-            shown = lean_repr(held[name], 2000) if name in held else "*** undefined ***"
-            self.message(f"{name} = {shown}")
+            text = shown(held[name], 2000) if name in held else "*** undefined ***"
+            self.message(f"{name} = {text}")
 
     def exceptions(self: Any, number: str) -> None:  # noqa: ANN401 - as above
         """exceptions [number]
@@ -70,7 +72,7 @@ def debugger_class(base: type[pdb.Pdb] = pdb.Pdb) -> type[pdb.Pdb]:
 
     own: dict[str, Any] = {f"do_{name}": over for name in _RUNNING if hasattr(base, f"do_{name}")}
     own.update(setup=setup, do_args=arguments, do_a=arguments, do_exceptions=exceptions)
-    own.update(chain=(), chosen=0)
+    own.update(chain=(), chosen=0, **_patient(base))
     return type("JobDebugger", (base,), own)
 
 
@@ -94,6 +96,25 @@ def debug(found: PostMortem, debugger: pdb.Pdb) -> None:
         its.chosen = len(its.chain) - 1
         debugger.reset()
         debugger.interaction(None, traceback)
+
+
+def _patient(base: Any) -> dict[str, Any]:  # noqa: ANN401 - a class of pdb's, with what is its own
+    """Return the methods by which a debugger shows a value, for values that hang."""
+
+    def print_value(self: Any, words: str, look: Callable[[Any], str]) -> None:  # noqa: ANN401 - likewise
+        base._msg_val_func(self, words, partial(in_time, look))  # noqa: SLF001 - of `p` and `pp`
+
+    def show(self: Any, value: object) -> None:  # noqa: ANN401 - likewise
+        if value is not None:
+            self.message(in_time(repr, value))
+
+    def safe_repr(self: Any, value: object, words: str) -> str:  # noqa: ANN401 - likewise
+        return in_time(lambda held: str(base._safe_repr(self, held, words)), value)  # noqa: SLF001 - of `display`
+
+    own: dict[str, Any] = {"_msg_val_func": print_value, "displayhook": show}
+    if hasattr(base, "_safe_repr"):  # not of Python 3.10
+        own["_safe_repr"] = safe_repr
+    return own
 
 
 def _kept(frame: Any) -> Any:  # noqa: ANN401 - a frame of Python's own, and one as it was kept

@@ -13,16 +13,24 @@ import os
 import pickle
 import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
-from submarine_runtime.post_mortem import VALUES, VERSION, Shown, lean_repr, stand_in
+from submarine_runtime.lean import type_name
+from submarine_runtime.post_mortem import (
+    VALUES,
+    VERSION,
+    Shown,
+    lean_repr,
+    stand_in,
+)
 from submarine_runtime.stacks import LARGEST, STACKS
 
 from submarine_engine.bundle.maincell import COROUTINE
@@ -32,12 +40,19 @@ from submarine_engine.history import LARGEST_OUTCOME, read_foreign
 from submarine_engine.job import JobState
 from submarine_engine.masking import masker_of
 from submarine_engine.outcome import RemoteFrame, clean, read_outcome
+from submarine_engine.patience import Patience, TookTooLongError
 from submarine_engine.stacks import read_threads
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.lifecycle import JobStatus
     from submarine_engine.masking import Masker
+
+WITHIN = 5.0
+"""Seconds that a value's own code may take to load it, or to say what it looks like."""
+
+_LEAST = 0.5
+"""The same of one of many that are shown one after the other, where others have taken too long."""
 
 _MOST_FRAMES = 200
 _MOST_VALUES = 100_000
@@ -150,9 +165,10 @@ class PostMortem:
         self._masker = masker
         self._main = main
         self._loaded: dict[int, object] = {}
+        self._within, self._hurries = WITHIN, False
 
     def value(self, number: int) -> object:
-        """Load a value; what cannot be loaded is a `Shown` that says why."""
+        """Load a value; what cannot be loaded, or not in time, is a `Shown` that says why."""
         if number not in self._loaded:
             self._loaded[number] = self._load(self.values[number])
         return self._loaded[number]
@@ -160,14 +176,20 @@ class PostMortem:
     def _load(self, value: Value) -> object:
         if not value.size or self._file is None:
             return Shown(value.type, value.text, value.why)
+        patience = Patience(self._within)
         try:
             data = self._read(value)
             if self._masker is not None and len(data) <= _SEARCHED:
                 data = self._masker.data(data)
-            found = _Unpickler(data, main=self._main).load()
+            with patience:
+                found = _Unpickler(data, patience, main=self._main).load()
         except KeyboardInterrupt:  # somebody has waited long enough for it
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a foreign __setstate__ raises
+            if patience.over:
+                why = f"it cannot be loaded here: its code does not end within {self._within:g} s"
+                self._hurry()
+                return Shown(value.type, "", why)
             why = f"it cannot be loaded here: {type(error).__name__}: {clean(str(error))[:200]}"
             return Shown(value.type, "", why)
         if value.type == "function" and isinstance(found, type):
@@ -230,6 +252,19 @@ class PostMortem:
         held = space if kept.locals is None else Names(self, kept.locals, kept, space)
         return _frame(kept, space, held)
 
+    def _shown(self, number: int) -> str:
+        """Return what a value looks like, as one of many."""
+        self._hurries = True
+        text, is_late = _look(lean_repr, self.value(number), self._within)
+        if is_late:
+            self._hurry()
+        return clean(text)
+
+    def _hurry(self) -> None:
+        """Give what comes next less time, where nobody is there who would interrupt it."""
+        if self._hurries:
+            self._within = max(_LEAST, self._within / 2)
+
     def lines(self) -> Iterator[str]:
         """Yield the frames with what their names stand for, for whoever cannot be asked."""
         yield self.title
@@ -249,7 +284,7 @@ class PostMortem:
             names = kept.globals if kept.own and kept.locals is None else kept.locals or {}
             for name, number in names.items():
                 if self.values[number].type not in ("module", "function", "type"):
-                    shown = clean(lean_repr(self.value(number))).replace("\n", " ")
+                    shown = self._shown(number).replace("\n", " ")
                     yield f"      {name} = {shown[:_LONGEST_LINE]}"
 
     def to_json(self) -> dict[str, Any]:
@@ -266,7 +301,7 @@ class PostMortem:
                 "function": kept.function,
                 "own": kept.own,
                 "locals": {
-                    name: clean(lean_repr(self.value(number)))
+                    name: self._shown(number)
                     for name, number in (
                         kept.globals if kept.locals is None else kept.locals
                     ).items()
@@ -274,6 +309,39 @@ class PostMortem:
             }
             for kept in held
         ]
+
+
+def shown(value: object, longest: int = 200) -> str:
+    """Return a short `repr`, whatever that of the value does.
+
+    Parameters
+    ----------
+    longest
+        Characters of each text in it.
+    """
+    return in_time(partial(lean_repr, longest=longest), value)
+
+
+def in_time(look: Callable[[Any], str], value: object) -> str:
+    """Return what a value looks like; in words where that does not end.
+
+    Parameters
+    ----------
+    look
+        Tells it. An interrupt ends it sooner where it lets one through.
+    """
+    return _look(look, value, WITHIN)[0]
+
+
+def _look(look: Callable[[Any], str], value: object, within: float) -> tuple[str, bool]:
+    """Return what a value looks like, and whether that took longer than so many seconds."""
+    patience = Patience(within)
+    text = ""
+    with suppress(TookTooLongError), patience:
+        text = look(value)
+    if patience.over:
+        text = f"<{type_name(value)}: what it looks like is not told within {within:g} s>"
+    return text, patience.over
 
 
 class _Lazy:
@@ -358,17 +426,18 @@ class Names(dict[str, Any]):
 class _Unpickler(pickle.Unpickler):
     """Loads objects whose classes are not here, too: as their attributes alone."""
 
-    def __init__(self, data: bytes, *, main: bool) -> None:
+    def __init__(self, data: bytes, patience: Patience, *, main: bool) -> None:
         import io  # noqa: PLC0415 - a debugger's first value may wait for it
 
         super().__init__(io.BytesIO(data))
-        self._main = main
+        self._main, self._patience = main, patience
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as pickle has it
         if module == "__main__" and not self._main:  # that of a terminal is our own command
             return stand_in(module, name)
         try:
-            return super().find_class(module, name)
+            with self._patience.suspended():  # to import a framework may take long
+                return super().find_class(module, name)
         except (ImportError, AttributeError):
             return stand_in(module, name)
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.jobs import until
 from tests.kernels import PATIENCE, Driven
 
 DEFINES = """
@@ -121,6 +122,39 @@ def test_habits_of_the_debugger_hold(kernel):
     )
     assert "'x'" in below
     assert "'1x'" in below
+
+
+HANGS = """
+import pathlib, time
+class Stuck:
+    def __init__(self, here): self.here = pathlib.Path(here)
+    def __repr__(self):
+        (self.here / f"asked-{time.time()}").touch()
+        time.sleep(600)
+def wait(stuck, rate):
+    return stuck.here / rate
+"""
+FAILS_STUCK = """%%submarine --gpus 0 --name stuck
+wait(Stuck({!r}), 0.25)
+"""
+
+
+def test_a_value_that_hangs_is_left_by_an_interrupt_or_given_up(kernel, tmp_path):
+    kernel.run(HANGS)
+    ran = kernel.run(FAILS_STUCK.format(str(tmp_path)))
+    assert ran.reply["ename"].endswith("TypeError"), ran.text
+    sent = kernel.send("%submarine debug", allow_stdin=True)
+    for number, command in enumerate(("p stuck", "p stuck", "p rate", "q")):
+        asked = kernel.client.get_stdin_msg(timeout=PATIENCE)
+        assert "db>" in asked["content"]["prompt"]
+        kernel.client.input(command)
+        if number == 0:
+            until(lambda: [*tmp_path.glob("asked-*")])
+            kernel.manager.interrupt_kernel()
+    text = _COLOUR.sub("", kernel.collect(sent).text)
+    assert "*** KeyboardInterrupt" in text
+    assert "Stuck: what it looks like is not told within 5 s>" in text
+    assert re.search(r"^0\.25$", text, re.MULTILINE), text
 
 
 def test_a_new_kernel_opens_it_without_its_classes(kernel, failed):

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import pickle
+import signal
+import threading
+import time
+from contextlib import suppress
 
 import pytest
+from submarine_engine import post_mortem as post_mortem_here
+from submarine_engine.debugger import debug, debugger_class
 from submarine_engine.failures import Source
 from submarine_engine.history import read_json
-from submarine_engine.post_mortem import PostMortem, Value, _Cells, _read_index
+from submarine_engine.patience import Patience
+from submarine_engine.post_mortem import KeptFrame, PostMortem, Value, _Cells, _read_index
 from submarine_runtime import post_mortem
 from submarine_runtime.post_mortem import Head, Shown
+
+from tests.jobs import until
 
 HOSTILE = """
 import os, sys, threading, time
@@ -340,3 +351,91 @@ def test_a_value_whose_loading_would_end_the_debugger_is_told(tmp_path):
 
 def test_what_is_shown_moves_no_cursor():
     assert "\x1b" not in repr(Shown("Bad", "\x1b[2Jx"))
+
+
+class Sticks:
+    """What another object of it is, and looks like, nobody ever learns."""
+
+    def __init__(self, where):
+        self.where = where
+
+    def __setstate__(self, state):
+        self.__dict__ |= state
+        while self.where == "state":
+            with suppress(Exception):
+                time.sleep(0.01)
+
+    def __repr__(self):
+        if self.where == "repr":
+            with suppress(BaseException):  # the first alarm
+                time.sleep(60)
+            time.sleep(60)
+        return "it lets go"
+
+
+def sticking(tmp_path, *where):
+    """Return frames whose names s0, s1, … stand for such objects."""
+    pickles = [pickle.dumps(Sticks(one)) for one in where]
+    file = tmp_path / "values"
+    file.write_bytes(b"".join(pickles))
+    values = [
+        Value(type="Sticks", at=sum(map(len, pickles[:number])), size=len(one))
+        for number, one in enumerate(pickles)
+    ]
+    names = {f"s{number}": number for number in range(len(where))}
+    frame = KeptFrame("f.py", 1, "f", own=True, arguments=tuple(names), locals=names)
+    return PostMortem("it: failed", [frame], values=values, file=file, main=True)
+
+
+def walk(found, *commands):
+    """Give a debugger its commands; return what it writes."""
+    out = io.StringIO()
+    words = "".join(f"{command}\n" for command in (*commands, "q"))
+    debug(found, debugger_class()(stdin=io.StringIO(words), stdout=out, nosigint=True))
+    return out.getvalue()
+
+
+def test_a_value_that_hangs_is_given_up_in_words_and_the_debugger_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(post_mortem_here, "WITHIN", 0.2)
+    found = sticking(tmp_path, "state", "repr", "nowhere")
+    text = walk(found, "p s0", "p s1", "pp [s1]", "s1", "a", "p s2", "p 6 * 7")
+    assert "cannot be loaded here: its code does not end within 0.2 s" in text
+    assert text.count("what it looks like is not told within 0.2 s>") == 4
+    assert "it lets go" in text
+    assert "42" in text
+
+
+def test_where_nobody_can_interrupt_all_that_hang_together_take_little(tmp_path, monkeypatch):
+    monkeypatch.setattr(post_mortem_here, "WITHIN", 0.4)
+    monkeypatch.setattr(post_mortem_here, "_LEAST", 0.1)
+    found = sticking(tmp_path, *["state", "repr"] * 3, "nowhere")
+    text = "\n".join(found.lines())
+    assert "within 0.4 s" in text
+    assert text.count("within 0.1 s") == 4
+    assert "s6 = it lets go" in text
+    told = found.to_json()["frames"][0]["locals"]
+    assert told["s6"] == "it lets go"
+
+
+def test_an_interrupt_is_heard_before_the_time_is_over(tmp_path):
+    found = sticking(tmp_path, "state", "nowhere")
+    interrupt = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    interrupt.start()
+    text = walk(found, "p s0", "p s1")
+    interrupt.join()
+    assert "*** KeyboardInterrupt" in text
+    assert "it lets go" in text
+
+
+def test_an_alarm_of_somebody_else_comes_after_the_value(tmp_path):
+    rang = []
+    former = signal.signal(signal.SIGALRM, lambda *_: rang.append(1))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        with Patience(30) as patience:
+            time.sleep(0.05)
+            assert not rang
+        until(lambda: rang)
+        assert not patience.over
+    finally:
+        signal.signal(signal.SIGALRM, former)
