@@ -203,6 +203,30 @@ def test_a_task_that_is_over_is_said_and_the_next_attempt_has_its_own(begin, loc
     assert again.exec(["sh", "-c", "echo $SUBMARINE_TASK"]).stdout == b"worker-0\n"
 
 
+def test_a_job_that_ends_before_anybody_has_heard_says_so_and_leaves_no_question(begin, local):
+    job, came = begin(), []
+    printed(job, local)
+    asked = local.paths(job.id).task("worker-0").inside_asked
+    supervisor = local.supervisor(job.id)
+
+    def ask():
+        with pytest.raises(JobError) as caught:
+            job.exec(["true"])
+        came.append(caught.value.what)
+
+    os.kill(supervisor, signal.SIGSTOP)  # it hears neither the question nor of the end
+    asker = threading.Thread(target=ask)
+    try:
+        asker.start()
+        until(asked.exists)
+        job.kill()
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    asker.join(60)
+    assert came == ["the job is over (cancelled): nothing runs inside it any more"]
+    assert not asked.exists()
+
+
 def below(pid):
     """Return the processes that a process has started, and those of these."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -334,6 +334,28 @@ def test_what_is_too_large_is_not_asked_how_it_looks(task):
     assert "\\x00" in shown[2]
 
 
+def test_ten_gigabytes_of_locals_cost_no_room_and_keep_nothing_else_from_view(task):
+    script = """
+    import numpy as np
+    def step(batch):
+        large = [np.zeros(125_000_000) for _ in range(10)]  # a gigabyte each, none written to
+        first, tenth = large[0], large[9]
+        rate = 0.5
+        raise ValueError("the job's own")
+    step(np.ones(3))
+    """
+    assert run(task, script) == 1
+    assert task.outcome["error"]["message"] == "the job's own"
+    kept = task.folder / "results" / "post-mortem.values"
+    assert kept.stat().st_size < 64 << 20
+    found = opened(task)
+    assert held(found, -1, "rate") == 0.5
+    assert list(held(found, -1, "batch")) == [1, 1, 1]
+    for name in ("first", "tenth"):
+        head = held(found, -1, name)
+        assert "(125000000,)" in repr(head), head
+
+
 class Leaves:
     def __reduce__(self):
         return exit, (4,)
