@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,10 +18,10 @@ from submarine_runtime import sampling
 from bench.table import Figure
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
-_PAIRS = 10
-"""Of one round: a window with the looks, and one without, each first in turn."""
+_WINDOWS = 5
+"""Of one round: with the looks and without in turn, so that each has both neighbours."""
 
-_SECONDS = 2.0  # of one window: two looks
+_SECONDS = 2.0  # of one window: two looks, one of them with a scan of all processes
 _WARM_UP = 3.0
 _LIMIT = 0.5  # percent of a core
 _TASK = """
@@ -104,19 +104,15 @@ def _training(folder: Path) -> Iterator[_Training]:
 def costs(folder: Path) -> list[Figure]:
     """Measure the share of a core that is taken, and the task's steps with and without.
 
-    The same process is looked at and not, in windows of seconds one after the other: what else the
-    machine does, and where the process lies in memory, is as good as the same for both of a pair.
+    One process is looked at and not, in short windows in turn, and each window is set beside the
+    mean of the one before it and the one after. So a machine that grows slower or faster meanwhile
+    does so for both sides, and where the process lies in memory is the same for both.
     """
-    on: list[tuple[float, float, float]] = []
-    off: list[tuple[float, float, float]] = []
     with _training(folder) as training:
-        for number in range(ROUNDS * _PAIRS):
-            for watched in (True, False) if number % 2 else (False, True):
-                (on if watched else off).append(training.rates(watched=watched))
-    shares = [
-        sum(share for _, _, share in on[at : at + _PAIRS]) / _PAIRS
-        for at in range(0, len(on), _PAIRS)
-    ]
+        found = [
+            training.rates(watched=bool(number % 2)) for number in range(ROUNDS * _WINDOWS | 1)
+        ]
+    shares = [share for _, _, share in found[1::2]]
     return [
         Figure(
             what="a task looked at once a second: of a core",
@@ -125,23 +121,26 @@ def costs(folder: Path) -> list[Figure]:
             ours=shares,
             peers={"the limit": [_LIMIT] * len(shares)},
         ),
-        Figure(
-            what="its steps in a second",
-            target="≥ 0.995 of without",
-            unit="steps/s",
-            places=4,
-            ours=[one[0] for one in on],
-            peers={"not looked at": [one[0] for one in off]},
-        ),
-        Figure(
-            what="its steps in a second of a processor",
-            target="≥ 0.995 of without",
-            unit="steps/s",
-            places=4,
-            ours=[one[1] for one in on],
-            peers={"not looked at": [one[1] for one in off]},
-        ),
+        _beside("its steps in a second", [one[0] for one in found]),
+        _beside("its steps in a second of a processor", [one[1] for one in found]),
     ]
+
+
+def _beside(what: str, rates: Sequence[float]) -> Figure:
+    """Return the rates of windows, the odd ones looked at, each beside its neighbours' mean."""
+    on, off = [], []
+    for at in range(1, len(rates) - 1):
+        both = rates[at], (rates[at - 1] + rates[at + 1]) / 2
+        for side, rate in zip((on, off) if at % 2 else (off, on), both, strict=True):
+            side.append(rate)
+    return Figure(
+        what=what,
+        target="≥ 0.995 of without",
+        unit="steps/s",
+        places=4,
+        ours=on,
+        peers={"not looked at": off},
+    )
 
 
 def _used(pid: int) -> float:

@@ -1,4 +1,6 @@
-"""How two jobs differ: code, values, options, versions, data, git, results; by their folders alone.
+"""How jobs differ: code, values, options, versions, data, git, results; by their folders alone.
+
+`compare` finds it, with all secrets masked; `job diff` shows it in lines, Jupyter's server as JSON.
 
 So it tells of jobs of any cluster, of one that cannot be used here, and of a job that is not over,
 as far as that is known: `Difference.unknown` says what is not. Everything in the folders may have
@@ -18,39 +20,42 @@ import os
 import pickle
 import reprlib
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from submarine_runtime.reported import STEP
 
-from submarine_engine.amounts import size
+from submarine_engine.amounts import count, duration, size
 from submarine_engine.bundle.model import Manifest
 from submarine_engine.bundle.secrets import has_secret_name, looks_secret
 from submarine_engine.clusters.store import StatusCache
 from submarine_engine.command.values import format_memory, format_seconds, format_workers
 from submarine_engine.errors import CommandError
+from submarine_engine.events import Moment
 from submarine_engine.history import SPOILT, JobPaths, read_foreign, read_json
 from submarine_engine.job import JobSpec, Role, options_of
 from submarine_engine.lifecycle import JobStatus
 from submarine_engine.masking import masker_of
-from submarine_engine.metrics import read_reported
+from submarine_engine.metrics import last_of, read_reported
 from submarine_engine.outcome import Outcome, clean, read_outcome
-from submarine_engine.provenance import Provenance, Repository, read_provenance
-from submarine_engine.rerun import data_words, packages_changed
+from submarine_engine.provenance import Data, Environment, Provenance, Repository, read_provenance
 
 _MOST_CODE = 1 << 20
 _MOST_CODE_LINES = 10_000
-_MOST_LINES = 500
-"""Of a section."""
+MOST_LINES = 500
+"""Of the code of two jobs, and rows of a section."""
 _LONGEST = 300
 _PLAIN = 64 << 10
 """Bytes of a value that is shown, where it is plain."""
 _MOST_HOME = 1 << 20
 _MOST_NAMED = 5
+_MOST_TASKS = 32
+"""Tasks that are looked through for one that has reported."""
 _SHORT_COMMIT = 12
 
 _COLOURS = {
@@ -68,7 +73,7 @@ class Line(NamedTuple):
     Parameters
     ----------
     sign
-        ``-`` for the earlier job's, ``+`` for the later one's, ``~`` for a line that tells both,
+        ``-`` for the earlier job's, ``+`` for the later one's, ``~`` for a line that tells all,
         ``@`` for a heading within, else a blank.
     text
         Without control characters.
@@ -78,46 +83,151 @@ class Line(NamedTuple):
     text: str
 
 
+class Compared(NamedTuple):
+    """A job that is compared: its state is empty where nobody knows it."""
+
+    id: str
+    name: str
+    state: str
+
+
+class Code(NamedTuple):
+    """How a job's code differs from that of the first job.
+
+    Parameters
+    ----------
+    id
+        The job.
+    lines
+        Of a unified diff; none where it is the same.
+    left_out
+        How many more there are.
+    """
+
+    id: str
+    lines: tuple[Line, ...]
+    left_out: int = 0
+
+
+class Row(NamedTuple):
+    """What each job has of something.
+
+    Parameters
+    ----------
+    name
+        Of an option, a value, a package …
+    values
+        By job, in words; None for a job that has none.
+    same
+        Whether all have the same. Values may be others though their words are alike.
+    """
+
+    name: str
+    values: tuple[str | None, ...]
+    same: bool
+
+    def lines(self, absent: str) -> Iterator[Line]:
+        """Yield it as people read it.
+
+        Parameters
+        ----------
+        absent
+            What is said of a job that has none; unless given, a line tells of one that has.
+        """
+        there = [value for value in self.values if value is not None]
+        if len(self.values) == len(there) > 0 and len(set(there)) == 1:
+            yield Line("~", f"{self.name}: {there[0]}, with another content")
+        elif absent or len(there) > 1 or len(self.values) > 2:  # noqa: PLR2004 - two jobs
+            words = [absent or "nothing" if value is None else value for value in self.values]
+            yield Line("~", f"{self.name}: {' → '.join(words)}")
+        else:
+            yield Line("+" if self.values[0] is None else "-", f"{self.name}: {there[0]}")
+
+
 class Section(NamedTuple):
-    """What two jobs differ in."""
+    """What jobs have of a kind.
+
+    Parameters
+    ----------
+    title
+        What it is about.
+    rows
+        What differs; what is worth a look in any case, too.
+    alike
+        How many more there are, which are the same.
+    left_out
+        How many more there are that differ.
+    absent
+        What is said of a job that lacks one.
+    measured
+        Whether no two runs are alike in it: then it makes no difference.
+    """
 
     title: str
-    lines: tuple[Line, ...]
+    rows: tuple[Row, ...] = ()
+    alike: int = 0
+    left_out: int = 0
+    absent: str = ""
+    measured: bool = False
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs in it."""
+        return self.measured or all(row.same for row in self.rows)
+
+    def lines(self) -> Iterator[Line]:
+        """Yield what differs as people read it."""
+        for row in self.rows:
+            if not row.same:
+                yield from row.lines(self.absent)
+        yield from _more(self.left_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How two jobs differ.
+    """How jobs differ.
 
     Parameters
     ----------
-    before, after
-        The jobs: id and name.
+    jobs
+        The jobs, the one first with which the others are compared.
+    code
+        Of each job but the first; none of one whose code is not known.
     sections
-        What they differ in; none for nothing.
+        What else there is of them.
     unknown
         What nobody can tell, in words.
     """
 
-    before: tuple[str, str]
-    after: tuple[str, str]
+    jobs: tuple[Compared, ...]
+    code: tuple[Code, ...] = ()
     sections: tuple[Section, ...] = ()
     unknown: tuple[str, ...] = ()
 
     @property
     def same(self) -> bool:
         """Whether nothing differs, as far as it is known."""
-        return not self.sections
+        return not any(code.lines for code in self.code) and all(
+            section.same for section in self.sections
+        )
 
     def lines(self) -> Iterator[Line]:
-        """Yield it line by line, as people read it."""
-        for sign, (job_id, name) in (("-", self.before), ("+", self.after)):
-            yield Line(sign * 3, f"{name} ({job_id})")
+        """Yield what differs line by line, as people read it."""
+        names = {job.id: f"{job.name} ({job.id})" for job in self.jobs}
+        for number, name in enumerate(names.values()):
+            yield Line("+++" if number else "---", name)
         if self.same:
             yield Line(" ", "nothing differs" + (", as far as it is known" * bool(self.unknown)))
+        for code in self.code:
+            if code.lines:
+                others = len(self.jobs) > 2  # noqa: PLR2004 - of two it is plain whose it is
+                yield Line("#", f"code of {names[code.id]}" if others else "code")
+                yield from code.lines
+                yield from _more(code.left_out)
         for section in self.sections:
-            yield Line("#", section.title)
-            yield from section.lines
+            if not section.same:
+                yield Line("#", section.title)
+                yield from section.lines()
         yield from (Line("?", f"not known: {text}") for text in self.unknown)
 
     def __str__(self) -> str:
@@ -139,15 +249,28 @@ class Difference:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {
-            "before": self.before[0],
-            "after": self.after[0],
+            "jobs": [job._asdict() for job in self.jobs],
             "same": self.same,
+            "code": [
+                {**code._asdict(), "lines": [list(line) for line in code.lines]}
+                for code in self.code
+            ],
             "sections": [
-                {"title": section.title, "lines": [list(line) for line in section.lines]}
+                {
+                    "title": section.title,
+                    "rows": [{**row._asdict(), "values": list(row.values)} for row in section.rows],
+                    "alike": section.alike,
+                    "left_out": section.left_out,
+                }
                 for section in self.sections
             ],
             "unknown": list(self.unknown),
         }
+
+
+def _more(left: int) -> Iterator[Line]:
+    if left:
+        yield Line("@", f"… and {count(left, 'more line')}")
 
 
 def as_text(line: Line) -> str:
@@ -158,61 +281,143 @@ def as_text(line: Line) -> str:
     return f"  {bare} {line.text}".rstrip()
 
 
-def compare(before: JobPaths, after: JobPaths) -> Difference:
-    """Return how two jobs differ.
+def compare(*jobs: JobPaths) -> Difference:
+    """Return how jobs differ.
 
     Parameters
     ----------
-    before, after
-        Their files.
+    jobs
+        Their files, of two at least: the earlier one first.
 
     Raises
     ------
     CommandError
         It is one job.
     """
-    if before.root == after.root:
+    if len({paths.root for paths in jobs}) < max(2, len(jobs)):
         raise CommandError(
-            f"both are the job {before.job_id}",
+            f"both are the job {jobs[0].job_id}",
             where="job diff",
             fix="name the other one by its id: `submarine job list` has it",
         )
-    one, two = _Told(before), _Told(after)
+    told = [_Told(paths) for paths in jobs]
+    mask = _Mask(jobs)
     unknown: list[str] = []
-    found = [
-        Section(title, tuple(_bounded(look(one, two, unknown))))
-        for title, look in _SECTIONS.items()
+    code = _code(told, mask, unknown)
+    sections = [
+        _laid(Section("values"), _values(told), mask, secrets=True),
+        _laid(Section("options", absent="not given"), _options(told, unknown), mask, secrets=True),
+        _laid(Section("versions"), _versions(told, unknown), mask),
+        _laid(Section("data"), _data(told, unknown), mask),
+        _laid(Section("git"), _git(told, unknown), mask),
+        _laid(Section("results"), _results(told, unknown), mask, secrets=True),
+        _laid(Section("reported last", absent="nothing"), _reported(told), mask, whole=True),
+        _laid(Section("GPU time", measured=True), _ledgers(told), mask, whole=True),
     ]
-    mask = _Mask(before, after)
     return Difference(
-        before=(before.job_id, mask(one.name)),
-        after=(after.job_id, mask(two.name)),
-        sections=tuple(
-            Section(title, tuple(Line(sign, mask(text)) for sign, text in lines))
-            for title, lines in found
-            if lines
+        jobs=tuple(
+            Compared(one.id, mask(one.name), one.status.state.value if one.status else "")
+            for one in told
         ),
+        code=tuple(code),
+        sections=tuple(section for section in sections if section.rows or section.alike),
         unknown=tuple(map(mask, unknown)),
     )
 
 
 class _Mask:
-    """Makes text of jobs fit to be shown: their secrets masked, no control characters."""
+    """Makes text of jobs fit to be shown: the secrets of all masked, no control characters."""
 
-    def __init__(self, *jobs: JobPaths) -> None:
+    def __init__(self, jobs: Sequence[JobPaths]) -> None:
         self._maskers = [masker for paths in jobs if (masker := masker_of(paths.root))]
 
     def __call__(self, text: str) -> str:
-        for masker in self._maskers:
-            text = masker.text(text)
-        text = clean(text).replace("\n", "\u23ce")
+        text = clean(self.text(text)).replace("\n", "\u23ce")
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
+    def text(self, text: str) -> str:
+        """Return a text with nothing but its secrets masked."""
+        for masker in self._maskers:
+            text = masker.text(text)
+        return text
 
-def _bounded(lines: Iterator[Line]) -> Iterator[Line]:
-    yield from itertools.islice(lines, _MOST_LINES)
-    if left := sum(1 for _ in lines):
-        yield Line("@", f"… and {left} more lines")
+    def data(self, data: bytes) -> bytes:
+        """Return bytes likewise."""
+        for masker in self._maskers:
+            data = masker.data(data)
+        return data
+
+
+class _Cell(Protocol):
+    """What a job has of something."""
+
+    def same(self, other: Any, /) -> bool:  # noqa: ANN401 - another of its kind
+        """Return whether another job has the same."""
+
+    def shown(self, mask: _Mask, /) -> str:
+        """Return it in words, without secrets."""
+
+
+class _Words(NamedTuple):
+    """What a job has of something, in words, and what tells it from others."""
+
+    words: str
+    key: object
+
+    def same(self, other: Any, /) -> bool:  # noqa: ANN401 - a cell
+        return isinstance(other, _Words) and self.key == other.key
+
+    def shown(self, mask: _Mask, /) -> str:
+        return mask.text(self.words)
+
+
+_Column = Mapping[str, _Cell]
+"""What a job has, by name; a job of which it is not known has None in the place of one."""
+
+
+def _laid(
+    section: Section,
+    columns: Sequence[_Column | None],
+    mask: _Mask,
+    *,
+    whole: bool = False,
+    secrets: bool = False,
+) -> Section:
+    """Return a section with what jobs have beside each other.
+
+    Parameters
+    ----------
+    columns
+        Of each job.
+    whole
+        Whether what is the same is a row, too.
+    secrets
+        Whether values are hidden whose names or looks are a secret's.
+    """
+    known = [column for column in columns if column is not None]
+    if len(known) < 2:  # noqa: PLR2004 - one has nothing to differ from
+        return section
+    rows, alike = [], 0
+    for name in dict.fromkeys(name for column in known for name in column):
+        cells = [column.get(name) if column else None for column in columns]
+        first, *others = (column.get(name) for column in known)
+        same = first is not None and all(one is not None and first.same(one) for one in others)
+        if same and not whole:
+            alike += 1
+            continue
+        texts = [None if cell is None else cell.shown(mask) for cell in cells]
+        if secrets:
+            texts = [None if text is None else _hidden(name, text) for text in texts]
+        rows.append(
+            Row(mask(name), tuple(None if text is None else mask(text) for text in texts), same)
+        )
+    left_out = len(rows[MOST_LINES:])
+    return section._replace(rows=tuple(rows[:MOST_LINES]), alike=alike, left_out=left_out)
+
+
+def _hidden(name: str, shown: str) -> str:
+    """Return a value for people, unless its name or look is a secret's."""
+    return "(a secret)" if has_secret_name(name) or looks_secret(shown) else shown
 
 
 class _Told:
@@ -254,12 +459,23 @@ def _json(path: Path) -> dict[str, Any]:
 # Code.
 
 
-def _code(one: _Told, two: _Told, unknown: list[str]) -> Iterator[Line]:
-    if _without(one, two, lambda told: told.manifest, "its script", unknown):
+def _code(told: Sequence[_Told], mask: _Mask, unknown: list[str]) -> Iterator[Code]:
+    """Yield how the code of each job differs from that of the first."""
+    first, *others = (_code_files(one) if one.manifest else None for one in told)
+    _say_missing(told, [first, *others], "its script", unknown)
+    if first is None:
         return
-    files = [_code_files(told) for told in (one, two)]
-    for path in dict.fromkeys((*files[0], *files[1])):
-        texts = [told.get(path) for told in files]
+    for one, files in zip(told[1:], others, strict=True):
+        if files is None:
+            continue
+        lines = _code_lines(first, files)
+        shown = tuple(Line(sign, mask(text)) for sign, text in itertools.islice(lines, MOST_LINES))
+        yield Code(one.id, shown, sum(1 for _ in lines))
+
+
+def _code_lines(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Line]:
+    for path in dict.fromkeys((*before, *after)):
+        texts = before.get(path), after.get(path)
         if texts[0] == texts[1]:
             continue
         yield Line("@", path)
@@ -300,14 +516,9 @@ class _Stored(NamedTuple):
     digest: str
     plain: tuple[Any] | None
 
-    @property
-    def words(self) -> str:
-        if self.plain is not None:
-            with suppress(Exception):  # a number of too many digits, and what else there may be
-                return _short.repr(self.plain[0])
-        return f"{self.type}, {size(self.size)}" if self.type else size(self.size)
-
-    def same(self, other: _Stored) -> bool:
+    def same(self, other: Any, /) -> bool:  # noqa: ANN401 - a cell
+        if not isinstance(other, _Stored):
+            return False
         if self.digest == other.digest:
             return True
         if self.plain is None or other.plain is None:
@@ -317,10 +528,27 @@ class _Stored(NamedTuple):
         except Exception:  # noqa: BLE001 - nested too deeply
             return False
 
+    def shown(self, mask: _Mask, /) -> str:
+        if self.plain is not None:
+            with suppress(Exception):  # a number of too many digits, and what else there may be
+                return _Short(mask).repr(self.plain[0])
+        return f"{self.type}, {size(self.size)}" if self.type else size(self.size)
 
-_short = reprlib.Repr()
-_short.maxstring = _short.maxother = _short.maxlong = 80
-_short.maxlist = _short.maxtuple = _short.maxdict = _short.maxset = 8
+
+class _Short(reprlib.Repr):
+    """Shortens a value for people; what is masked is the whole text, not what is left of it."""
+
+    def __init__(self, mask: _Mask) -> None:
+        super().__init__()
+        self._mask = mask
+        self.maxstring = self.maxother = self.maxlong = 80
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = 8
+
+    def repr_str(self, x: str, level: int) -> str:
+        return super().repr_str(self._mask.text(x), level)
+
+    def repr_bytes(self, x: bytes, level: int) -> str:
+        return self.repr_instance(self._mask.data(x), level)
 
 
 class _OnlyPlain(pickle.Unpickler):
@@ -341,22 +569,31 @@ def _of_files(paths: Sequence[Path], kind: str) -> _Stored:
     """Return a value that lies in some files, by their contents; raises OSError."""
     digest, length = hashlib.sha256(), 0
     for path in paths:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError("it is no file")
-            while piece := file.read(1 << 20):
-                digest.update(piece)
-                length += len(piece)
+        status = path.lstat()
+        content = _content_of(path, (status.st_mtime_ns, status.st_size, status.st_ino))
+        digest.update(content[0])
+        length += content[1]
     plain = _plain(read_foreign(paths[0], _PLAIN)) if length <= _PLAIN else None
     return _Stored(kind, length, digest.hexdigest(), plain)
 
 
-def _values(one: _Told, two: _Told, unknown: list[str]) -> Iterator[Line]:
-    del unknown  # where the manifest is gone, that is said of the script
-    if one.manifest is None or two.manifest is None:
-        return
-    yield from _stored(_values_of(one), _values_of(two))
+@lru_cache(maxsize=1024)
+def _content_of(path: Path, _stamp: tuple[int, ...]) -> tuple[bytes, int]:
+    """Return hash and size of a file; one that stays as it is, is read once for all questions."""
+    digest, length = hashlib.sha256(), 0
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("it is no file")
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+            length += len(piece)
+    return digest.digest(), length
+
+
+def _values(told: Sequence[_Told]) -> list[_Column | None]:
+    # where the manifest is gone, that is said of the script
+    return [_values_of(one) if one.manifest else None for one in told]
 
 
 def _values_of(told: _Told) -> dict[str, _Stored]:
@@ -375,46 +612,24 @@ def _values_of(told: _Told) -> dict[str, _Stored]:
     return found
 
 
-def _stored(before: Mapping[str, _Stored], after: Mapping[str, _Stored]) -> Iterator[Line]:
-    for name in dict.fromkeys((*before, *after)):
-        old, new = before.get(name), after.get(name)
-        if old is None or new is None:
-            there = old or new
-            assert there is not None  # noqa: S101 - for the type checker
-            yield Line("-" if new is None else "+", f"{name} = {_hidden(name, there.words)}")
-        elif not old.same(new):
-            words = _hidden(name, old.words), _hidden(name, new.words)
-            if words[0] == words[1]:
-                yield Line("~", f"{name}: {words[0]}, with another content")
-            else:
-                yield Line("~", f"{name}: {words[0]} → {words[1]}")
-
-
-def _hidden(name: str, shown: str) -> str:
-    """Return a value for people, unless its name or look is a secret's."""
-    return "(a secret)" if has_secret_name(name) or looks_secret(shown) else shown
-
-
 # Options.
 
 
-def _options(one: _Told, two: _Told, unknown: list[str]) -> Iterator[Line]:
-    if _without(one, two, lambda told: told.spec or None, "what it asked for", unknown):
-        return
-    before, after = _options_of(one), _options_of(two)
-    for name in dict.fromkeys((*before, *after)):
-        old, new = before.get(name, ""), after.get(name, "")
-        if old != new:
-            key = name.rpartition(" ")[2].partition("=")[0]
-            words = (_hidden(key, text) if text else "not given" for text in (old, new))
-            yield Line("~", f"{name}: {' → '.join(words)}")
+def _options(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
+    found: list[_Column | None] = [_options_of(one) if one.spec else None for one in told]
+    _say_missing(told, found, "what it asked for", unknown)
+    return found
 
 
 _LEFT_OUT = frozenset({"version", "roles", "options", "asks", "parent", "env"})
 
 
-def _options_of(told: _Told) -> dict[str, str]:
-    """Return what a job asked for, by option; nothing for what was not given."""
+def _options_of(told: _Told) -> dict[str, _Words]:
+    """Return what a job asked for, by option; none that was not given."""
+    return {name: _Words(text, text) for name, text in _option_texts(told).items() if text}
+
+
+def _option_texts(told: _Told) -> dict[str, str]:
     found = {"--cluster": str(told.record.get("cluster", ""))}
     try:
         spec = JobSpec.from_json(told.spec)
@@ -452,6 +667,8 @@ def _options_of_role(role: Role) -> dict[str, str]:
 def _option_text(value: object, kind: str) -> str:
     if value is None or value is False:
         return ""
+    if value is True:
+        return "yes"
     if kind == "duration" and isinstance(value, (int, float)):
         return format_seconds(value)
     if isinstance(value, (tuple, list)):
@@ -462,119 +679,143 @@ def _option_text(value: object, kind: str) -> str:
 # Versions, data, git.
 
 
-def _without(
-    one: _Told,
-    two: _Told,
-    find: Callable[[_Told], object],
-    words: str,
-    unknown: list[str],
-) -> bool:
-    """Say of which job something is not known; return whether it is of any."""
-    missing = [told.id for told in (one, two) if find(told) is None]
+def _say_missing(
+    told: Sequence[_Told], found: Sequence[object], words: str, unknown: list[str]
+) -> None:
+    """Say of which jobs something is not known."""
+    missing = [one.id for one, there in zip(told, found, strict=True) if there is None]
     if missing:
         unknown.append(f"{words} of job {' and '.join(missing)}")
-    return bool(missing)
 
 
-def _versions(one: _Told, two: _Told, unknown: list[str]) -> Iterator[Line]:
-    before, after = one.provenance.environment, two.provenance.environment
-    if before is not None and after is not None:
-        if before.prefix != after.prefix:
-            yield Line("~", f"environment: {before.prefix} → {after.prefix}")
-        yield from (Line("~", text) for text in packages_changed(before, after))
-        return
-    _without(one, two, lambda told: told.provenance.environment, "the packages", unknown)
-    pythons = [told.manifest.python if told.manifest else "" for told in (one, two)]
-    if all(pythons) and pythons[0] != pythons[1]:
-        yield Line("~", f"Python {pythons[0]} → {pythons[1]}")
+def _versions(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
+    there = [one.provenance.environment for one in told]
+    _say_missing(told, there, "the packages", unknown)
+    if there.count(None) > len(there) - 2:
+        pythons = [one.manifest.python if one.manifest else "" for one in told]
+        return [{"Python": _Words(python, python)} if python else None for python in pythons]
+    # Each environment has records of its own: scripts name its Python.
+    one_place = len({one.prefix for one in there if one is not None}) == 1
+    return [None if one is None else _versions_of(one, records=one_place) for one in there]
 
 
-def _data(one: _Told, two: _Told, unknown: list[str]) -> Iterator[Line]:
-    if not any(told.spec.get("input_path") for told in (one, two)):
-        return
-    before, after = one.provenance.data, two.provenance.data
-    if before is None or after is None:
-        asked = [told for told in (one, two) if told.spec.get("input_path")]
-        missing = [told.id for told in asked if told.provenance.data is None]
-        if missing:
-            unknown.append(f"the data of job {' and '.join(missing)}")
-    elif not (before.whole and after.whole):
-        unknown.append(f"whether the data is the same: {after.path} is too much to look at")
-    elif not before.same(after):
-        yield Line("~", data_words(before, after))
+def _versions_of(environment: Environment, *, records: bool) -> dict[str, _Words]:
+    found = {"environment": environment.prefix, "Python": environment.python}
+    packages = {
+        name: _Words(version, (version, record if records else ""))
+        for name, (version, record) in environment.by_name().items()
+    }
+    return {**{name: _Words(text, text) for name, text in found.items()}, **packages}
 
 
-def _git(one: _Told, two: _Told, unknown: list[str]) -> Iterator[Line]:
-    before, after = one.provenance.git, two.provenance.git
-    if before is None or after is None:
-        if before is not None or after is not None:
-            there = before or after
-            assert there is not None  # noqa: S101 - for the type checker
-            other = two if before is not None else one
-            yield Line("-" if before is not None else "+", _git_words(there))
-            unknown.append(f"the repository of job {other.id}, if it lay in one")
-        return
-    for told, repository in ((one, before), (two, after)):
-        if repository.problem:
-            unknown.append(f"the repository of job {told.id}: {repository.problem}")
-    if (before.root, before.commit, before.branch, before.diff) != (
-        after.root,
-        after.commit,
-        after.branch,
-        after.diff,
-    ):
-        yield Line("-", _git_words(before))
-        yield Line("+", _git_words(after))
+class _DataSet(NamedTuple):
+    """The data of a job."""
+
+    data: Data
+
+    def same(self, other: Any, /) -> bool:  # noqa: ANN401 - a cell
+        return isinstance(other, _DataSet) and self.data.same(other.data)
+
+    def shown(self, mask: _Mask, /) -> str:
+        data = self.data
+        told = f"{count(data.files, 'file')}, {data.size} bytes"
+        return mask.text(data.problem if data.problem and not data.files else told)
 
 
-def _git_words(repository: Repository) -> str:
-    commit = repository.commit[:_SHORT_COMMIT] or "no commit"
-    words = [f"{commit} ({repository.branch})" if repository.branch else commit]
-    if repository.changed:
-        more = len(repository.changed) - _MOST_NAMED
-        names = ", ".join(repository.changed[:_MOST_NAMED])
-        words.append(f"changed: {names}" + (f" and {more} more" if more > 0 else ""))
-    words.append(repository.root)
-    return ", ".join(words)
+def _data(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
+    asked = [one for one in told if one.spec.get("input_path")]
+    there = {one.id: one.provenance.data for one in asked}
+    _say_missing(asked, list(there.values()), "the data", unknown)
+    whole = {job: data for job, data in there.items() if data is not None and data.whole}
+    for data in there.values():
+        if data is not None and not data.whole:
+            unknown.append(f"whether the data is the same: {data.path} is too much to look at")
+            break
+    paths = {data.path for data in whole.values()}
+    name = paths.pop() if len(paths) == 1 else "data"
+    return [{name: _DataSet(whole[one.id])} if one.id in whole else None for one in told]
+
+
+def _git(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
+    there = [one.provenance.git for one in told]
+    if not any(there):
+        return []
+    _say_missing(told, there, "the repository", unknown)
+    unknown += [
+        f"the repository of job {one.id}: {git.problem}"
+        for one, git in zip(told, there, strict=True)
+        if git is not None and git.problem
+    ]
+    return [{} if one is None else _repository(one) for one in there]
+
+
+def _repository(git: Repository) -> dict[str, _Words]:
+    commit = git.commit[:_SHORT_COMMIT] or "no commit"
+    names = ", ".join(git.changed[:_MOST_NAMED])
+    more = len(git.changed) - _MOST_NAMED
+    return {
+        "repository": _Words(git.root, git.root),
+        "commit": _Words(
+            f"{commit} ({git.branch})" if git.branch else commit, (git.commit, git.branch)
+        ),
+        "changed since": _Words(
+            (names + (f" and {more} more" if more > 0 else "")) or "nothing", git.diff
+        ),
+    }
 
 
 # Results.
 
 
-def _results(one: _Told, two: _Told, unknown: list[str]) -> Iterator[Line]:
-    if _without(one, two, lambda told: told.status, "how it ended", unknown):
-        return
-    assert one.status is not None  # noqa: S101 - for the type checker
-    assert two.status is not None  # noqa: S101 - likewise
+def _results(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
+    _say_missing(told, [one.status for one in told], "how it ended", unknown)
     unknown += [
-        f"the result of job {told.id}, which is not over"
-        for told, status in ((one, one.status), (two, two.status))
-        if not status.state.final
+        f"the result of job {one.id}, which is not over"
+        for one in told
+        if one.status and not one.status.state.final
     ]
-    ends = [
-        f"{status.state.value}{': ' if status.reason else ''}{status.reason}"
-        for status in (one.status, two.status)
-    ]
-    if ends[0] != ends[1]:
-        yield Line("~", f"{ends[0]} → {ends[1]}")
-    before, after = _reported(one), _reported(two)
-    for name in dict.fromkeys((*before, *after)):
-        old, new = (f"{told[name]:.6g}" if name in told else "nothing" for told in (before, after))
-        if before.get(name) != after.get(name) and old != new:
-            yield Line("~", f"{name} reported: {old} → {new}")
-    if one.status.state.final and two.status.state.final:
-        yield from _stored(_results_of(one), _results_of(two))
-
-
-def _reported(told: _Told) -> dict[str, float]:
-    """Return the last value of each number that the first task has reported."""
-    found: dict[str, float] = {}
-    with suppress(*SPOILT):
-        for row in read_reported(told.paths.task(told.first)):
-            for name, three in row.numbers.items():
-                if name != STEP and not math.isnan(three[1]):
-                    found[name] = three[1]
+    over = [one for one in told if one.status and one.status.state.final]
+    found: list[_Column | None] = []
+    for one in told:
+        if one.status is None:
+            found.append(None)
+            continue
+        state, reason = one.status.state.value, one.status.reason
+        words = f"{state}: {reason}" if reason else state
+        # What one has that is not over yet is no difference.
+        results = _results_of(one) if len(over) == len(told) else {}
+        found.append({"state": _Words(words, words), **results})
     return found
+
+
+def _reported(told: Sequence[_Told]) -> list[_Column | None]:
+    return [_reported_by(one) if one.status else None for one in told]
+
+
+def _reported_by(told: _Told) -> dict[str, _Words]:
+    """Return the last of each number that the first task to report any has told."""
+    assert told.status is not None  # noqa: S101 - for the type checker
+    for task in told.status.tasks[:_MOST_TASKS]:
+        if rows := read_reported(told.paths.task(task.task)):
+            last = {name: _number(value) for name, value in last_of(rows).items()}
+            names = sorted(last, key=lambda name: name == STEP)
+            return {name: _Words(last[name], last[name]) for name in names}
+    return {}
+
+
+def _number(value: float) -> str:
+    return "NaN" if math.isnan(value) else f"{value:.6g}"
+
+
+def _ledgers(told: Sequence[_Told]) -> list[_Column | None]:
+    return [_ledger(one.status) if one.status else None for one in told]
+
+
+def _ledger(status: JobStatus) -> dict[str, _Words]:
+    spent = status.ledger.seconds(Moment.now())
+    found = {"GPUs": str(status.ledger.gpus)}
+    found |= {name: duration(seconds) for name, seconds in spent.items()}
+    return {name: _Words(text, text) for name, text in found.items()}
 
 
 _THE_RESULT = "result"
@@ -622,14 +863,3 @@ def _of_home(outcome: Outcome, folder: Path) -> dict[str, _Stored]:
             digest = hashlib.sha256(piece).hexdigest()
             found[name] = _Stored(frame.type, len(piece), digest, plain)
     return found
-
-
-_SECTIONS: Mapping[str, Callable[[_Told, _Told, list[str]], Iterator[Line]]] = {
-    "code": _code,
-    "values": _values,
-    "options": _options,
-    "versions": _versions,
-    "data": _data,
-    "git": _git,
-    "results": _results,
-}

@@ -14,14 +14,15 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from submarine_engine.difference import compare
 from submarine_engine.errors import CommandError, JobNotFoundError
 from submarine_engine.events import Moment
 from submarine_engine.metrics import Curve, Row, curves, is_gpu, read_job, stamp_of
 from submarine_engine.records import job_name
+from submarine_runtime.reported import STEP
 
 from submarine_jupyter import jobs
 from submarine_jupyter.access import may
-from submarine_jupyter.compare import STEP, compared
 from submarine_jupyter.handlers import Call
 from submarine_jupyter.routes import END, Number, Plugin, Route, Server
 
@@ -107,16 +108,20 @@ _SPARKS = Route(
         jobs={"type": "object", "additionalProperties": {"anyOf": [_CURVE, {"type": "null"}]}}
     ),
 )
-_ROW = _object(name=_TEXT, values=_list(_TEXT), same={"type": "boolean"})
+_ROW = _object(name=_TEXT, values=_list({"type": ["string", "null"]}), same={"type": "boolean"})
+_COUNT = {"type": "integer"}
 _COMPARE = Route(
     "get",
     "/compare",
-    "What differs between jobs (?jobs=ID,ID): options, last reported numbers, GPU time, code",
+    "What differs between jobs (?jobs=ID,ID), as `submarine job diff --json` has it: code, values, "
+    "options, versions, results, and what each reported last and held GPUs for",
     texts={"jobs": _jobs_text(_MOST_COMPARED)},
     reply=_object(
         jobs=_list(_object(id=_TEXT, name=_TEXT, state=_TEXT)),
-        sections=_list(_object(name=_TEXT, rows=_list(_ROW))),
-        code=_list(_object(id=_TEXT, lines=_list(_TEXT), left_out={"type": "integer"})),
+        same={"type": "boolean"},
+        code=_list(_object(id=_TEXT, lines=_list(_list(_TEXT)), left_out=_COUNT)),
+        sections=_list(_object(title=_TEXT, rows=_list(_ROW), alike=_COUNT, left_out=_COUNT)),
+        unknown=_list(_TEXT),
     ),
 )
 
@@ -150,6 +155,24 @@ class Charts(Call):
                 fix="send the ids of jobs, with commas between",
             )
         return ids
+
+
+def compared(ids: Sequence[str]) -> dict[str, Any]:
+    """Return how jobs differ, as JSON.
+
+    Parameters
+    ----------
+    ids
+        Of two jobs at least: the code of each is compared with that of the first.
+
+    Raises
+    ------
+    JobNotFoundError
+        There is no such job.
+    CommandError
+        It is one job.
+    """
+    return compare(*map(jobs.paths_of, ids)).to_json()
 
 
 def _window(numbers: Mapping[str, int]) -> dict[str, Any]:

@@ -109,3 +109,55 @@ def test_selected_jobs_are_compared_and_each_row_has_its_curve(panel, jobs):
     assert curves.all_text_contents()[:2] == ["slow", "fast"]
     assert tab.locator("img").count() == 0
     assert "hacked" not in page.title()
+    assert page.locator(".submarine-Compare-section").all_text_contents()[-1] == "GPU time"
+
+
+def kept_tabs(panel):
+    """Return what JupyterLab has noted of the tabs, in words; it does after a moment."""
+    told = panel.page.evaluate("""async () => {
+        const { serviceManager } = window.jupyterapp;
+        return (await serviceManager.workspaces.fetch('default')).data;
+    }""")
+    return json.dumps(told.get("layout-restorer:data", {}).get("main", {}))
+
+
+def test_tabs_are_there_again_after_a_reload(panel, jobs):
+    """Charts, jobs compared and scripts, each as it was; what a closed one had is not."""
+    page = panel.page
+    found = [over(panel, jobs, name) for name in ("kept", "other")]
+    for _, task in found:
+        write(task.reported, time.time() - 20, [9.0, 5.0])
+    (first, _), (second, _) = found
+    for command, arguments in (
+        ("show-metrics", {"job": first}),
+        ("show-metrics", {"job": second}),
+        ("show-script", {"job": first}),
+        ("compare-jobs", {"jobs": [first, second]}),
+    ):
+        panel.execute(f"submarine:{command}", **arguments)
+        page.wait_for_function("() => window.jupyterapp.shell.currentWidget")
+    tabs = page.locator("#jp-main-dock-panel .lm-TabBar-tab")
+    names = {"Metrics: kept", "Metrics: other", "kept: script", "Compare jobs"}
+    until(lambda: names <= set(tabs.all_text_contents()))
+    page.evaluate("id => window.jupyterapp.shell.activateById(id)", f"submarine-metrics-{second}")
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.dispose()")
+    page.evaluate("id => window.jupyterapp.shell.activateById(id)", f"submarine-metrics-{first}")
+    here = (f"metrics-{first}", f"script-{first}", f"compare-{first}-{second}")
+
+    def noted():
+        kept = kept_tabs(panel)
+        return all(one in kept for one in here) and f"metrics-{second}" not in kept
+
+    until(noted)
+    page.goto(f"{panel.lab.url}lab?token={panel.lab.token}")
+    page.wait_for_function("() => window.jupyterapp?.restored")
+    page.evaluate("() => window.jupyterapp.restored.then(() => null)")
+    names.remove("Metrics: other")
+    until(lambda: names <= set(tabs.all_text_contents()))
+    assert "Metrics: other" not in tabs.all_text_contents()
+    page.locator(f"#submarine-metrics-{first} {CHART} canvas").first.wait_for()
+    page.evaluate(
+        "id => window.jupyterapp.shell.activateById(id)", f"submarine-compare-{first}-{second}"
+    )
+    page.locator(".submarine-Compare-section", has_text="Reported last").wait_for()
+    page.locator(".submarine-Compare canvas").first.wait_for()

@@ -11,9 +11,11 @@ import shutil
 import pytest
 from submarine_engine.bundle.model import Bundle, CapturedValue, LoadedFile, Manifest
 from submarine_engine.clusters.driver import PastCluster
+from submarine_engine.difference import Row, compare
 from submarine_engine.errors import CommandError, ConfigError
 from submarine_engine.future import Job
 from submarine_engine.history import JobPaths, read_json, write_json
+from submarine_engine.job import Role
 from submarine_engine.provenance import ENVIRONMENT, PROVENANCE
 
 from tests.jobs import spec_of
@@ -67,8 +69,13 @@ def note(local, job, packages, git=None, data=None):
 
 
 def told(found):
-    return {section.title: [f"{sign} {text}" for sign, text in section.lines]
-            for section in found.sections}  # fmt: skip
+    sections = {}
+    for sign, text in found.lines():
+        if sign == "#":
+            lines = sections[text] = []
+        elif sections and sign != "?":
+            lines.append(f"{sign} {text}")
+    return sections
 
 
 def repository(commit, diff="", changed=()):
@@ -118,31 +125,29 @@ def test_all_that_differs_is_told(local, ran):
         ],
         "values": [
             "~ rows: [1, 2] → [1, 3]",
-            "- gone = 1",
+            "- gone: 1",
             "~ large: bytes, 100 kB, with another content",
-            "+ new = 'text'",
+            "+ new: 'text'",
         ],
         "options": [
             "~ --name: first → second",
-            "~ --time_limit: not given → 2h",
             "~ --env A: 1 → 2",
-            "~ --env API_TOKEN: (a secret) → (a secret)",
+            "~ --env API_TOKEN: (a secret), with another content",
+            "~ --time_limit: not given → 2h",
             "~ --memory: not given → 1G",
         ],
         "versions": [
-            "~ numpy 1.26 → 2.0",
-            "~ torch 2.6 is gone",
-            "~ flax 0.8 is new",
+            "~ numpy: 1.26 → 2.0",
+            "- torch: 2.6",
+            "+ flax: 0.8",
         ],
         "data": ["~ /data: 3 files, 52 bytes → 3 files, 60 bytes"],
         "git": [
-            "- aaaaaaaaaaaa (trunk), /repo",
-            "+ bbbbbbbbbbbb (trunk), changed: a.py, /repo",
+            "~ commit: aaaaaaaaaaaa (trunk) → bbbbbbbbbbbb (trunk)",
+            "~ changed since: nothing → a.py",
         ],
-        "results": [
-            "~ loss reported: 0.333333 → 0.666667",
-            "~ result: 'made with 1' → 'made with 2'",
-        ],
+        "results": ["~ result: 'made with 1' → 'made with 2'"],
+        "reported last": ["~ loss: 0.333333 → 0.666667"],
     }  # fmt: skip
     assert json.loads(json.dumps(found.to_json()))["same"] is False
     assert "not-for-eyes" not in str(found)
@@ -183,7 +188,7 @@ def test_what_is_not_known_is_said(local, ran, declare_gpus):
     local.until_running(going.id)
     found = first.diff(going)
     assert any("which is not over" in text for text in found.unknown)
-    assert told(found)["results"] == ["~ succeeded → running"]
+    assert told(found)["results"] == ["~ state: succeeded → running"]
     gate.touch()
     going.wait(180)
 
@@ -196,12 +201,56 @@ def test_jobs_of_other_clusters_are_compared_by_their_folders(local, ran):
     assert told(first.diff(gone)) == {"options": ["~ --cluster: local → elsewhere"]}
 
 
+MARKED = "a-token-of-a-service"
+
+
 def test_what_a_secret_is_reads_as_its_name(local, ran, monkeypatch):
-    monkeypatch.setenv("SERVICE", "a-token-of-a-service")
+    """Wherever it stands: script, option, variable, value (also where that is cut), result."""
+    monkeypatch.setenv("SERVICE", MARKED)
     script = "import os\nos.environ['SERVICE'] + '{0}'  # {1}"
     first = ran(bundle_of(script.format(1, "nothing")), secrets=("SERVICE",))
-    second = ran(bundle_of(script.format(2, "a-token-of-a-service")), secrets=("SERVICE",))
-    assert "a-token-of-a-service" not in str(first.diff(second))
+    second = ran(
+        bundle_of(script.format(2, MARKED), {"cut": f"{'x' * 25}{MARKED}{'y' * 200}"}),
+        secrets=("SERVICE",), env={"PLAIN": f"<{MARKED}>"}, time_limit=60.0,
+        roles=(Role(args=("--with", MARKED)),),
+    )  # fmt: skip
+    third = ran(bundle_of(script.format(3, MARKED)))  # its own marks do not tell of it
+    for found in (first.diff(second), compare(*(local.paths(job.id) for job in (third, second)))):
+        shown = str(found), json.dumps(found.to_json()), found._repr_html_()
+        assert all(MARKED[:9] not in text for text in shown)
+        assert all("secret SERVICE" in text for text in shown)
+        told_of = {row.name for section in found.sections for row in section.rows}
+        assert {"--env PLAIN", "arguments", "cut"} <= told_of
+
+
+def test_several_jobs_stand_beside_each_other(local, ran):
+    jobs = [
+        ran(bundle_of(TRAIN.format(rate=rate), {"rate": rate}, helper="")) for rate in (1, 2, 2)
+    ]
+    for number, job in enumerate(jobs[:2]):
+        note(local, job, ENVIRONMENTS[number])
+    found = compare(*(local.paths(job.id) for job in jobs))
+    assert [job.id for job in found.jobs] == [job.id for job in jobs]
+    assert [code.id for code in found.code] == [job.id for job in jobs[1:]]
+    rows = {section.title: {row.name: row for row in section.rows} for section in found.sections}
+    assert rows["values"]["rate"].values == ("1", "2", "2")
+    assert rows["versions"]["torch"].values == ("2.6", None, None)  # not known of the third
+    assert rows["versions"]["flax"].values == (None, "0.8", None)
+    assert found.unknown == (f"the packages of job {jobs[2].id}",)
+    assert rows["reported last"]["step"] == Row("step", ("2", "2", "2"), same=True)
+    assert set(rows["GPU time"]) == {"GPUs", "queued", "held", "busy"}
+    text = str(found)
+    assert "    loss: 0.333333 → 0.666667 → 0.666667" in text
+    assert f"code of job ({jobs[2].id})" in text
+    assert "GPU time" not in text  # no two runs are alike in it
+    with pytest.raises(CommandError, match=f"both are the job {jobs[0].id}"):
+        compare(local.paths(jobs[0].id))
+
+
+def test_a_loss_that_came_to_nothing_is_told(local, ran):
+    script = "from submarine_runtime import report\nfor loss in (1.0, {}):\n    report(loss=loss)"
+    first, second = (ran(bundle_of(script.format(last))) for last in ("0.5", "float('nan')"))
+    assert told(first.diff(second))["reported last"] == ["~ loss: 0.5 → NaN"]
 
 
 # What the jobs' own code may have put there.

@@ -8,11 +8,11 @@ import time
 
 import pytest
 import requests
+from submarine_engine.difference import MOST_LINES
 from submarine_engine.history import JobPaths
 from submarine_engine.job import Role
 from submarine_engine.metrics import Row
 from submarine_jupyter import charts
-from submarine_jupyter.compare import MOST_LINES
 
 from tests.jobs import LIMIT, until
 
@@ -157,19 +157,36 @@ def test_jobs_are_compared(server, over):
     )
     found = asked(server, f"/compare?jobs={first},{second}")
     assert [one["name"] for one in found["jobs"]] == ["slow", "fast"]
-    sections = {one["name"]: {row["name"]: row for row in one["rows"]} for one in found["sections"]}
-    assert sections["Options"]["--name"] == {
+    sections = {
+        one["title"]: {row["name"]: row for row in one["rows"]} for one in found["sections"]
+    }
+    assert sections["options"]["--name"] == {
         "name": "--name", "values": ["slow", "fast"], "same": False,
     }  # fmt: skip
-    assert sections["Options"]["arguments"]["values"] == ["--rate 1", "--rate 2"]
-    assert sections["Reported last"]["loss"]["values"] == ["0.5", "0.25"]
-    assert sections["Reported last"]["step"]["same"] is True
+    assert sections["options"]["arguments"]["values"] == ["--rate 1", "--rate 2"]
+    assert sections["reported last"]["loss"]["values"] == ["0.5", "0.25"]
+    assert sections["reported last"]["step"]["same"] is True
     assert set(sections["GPU time"]) == {"GPUs", "queued", "held", "busy"}
     (code,) = found["code"]
     assert code["id"] == second
-    assert {"-x = 1", "+x = 2", " print('a')"} <= set(code["lines"])
-    again = asked(server, f"/compare?jobs={first},{first}")
-    assert [one["id"] for one in again["jobs"]] == [first]
+    for line in (["-", "x = 1"], ["+", "x = 2"], [" ", "print('a')"]):
+        assert line in code["lines"]
+    again = server.get(f"/api/compare?jobs={first},{first}")
+    assert (again.status_code, f"both are the job {first}" in again.text) == (400, True)
+
+
+def test_secrets_of_compared_jobs_read_as_their_names(server, over, monkeypatch):
+    """As `job diff` has it: in a script, an option, a variable of the environment."""
+    marked = "a-token-of-a-service"
+    monkeypatch.setenv("SERVICE", marked)
+    jobs = (
+        over(f"x = '{marked}{name}'", name=name, secrets=("SERVICE",),
+             env={"PLAIN": f"{marked}/{name}"}, roles=(Role(args=("--with", marked, name)),))
+        for name in ("one", "two")
+    )  # fmt: skip
+    answer = server.get(f"/api/compare?jobs={','.join(jobs)}")
+    assert marked not in answer.text
+    assert answer.text.count("<secret SERVICE>") >= 6
 
 
 def test_code_that_is_long_is_compared_as_far_as_people_read(server, over, module_home):
@@ -177,7 +194,7 @@ def test_code_that_is_long_is_compared_as_far_as_people_read(server, over, modul
     for number, job_id in enumerate(jobs):
         bundle = JobPaths(module_home, job_id).bundle
         (script,) = bundle.glob("*.py")
-        script.write_text("".join(f"x = {number}, {line}\n" for line in range(100_000)))
+        script.write_text("".join(f"x = {number}, {line}\n" for line in range(9000)))
     (code,) = asked(server, f"/compare?jobs={','.join(jobs)}")["code"]
     assert len(code["lines"]) == MOST_LINES
     assert code["left_out"] > 1000

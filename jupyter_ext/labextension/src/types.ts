@@ -151,11 +151,20 @@ export interface Spark {
   most: number | null;
 }
 
+/** A row of a comparison: what each job has, null where it has none. */
+export interface ComparedRow {
+  name: string;
+  values: (string | null)[];
+  same: boolean;
+}
+
 /** Jobs beside each other; the code of each is compared with that of the first. */
 export interface Compared {
   jobs: { id: string; name: string; state: string }[];
-  sections: { name: string; rows: { name: string; values: string[]; same: boolean }[] }[];
-  code: { id: string; lines: string[]; left_out: number }[];
+  same: boolean;
+  code: { id: string; lines: [string, string][]; left_out: number }[];
+  sections: { title: string; rows: ComparedRow[]; alike: number; left_out: number }[];
+  unknown: string[];
 }
 
 /** The last line at a moment, and those around it. */

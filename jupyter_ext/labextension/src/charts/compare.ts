@@ -4,8 +4,8 @@ import { Widget } from '@lumino/widgets';
 
 import type { Api } from '../api';
 import { element, setText } from '../dom';
-import type { Compared, JobMetrics } from '../types';
-import { count, glyph, problem, visible } from '../words';
+import type { Compared, ComparedRow, JobMetrics } from '../types';
+import { count, glyph, problem, sentence, visible } from '../words';
 import { colour } from './chart';
 import { Charts } from './charts';
 import { drawings } from './model';
@@ -89,7 +89,7 @@ export class CompareView extends Widget {
     if (text !== this._shown) {
       this._shown = text;
       this._tables.replaceChildren(tableOf(compared, names));
-      this._code.replaceChildren(...codeOf(compared, names));
+      this._code.replaceChildren(...codeOf(compared, names), ...unknownOf(compared));
     }
   }
 
@@ -131,29 +131,39 @@ function tableOf(compared: Compared, names: string[]): HTMLElement {
   const top = element('thead');
   top.append(head);
   table.append(top);
-  for (const { name, rows } of compared.sections) {
+  for (const { title, rows, alike, left_out } of compared.sections) {
     const body = element('tbody');
-    const title = element('tr', 'submarine-Compare-section');
-    title.append(element('th', '', { scope: 'rowgroup', colspan: String(names.length + 1) }, name));
-    body.append(title);
-    const same = rows.filter(each => each.same).length;
-    const told = name === 'Options' ? rows.filter(each => !each.same) : rows;
-    for (const row of told) {
-      const line = element('tr', row.same ? '' : 'submarine-mod-differs');
-      line.append(element('th', '', { scope: 'row' }, visible(row.name, 60)));
-      line.append(...row.values.map(each => element('td', '', {}, visible(each, 300))));
-      body.append(line);
-    }
-    const others = told.length < rows.length && same;
-    const words = others ? `and ${count(same, 'option')} alike` : told.length ? '' : 'none';
-    if (words) {
-      const line = element('tr', 'submarine-Compare-quiet');
-      line.append(element('td', '', { colspan: String(names.length + 1) }, words));
-      body.append(line);
+    const line = element('tr', 'submarine-Compare-section');
+    const across = String(names.length + 1);
+    line.append(element('th', '', { scope: 'rowgroup', colspan: across }, sentence(title)));
+    body.append(line, ...rows.map(rowOf));
+    const others = [
+      left_out && `${left_out.toLocaleString('en')} more that differ`,
+      alike && `${alike.toLocaleString('en')}${rows.length ? ' more' : ''} alike`
+    ].filter(Boolean);
+    if (others.length) {
+      const quiet = element('tr', 'submarine-Compare-quiet');
+      quiet.append(element('td', '', { colspan: across }, others.join(', ')));
+      body.append(quiet);
     }
     table.append(body);
   }
   return table;
+}
+
+function rowOf({ name, values, same }: ComparedRow): HTMLElement {
+  const line = element('tr', same ? '' : 'submarine-mod-differs');
+  line.append(element('th', '', { scope: 'row' }, visible(name, 60)));
+  line.append(
+    ...values.map(each => element('td', '', {}, each === null ? NOTHING : visible(each, 300)))
+  );
+  return line;
+}
+
+function unknownOf({ unknown }: Compared): HTMLElement[] {
+  return unknown.map(each =>
+    element('p', 'submarine-Quiet', {}, `Not known: ${visible(each, 300)}.`)
+  );
 }
 
 function codeOf(compared: Compared, names: string[]): HTMLElement[] {
@@ -166,8 +176,10 @@ function codeOf(compared: Compared, names: string[]): HTMLElement[] {
       return section;
     }
     const pre = element('pre', 'submarine-Diff', { tabindex: '0' });
-    for (const line of lines) {
-      pre.append(element('span', `submarine-Diff-line ${kindOf(line)}`, {}, seenLine(line) || ' '));
+    for (const [sign, text] of lines) {
+      const shown = 'place' === KINDS[sign] ? text : `${sign === '~' ? ' ' : sign}${text}`;
+      const kind = KINDS[sign] ? `submarine-mod-${KINDS[sign]}` : '';
+      pre.append(element('span', `submarine-Diff-line ${kind}`, {}, seenLine(shown) || ' '));
     }
     section.append(pre);
     if (left_out) {
@@ -177,14 +189,8 @@ function codeOf(compared: Compared, names: string[]): HTMLElement[] {
   });
 }
 
-function kindOf(line: string): string {
-  const kinds: Record<string, string> = {
-    '+': 'submarine-mod-added',
-    '-': 'submarine-mod-removed',
-    '@': 'submarine-mod-place'
-  };
-  return /^(\+\+\+|---) /.test(line) ? 'submarine-mod-place' : (kinds[line[0]] ?? '');
-}
+const NOTHING = '—';
+const KINDS: Record<string, string> = { '+': 'added', '-': 'removed', '@': 'place' };
 
 /** A line of code as it is, but for what would reorder or hide what stands around it. */
 function seenLine(line: string): string {

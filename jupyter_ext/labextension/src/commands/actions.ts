@@ -5,7 +5,7 @@ import {
   Clipboard,
   Dialog,
   InputDialog,
-  MainAreaWidget,
+  type MainAreaWidget,
   Notification,
   showDialog
 } from '@jupyterlab/apputils';
@@ -24,8 +24,9 @@ import type { JobSummary } from '../types';
 import { visible } from '../words';
 import { jobs } from './choose';
 import { askForEnd, mayCancel } from './dialogs';
-import { OPEN_LOG } from './ids';
+import { COMPARE, METRICS, OPEN_LOG, SHOW_SCRIPT, STACKS } from './ids';
 import { contentsPaths, findCell, insertAttach, showCell } from './notebooks';
+import type { Again, Tabs } from './tabs';
 
 /** JupyterLab's own: shows the terminal of a name. */
 const OPEN_TERMINAL = 'terminal:open';
@@ -38,7 +39,8 @@ export class Actions {
     private readonly _app: JupyterFrontEnd,
     private readonly _submarine: ISubmarine,
     private readonly _tracker: INotebookTracker | null,
-    private readonly _lab: ILabShell | null
+    private readonly _lab: ILabShell | null,
+    private readonly _tabs: Tabs
   ) {}
 
   async showLog(job: JobSummary): Promise<void> {
@@ -86,7 +88,7 @@ export class Actions {
     const content = new IFrame({ sandbox: sandbox as IFrame.SandboxExceptions[] });
     content.url = address;
     content.title.label = 'TensorBoard';
-    this._add(content, `submarine-tensorboard-${url}`);
+    this._tabs.show(content, `submarine-tensorboard-${url}`);
   }
 
   /** Ask where a job's tasks stand; in a tab where there are tabs. */
@@ -103,23 +105,31 @@ export class Actions {
     const content = new StacksView(api, job.id);
     content.addClass('submarine-mod-tab');
     content.title.label = title;
-    const there = this._add(content, id) as MainAreaWidget<StacksView>;
+    const again = { command: STACKS, args: { job: job.id } };
+    const there = this._tabs.show(content, id, again) as MainAreaWidget<StacksView>;
     void there.content.ask();
   }
 
   /** Show charts of what a job uses and reports; in a tab where there are tabs. */
   metrics(job: JobSummary): void {
     const content = new MetricsView(this._submarine.api, job.id);
-    void this._show(content, `Metrics: ${shown(job)}`, `submarine-metrics-${job.id}`);
+    const again = { command: METRICS, args: { job: job.id } };
+    void this._show(content, `Metrics: ${shown(job)}`, `submarine-metrics-${job.id}`, again);
   }
 
   /** Show jobs beside each other. */
   compare(jobs: string[]): void {
     const content = new CompareView(this._submarine.api, jobs);
-    void this._show(content, 'Compare jobs', `submarine-compare-${jobs.join('-')}`);
+    const again = { command: COMPARE, args: { jobs } };
+    void this._show(content, 'Compare jobs', `submarine-compare-${jobs.join('-')}`, again);
   }
 
-  private async _show(content: MetricsView | CompareView, title: string, id: string) {
+  private async _show(
+    content: MetricsView | CompareView,
+    title: string,
+    id: string,
+    again: Again
+  ): Promise<void> {
     void content.ask();
     if (!this._lab) {
       content.addClass('submarine-mod-dialog');
@@ -127,7 +137,7 @@ export class Actions {
       return void (await showDialog({ title, body: content, buttons }));
     }
     content.title.label = title;
-    this._add(content, id);
+    this._tabs.show(content, id, again);
   }
 
   /** Open a shell inside a job, in one of JupyterLab's own terminals. */
@@ -164,7 +174,8 @@ export class Actions {
     content.addClass('submarine-Script');
     content.title.label = `${shown(job)}: script`;
     content.node.append(element('pre', '', { tabindex: '0' }, text));
-    this._add(content, `submarine-script-${job.id}`);
+    const again = { command: SHOW_SCRIPT, args: { job: job.id } };
+    this._tabs.show(content, `submarine-script-${job.id}`, again);
   }
 
   copyId(job: JobSummary): void {
@@ -220,22 +231,6 @@ export class Actions {
     if (!asked) {
       Notification.info(`${shown(job)} is already over`, { autoClose: 4000 });
     }
-  }
-
-  /** Show a widget in the main area; the one with this id, where it is there already. */
-  private _add(content: Widget, id: string): Widget {
-    const { shell } = this._app;
-    let there = [...shell.widgets('main')].find(widget => widget.id === id);
-    if (there) {
-      content.dispose();
-    } else {
-      there = new MainAreaWidget({ content });
-      there.id = id;
-      there.title.closable = true;
-      shell.add(there, 'main');
-    }
-    shell.activateById(id);
-    return there;
   }
 
   private _open(address: string): void {

@@ -2,6 +2,7 @@
 
 import {
   ILabShell,
+  ILayoutRestorer,
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
@@ -30,6 +31,7 @@ import { Actions } from './actions';
 import { ask, askSeveral, inFocus, jobs, known, summary } from './choose';
 import * as ids from './ids';
 import { jobOf } from './notebooks';
+import { Tabs } from './tabs';
 import { IJobCommands } from './token';
 
 const CATEGORY = 'Submarine';
@@ -51,14 +53,15 @@ export const commandsPlugin: JupyterFrontEndPlugin<IJobCommands> = {
   autoStart: true,
   provides: IJobCommands,
   requires: [ISubmarine],
-  optional: [INotebookTracker, ICommandPalette, ILabShell, ISettingRegistry],
+  optional: [INotebookTracker, ICommandPalette, ILabShell, ISettingRegistry, ILayoutRestorer],
   activate: (
     app: JupyterFrontEnd,
     submarine: ISubmarine,
     tracker: INotebookTracker | null,
     palette: ICommandPalette | null,
     lab: ILabShell | null,
-    registry: ISettingRegistry | null
+    registry: ISettingRegistry | null,
+    restorer: ILayoutRestorer | null
   ) => {
     const settings = { runAttached: true };
     void registry?.load(COMMANDS_ID).then(loaded => {
@@ -68,7 +71,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<IJobCommands> = {
       loaded.changed.connect(read);
       read();
     });
-    const actions = new Actions(app, submarine, tracker, lab);
+    const actions = new Actions(app, submarine, tracker, lab, new Tabs(app.shell, restorer));
     for (const command of jobCommands(actions, settings)) {
       register(app, submarine, tracker, command);
       palette?.addItem({ command: command.id, category: CATEGORY });
