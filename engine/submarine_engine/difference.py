@@ -532,7 +532,8 @@ class _Stored(NamedTuple):
         if self.plain is not None:
             with suppress(Exception):  # a number of too many digits, and what else there may be
                 return _Short(mask).repr(self.plain[0])
-        return f"{self.type}, {size(self.size)}" if self.type else size(self.size)
+        kind = self.type.rpartition(".")[2]  # a module's name is long, and tells people little
+        return f"{kind}, {size(self.size)}" if kind else size(self.size)
 
 
 class _Short(reprlib.Repr):

@@ -134,6 +134,7 @@ def test_a_terminal_opens_inside_a_job_while_it_runs(panel, jobs):
     came = jobs.folder / "came"
     panel.page.keyboard.type(f"echo $SUBMARINE_JOB_ID > {came}\n")
     until(lambda: came.exists() and came.read_text() == f"{job}\n")
+    panel.page.locator(".lm-TabBar-tab:has-text('Terminal: entered')").wait_for()
     jobs.finish(job)
     panel.row(job, "succeeded").click()
     assert panel.button("open-terminal").is_disabled()

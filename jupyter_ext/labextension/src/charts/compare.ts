@@ -88,8 +88,8 @@ export class CompareView extends Widget {
     const text = JSON.stringify(compared);
     if (text !== this._shown) {
       this._shown = text;
-      this._tables.replaceChildren(tableOf(compared, names));
-      this._code.replaceChildren(...codeOf(compared, names), ...unknownOf(compared));
+      this._tables.replaceChildren(...notesOf(compared, names), tableOf(compared, names));
+      this._code.replaceChildren(...codeOf(compared, names));
     }
   }
 
@@ -139,7 +139,7 @@ function tableOf(compared: Compared, names: string[]): HTMLElement {
     body.append(line, ...rows.map(rowOf));
     const others = [
       left_out && `${left_out.toLocaleString('en')} more that differ`,
-      alike && `${alike.toLocaleString('en')}${rows.length ? ' more' : ''} alike`
+      alike && `${rows.length ? '' : 'all '}${alike.toLocaleString('en')} alike`
     ].filter(Boolean);
     if (others.length) {
       const quiet = element('tr', 'submarine-Compare-quiet');
@@ -154,16 +154,24 @@ function tableOf(compared: Compared, names: string[]): HTMLElement {
 function rowOf({ name, values, same }: ComparedRow): HTMLElement {
   const line = element('tr', same ? '' : 'submarine-mod-differs');
   line.append(element('th', '', { scope: 'row' }, visible(name, 60)));
-  line.append(
-    ...values.map(each => element('td', '', {}, each === null ? NOTHING : visible(each, 300)))
+  // Values may be others though they read the same: a dict of as many bytes.
+  const hidden = !same && new Set(values).size === 1 ? ', with another content' : '';
+  const shown = values.map((each, number) =>
+    each === null ? NOTHING : visible(each, 300) + (number ? hidden : '')
   );
+  line.append(...shown.map(each => element('td', '', {}, each)));
   return line;
 }
 
-function unknownOf({ unknown }: Compared): HTMLElement[] {
-  return unknown.map(each =>
-    element('p', 'submarine-Quiet', {}, `Not known: ${visible(each, 300)}.`)
-  );
+/** What nobody can tell, and that there is no difference, in words. */
+function notesOf({ jobs, same, unknown }: Compared, names: string[]): HTMLElement[] {
+  const called = (text: string) =>
+    jobs.reduce((words, each, at) => words.replaceAll(`job ${each.id}`, names[at]), text);
+  const known = unknown.length ? ', as far as it is known' : '';
+  return [
+    ...(same ? [`Nothing differs${known}.`] : []),
+    ...unknown.map(each => `Not known: ${visible(called(each), 300)}.`)
+  ].map(words => element('p', 'submarine-Quiet', {}, words));
 }
 
 function codeOf(compared: Compared, names: string[]): HTMLElement[] {

@@ -5,7 +5,7 @@ import {
   Clipboard,
   Dialog,
   InputDialog,
-  type MainAreaWidget,
+  MainAreaWidget,
   Notification,
   showDialog
 } from '@jupyterlab/apputils';
@@ -147,7 +147,11 @@ export class Actions {
       throw new Refusal('This page has no terminals.');
     }
     const { name } = await this._submarine.api.terminal(job.id);
-    await commands.execute(OPEN_TERMINAL, { name });
+    const tab: unknown = await commands.execute(OPEN_TERMINAL, { name });
+    if (tab instanceof MainAreaWidget) {
+      await (tab.content as { ready?: Promise<void> }).ready; // it has named itself: Terminal 1
+      tab.content.title.label = `Terminal: ${shown(job)}`;
+    }
   }
 
   /** Open what a job serves at a port, in a tab of the browser. */

@@ -47,6 +47,23 @@ it('asks for nothing until it is opened, and shows text from jobs as text', asyn
   expect(asked.at(-1)).toBe('api/usage?by=week&days=30');
 });
 
+it('calls notebooks by as much of their paths as tells them apart', async () => {
+  const rows = ['/home/me/a/train.ipynb', '/home/me/b/train.ipynb', '/home/me/b/x.ipynb', 'x'].map(
+    of => ({ ...ROW, of })
+  );
+  const { usage, change } = opened(() => ({ ...TOLD, rows }));
+  await change(() => (usage.node.open = true), new Event('toggle'), usage.node);
+  await vi.waitFor(() => expect(usage.node.querySelectorAll('tr')).toHaveLength(5));
+  const names = [...usage.node.querySelectorAll('.submarine-Usage-name')];
+  expect(names.map(each => each.textContent)).toEqual([
+    'a/train.ipynb',
+    'b/train.ipynb',
+    'x.ipynb',
+    'x'
+  ]);
+  expect(usage.node.querySelectorAll('tr')[1].title).toContain('/home/me/a/train.ipynb: ');
+});
+
 it('says what is wrong, and that there is nothing', async () => {
   let answer: unknown = TOLD;
   const { usage, change } = opened(() => {

@@ -13,10 +13,10 @@ const BY: [string, string][] = [
   ['cluster', 'by cluster']
 ];
 const DAYS: [string, string][] = [
-  ['7', 'of 7 days'],
-  ['30', 'of 30 days'],
-  ['90', 'of 90 days'],
-  ['0', 'of all days']
+  ['7', 'last 7 days'],
+  ['30', 'last 30 days'],
+  ['90', 'last 90 days'],
+  ['0', 'all time']
 ];
 
 /** GPU-seconds of some jobs; `idle` is null where nothing was measured. */
@@ -77,12 +77,13 @@ export class Usage {
   }
 
   private _show({ rows, left_out, words, others }: UsageTold): void {
+    const all = rows.map(each => each.of);
     const most = Math.max(...rows.map(each => each.held), 0);
     const cost = rows.some(each => each.cost !== undefined);
     const head = element('tr');
     const titles = ['', 'held', 'wasted', ...(cost ? ['cost'] : [])];
     head.append(...titles.map(each => element('th', '', { scope: 'col' }, each)));
-    this._table.replaceChildren(head, ...rows.map(each => row(each, most, cost)));
+    this._table.replaceChildren(head, ...rows.map(each => row(each, all, most, cost)));
     const said = rows.length ? [`${sentence(words)}.`] : ['No job has had a GPU in this time.'];
     if (left_out) {
       said.push(`${left_out} more are not shown.`);
@@ -100,7 +101,7 @@ export class Usage {
   private _asking: AbortController | null = null;
 }
 
-function row(told: Row, most: number, cost: boolean): HTMLElement {
+function row(told: Row, all: string[], most: number, cost: boolean): HTMLElement {
   const name = visible(told.of, 200);
   const title = words(told);
   const node = element('tr', '', { title: `${name}: ${title}` });
@@ -115,12 +116,24 @@ function row(told: Row, most: number, cost: boolean): HTMLElement {
     fill.style.width = `${most ? (100 * part) / most : 0}%`;
     bar.append(fill);
   }
-  head.append(element('div', '', {}, visible(told.of, 80)), bar);
+  head.append(element('div', '', {}, visible(shortest(told.of, all), 80)), bar);
   node.append(head, element('td', '', {}, hours(told.held)), element('td', '', {}, hours(wasted)));
   if (cost) {
     node.append(element('td', '', {}, (told.cost ?? 0).toFixed(2)));
   }
   return node;
+}
+
+/** The end of a path that no other one ends with: there is little room. */
+function shortest(path: string, all: string[]): string {
+  const parts = path.split('/');
+  for (let from = parts.length - 1; from > 0; from--) {
+    const end = `/${parts.slice(from).join('/')}`;
+    if (all.filter(each => `/${each}`.endsWith(end)).length === 1) {
+      return end.slice(1);
+    }
+  }
+  return path;
 }
 
 function words({ jobs, queued, held, busy, idle, wasted }: Row): string {
