@@ -452,6 +452,9 @@ class JobSpec:
         Whether whoever submits the job waits for it and answers what its code asks.
     parent
         The job that this one works for, see `submarine_engine.pool`: lists show that one alone.
+    serves
+        What the job is there for where it is no computation: ``notebook``, ``kernel`` (see
+        `submarine_engine.notebooks`); None for all others.
 
     Raises
     ------
@@ -609,6 +612,7 @@ class JobSpec:
     notebook: str | None = None
     asks: bool = False
     parent: str | None = None
+    serves: str | None = None
 
     def __post_init__(self) -> None:  # noqa: C901, PLR0912 - one check after another
         if not _NAME.fullmatch(self.name):

@@ -50,6 +50,7 @@ from submarine_magics.workbench import Workbench
 
 if TYPE_CHECKING:
     from submarine_engine.artifacts import Artifact
+    from submarine_engine.notebooks import NotebookServer
     from submarine_engine.sweeps.found import Found
     from submarine_engine.sweeps.study import Told
     from submarine_engine.usage import Usage
@@ -444,6 +445,55 @@ def _change_sweep(
     return run
 
 
+# Notebook servers on the cluster. What is imported late here is asked for seldom.
+
+
+def _start_notebook(bench: Workbench, command: Command) -> None:
+    from submarine_engine.notebooks import await_server, submit  # noqa: PLC0415 - as above
+
+    def tell(text: str) -> None:
+        say(visible(text))
+
+    job = submit(command.values, tell, bench.cluster_in_use)
+    display(mimebundle(job), raw=True)
+    if command.values.get("detach"):
+        return
+    try:
+        _show_notebook(await_server(job, command.values.get("within"), tell))
+    except KeyboardInterrupt:
+        say(f"left; it goes on: %submarine notebook open {job.id}")
+
+
+def _open_notebook(_: Workbench, command: Command) -> None:
+    from submarine_engine.notebooks import open_notebook, server_of  # noqa: PLC0415 - as above
+
+    _show_notebook(server_of(open_notebook(command.values["job"])))
+
+
+def _show_notebook(found: NotebookServer) -> None:
+    """Show the link that leads to it, where Jupyter's server brings it here."""
+    server = server_of_kernel()
+    if server is None:
+        say(f"open it in a terminal of this machine: submarine notebook open {found.job}")
+        return
+    path = f"{server.base_url.rstrip('/')}{found.proxy_path}"
+    link = f'<a href="{escape(path)}" target="_blank" rel="noopener">Open the notebook</a>'
+    display({"text/html": f"<p>{link}</p>", "text/plain": f"the notebook: {path}"}, raw=True)
+
+
+def _list_notebooks(_: Workbench, __: Command) -> Listing[JobSummary]:
+    from submarine_engine.notebooks import running  # noqa: PLC0415 - as above
+
+    return job_table(running())
+
+
+def _stop_notebooks(_: Workbench, command: Command) -> None:
+    from submarine_engine.notebooks import stop  # noqa: PLC0415 - as above
+
+    for job_id, asked in stop(command.values["jobs"]):
+        say(f"notebook {job_id} {'is being stopped' if asked else 'was over already'}")
+
+
 def _usage(_: Workbench, command: Command) -> Listing[Usage]:
     from submarine_engine.usage import WORDS, heads, others, usage  # noqa: PLC0415 - seldom asked
 
@@ -526,6 +576,10 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ),
     ("sweep", "retry"): _change_sweep(lambda found, _: found.retry_failed(), "tries them again"),
     ("sweep", "cancel"): _cancel_sweep,
+    ("notebook", "start"): _start_notebook,
+    ("notebook", "list"): _list_notebooks,
+    ("notebook", "open"): _open_notebook,
+    ("notebook", "stop"): _stop_notebooks,
     ("usage",): _usage,
     ("gpus",): _gpus,
     ("tensorboard",): show_tensorboard,

@@ -37,14 +37,15 @@ def list_(command: Command, output: Output) -> int:
     if not shown:
         output.note("no job is on record")
         return OK
-    rows = [_row(job, now) for job in shown]
+    rows = [job_row(job, now) for job in shown]
     output.table(("id", "name", "state", "gpus", "age", "elapsed"), rows)
     if len(jobs) > len(shown):
         output.note(f"the newest {len(shown)}; --all lists every job")
     return OK
 
 
-def _row(job: JobSummary, now: Moment) -> tuple[str, ...]:
+def job_row(job: JobSummary, now: Moment) -> tuple[str, ...]:
+    """Return a job as tables of jobs show it: id, name, state, GPUs, age, how long it took."""
     age = max(0.0, time.time() - job.created.wall) if job.created else None
     elapsed = (duration if job.state.final else clock)(job.elapsed(now))
     return job.id, job.name, job.state.value, str(job.gpus), clock(age), elapsed

@@ -445,6 +445,25 @@ RUN = (
 )  # fmt: skip
 
 
+_SERVED = {
+    "name", "cluster", "queue", "docker_image", "env", "secret", "gpus", "memory", "cpus",
+    "time_limit", "notify",
+}  # fmt: skip
+NOTEBOOK_SERVER = (
+    *(option for option in RUN if option.key in _SERVED),
+    Option("idle", SECONDS,
+        "End it once nobody has used it for that long: 90m; 1h unless given, 0 for never."),
+    Option("dir", PATH,
+        "The folder of its notebooks, which the machines of the cluster have, too. Unless given "
+        "the folder that you are in, on this machine; elsewhere files come home as artifacts."),
+    Option("port", COUNT, "Its port on the machine where it runs; any that is free unless given."),
+    Option("within", SECONDS,
+        "How long it may wait for its GPUs: 5m. Then it is cancelled; any time unless given."),
+    Option("detach", None, "Return at once; do not wait until it can be used."),
+)  # fmt: skip
+"""What ``notebook start`` takes, besides the options of clusters."""
+
+
 _NOT_AGAIN = {"wait_job_finish", "cache", "refresh", "dry_run", "capture_limit"}
 RERUN = tuple(option for option in RUN if option.key not in _NOT_AGAIN and option not in SWEEP)
 """What may be otherwise in a job that runs again what another one ran."""

@@ -266,6 +266,24 @@ VERBS = (
         _SWEEP, examples=("sweep retry train",), run=".sweeps:retry"),
     Verb("sweep cancel", "End a sweep with its trials; what it has found stays.", _SWEEP,
         examples=("sweep cancel train",), run=".sweeps:cancel"),
+    Verb("notebook start", "Start a Jupyter server on the cluster, with GPUs, as a job.",
+        *options.NOTEBOOK_SERVER, of_clusters=options.of_clusters,
+        details="It listens on loopback of its host, and is reached through the job alone: by "
+            "`notebook open`, or in Jupyter by its proxy. Once nobody has used it for an hour "
+            "(--idle) it ends, and its GPUs are given back. It is a job as any other: job show, "
+            "job logs, job cancel.",
+        examples=("notebook start --gpus 2", "notebook start --gpus 1 --idle 30m --dir work",
+            "notebook start --name explore --queue research --within 10m"),
+        run=".notebooks:start"),
+    Verb("notebook list", "List the Jupyter servers that run on clusters, newest first.",
+        examples=("notebook list",), run=".notebooks:list_"),
+    Verb("notebook open", "Open a Jupyter server that runs as a job.", _JOB,
+        Option("no-browser", None, "Start no browser; say where it is.", surfaces=IN_TERMINAL),
+        details="In a terminal it is on 127.0.0.1, for connections of this user alone, until "
+            "Ctrl-C. In a notebook it is a link that leads there through Jupyter's server.",
+        examples=("notebook open explore",), run=".notebooks:open_"),
+    Verb("notebook stop", "End Jupyter servers; their GPUs are given back, their files stay.",
+        _JOBS, examples=("notebook stop explore",), run=".notebooks:stop"),
     *(verb for group in _of_ours for verb in verbs_of(group)),
     _in_terminal("zeppelin install",
         "Put the interpreter %submarine into a Zeppelin, or renew it there.", _ZEPPELIN_HOME,
@@ -317,6 +335,7 @@ GROUPS = {
     "job": "Run jobs, and look after them.",
     "cache": "See or forget remembered results.",
     "sweep": "Look after sweeps.",
+    "notebook": "Have notebooks run on the cluster.",
     **{group.text: group.summary for group in _of_ours},
     "zeppelin": "Have %submarine in Apache Zeppelin.",
     "config": "See the configuration.",

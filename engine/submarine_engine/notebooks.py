@@ -1,0 +1,287 @@
+"""Notebook servers as jobs: begun, found, and how to get to them.
+
+Such a job runs `submarine_runtime.notebook_server`. Where it listens and its token are in a file
+of the task's, which is read through `submarine_engine.inside`: on another machine by TLS, and only
+by who may go into the job.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from submarine_runtime.notebook_server import SERVER
+from submarine_runtime.saving import PLACE
+
+from submarine_engine import inside
+from submarine_engine.api import waiting_words
+from submarine_engine.bundle.model import Bundle, Manifest
+from submarine_engine.clusters import open_cluster
+from submarine_engine.command.parser import build_spec
+from submarine_engine.config import load_config
+from submarine_engine.errors import CommandError, JobError, SubmarineError
+from submarine_engine.future import Job
+from submarine_engine.job import JobState
+from submarine_engine.records import JobSummary, list_jobs, open_job, record_of
+
+NOTEBOOK = "notebook"
+"""`JobSpec.serves` of a notebook server."""
+
+_LOOK = 0.1
+_IDLE = 3600.0
+"""Seconds without use after which a server ends unless said otherwise."""
+
+_MOST_PORT = 65535
+_OWN = {"idle", "dir", "port", "within", "detach", "cluster"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotebookServer:
+    """Where a notebook server listens, inside its job.
+
+    Parameters
+    ----------
+    job
+        The job's id.
+    port
+        On loopback of the task's host.
+    token
+        Who shows it may do all that the job's user may.
+    path
+        Of its page.
+    """
+
+    job: str
+    port: int
+    token: str = field(repr=False)
+    path: str = "/lab"
+
+    @property
+    def proxy_path(self) -> str:
+        """Its page below the address of a Jupyter server with our extension."""
+        return f"/submarine/proxy/{self.job}/{self.port}{self.path}"
+
+
+def submit(
+    values: Mapping[str, Any], tell: Callable[[str], object], cluster: str | None = None
+) -> Job:
+    """Submit a notebook server.
+
+    Parameters
+    ----------
+    values
+        Of ``notebook start``, as `submarine_engine.command.Command` has them.
+    tell
+        Is told, in words, what takes long.
+    cluster
+        Where, unless the values say; the configured one for None.
+
+    Raises
+    ------
+    CommandError
+        A value is not possible.
+    SubmissionError, ClusterError
+        The cluster refuses the job.
+    """
+    own = _own(values)
+    spec = build_spec({key: value for key, value in values.items() if key not in _OWN})
+    # What its GPUs do says nothing of who uses it: it watches that by itself.
+    spec = replace(spec, idle=0.0, serves=NOTEBOOK, post_mortem="off")
+    spec = spec if "name" in values else replace(spec, name=NOTEBOOK)
+    config = load_config({"cluster": values.get("cluster", cluster)})
+    where = open_cluster(str(config.value("cluster")))
+    where.tell = tell
+    return Job(where, where.submit(spec, _bundle(own), workdir=Path.cwd()))
+
+
+def _own(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `submarine_runtime.notebook_server.serve`."""
+    port, folder = values.get("port", 0), values.get("dir")
+    if not 0 <= port <= _MOST_PORT:
+        raise CommandError(f"{port} is no port", where="--port", fix="leave it out for any")
+    if folder is not None:
+        if "://" in folder:
+            raise CommandError(
+                f"{folder} is no folder of a machine: notebooks are files in a folder",
+                where="--dir",
+                fix="name a folder that the cluster's machines have, too; without --dir the"
+                " notebook's files come home as the job's artifacts",
+            )
+        folder = str(Path(folder).expanduser().absolute())
+    return {
+        "idle": float(values.get("idle", _IDLE)),
+        "folder": folder,
+        "here": str(Path.cwd()),
+        "port": port,
+    }
+
+
+def _bundle(own: Mapping[str, Any]) -> Bundle:
+    words = ", ".join(f"{key}={value!r}" for key, value in own.items())
+    script = f"from submarine_runtime.notebook_server import serve\n\nserve({words})\n"
+    manifest = Manifest(entry="script.py", python=platform.python_version())
+    return Bundle(files={"script.py": script.encode()}, manifest=manifest)
+
+
+def running() -> list[JobSummary]:
+    """Return the notebook servers that are not over, newest first."""
+    return [one for one in list_jobs() if not one.state.final and _serves(one.id) == NOTEBOOK]
+
+
+def _serves(job_id: str) -> str | None:
+    found: str | None = record_of(job_id).get("spec", {}).get("serves")
+    return found
+
+
+def open_notebook(name: str) -> Job:
+    """Return the job of a notebook server.
+
+    Parameters
+    ----------
+    name
+        As of `open_job`.
+
+    Raises
+    ------
+    JobNotFoundError
+        There is no such job.
+    CommandError
+        It is another job.
+    """
+    job = open_job(name)
+    if _serves(job.id) != NOTEBOOK:
+        raise CommandError(
+            f"job {job.id} serves no notebooks",
+            fix="submarine notebook list shows those that do; submarine job list all jobs",
+        )
+    return job
+
+
+def stop(names: Iterable[str]) -> list[tuple[str, bool]]:
+    """Ask notebook servers to end; return the id of each job, and whether it was asked.
+
+    Raises
+    ------
+    JobNotFoundError, CommandError
+        As `open_notebook`, before any is asked.
+    """
+    found = [open_notebook(name) for name in names]
+    return [(job.id, job.cancel("the notebook was stopped")) for job in found]
+
+
+def server_of(job: Job) -> NotebookServer:
+    """Return where a job's notebook server is; wait until it is there.
+
+    Raises
+    ------
+    JobError
+        The job does not run, or ends meanwhile.
+    KeyboardInterrupt
+        It was interrupted.
+    """
+    place = f'"${{{PLACE}:-$SUBMARINE_TASK_DIR}}/{SERVER}"'
+    script = f"until test -s {place}; do sleep 0.1; done; cat {place}"
+    done = inside.run(job.cluster, job.id, ["sh", "-c", script])
+    if done.returncode:
+        raise KeyboardInterrupt
+    try:
+        told = json.loads(done.stdout)
+        port, token, path = told["port"], told["token"], told["path"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _unreadable(job) from error
+    words = isinstance(token, str) and token.isascii() and token.isalnum() and path == "/lab"
+    if not isinstance(port, int) or not 0 < port <= _MOST_PORT or not words:
+        raise _unreadable(job)
+    return NotebookServer(job=job.id, port=port, token=token, path=path)
+
+
+def _unreadable(job: Job) -> JobError:
+    return JobError(
+        "what it says of its notebook server cannot be read",
+        job_id=job.id,
+        fix=f"it may be of another release: submarine notebook stop {job.id}, and start one anew",
+    )
+
+
+def await_server(
+    job: Job, within: float | None = None, tell: Callable[[str], object] = lambda _: None
+) -> NotebookServer:
+    """Wait until a notebook server can be used.
+
+    Parameters
+    ----------
+    job
+        Its job.
+    within
+        Seconds that it may take to get its GPUs; the job is cancelled then. None for any time.
+    tell
+        Is told what the job waits for, when that changes.
+
+    Raises
+    ------
+    JobError
+        It has no GPU in time, or ends: the job's own error where its code has failed.
+    """
+    await_running(job, within, tell)
+    try:
+        return server_of(job)
+    except JobError:
+        job.wait(30.0)  # it has failed to start; that is said by the job itself
+        _raise_ended(job)
+        raise
+
+
+def await_running(
+    job: Job, within: float | None = None, tell: Callable[[str], object] = lambda _: None
+) -> None:
+    """Wait until a job runs.
+
+    Parameters
+    ----------
+    job, within, tell
+        As of `await_server`.
+
+    Raises
+    ------
+    JobError
+        It does not run in time, and is cancelled; or it has ended.
+    """
+    said, began = "", time.monotonic()
+    while True:
+        status = job.status()
+        if status.state is JobState.RUNNING:
+            return
+        if status.state.final:
+            _raise_ended(job)
+        waits = waiting_words(status)
+        if waits not in ("", said):
+            tell(f"waiting: {waits}")
+            said = waits
+        if within is not None and time.monotonic() - began > within:
+            job.cancel(f"it did not start within {within:g} s")
+            what = waits or status.state.value
+            raise JobError(
+                f"it did not start within {within:g} s ({what}), and was cancelled",
+                job_id=job.id,
+                fix="ask for fewer GPUs or another queue, or wait longer (--within 1h);"
+                " submarine gpus shows who has them",
+            )
+        time.sleep(_LOOK)
+
+
+def _raise_ended(job: Job) -> None:
+    """Raise what a job that is over says of its end."""
+    error = job.exception()
+    if isinstance(error, SubmarineError):
+        raise error
+    status = job.status()
+    raise JobError(
+        f"it ended before it served anything ({status.reason or status.state.value})",
+        job_id=job.id,
+        fix=f"its log says more: submarine job logs {job.id}",
+    ) from error

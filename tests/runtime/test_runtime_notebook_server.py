@@ -1,0 +1,68 @@
+"""What a notebook server's job does before and beside Jupyter."""
+
+from __future__ import annotations
+
+import venv
+from types import SimpleNamespace
+
+import pytest
+from submarine_runtime.notebook_server import Use, below_prefix, words
+
+SERVES = "from submarine_runtime.notebook_server import serve\nserve()\n"
+
+
+def test_an_environment_without_jupyter_says_what_it_lacks(task, tmp_path):
+    venv.create(tmp_path / "bare", symlinks=True)
+    assert task.run(SERVES, python=str(tmp_path / "bare/bin/python"))
+    assert task.outcome["error"]["type"].endswith("NotebookError")
+    assert "has no jupyter-server and no jupyterlab" in task.outcome["error"]["message"]
+
+
+def test_use_is_told_of_an_hour_and_ten_minutes_before_the_end():
+    use = Use(7200.0)
+    assert use.look(100.0) is None
+    assert "it ends in 59 min" in use.look(3650.0)
+    assert use.look(3700.0) is None
+    assert "it ends in 10 min" in use.look(6600.0)
+    assert use.look(1.0) == ""  # used again: what was said holds no more
+    assert use.look(2.0) is None
+    assert "it ends in 1 h" in use.look(3600.0)
+    assert not use.over
+    assert "it ends, its GPUs are given back" in use.look(7200.0)
+    assert use.over
+    assert use.look(7300.0) is None
+
+
+def test_a_short_limit_has_no_long_warning_and_none_never_ends():
+    assert Use(600.0).look(599.0) is None
+    never = Use(0.0)
+    assert never.look(1e9) is None
+    assert not never.over
+
+
+def test_lengths_of_time_are_words():
+    assert [words(each) for each in (2, 60, 90, 3600, 5400)] == [
+        "2 s", "1 min", "1 min", "1 h", "1 h 30 min",
+    ]  # fmt: skip
+
+
+CONFIG = {"baseUrl": "/", "fullStaticUrl": "/static/lab", "token": "secret", "appName": "/x"}
+
+
+def seen_below(prefix):
+    headers = {"X-Forwarded-Prefix": prefix} if prefix else {}
+    return below_prefix(SimpleNamespace(request=SimpleNamespace(headers=headers)), CONFIG)
+
+
+def test_a_page_below_a_proxy_has_its_addresses_there_and_no_token():
+    found = seen_below("/user/me/submarine/proxy/20260101-000000-abcde/8888/~0a1b")
+    prefix = "/user/me/submarine/proxy/20260101-000000-abcde/8888/~0a1b"
+    assert found == {
+        "baseUrl": f"{prefix}/", "fullStaticUrl": f"{prefix}/static/lab", "token": "",
+        "appName": "/x",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", ["", "//evil.example", '/a" onload=', "http://x", "/" * 2000])
+def test_a_prefix_that_is_none_changes_nothing(prefix):
+    assert seen_below(prefix) == CONFIG
