@@ -154,7 +154,7 @@ def open_notebook(name: str) -> Job:
         It is another job.
     """
     job = open_job(name)
-    if _serves(job.id) != NOTEBOOK:
+    if not is_notebook(job):
         raise CommandError(
             f"job {job.id} serves no notebooks",
             fix="submarine notebook list shows those that do; submarine job list all jobs",
@@ -174,21 +174,35 @@ def stop(names: Iterable[str]) -> list[tuple[str, bool]]:
     return [(job.id, job.cancel("the notebook was stopped")) for job in found]
 
 
-def server_of(job: Job) -> NotebookServer:
-    """Return where a job's notebook server is; wait until it is there.
+def is_notebook(job: Job) -> bool:
+    """Return whether a job serves notebooks."""
+    return _serves(job.id) == NOTEBOOK
+
+
+def server_of(job: Job, *, wait: bool = True) -> NotebookServer:
+    """Return where a job's notebook server is.
+
+    Parameters
+    ----------
+    job
+        Its job.
+    wait
+        Whether to wait until it is there.
 
     Raises
     ------
     JobError
-        The job does not run, or ends meanwhile.
+        The job does not run, or ends meanwhile; or it serves nothing yet.
     KeyboardInterrupt
         It was interrupted.
     """
     place = f'"${{{PLACE}:-$SUBMARINE_TASK_DIR}}/{SERVER}"'
-    script = f"until test -s {place}; do sleep 0.1; done; cat {place}"
-    done = inside.run(job.cluster, job.id, ["sh", "-c", script])
-    if done.returncode:
+    waits = f"until test -s {place}; do sleep 0.1; done; " if wait else ""
+    done = inside.run(job.cluster, job.id, ["sh", "-c", f"{waits}cat {place}"])
+    if done.returncode and wait:
         raise KeyboardInterrupt
+    if done.returncode:
+        raise JobError("it serves no notebooks yet", job_id=job.id, fix="ask when it does")
     try:
         told = json.loads(done.stdout)
         port, token, path = told["port"], told["token"], told["path"]

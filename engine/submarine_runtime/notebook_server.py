@@ -36,6 +36,22 @@ _LONGEST_PREFIX = 1000
 _NEEDED = {"jupyter_server": "jupyter-server", "jupyterlab": "jupyterlab"}
 
 
+# Behind Submarine's proxy a page is in a sandbox, where a browser keeps nothing for it. JupyterLab
+# needs a `localStorage` to tell windows apart, and would reload for ever without one.
+_STORAGE = """<script>try { window.localStorage; } catch {
+for (const name of ["localStorage", "sessionStorage"]) {
+const kept = new Map();
+Object.defineProperty(window, name, { configurable: true, value: {
+getItem: key => kept.get(String(key)) ?? null,
+setItem: (key, value) => { kept.set(String(key), String(value)); },
+removeItem: key => { kept.delete(String(key)); },
+clear: () => kept.clear(),
+key: at => [...kept.keys()][at] ?? null,
+get length() { return kept.size; },
+} });
+} }</script>"""
+
+
 class NotebookError(Exception):
     """Why there can be no server, and the way out."""
 
@@ -165,13 +181,14 @@ class _Server:
         self._ended = ""
         self._asked_to_end = False
         handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
-        self._app: Any = ServerApp.instance()
+        app: Any = ServerApp
+        self._app = app.instance()
         self._app.initialize(self._settings(root, port))
         self._app.write_browser_open_files = lambda: None  # they hold the token, and none is opened
         for each, handler in handlers.items():  # Jupyter's own asks a terminal
             signal.signal(each, handler)
         signal.signal(signal.SIGTERM, self._ask_to_end)
-        self._app.web_app.settings["page_config_hook"] = below_prefix
+        let_pages_lie_below(self._app.web_app.settings)
 
     def _settings(self, root: Path, port: int) -> list[str]:
         """Return what holds whatever the user's own configuration says; no process has it."""
@@ -299,19 +316,49 @@ def words(seconds: float) -> str:
     return f"{minutes} min" if whole >= 60 else f"{whole} s"  # noqa: PLR2004 - a minute
 
 
+def let_pages_lie_below(settings: dict[str, Any]) -> None:
+    """Let JupyterLab's pages find their server below the path that a proxy has for it.
+
+    Parameters
+    ----------
+    settings
+        Of the server's web application.
+    """
+    from jupyterlab_server.handlers import LabHandler  # noqa: PLC0415 - of this job alone
+
+    settings["page_config_hook"] = below_prefix
+    # Its template takes this one from the handler; no redirection of Jupyter's comes of that class.
+    page: Any = LabHandler
+    page.base_url = property(lambda page: f"{prefix_of(page)}{page.settings['base_url']}")
+    render = page.render_template
+
+    def with_storage(page: Any, name: str, **values: Any) -> str:  # noqa: ANN401 - Jupyter's
+        text: str = render(page, name, **values)
+        return text.replace("<head>", f"<head>{_STORAGE}", 1) if prefix_of(page) else text
+
+    page.render_template = with_storage
+
+
+def prefix_of(handler: Any) -> str:  # noqa: ANN401 - Jupyter's
+    """Return the path that a proxy has for this server; empty where there is none."""
+    import re  # noqa: PLC0415 - as Jupyter
+
+    prefix = str(handler.request.headers.get("X-Forwarded-Prefix", ""))
+    is_one = len(prefix) <= _LONGEST_PREFIX and re.fullmatch(r"(/[\w~.%@:-]+)+", prefix, re.ASCII)
+    return prefix if is_one else ""
+
+
 def below_prefix(handler: Any, config: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - Jupyter's
-    """Let the page find its server below the path that a proxy has for it.
+    """Return a page's configuration with its addresses below the path that a proxy has for it.
 
     The proxy shows the token itself, so the page needs none, and no address of it has one.
     """
-    import re  # noqa: PLC0415 - as Jupyter
-
-    prefix = handler.request.headers.get("X-Forwarded-Prefix", "")
-    if len(prefix) > _LONGEST_PREFIX or not re.fullmatch(r"(/[\w~.%@:-]+)+", prefix, re.ASCII):
+    prefix = prefix_of(handler)
+    if not prefix:
         return config
     changed = {**config, "token": ""}
     for name, value in config.items():
         of_ours = isinstance(value, str) and value.startswith("/") and not value.startswith("//")
-        if of_ours and (name == "baseUrl" or name.startswith("full")):
+        if of_ours and name.startswith("full"):
             changed[name] = f"{prefix}{value}"
     return changed

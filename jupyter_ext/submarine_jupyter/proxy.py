@@ -8,7 +8,8 @@ every answer is put into a sandbox (CSP), in which a page is of no origin: it re
 Jupyter's. Such a page sends no cookies either. Who is logged in is led to an address with a key of
 that one port in its path, and the page's own requests show that key.
 
-Headers pass by their names, here and back. Cookies of the job stay in this server.
+Headers pass by their names, here and back. Cookies of the job stay in this server. So does the
+token of a notebook server that runs as a job: it is shown there, and no page and no address has it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from submarine_engine.errors import CommandError, JobError, JobNotFoundError, SubmarineError
 from submarine_engine.inside import connect
 from submarine_engine.job import JobState
+from submarine_engine.notebooks import is_notebook, server_of
 from tornado import web
 from tornado.http1connection import HTTP1Connection, HTTP1ConnectionParameters
 from tornado.httputil import HTTPHeaders, HTTPMessageDelegate, RequestStartLine, ResponseStartLine
@@ -49,6 +51,8 @@ from submarine_jupyter.work import Work
 
 if TYPE_CHECKING:
     import socket
+
+    from submarine_engine.future import Job
 
 # Why not jupyter-server-proxy: it passes all headers on, Jupyter's cookies and tokens with them,
 # and lets what answers be a page of Jupyter's own origin.
@@ -108,11 +112,31 @@ class Ports:
         self.open: set[object] = set()
         self._secret = secrets.token_bytes(32)
         self._jars: OrderedDict[tuple[str, str], CookieJar] = OrderedDict()
+        self._tokens: OrderedDict[tuple[str, int], str] = OrderedDict()
 
     def key(self, job_id: str, target: str) -> str:
         """Return what lets a page of this port ask for more, as long as this server lives."""
         message = json.dumps([job_id, target]).encode()
         return "~" + hmac.digest(self._secret, message, "sha256").hex()
+
+    def token(self, job: Job, port: int) -> str:
+        """Return the token of the notebook server at a port of a job; empty where there is none.
+
+        Raises
+        ------
+        JobError
+            It serves nothing yet.
+        """
+        if (known := self._tokens.get((job.id, port))) is not None:
+            return known
+        found = ""
+        if is_notebook(job):
+            server = server_of(job, wait=False)
+            found = server.token if server.port == port else ""
+        self._tokens[job.id, port] = found
+        while len(self._tokens) > _MOST_JARS:
+            self._tokens.popitem(last=False)
+        return found
 
     def jar(self, job_id: str, target: str) -> CookieJar:
         """Return the cookies of a port."""
@@ -134,6 +158,7 @@ class Proxy(JupyterHandler):
         self.work, self._ports = work, ports
         _, self._root, self._rest = self._split()
         self._keyed, self._prepared = False, False
+        self._token = ""
         self._there: HTTP1Connection | None = None
 
     def _split(self) -> tuple[str, str, str]:
@@ -234,7 +259,8 @@ class Proxy(JupyterHandler):
             return
         self._ports.open.add(self)
         try:
-            connection, port = await self.work.call(_POOL, _connected, job_id, target)
+            found = await self.work.call(_POOL, _connected, job_id, target, self._ports)
+            connection, port, self._token = found
         except _RefusedError as refused:
             self._fail(refused.status, refused.error)
             return
@@ -258,6 +284,8 @@ class Proxy(JupyterHandler):
         found = HTTPHeaders(_only(own, (*_ASKED, *self._ports.more)))
         found["Host"] = self._host
         found["X-Forwarded-Prefix"] = self._prefix
+        if self._token:
+            found["Authorization"] = f"token {self._token}"
         if "Origin" in own:  # the port's own: who asks has shown that it is
             found["Origin"] = f"http://{self._host}"
         asked = Request(f"https://{self._host}{self._rest}")  # for its cookies alone
@@ -434,8 +462,8 @@ def _only(headers: HTTPHeaders, names: Sequence[str]) -> dict[str, str]:
     return {name: headers[name] for name in names if name in headers}
 
 
-def _connected(job_id: str, target: str) -> tuple[socket.socket, int]:
-    """Return a connection to a port of one of the user's jobs, and the port.
+def _connected(job_id: str, target: str, ports: Ports) -> tuple[socket.socket, int, str]:
+    """Return a connection to a port of one of the user's jobs, the port, and its token if any.
 
     Raises
     ------
@@ -446,7 +474,8 @@ def _connected(job_id: str, target: str) -> tuple[socket.socket, int]:
         job = jobs.opened(job_id)
         task, port = _read_target(target)
         try:
-            return connect(job.cluster, job.id, port, task), port
+            token = "" if task else ports.token(job, port)
+            return connect(job.cluster, job.id, port, task), port, token
         except JobError as error:
             state = job.status().state
             status = HTTPStatus.GONE if state.final else HTTPStatus.SERVICE_UNAVAILABLE

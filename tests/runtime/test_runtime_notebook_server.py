@@ -46,7 +46,7 @@ def test_lengths_of_time_are_words():
     ]  # fmt: skip
 
 
-CONFIG = {"baseUrl": "/", "fullStaticUrl": "/static/lab", "token": "secret", "appName": "/x"}
+CONFIG = {"baseUrl": "", "fullStaticUrl": "/static/lab", "token": "secret", "appName": "/x"}
 
 
 def seen_below(prefix):
@@ -58,7 +58,7 @@ def test_a_page_below_a_proxy_has_its_addresses_there_and_no_token():
     found = seen_below("/user/me/submarine/proxy/20260101-000000-abcde/8888/~0a1b")
     prefix = "/user/me/submarine/proxy/20260101-000000-abcde/8888/~0a1b"
     assert found == {
-        "baseUrl": f"{prefix}/", "fullStaticUrl": f"{prefix}/static/lab", "token": "",
+        "baseUrl": "", "fullStaticUrl": f"{prefix}/static/lab", "token": "",
         "appName": "/x",
     }  # fmt: skip
 

@@ -1,0 +1,46 @@
+"""A notebook server that runs as a job, in a real browser, through Jupyter's own server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from submarine_engine import JobState
+from submarine_engine.notebooks import await_server, stop, submit
+
+from tests.jobs import LIMIT
+
+
+@pytest.fixture
+def served(lab, tmp_path, monkeypatch):
+    """Give a notebook server as a job of the lab's home."""
+    for name, value in {"HOME": lab.home, "LOCAL_GPUS": "2", "GRACE": "120"}.items():
+        monkeypatch.setenv(f"SUBMARINE_{name}", str(value))
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.setenv("JUPYTERLAB_WORKSPACES_DIR", str(tmp_path / "workspaces"))
+    monkeypatch.chdir(tmp_path)
+    job = submit({"gpus": 1, "name": "explore"}, lambda _: None)
+    yield await_server(job)
+    if stop([job.id])[0][1]:
+        job.wait(LIMIT)
+    assert job.status().state is JobState.CANCELLED
+
+
+def test_a_notebook_of_a_job_runs_in_the_browser(lab, served, page, errors, tmp_path):
+    page.goto(f"{lab.url}api/status?token={lab.token}")  # logs the browser in
+    page.goto(f"{lab.url.rstrip('/')}{served.proxy_path}")
+    page.locator(".jp-LauncherCard[data-category=Notebook]").first.click()
+    page.get_by_text("| Idle").wait_for()
+    page.locator(".jp-Notebook .cm-content").first.click()
+    page.keyboard.type("import os; print(os.getcwd(), len(os.environ['CUDA_VISIBLE_DEVICES']) > 0)")
+    page.keyboard.press("Shift+Enter")
+    page.locator(".jp-OutputArea-output", has_text=f"{tmp_path} True").wait_for()
+    # What runs there has neither token: the outer one does not leave, and the inner one not come.
+    html = page.content()
+    assert served.token not in html
+    assert lab.token not in html
+    assert page.evaluate("origin") == "null"
+    assert errors == []
+    for path in (Path(lab.home) / "jobs" / served.job / "tasks/worker-0").glob("std*"):
+        assert served.token not in path.read_text()
+        assert lab.token not in path.read_text()
