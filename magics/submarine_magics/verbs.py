@@ -45,6 +45,7 @@ from submarine_magics.card.words import visible
 from submarine_magics.cell_view import attach, show_log
 from submarine_magics.homecoming import bring_home, fetch
 from submarine_magics.running import parts_bundle, run_parts
+from submarine_magics.serving import list_servings, start_serving, stop_serving, update_serving
 from submarine_magics.show import Listing, say, show_help, table
 from submarine_magics.workbench import Workbench
 
@@ -580,6 +581,10 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("notebook", "list"): _list_notebooks,
     ("notebook", "open"): _open_notebook,
     ("notebook", "stop"): _stop_notebooks,
+    ("serve", "start"): start_serving,
+    ("serve", "update"): update_serving,
+    ("serve", "list"): list_servings,
+    ("serve", "stop"): stop_serving,
     ("usage",): _usage,
     ("gpus",): _gpus,
     ("tensorboard",): show_tensorboard,

@@ -314,6 +314,8 @@ class Group(click.Group):
     of_clusters
         Gives the groups of clusters that do not come with Submarine, by word. It takes a search, so
         it is called for help and completion, and for a word that is not known without it.
+    usual
+        The verb that is meant where the first word is none; empty for none.
     """
 
     def __init__(
@@ -322,8 +324,10 @@ class Group(click.Group):
         summary: str,
         *verbs: Verb,
         of_clusters: Callable[[], Mapping[str, Group]] = dict,
+        usual: str = "",
     ) -> None:
         self.text = text
+        self.usual = usual
         self.summary = summary
         self.of_clusters = of_clusters
         super().__init__(text, add_help_option=False, no_args_is_help=False)
@@ -362,6 +366,9 @@ class Group(click.Group):
         """Return the verb or group that the first word names, and the other words."""
         word, *rest = args
         command = self.find(word)
+        if command is None and self.usual and not ctx.resilient_parsing:
+            word, rest = self.usual, args
+            command = self.find(word)
         front: Front = ctx.obj
         elsewhere = isinstance(command, Verb) and not front.sees(command)
         if ctx.resilient_parsing and (command is None or elsewhere):

@@ -468,6 +468,17 @@ _NOT_AGAIN = {"wait_job_finish", "cache", "refresh", "dry_run", "capture_limit"}
 RERUN = tuple(option for option in RUN if option.key not in _NOT_AGAIN and option not in SWEEP)
 """What may be otherwise in a job that runs again what another one ran."""
 
+_OF_REPLICAS = ("cluster", "gpus", "memory", "cpus", "queue", "docker_image", "env", "secret")
+SERVE = (
+    Option("replicas", COUNT, "How many replicas answer; 1 unless given."),
+    Option("server", NAME, "What serves: mlserver, which speaks the Open Inference Protocol "
+        "(unless given, where it is installed), or mlflow.", choices=("mlserver", "mlflow")),
+    *(option for option in RUN if option.key in _OF_REPLICAS),
+    Option("detach", None, "Return at once; without it, once all replicas are ready.",
+        group=HOW_GROUP),
+)  # fmt: skip
+"""What may be said of the replicas of a model that is served."""
+
 
 def find_of_run(name: str) -> Option | None:
     """Return the option of ``job run`` that a word means, as `find` does, on any cluster."""

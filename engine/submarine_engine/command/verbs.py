@@ -54,6 +54,10 @@ _OF_TASK = Option(
     "Of several tasks that one: worker-2. The first that failed unless given.",
     meant_by=("logs", "rank"),
 )
+_MODEL = Argument("model", options.PATH, "The model: a folder in MLflow's format, or job:NAME.")
+_SERVED = Argument(
+    "serving", options.NAME, "What is served: its name, or the id of its front's job."
+)
 _ZEPPELIN_HOME = Option("zeppelin-home", options.PATH,
     "The folder that Zeppelin was unpacked to; ZEPPELIN_HOME unless given.")  # fmt: skip
 
@@ -284,6 +288,30 @@ VERBS = (
         examples=("notebook open explore",), run=".notebooks:open_"),
     Verb("notebook stop", "End Jupyter servers; their GPUs are given back, their files stay.",
         _JOBS, examples=("notebook stop explore",), run=".notebooks:stop"),
+    Verb("serve start", "Serve a model as jobs, at one address of this machine.",
+        _MODEL,
+        Option("name", options.NAME, "What it is called: in lists, and in its addresses."),
+        Option("port", options.COUNT, "Of this machine; any that is free unless given."),
+        *options.SERVE,
+        details="MODEL is a folder in MLflow's format, or job:NAME for the one among a job's "
+            "artifacts; in a notebook a variable, too. `serve MODEL` means the same. Replicas "
+            "are jobs; a job on this machine passes requests on to them, for this user alone. "
+            "It outlives this command; `serve stop` ends it.",
+        examples=("serve start models/digits --name digits",
+            "serve start job:train --name digits --replicas 2 --gpus 1"),
+        run=".serving:start"),
+    Verb("serve list", "List the models that are served.",
+        examples=("serve list", "serve list --json"), run=".serving:list_"),
+    Verb("serve update", "Serve another model under a name, without a lost request.", _SERVED,
+        Argument("model", options.PATH, _MODEL.help or "", required=False),
+        *(one for one in options.SERVE if one.key != "cluster"),
+        details="The new replicas are ready before any request goes to them, and the old ones "
+            "answer what they were asked; so there are twice as many for a while. What does not "
+            "load leaves all as it was. Without MODEL, --replicas says how many there are to be.",
+        examples=("serve update digits models/digits-2", "serve update digits --replicas 3"),
+        run=".serving:update"),
+    Verb("serve stop", "End what is served under a name, with its replicas.", _SERVED,
+        examples=("serve stop digits",), run=".serving:stop"),
     *(verb for group in _of_ours for verb in verbs_of(group)),
     _in_terminal("zeppelin install",
         "Put the interpreter %submarine into a Zeppelin, or renew it there.", _ZEPPELIN_HOME,
@@ -336,10 +364,13 @@ GROUPS = {
     "cache": "See or forget remembered results.",
     "sweep": "Look after sweeps.",
     "notebook": "Have notebooks run on the cluster.",
+    "serve": "Serve models.",
     **{group.text: group.summary for group in _of_ours},
     "zeppelin": "Have %submarine in Apache Zeppelin.",
     "config": "See the configuration.",
 }
+
+_USUAL = {"serve": "start"}
 
 
 def _grouped() -> Group:
@@ -351,7 +382,8 @@ def _grouped() -> Group:
     for verb in VERBS:
         *group, name = verb.path
         if group and group[0] not in root.commands:
-            root.add_command(Group(group[0], GROUPS[group[0]]))
+            usual = _USUAL.get(group[0], "")
+            root.add_command(Group(group[0], GROUPS[group[0]], usual=usual))
         parent = root.commands[group[0]] if group else root
         assert isinstance(parent, Group)  # noqa: S101 - for the type checker
         parent.add_command(verb, name)

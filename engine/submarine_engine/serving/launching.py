@@ -1,0 +1,454 @@
+"""Start, change and stop what is served: the front's job and its record, from any process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from submarine_engine.api import prepare_call
+from submarine_engine.bundle import BuildOptions
+from submarine_engine.clusters import locks, open_cluster
+from submarine_engine.config import load_config
+from submarine_engine.errors import (
+    CommandError,
+    JobError,
+    JobFailedError,
+    JobNotFoundError,
+    SubmarineError,
+)
+from submarine_engine.future import Job
+from submarine_engine.history import check_home, default_home, make_private
+from submarine_engine.job import JobSpec, JobState
+from submarine_engine.records import children_of, open_job
+from submarine_engine.serving.model import check_installed, found, packed
+from submarine_engine.serving.record import (
+    FrontState,
+    ServingRecord,
+    check_name,
+    find_serving,
+    iter_servings,
+    servings_of,
+)
+from submarine_engine.serving.replica import LOOPBACK, SERVERS, run_replica
+
+LOCAL = "local"
+"""Where fronts run: on the machine of whoever asks."""
+
+_TAKEN_OVER = 100
+"""How often a front whose process is killed is begun again."""
+_BEGUN_AGAIN = 100
+"""The same of a replica, before the front asks for another one."""
+_LOOK = 0.1
+_MOST_REPLICAS = 1000
+_OF_JOBS = ("gpus", "memory", "cpus", "queue", "docker_image", "env", "secret")
+"""Options of jobs that a replica has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What is served under a name, as it stands.
+
+    Parameters
+    ----------
+    record
+        What is asked for.
+    told
+        What its front tells.
+    state
+        ``starting``, ``ready``, ``updating``, ``failing``, or how the front's job ended.
+    """
+
+    record: ServingRecord
+    told: FrontState
+    state: str
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.record.name
+
+    @property
+    def job(self) -> Job:
+        """The front's job."""
+        return open_job(self.record.job)
+
+    @property
+    def words(self) -> str:
+        """How it stands, in a line."""
+        ready = f"{self.told.ready} of {self.record.replicas} ready"
+        model = self.record.models.get(str(self.told.serves or self.record.wanted), "")
+        return f"{self.name}: {self.state}, {ready}, version {self.told.serves} ({model})"
+
+    def row(self) -> tuple[str, ...]:
+        """Return it as lists show it."""
+        return (
+            self.name,
+            self.state,
+            f"{self.told.ready}/{self.record.replicas}",
+            str(self.told.serves or "-"),
+            self.record.address,
+            self.record.job,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "ready": self.told.ready,
+            "replicas": self.record.replicas,
+            "version": self.told.serves,
+            "model": self.record.models.get(str(self.told.serves), ""),
+            "address": self.record.address,
+            "cluster": self.record.cluster,
+            "job": self.record.job,
+            "jobs": [one.job for one in self.told.replicas],
+            "requests": self.told.requests,
+            "failures": self.told.failures,
+        }
+
+
+def stand(record: ServingRecord) -> Serving:
+    """Return what is served as it stands now.
+
+    Parameters
+    ----------
+    record
+        What is asked for.
+    """
+    told = record.told()
+    try:
+        state = open_job(record.job).status().state if record.job else JobState.QUEUED
+    except SubmarineError:
+        state = JobState.LOST
+    if state.final:
+        return Serving(record, replace(told, replicas=()), state.value)
+    if told.job != record.job or not told.serves:
+        return Serving(record, told, "starting")
+    if told.serves != record.wanted:
+        return Serving(record, told, "updating")
+    return Serving(record, told, "ready" if told.ready else "failing")
+
+
+def servings() -> list[Serving]:
+    """Return what is on record, by name."""
+    return [stand(record) for record in iter_servings(default_home())]
+
+
+def start(
+    model: str | AbstractContextManager[Path], options: Mapping[str, Any], said: str = ""
+) -> ServingRecord:
+    """Begin to serve a model; whether it is ready `wait` says.
+
+    Parameters
+    ----------
+    model
+        A path, ``job:NAME``, or what gives a folder in MLflow's format.
+    options
+        ``name``, ``replicas``, ``port``, ``server``, ``cluster``, and those of jobs that a replica
+        has: ``gpus``, ``memory``, ``cpus``, ``queue``, ``docker_image``, ``env``, ``secret``.
+    said
+        What the model is called in lists; the path unless given.
+
+    Raises
+    ------
+    CommandError
+        The model is none, the name or the port is taken, or an option is not possible.
+    UnsupportedError
+        What serves is not installed here.
+    SubmissionError, ClusterError
+        The cluster refuses a replica.
+    """
+    name = options.get("name") or ""
+    if not name:
+        raise CommandError("what is served needs a name", where="serve start", fix="--name digits")
+    check_name(name)
+    check_installed()
+    replicas = _replicas(options.get("replicas", 1))
+    home = default_home()
+    check_home(home)
+    servings = make_private(servings_of(home))
+    _refuse_taken(servings / name)
+    port = _port(options.get("port"))
+    cluster = str(load_config({"cluster": options.get("cluster")}).value("cluster"))
+    spec, bundle = _prepared(model, name, cluster, options)
+    with locks.held(servings / f".{name}.lock"):
+        _refuse_taken(servings / name)
+        shutil.rmtree(servings / name, ignore_errors=True)
+        record = ServingRecord(
+            folder=make_private(servings / name),
+            cluster=cluster,
+            port=port,
+            workdir=str(Path.cwd()),
+            visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+            replicas=replicas,
+            models={"1": said or str(model)},
+        )
+        record.put(1, spec, bundle)
+        record.write()
+        return _begin_front(record)
+
+
+def _begin_front(record: ServingRecord) -> ServingRecord:
+    from submarine_engine.serving.front import run_front  # noqa: PLC0415 - loads tornado
+
+    made = prepare_call(
+        run_front,
+        (record.name,),
+        {"gpus": 0, "retries": _TAKEN_OVER, "name": record.name},
+        cells=[],
+        namespace={},
+        build=BuildOptions(),
+        cluster=LOCAL,
+    )
+    job = open_cluster(LOCAL).submit(made.spec, made.bundle, workdir=Path.cwd())
+    return record.change(jobs=lambda there: there.jobs if job in there.jobs else (*there.jobs, job))
+
+
+def _prepared(
+    model: str | AbstractContextManager[Path],
+    name: str,
+    cluster: str,
+    options: Mapping[str, Any],
+) -> tuple[JobSpec, Any]:
+    """Return what a replica runs, checked by the cluster."""
+    server = options.get("server") or ""
+    if server not in ("", *SERVERS):
+        raise CommandError(
+            f"there is no server {server!r}", where="--server", fix="write mlserver or mlflow"
+        )
+    where = open_cluster(cluster)
+    with found(model, Path.cwd()) if isinstance(model, str) else model as folder:
+        data = packed(folder)
+    keywords = {key: options[key] for key in _OF_JOBS if options.get(key) is not None}
+    keywords.setdefault("gpus", 0)
+    if "env" in keywords:
+        keywords["env"] = dict(keywords["env"])
+    limit = where.room() or int(load_config().value("capture_limit"))
+    made = prepare_call(
+        run_replica,
+        (data, name, server),
+        {**keywords, "name": name, "retries": _BEGUN_AGAIN},
+        cells=[],
+        namespace={},
+        build=BuildOptions(limit=limit),
+        cluster=cluster,
+    )
+    return where.check(made.spec), made.bundle
+
+
+def update(
+    name: str,
+    model: str | AbstractContextManager[Path] | None,
+    options: Mapping[str, Any],
+    said: str = "",
+) -> ServingRecord:
+    """Have another model served under a name, or another number of replicas.
+
+    No request is lost: the new replicas are ready before any goes to them, and the old ones answer
+    what they have been asked.
+
+    Parameters
+    ----------
+    name
+        As people gave it.
+    model
+        As `start` has it; None for the same one.
+    options
+        ``replicas``, and the other options of the model's new replicas; as it was for those that
+        are not given.
+    said
+        As `start` has it.
+
+    Raises
+    ------
+    JobNotFoundError
+        Nothing is served under the name.
+    JobError
+        It is served no more.
+    CommandError, UnsupportedError, SubmissionError, ClusterError
+        As `start`.
+    """
+    record = find_serving(default_home(), name)
+    now = stand(record)
+    if now.state in {state.value for state in JobState if state.final}:
+        raise JobError(
+            f"{record.name} is served no more ({now.state})",
+            job_id=record.job,
+            fix="serve it anew: submarine serve start",
+        )
+    if options.get("replicas") is not None:
+        record = record.change(replicas=_replicas(options["replicas"]))
+    if model is None:
+        if options.get("replicas") is None:
+            raise CommandError(
+                "there is nothing to change",
+                where="serve update",
+                fix="name a model, or --replicas",
+            )
+        return record
+    former, _ = record.what(record.wanted)
+    asked = {**_options_of(former), **{k: v for k, v in options.items() if v is not None}}
+    spec, bundle = _prepared(model, record.name, record.cluster, asked)
+    with locks.held(record.folder / "update.lock"):
+        version = max(map(int, ServingRecord.read(record.folder).models)) + 1
+        record.put(version, spec, bundle)
+        told = said or str(model)
+        record = record.change(
+            wanted=version, models=lambda there: {**there.models, str(version): told}
+        )
+    for old in range(1, version - _KEPT):
+        record.forget(old)
+    return record
+
+
+_KEPT = 3
+"""Versions before the newest whose model is kept: one of them may be what is served."""
+
+
+def _options_of(spec: JobSpec) -> dict[str, Any]:
+    """Return the options that a replica was asked for with."""
+    (role,) = spec.roles
+    asked = role.resources
+    return {
+        "gpus": asked.gpus,
+        "memory": asked.memory,
+        "cpus": asked.vcores,
+        "queue": spec.queue,
+        "docker_image": spec.docker_image,
+        "env": dict(spec.env) or None,
+        "secret": spec.secrets or None,
+    }
+
+
+def wait(record: ServingRecord, tell: Callable[[str], object] = lambda _: None) -> Serving:
+    """Wait until what is wanted is served; return how it stands.
+
+    Parameters
+    ----------
+    record
+        What is asked for, as `start` and `update` return it.
+    tell
+        Is told how it stands, where that changes.
+
+    Raises
+    ------
+    JobFailedError
+        The model does not load, or its server does not begin: with the traceback of its job.
+    JobError
+        The front is over.
+    """
+    last = ""
+    while True:
+        now = stand(ServingRecord.read(record.folder))
+        if now.told.failed == record.wanted:
+            _raise_of(now.told)
+        if now.state in {state.value for state in JobState if state.final}:
+            raise JobError(
+                f"{record.name} is served no more: its front is {now.state}",
+                job_id=record.job,
+                fix=f"its log says more: submarine job logs {record.job}",
+            )
+        if now.told.serves == record.wanted and now.told.ready >= record.replicas:
+            return now
+        if now.told.serves > record.wanted:  # somebody has put another one in its place since
+            return now
+        if now.words != last:
+            last = now.words
+            tell(last)
+        time.sleep(_LOOK)
+
+
+def _raise_of(told: FrontState) -> None:
+    """Raise how the job of the replica that failed has ended, with its own traceback."""
+    open_job(told.failed_job).result(timeout=0)
+    raise JobFailedError(told.reason, job_id=told.failed_job)
+
+
+def stop(name: str) -> bool:
+    """Serve no more under a name; return whether it was served.
+
+    Parameters
+    ----------
+    name
+        As people gave it.
+
+    Raises
+    ------
+    JobNotFoundError
+        Nothing is on record.
+    """
+    record = find_serving(default_home(), name)
+    asked = False
+    for job_id in record.jobs:
+        for one in (job_id, *children_of(default_home(), job_id)):
+            with suppress(JobNotFoundError):
+                asked = open_job(one).cancel("it is served no more") or asked
+    _forget_once_over(record)
+    return asked
+
+
+_ENDS_WITHIN = 30.0
+
+
+def _forget_once_over(record: ServingRecord) -> None:
+    """Remove the record once its front is over; else the next `start` does."""
+    until = time.monotonic() + _ENDS_WITHIN
+    while record.job and time.monotonic() < until:
+        with suppress(SubmarineError):
+            if open_job(record.job).done():
+                break
+        time.sleep(_LOOK)
+    else:
+        return
+    shutil.rmtree(record.folder, ignore_errors=True)
+
+
+def _refuse_taken(folder: Path) -> None:
+    with suppress(JobNotFoundError):
+        now = stand(ServingRecord.read(folder))
+        if now.state not in {state.value for state in JobState if state.final}:
+            raise CommandError(
+                f"something is served under the name {folder.name} already",
+                where="--name",
+                fix=f"give it another model: submarine serve update {folder.name} PATH; or stop it "
+                f"first: submarine serve stop {folder.name}",
+            )
+
+
+def _port(asked: int | None) -> int:
+    """Return the port that the front is to have; where it is taken later on, the front says so.
+
+    Raises
+    ------
+    CommandError
+        It is taken, or is none.
+    """
+    if asked is not None and not 0 < asked < 1 << 16:
+        raise CommandError(
+            f"{asked} is no port", where="--port", fix="1024 to 65535, or leave it out"
+        )
+    try:
+        with socket.create_server((LOOPBACK, asked or 0)) as free:
+            return int(free.getsockname()[1])
+    except OSError as error:
+        raise CommandError(
+            f"port {asked} of this machine cannot be had: {error.strerror}",
+            where="--port",
+            fix="name another one, or leave it out for any that is free",
+        ) from error
+
+
+def _replicas(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MOST_REPLICAS:
+        raise CommandError(
+            f"{value!r} replicas are not possible", where="--replicas", fix="ask for 1 or more"
+        )
+    return value
