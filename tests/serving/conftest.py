@@ -78,3 +78,21 @@ def constant(tmp_path_factory):
         return path
 
     return make
+
+
+@pytest.fixture
+def digits(tmp_path):
+    """Return a folder with a real model of scikit-learn, and images with what it says of them."""
+    with quiet():
+        import mlflow.sklearn
+    from sklearn.datasets import load_digits
+    from sklearn.naive_bayes import GaussianNB
+
+    images, labels = load_digits(return_X_y=True)
+    model = GaussianNB().fit(images, labels)
+    path = tmp_path / "digits"
+    with quiet():
+        mlflow.sklearn.save_model(
+            model, str(path), pip_requirements=[], serialization_format="cloudpickle"
+        )
+    return path, images[:5].tolist(), model.predict(images[:5]).tolist()

@@ -208,7 +208,8 @@ def _begin_front(record: ServingRecord) -> ServingRecord:
         build=BuildOptions(),
         cluster=LOCAL,
     )
-    job = open_cluster(LOCAL).submit(made.spec, made.bundle, workdir=Path.cwd())
+    spec = replace(made.spec, quicklinks=((record.name, f"{record.address}/"),))
+    job = open_cluster(LOCAL).submit(spec, made.bundle, workdir=Path.cwd())
     return record.change(jobs=lambda there: there.jobs if job in there.jobs else (*there.jobs, job))
 
 

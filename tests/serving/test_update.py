@@ -1,0 +1,178 @@
+"""Several replicas: updates under load, a replica that is killed, a front that is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from submarine_engine.errors import CommandError, JobError, JobFailedError, JobNotFoundError
+from submarine_engine.records import open_job
+from submarine_engine.serving.launching import servings, stand, start, stop, update, wait
+
+from tests.jobs import until
+from tests.serving.conftest import ask
+
+
+class Load:
+    """Clients that ask without a pause, and count what they are answered."""
+
+    def __init__(self, address, clients=4):
+        self._address, self._over = address, threading.Event()
+        self.answers, self.failed = [], []
+        self._threads = [threading.Thread(target=self._ask) for _ in range(clients)]
+
+    def __enter__(self):
+        for one in self._threads:
+            one.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        for one in self._threads:
+            one.join()
+
+    def _ask(self):
+        while not self._over.is_set():
+            try:
+                found = ask(self._address, {"inputs": [[1]]})
+            except OSError as error:
+                self.failed.append(str(error))
+                continue
+            if found.status == 200:
+                self.answers.append(found.told["predictions"][0])
+            else:
+                self.failed.append(found)
+
+    def goes_on(self):
+        """Wait for ten more answers."""
+        count = len(self.answers) + 10
+        until(lambda: len(self.answers) >= count or self.failed)
+
+
+def updates_under_load(constant, number):
+    """Serve, replace the model so often under load, and return what was answered and what not."""
+    record = start(str(constant(0)), {"name": "load", "replicas": 2})
+    wait(record)
+    with Load(record.address) as load:
+        for version in range(1, number + 1):
+            load.goes_on()
+            wait(update("load", str(constant(version)), {}))
+            # Whatever was asked from here on, the new one answers.
+            assert ask(record.address, {"inputs": [[1]]}).told == {"predictions": [version]}
+        load.goes_on()
+    until(lambda: len(stand(record).told.replicas) == 2)
+    told = stand(record).told
+    assert (told.serves, told.failures) == (number + 1, 0)
+    return load
+
+
+@pytest.mark.service
+def test_no_request_is_lost_by_an_update_and_a_death(home, constant):
+    record = start(str(constant(1)), {"name": "digits", "replicas": 2})
+    wait(record)
+    with Load(record.address, clients=2) as load:
+        load.goes_on()
+        wait(update("digits", str(constant(2)), {"replicas": 1}))
+        assert ask(record.address, {"inputs": [[1]]}).told == {"predictions": [2]}
+        now = stand(record).told
+        replica = next(one.job for one in now.replicas if one.version == now.serves)
+        os.kill(pid_of(replica), signal.SIGKILL)
+        until(lambda: attempt_of(replica) == 2)
+        load.goes_on()  # the requests of meanwhile have waited
+    assert load.failed == []
+    assert set(load.answers) == {1, 2}
+    until(lambda: [one.job for one in stand(record).told.replicas] == [replica])
+
+
+@pytest.mark.long
+def test_no_request_is_lost_by_twenty_updates(home, constant):
+    load = updates_under_load(constant, 20)
+    assert load.failed == []
+    assert set(load.answers) == set(range(21))
+
+
+@pytest.mark.long
+def test_what_dies_is_there_again_and_no_request_is_lost(home, constant):
+    record = start(str(constant(1)), {"name": "kills", "replicas": 2})
+    first = wait(record)
+    pids = [pid_of(one.job) for one in first.told.replicas]
+    with Load(record.address) as load:
+        load.goes_on()
+        os.kill(pids[0], signal.SIGKILL)
+        until(lambda: attempt_of(first.told.replicas[0].job) == 2)
+        load.goes_on()
+        until(lambda: stand(record).told.ready == 2)
+        front = pid_of(record.job)
+        assert load.failed == []
+    os.kill(front, signal.SIGKILL)
+    until(lambda: attempt_of(record.job) == 2)
+    until(lambda: stand(record).state == "ready" and stand(record).told.ready == 2)
+    assert until(lambda: answered(record.address)) == {"predictions": [1]}
+    after = stand(record)
+    assert {one.job for one in after.told.replicas} == {one.job for one in first.told.replicas}
+    assert attempt_of(first.told.replicas[1].job) == 1  # it went on all the time
+
+
+def answered(address):
+    try:
+        return ask(address, {"inputs": [[1]]}).told
+    except OSError:  # between the front's two attempts
+        return None
+
+
+def attempt_of(job):
+    return open_job(job).status().attempt
+
+
+def pid_of(job):
+    """Return the process of a job's only task, in its first attempt."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError, IndexError):
+                words = (entry / "cmdline").read_bytes().decode().split("\0")
+                if words[1] == "-u" and words[3].endswith(f"/jobs/{job}/tasks/worker-0"):
+                    return int(entry.name)
+    raise LookupError(job)
+
+
+@pytest.mark.long
+def test_an_update_that_does_not_load_leaves_all_as_it_was(home, constant, tmp_path):
+    record = start(str(constant(1)), {"name": "kept"})
+    wait(record)
+    broken = tmp_path / "broken"
+    shutil.copytree(constant(2), broken)
+    (broken / "python_model.pkl").write_bytes(b"no pickle")
+    with pytest.raises(JobFailedError, match="load key"):
+        wait(update("kept", str(broken), {}))
+    until(lambda: stand(record).state == "updating" or stand(record).told.failed == 2)
+    assert ask(record.address, {"inputs": [[1]]}).told == {"predictions": [1]}
+    with pytest.raises(CommandError, match="nothing to change"):
+        update("kept", None, {})
+    wait(update("kept", str(constant(3)), {}))
+    assert ask(record.address, {"inputs": [[1]]}).told == {"predictions": [3]}
+    wait(update("kept", None, {"replicas": 2}))
+    wait(update("kept", None, {"replicas": 1}))
+    until(lambda: len(stand(record).told.replicas) == 1)
+    stop("kept")
+    with pytest.raises(JobNotFoundError, match="nothing is served under"):
+        update("kept", str(constant(1)), {})
+    assert servings() == []
+
+
+@pytest.mark.long
+def test_what_is_served_no_more_cannot_be_changed(home, constant):
+    record = start(str(constant(1)), {"name": "gone"})
+    wait(record)
+    replicas = stand(record).told.replicas
+    open_job(record.job).kill()
+    until(lambda: open_job(record.job).done())
+    with pytest.raises(JobError, match="served no more"):
+        update("gone", str(constant(2)), {})
+    assert stop("gone")
+    for one in replicas:
+        until(lambda one=one: open_job(one.job).done())
