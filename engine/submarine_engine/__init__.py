@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ClusterError,
         CommandError,
         ConfigError,
+        FlowError,
         JobCancelledError,
         JobError,
         JobFailedError,
@@ -59,9 +60,9 @@ _MEMBERS = {
     "clusters.base": "Batch Cluster Cursor Gpu Saved",
     "errors": (
         "ArgumentsError BundleError CannotTravelError CaptureTooLargeError CellSyntaxError "
-        "ClusterError CommandError ConfigError JobCancelledError JobError JobFailedError "
-        "JobLostError JobNotFoundError ResourcesError ResultError SaveError SubmarineError "
-        "SubmissionError UndefinedNameError UnsupportedError"
+        "ClusterError CommandError ConfigError FlowError JobCancelledError JobError "
+        "JobFailedError JobLostError JobNotFoundError ResourcesError ResultError SaveError "
+        "SubmarineError SubmissionError UndefinedNameError UnsupportedError"
     ),
     "events": "Display Event LogChunk Moment",
     "future": "Job",
@@ -93,6 +94,7 @@ __all__ = [
     "Display",
     "Event",
     "Executor",
+    "FlowError",
     "Found",
     "Gpu",
     "Job",

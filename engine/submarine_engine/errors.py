@@ -12,6 +12,7 @@
     │   ├── UndefinedNameError      a name that the job needs is defined nowhere
     │   ├── CannotTravelError       a value that cannot leave the notebook's process
     │   └── CaptureTooLargeError    the captured values exceed the size budget
+    ├── FlowError (ValueError)      a notebook that cannot become a flow, or no sound flow
     ├── SubmissionError             the cluster refuses the job (nothing runs)
     │   ├── UnsupportedError        the job asks for what this cluster cannot do
     │   └── ResourcesError          the job asks for more than the cluster has
@@ -186,6 +187,10 @@ class CaptureTooLargeError(BundleError):
         super().__init__(what, where=where, fix=fix)
         self.values = tuple(values)
         self.limit = limit
+
+
+class FlowError(SubmarineError, ValueError):
+    """A notebook cannot become a flow, or what is given as a flow is none that can run."""
 
 
 class SubmissionError(SubmarineError):

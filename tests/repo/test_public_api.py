@@ -15,7 +15,7 @@ import submarine_engine
 
 PUBLIC = """
 ArgumentsError Batch Bundle BundleError CannotTravelError CaptureTooLargeError Cell CellSyntaxError
-Cluster ClusterError CommandError ConfigError Cursor Display Event Executor Found Gpu Job
+Cluster ClusterError CommandError ConfigError Cursor Display Event Executor FlowError Found Gpu Job
 JobCancelledError JobError JobFailedError JobLostError JobNotFoundError JobSpec JobState JobStatus
 JobSummary Ledger LogChunk Manifest Moment Resources ResourcesError ResultError Role SaveError Saved
 SubmarineError SubmissionError TaskState TaskStatus UndefinedNameError UnsupportedError choice
