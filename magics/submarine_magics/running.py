@@ -16,14 +16,16 @@ from submarine_engine.bundle import BuildOptions, Bundle, build, build_parts
 from submarine_engine.bundle.model import Cell
 from submarine_engine.cache import Caching
 from submarine_engine.command import Command, parse_cell
+from submarine_engine.command.values import CONDITIONS
 from submarine_engine.errors import BundleError, CommandError
 from submarine_engine.future import Job
 from submarine_engine.interrupts import noted
-from submarine_engine.job import NO_OUTPUTS
+from submarine_engine.job import NO_OUTPUTS, JobState
 from submarine_engine.logs import FIRST, check_task
+from submarine_engine.records import open_job
 
 from submarine_magics import frontend
-from submarine_magics.card.words import visible_lines
+from submarine_magics.card.words import visible, visible_lines
 from submarine_magics.cell_view import Interrupt, follow_job
 from submarine_magics.frontend import cell_order
 from submarine_magics.homecoming import bring_home
@@ -55,6 +57,7 @@ def run_cell(bench: Workbench, line: str, body: str) -> object:
         show_help(command)
         return None
     _refuse_timeit()
+    wait_for_others(command)
     if below := _CAPTURE.match(body):
         # What %%capture keeps is what this cell would show, card and all. The empty line stands
         # for the magic's own, so that lines keep their numbers.
@@ -104,7 +107,41 @@ def run_parts(bench: Workbench, command: Command) -> object:
             f"a {many[0]} is of one cell, not of parts",
             fix=f"write %%submarine --{many[0]} above the cell",
         )
+    wait_for_others(command)
     return run_bundle(bench, command, parts_bundle(bench, command))
+
+
+def wait_for_others(command: Command) -> None:
+    """Wait for the jobs that ``--after`` names, each the newest of its name.
+
+    Raises
+    ------
+    JobNotFoundError
+        There is no such job.
+    CommandError
+        They have ended so that this one is not to run.
+    """
+    names = command.values.get("after", ())
+    states = {}
+    for name in names:
+        job = open_job(name)
+        if not job.done():
+            say(f"waiting for {visible(name)} ({job.id})")
+        states[name] = job.wait().state
+    condition = command.values.get("condition", CONDITIONS[0])
+    bad = [name for name in names if states[name] is not JobState.SUCCEEDED]
+    if bad and condition == CONDITIONS[0]:
+        raise CommandError(
+            f"it is to run after {visible(bad[0])}, which has {states[bad[0]].value}",
+            where="--after",
+            fix="run that cell again, or write --condition all_done",
+        )
+    if names and not bad and condition == CONDITIONS[2]:
+        raise CommandError(
+            f"it is to run where one of {visible(', '.join(names))} has failed, and none has",
+            where="--condition",
+            fix="leave --condition out to run it now",
+        )
 
 
 def parts_bundle(bench: Workbench, command: Command | None = None) -> Bundle:

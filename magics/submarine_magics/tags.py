@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from IPython.core.interactiveshell import InteractiveShell
+from submarine_engine.command.tags import job_options
 
 from submarine_magics.aligned import lines_above
 from submarine_magics.frontend import notebook_path
@@ -18,29 +19,6 @@ from submarine_magics.workbench import bench_of
 # JupyterLab and Notebook 7 send the cell's metadata, tags included, with every execution. nbclient
 # (and with it papermill, nbval and ``jupyter execute``) sends nothing: there the tags are read from
 # the notebook's file, where the kernel knows which one it is, by the cell's source.
-
-
-TAG = "submarine"
-
-
-def job_options(tags: object) -> str | None:
-    """Return the options of the job that `tags` ask for; None where they ask for none.
-
-    A cell tagged ``submarine`` is a job. Options follow a colon, in the same tag or in more of
-    them (JupyterLab splits tags at spaces): ``submarine:--gpus=2``, ``submarine:--name=mnist``.
-    """
-    if not isinstance(tags, list):
-        return None
-    found = False
-    options = []
-    for tag in tags:
-        if not isinstance(tag, str):
-            continue
-        name, _, rest = tag.partition(":")
-        if name.strip() == TAG:
-            found = True
-            options.append(rest.strip())
-    return " ".join(option for option in options if option) if found else None
 
 
 def sent_tags(cell_meta: Mapping[str, Any] | None) -> object:

@@ -218,6 +218,10 @@ class Capture:
         """Return the ids of all objects of the values that have an identity."""
         return {key for entry in self._entries.values() for key in entry.watch.objects}
 
+    def shared(self, name: str) -> tuple[str, ...]:
+        """Return the names of all values that have an object in common with that of `name`."""
+        return tuple(self._entries[name].group)
+
     def finish(self) -> Captured:
         """Return what was captured.
 

@@ -146,6 +146,7 @@ COMMAND = Kind("COMMAND")
 COUNT = Kind("N", values.read_count)
 WORKERS = Kind("N", values.read_workers)
 GANG = Kind("WHICH", values.read_gang, lambda _, text: starting(values.GANGS, text))
+CONDITION = Kind("WHEN", values.read_condition, lambda _, text: starting(values.CONDITIONS, text))
 BY = Kind("WHAT", values.read_by, lambda _, text: starting(values.USAGE_BY, text))
 BYTES = Kind("BYTES", values.read_count)
 SIZE = Kind("SIZE", values.read_size)
@@ -389,6 +390,14 @@ def _of_role(name: str, called: str) -> tuple[Option, ...]:
     )  # fmt: skip
 
 
+_flow = partial(Option, group="In a flow", surfaces=IN_NOTEBOOK)
+FLOW = (
+    _flow("after", NAME,
+        "The cell follows the one of that --name; a notebook waits for the job of that name.",
+        repeat=True),
+    _flow("condition", CONDITION,
+        "When it runs, by how those ended: all_success (unless given), all_done, one_failed."),
+)  # fmt: skip
 _name, *_of_spec = [
     *(Option.of(said) for _, said in options_of(JobSpec)),
     *of_clusters(search=False),
@@ -441,6 +450,7 @@ RUN = (
     Option("capture-limit", SIZE,
         "The most that values captured from the notebook may take; 64M unless configured.",
         group=HOW_GROUP, surfaces=IN_NOTEBOOK),
+    *FLOW,
     *SWEEP,
 )  # fmt: skip
 
@@ -465,7 +475,9 @@ NOTEBOOK_SERVER = (
 
 
 _NOT_AGAIN = {"wait_job_finish", "cache", "refresh", "dry_run", "capture_limit"}
-RERUN = tuple(option for option in RUN if option.key not in _NOT_AGAIN and option not in SWEEP)
+RERUN = tuple(
+    option for option in RUN if option.key not in _NOT_AGAIN and option not in (*SWEEP, *FLOW)
+)
 """What may be otherwise in a job that runs again what another one ran."""
 
 _OF_REPLICAS = ("cluster", "gpus", "memory", "cpus", "queue", "docker_image", "env", "secret")
@@ -507,6 +519,8 @@ IN_CALLS = {
     "refresh": 'write cache="refresh"',
     **{option.key: "sweep() takes it" for option in SWEEP},
     "map": "write map(function, inputs)",
+    "after": "wait for the other job: job.result()",
+    "condition": "look at how the other job ended: job.status().state",
     "capture_limit": "set it once: `submarine config show` says where",
 }
 """What to write in `launch` and `submit` for options of ``job run`` that they do not have."""

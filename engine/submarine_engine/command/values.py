@@ -21,6 +21,8 @@ _SIZE = re.compile(
 _SECONDS = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,9})?) *(s|m|h|d)?", re.ASCII)
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 GANGS = ("all", "none")
+CONDITIONS = ("all_success", "all_done", "one_failed")
+"""When a node of a flow runs, by the ends of those that it follows; the first unless given."""
 USAGE_BY = ("user", "notebook", "name", "cluster", "day", "week")
 _PERIODS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 # How Hadoop and people spell the three; "yarn.io/gpu" is YARN's own resource type.
@@ -76,6 +78,19 @@ def read_gang(text: str) -> bool:
     if text not in GANGS:
         raise CommandError(f"{text!r} is not possible", fix=f"write {GANGS[0]} or {GANGS[1]}")
     return text == GANGS[0]
+
+
+def read_condition(text: str) -> str:
+    """Return when a node of a flow runs.
+
+    Raises
+    ------
+    CommandError
+        It is none of `CONDITIONS`.
+    """
+    if text not in CONDITIONS:
+        raise CommandError(f"{text!r} is not possible", fix=f"write one of {', '.join(CONDITIONS)}")
+    return text
 
 
 def read_by(text: str) -> str:

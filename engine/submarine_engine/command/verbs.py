@@ -58,6 +58,10 @@ _MODEL = Argument("model", options.PATH, "The model: a folder in MLflow's format
 _SERVED = Argument(
     "serving", options.NAME, "What is served: its name, or the id of its front's job."
 )
+_PARAM = Option(
+    "param", options.KINDS["setting"], "A parameter's value: day=2026-11-22. Repeat it for more.",
+    repeat=True,
+)  # fmt: skip
 _ZEPPELIN_HOME = Option("zeppelin-home", options.PATH,
     "The folder that Zeppelin was unpacked to; ZEPPELIN_HOME unless given.")  # fmt: skip
 
@@ -312,6 +316,40 @@ VERBS = (
         run=".serving:update"),
     Verb("serve stop", "End what is served under a name, with its replicas.", _SERVED,
         examples=("serve stop digits",), run=".serving:stop"),
+    _in_terminal("flow build", "Make a flow of a notebook: its cells, to be run by a scheduler.",
+        Argument("notebook", options.PATH, "The notebook: train.ipynb."),
+        Option("name", options.NAME, "What the flow is called; as the notebook unless given."),
+        Option("schedule", options.COMMAND, 'When it runs, as cron has it: "0 2 * * *".'),
+        _PARAM,
+        Option("to", options.NAME, "Write it for a scheduler, too; none unless given."),
+        Option("output", options.PATH, "The flow's folder; NOTEBOOK.flow unless given. On a path "
+            "that all workers share, any worker can run any node."),
+        Option("retries", options.COUNT, "How often a node that fails is run once more."),
+        Option("time_limit", options.SECONDS, "How long one try of a node may take: 90m, 2h."),
+        Option("notify", options.KINDS["webhook"], "A webhook to tell of a failure; repeat it for "
+            "more. The name of a secret that holds the address is better than the address.",
+            repeat=True),
+        details="Cells with %%submarine, or tagged so, become nodes; plain cells that do more than "
+            "define become nodes without a GPU, those joined that work on one another's values. "
+            "What a node follows is told by the values that it reads. Nothing of the notebook runs "
+            "now. A cell tagged `parameters` says what --param may change.",
+        examples=("flow build train.ipynb",
+            'flow build train.ipynb --schedule "0 2 * * *" --param day=2026-11-22'),
+        run=".flow:build"),
+    _in_terminal("flow show", "Draw a flow: its nodes, and what travels between them.",
+        Argument("flow", options.PATH, "A flow's folder, or a notebook."),
+        examples=("flow show train.ipynb", "flow show train.flow"), run=".flow:show"),
+    _in_terminal("flow node", "Run one node of one run of a flow: what every scheduler calls.",
+        Argument("folder", options.PATH, "The flow's folder."),
+        Argument("node", options.NAME, "The node's name."),
+        Option("run", options.COMMAND, "The run, by whatever id the scheduler gives it."),
+        _PARAM,
+        Option("attempt", options.COUNT, "Which try it is, from 1: a failure of this try is not "
+            "tried again. Unless given, what has failed is."),
+        details="It is begun once: a node that has succeeded returns at once, one that runs is "
+            "followed, by its job, also after a kill. Writes the job's log; the exit code is 0 "
+            "where it has succeeded. Ctrl-C and SIGTERM cancel it.",
+        examples=("flow node train.flow fit --run nightly-7",), run=".flow:node"),
     *(verb for group in _of_ours for verb in verbs_of(group)),
     _in_terminal("zeppelin install",
         "Put the interpreter %submarine into a Zeppelin, or renew it there.", _ZEPPELIN_HOME,
@@ -365,6 +403,7 @@ GROUPS = {
     "sweep": "Look after sweeps.",
     "notebook": "Have notebooks run on the cluster.",
     "serve": "Serve models.",
+    "flow": "Make a flow of a notebook, and run it.",
     **{group.text: group.summary for group in _of_ours},
     "zeppelin": "Have %submarine in Apache Zeppelin.",
     "config": "See the configuration.",

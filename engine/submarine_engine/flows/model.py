@@ -4,6 +4,7 @@ A flow's folder can lie on a path that all workers share: whoever has it can run
 
     flow.json                    this flow: its cells, its nodes, and what travels between them
     bundles/<sha256>/            the bundles that nodes run, each once
+    modules/                     Python files beside the notebook that its cells import
     runs/<run>/<node>/           what a node of a run has come to, and the values that it left
 """
 
@@ -13,7 +14,7 @@ import ast
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from urllib.parse import quote
 
 from submarine_engine import webhooks
 from submarine_engine.bundle.model import Cell, Dropped
-from submarine_engine.command.values import did_you_mean
+from submarine_engine.command.values import CONDITIONS, did_you_mean
 from submarine_engine.errors import CommandError, FlowError
 from submarine_engine.history import read_json, write_json
 
@@ -32,10 +33,7 @@ JOB = "job"
 CELL = "cell"
 KINDS = (JOB, CELL)
 
-ALL_SUCCESS = "all_success"
-ALL_DONE = "all_done"
-ONE_FAILED = "one_failed"
-CONDITIONS = (ALL_SUCCESS, ALL_DONE, ONE_FAILED)
+ALL_SUCCESS, ALL_DONE, ONE_FAILED = CONDITIONS
 
 # What folders, Airflow's task ids and Azkaban's node names can all be.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -279,6 +277,8 @@ class Flow:
         Number of the cell tagged ``parameters``; None where there is none.
     schedule
         When it runs by itself: five fields of cron; empty for never.
+    workdir
+        The notebook's folder, where relative paths begin; where it is not there, the flow's.
     nodes
         In the notebook's order; `order` has one that runs.
 
@@ -295,6 +295,7 @@ class Flow:
     parameters: tuple[Parameter, ...] = ()
     parameters_cell: int | None = None
     schedule: str = ""
+    workdir: str = ""
     nodes: tuple[Node, ...] = ()
     _order: list[Node] = field(default_factory=list, repr=False, compare=False)
 
@@ -430,7 +431,20 @@ class Flow:
         CommandError
             There is no such parameter, or a value is of another type than its default.
         """
-        known = {parameter.name: parameter for parameter in self.parameters}
+        return self.values_of(self.parameters, given)
+
+    @staticmethod
+    def values_of(parameters: Sequence[Parameter], given: Mapping[str, str]) -> dict[str, Any]:
+        """Return the values of parameters, as `values` does.
+
+        Parameters
+        ----------
+        parameters
+            Those that there are.
+        given
+            As for `values`.
+        """
+        known = {parameter.name: parameter for parameter in parameters}
         for name in given:
             if name not in known:
                 there = ", ".join(known) or "none"
@@ -449,6 +463,7 @@ class Flow:
             "name": self.name,
             "notebook": self.notebook,
             "schedule": self.schedule,
+            "workdir": self.workdir,
             "parameters": [one.to_json() for one in self.parameters],
             "parameters_cell": self.parameters_cell,
             "nodes": [node.to_json() for node in self.nodes],
@@ -487,6 +502,7 @@ class Flow:
                 parameters=tuple(map(Parameter.from_json, data.get("parameters", ()))),
                 parameters_cell=None if cell is None else _whole(cell, "parameters_cell"),
                 schedule=_text(data.get("schedule", ""), "schedule"),
+                workdir=_text(data.get("workdir", ""), "workdir"),
                 nodes=tuple(map(Node.from_json, data["nodes"])),
             )
         except FlowError:
@@ -571,6 +587,11 @@ class FlowPaths:
         if not _DIGEST.fullmatch(digest):
             raise FlowError(f"{digest!r:.80} is no hash of a bundle", where=str(self.folder))
         return self.bundles / digest
+
+    @property
+    def modules(self) -> Path:
+        """The folder of Python files beside the notebook that its cells import."""
+        return self.folder / "modules"
 
     @property
     def runs(self) -> Path:

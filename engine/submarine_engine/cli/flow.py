@@ -1,0 +1,152 @@
+"""The verbs of flows: build one, show it, run a node or all of it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from submarine_engine.cli.output import FAILED, INTERRUPTED, OK, Output, visible
+from submarine_engine.cli.terminal_view import follow, view_of
+from submarine_engine.command.parser import Command
+from submarine_engine.errors import CommandError, FlowError, SubmarineError
+from submarine_engine.flows.build import FlowOptions, build_flow
+from submarine_engine.flows.drawing import drawn
+from submarine_engine.flows.model import Flow
+from submarine_engine.flows.node import Asked, run_node
+from submarine_engine.flows.records import NodeState
+from submarine_engine.flows.writers import WRITERS
+from submarine_engine.future import Job
+from submarine_engine.interrupts import Interrupts, noted
+from submarine_engine.lifecycle import JobStatus
+
+_NONE = "none"
+
+
+def build(command: Command, output: Output) -> int:
+    """Make a flow of a notebook, and write it for a scheduler."""
+    values = command.values
+    notebook = Path(values["notebook"])
+    to = values.get("to", _NONE)
+    if to != _NONE and to not in WRITERS:
+        raise CommandError(
+            f"nobody writes flows for {to!r}",
+            where="--to",
+            fix=f"write --to {' or '.join((*WRITERS, _NONE))}",
+        )
+    folder = Path(values.get("output") or notebook.with_suffix(".flow"))
+    flow = build_flow(notebook, folder, _options(values))
+    written = WRITERS[to](flow, folder) if to != _NONE else folder
+    if output.json:
+        output.data({"flow": flow.name, "folder": str(folder), "written": str(written)})
+        return OK
+    count = len(flow.nodes)
+    output.note(f"flow {flow.name}: {count} node{'s' * (count != 1)}, in {visible(str(folder))}")
+    output.line(visible(str(written)))
+    return OK
+
+
+def _options(values: Any) -> FlowOptions:  # noqa: ANN401 - of a command
+    return FlowOptions(
+        name=values.get("name", ""),
+        schedule=values.get("schedule", ""),
+        given=_given(values) or {},
+        retries=values.get("retries", 0),
+        time_limit=values.get("time_limit"),
+        notify=tuple(values.get("notify", ())),
+    )
+
+
+def _given(values: Any) -> dict[str, str] | None:  # noqa: ANN401 - of a command
+    given: dict[str, str] = {}
+    for name, text in values.get("param", ()):
+        if name in given:
+            raise CommandError(f"--param {name} is given twice", fix="give it once")
+        given[name] = text
+    return given or None
+
+
+def show(command: Command, output: Output) -> int:
+    """Draw a flow, or the one that a notebook would become."""
+    path = Path(command.values["flow"])
+    flow = Flow.read(path) if path.is_dir() else build_flow(path, None)
+    if output.json:
+        output.data(flow.to_json())
+        return OK
+    for line in drawn(flow):
+        output.line(visible(line, line=True))
+    return OK
+
+
+def node(command: Command, output: Output) -> int:
+    """Run one node of one run, or return the end that it has come to."""
+    values = command.values
+    asked = Asked(
+        folder=Path(values["folder"]),
+        node=values["node"],
+        run=values.get("run", ""),
+        given=_given(values),
+        attempt=values.get("attempt"),
+    )
+    with _ended_by_sigterm(), noted(Interrupts()) as interrupts:
+
+        def watch(job: Job, name: str, wanted: Callable[[], bool]) -> JobStatus:
+            return _watch(job, name, wanted, output, interrupts)
+
+        try:
+            record = run_node(asked, watch, output.note)
+        except SubmarineError as error:
+            # To a scheduler a node has failed or it has not, whatever the reason.
+            output.error(error)
+            return FAILED
+    if output.json:
+        output.data({"node": asked.node, "run": asked.run, **record.to_json()})
+    elif record.error:
+        output.error(FlowError(record.error))
+    if record.state is NodeState.CANCELLED and interrupts.pending:
+        return INTERRUPTED
+    return OK if record.state is NodeState.SUCCEEDED else FAILED
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Take SIGTERM, by which schedulers end what they run, for an interrupt."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal calls
+        signal.raise_signal(signal.SIGINT)
+
+    former = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def _watch(
+    job: Job, name: str, wanted: Callable[[], bool], output: Output, interrupts: Interrupts
+) -> JobStatus:
+    view = view_of(job, name, output)
+
+    def cancel() -> bool:
+        job.cancel("its node was cancelled")
+        return True
+
+    noting = _Asked(interrupts, wanted)
+    status = follow(job, view, noting, cancel)
+    assert status is not None  # noqa: S101 - for the type checker: `cancel` never leaves
+    return status
+
+
+class _Asked(Interrupts):
+    """Interrupts that also come from whoever writes that the node is to end."""
+
+    def __init__(self, inner: Interrupts, wanted: Callable[[], bool]) -> None:
+        self._inner, self._wanted = inner, wanted
+
+    @property
+    def pending(self) -> bool:  # type: ignore[override] # read alone
+        """Whether the job is to end."""
+        return self._inner.pending or not self._wanted()

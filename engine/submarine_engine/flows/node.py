@@ -1,0 +1,397 @@
+"""One node of one run: begun once, whoever asks for it, and however often.
+
+What is to be is on disk before it is asked for. A job carries a mark that says of which node and
+try it is, so that who takes over after a kill finds it on record and follows it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from submarine_engine import cache
+from submarine_engine.bundle import BuildOptions, Bundle
+from submarine_engine.cache import Caching
+from submarine_engine.clusters import locks, open_cluster
+from submarine_engine.command import job_name, parse_cell
+from submarine_engine.config import load_config
+from submarine_engine.errors import FlowError, JobError, JobFailedError, SubmarineError
+from submarine_engine.flows.analysis import constants
+from submarine_engine.flows.build import context, make_bundle, overriding, said_in, with_cell
+from submarine_engine.flows.model import (
+    ALL_DONE,
+    ALL_SUCCESS,
+    CELL,
+    Flow,
+    FlowPaths,
+    Node,
+    run_folder,
+)
+from submarine_engine.flows.records import (
+    NodePaths,
+    NodeRecord,
+    NodeState,
+    ended,
+    read_record,
+    settle_parameters,
+    write_record,
+)
+from submarine_engine.flows.session import Session, write_once
+from submarine_engine.future import Job
+from submarine_engine.history import default_home, make_private, read_json
+from submarine_engine.job import JobSpec, JobState, Resources, Role
+from submarine_engine.records import iter_jobs, open_job
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.base import Cluster
+    from submarine_engine.lifecycle import JobStatus
+
+MARK = "SUBMARINE_FLOW"
+"""The variable of a node's job that says of which flow, run, node and try it is."""
+
+# A job's folder is named when it is made, at most this long after the intent was written: clocks
+# of two workers differ.
+_CLOCKS = 300.0
+
+
+class Following(Protocol):
+    """How a job is followed: shows its log, and ends it where the process is asked to end."""
+
+    def __call__(self, job: Job, name: str, wanted: Callable[[], bool], /) -> JobStatus:
+        """Return how the job ended; `wanted` says whether it still is, else it is cancelled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which node of which run, and how it is run.
+
+    Parameters
+    ----------
+    folder
+        The flow's.
+    node, run
+        The node's name; the run's id, any scheduler's.
+    given
+        Texts of ``--param``; None for those that the run has begun with.
+    attempt
+        Which try the scheduler says it is, from 1: a failure of that try, or of a later one, is
+        returned as it is. None tries again after a failure.
+    """
+
+    folder: Path
+    node: str
+    run: str
+    given: Mapping[str, str] | None = None
+    attempt: int | None = None
+
+
+def run_node(
+    asked: Asked, follow: Following, tell: Callable[[str], object] = lambda _: None
+) -> NodeRecord:
+    """Run a node to its end, or return the end that it has come to.
+
+    Parameters
+    ----------
+    asked
+        Which one.
+    follow
+        Shows the job, and waits for its end.
+    tell
+        Is told what there is to say, a line each.
+
+    Returns
+    -------
+    NodeRecord
+        In a final state.
+
+    Raises
+    ------
+    SubmarineError
+        It cannot be run; the record says so, too.
+    """
+    flow = Flow.read(asked.folder)
+    node = flow.node(asked.node)
+    paths = FlowPaths(asked.folder)
+    run_folder(asked.run)
+    values = settle_parameters(flow, paths, asked.run, asked.given)
+    files = NodePaths(paths.node(asked.run, node.name))
+    make_private(files.folder)
+    lock = locks.take(files.lock)
+    if lock is None:
+        tell(f"node {node.name} is run by another process; waiting for it")
+        while lock is None:
+            lock = locks.take(files.lock, wait=1.0)
+    try:
+        return _Running(flow, node, paths, asked, values, follow, tell).run()
+    finally:
+        locks.drop(lock)
+
+
+class _Running:
+    """One node, while this process has its lock."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what it runs with
+        self,
+        flow: Flow,
+        node: Node,
+        paths: FlowPaths,
+        asked: Asked,
+        values: Mapping[str, Any],
+        follow: Following,
+        tell: Callable[[str], object],
+    ) -> None:
+        self.flow, self.node, self.paths, self.asked = flow, node, paths, asked
+        self.values, self.follow, self.tell = values, follow, tell
+        self.files = NodePaths(paths.node(asked.run, node.name))
+        own = next((one for one in flow.cells if one.number == flow.parameters_cell), None)
+        said = said_in(own) if own is not None else ()
+        added = overriding(flow.parameters_cell, said, values)
+        every = with_cell(flow.cells, added)
+        by_number = {cell.number: cell for cell in flow.cells}
+        self.cells = [by_number[number] for number in node.cells]
+        self.above = context(every, node.cells)
+        usual = {one.name: one.default for one in flow.parameters}
+        self.usual = repr(usual) == repr(dict(values))
+        self.where = f"{flow.notebook}, node {node.name}"
+
+    def run(self) -> NodeRecord:
+        record = read_record(self.paths, self.asked.run, self.node.name)
+        if record.state is NodeState.SUCCEEDED:
+            self.tell(f"node {self.node.name} has succeeded before, in try {record.attempt}")
+            return record
+        again = self.asked.attempt
+        if record.state.final and again is not None and again <= record.attempt:
+            return record
+        if record.state is not NodeState.RUNNING:
+            self.files.cancel.unlink(missing_ok=True)
+            record = self._intend(record)
+        try:
+            return self._through(record)
+        except SubmarineError as error:
+            if isinstance(error, JobError) and not isinstance(error, JobFailedError):
+                raise  # the job may go on: whoever comes next follows it
+            self._write(ended(self._read(), NodeState.FAILED, str(error)))
+            raise
+
+    def _read(self) -> NodeRecord:
+        return read_record(self.paths, self.asked.run, self.node.name)
+
+    def _write(self, record: NodeRecord) -> NodeRecord:
+        return write_record(self.paths, self.asked.run, self.node.name, record)
+
+    def _intend(self, former: NodeRecord) -> NodeRecord:
+        """Write down that a try begins, before anything is asked for."""
+        self._check_followed()
+        return self._write(
+            NodeRecord(
+                state=NodeState.RUNNING,
+                attempt=max(former.attempt + 1, self.asked.attempt or 0),
+                started=time.time(),
+            )
+        )
+
+    def _check_followed(self) -> None:
+        for name in self.node.follows:
+            state = read_record(self.paths, self.asked.run, name).state
+            needed = any(read.node == name for read in self.node.reads)
+            if not state.final:
+                raise FlowError(
+                    f"it follows {name}, which is {state.value}",
+                    where=self.where,
+                    fix=f"run that one first: submarine flow node FOLDER {name}",
+                )
+            if not state.good and (needed or self.node.condition == ALL_SUCCESS):
+                raise FlowError(
+                    f"it follows {name}, which has {state.value}",
+                    where=self.where,
+                    fix=f"run that one again: submarine flow node FOLDER {name}",
+                )
+
+    def _through(self, record: NodeRecord) -> NodeRecord:
+        cluster, spec, caching = self._spec(record)
+        job = self._adopted(record)
+        with ExitStack() as stack:
+            session, bundle = None, None
+            if job is None or self.node.binds:
+                session, bundle = self._bundle(stack)
+            if job is None:
+                assert bundle is not None  # noqa: S101 - for the type checker
+                record = self._write(replace(record, bundle=bundle.hash, cluster=cluster.name))
+                write_once(bundle, self.paths.bundle(bundle.hash))
+                job = self._submit(cluster, spec, bundle, caching)
+            record = self._write(replace(record, job=job.id, cluster=job.cluster.name))
+            status = self.follow(job, self.node.name, lambda: not self.files.cancel.exists())
+            if status.state is JobState.CANCELLED:
+                return self._write(ended(record, NodeState.CANCELLED, "the node was cancelled"))
+            if status.state is not JobState.SUCCEEDED:
+                return self._failed(record, job)
+            if self.node.binds:
+                shared = self._leave(record, job, session, bundle)
+                record = replace(record, shared=shared)
+            return self._write(ended(record, NodeState.SUCCEEDED))
+
+    # What runs
+
+    def _spec(self, record: NodeRecord) -> tuple[Cluster, JobSpec, Caching | None]:
+        name = f"{self.flow.name}.{self.node.name}"
+        env = {MARK: self._mark(record)}
+        if self.node.kind == CELL:
+            role = Role(resources=Resources(gpus=0))
+            spec = JobSpec(name=job_name(name), roles=(role,), env=env, notebook=self.flow.notebook)
+            return open_cluster("local"), spec, None
+        command = parse_cell(list(self.node.options))
+        chosen = load_config({"cluster": command.values.get("cluster")}).value("cluster")
+        spec = command.named(job_name(name))
+        # No file of the notebook need be here: its name is for people.
+        spec = replace(spec, env={**spec.env, **env}, notebook=self.flow.notebook)
+        origin = f"{self.flow.workdir}/{self.flow.notebook} {self.node.name}"
+        return open_cluster(str(chosen)), spec, Caching.of(command.values, origin)
+
+    def _mark(self, record: NodeRecord) -> str:
+        return f"{self.asked.folder.resolve()}|{self.asked.run}|{self.node.name}|{record.attempt}"
+
+    def _bundle(self, stack: ExitStack) -> tuple[Session | None, Bundle]:
+        """Return what runs: the stored bundle, or one with the values that others have left."""
+        node = self.node
+        stored = node.bundle if self.usual else ""
+        if stored and not node.binds:
+            return None, self._stored(stored)
+        session = stack.enter_context(Session(self.above, self.paths.modules).open())
+        wanted: dict[str, set[str]] = {}
+        for read in node.reads:
+            wanted.setdefault(read.node, set()).add(read.name)
+        for source in self.flow.nodes:
+            if source.name in wanted:
+                session.take(self._left_by(source.name), wanted[source.name], source.binds)
+        if stored:
+            return session, self._stored(stored)
+        self._refuse_split(wanted)
+        options = BuildOptions(limit=sys.maxsize, tell=self.tell)
+        bundle = make_bundle(self.cells, self.above, session.namespace, self.paths.modules, options)
+        return session, bundle
+
+    def _record_of(self, name: str) -> NodeRecord:
+        return read_record(self.paths, self.asked.run, name)
+
+    def _left_by(self, name: str) -> Path:
+        attempt = self._record_of(name).attempt
+        return NodePaths(self.paths.node(self.asked.run, name)).values(attempt)
+
+    def _refuse_split(self, wanted: Mapping[str, set[str]]) -> None:
+        """Raise where values that shared an object come from two nodes: they are two here."""
+        taken_from = {read.name: read.node for read in self.node.reads}
+        for name, names in wanted.items():
+            shared = self._record_of(name).shared
+            for mine in sorted(names & shared.keys()):
+                for other in shared[mine]:
+                    source = taken_from.get(other, name)
+                    if source != name:
+                        raise FlowError(
+                            f"`{mine}` of {name} shares an object with `{other}`, which is taken"
+                            f" from {source}: here they would be two",
+                            where=self.where,
+                            fix=f"bind `{mine}` in a cell that follows {source}, or in its cell",
+                        )
+
+    def _stored(self, digest: str) -> Bundle:
+        folder = self.paths.bundle(digest)
+        try:
+            bundle = Bundle.read(folder)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FlowError(
+                f"its bundle cannot be read: {error}",
+                where=str(folder),
+                fix="build the flow anew: submarine flow build",
+            ) from None
+        if bundle.hash != digest:
+            raise FlowError(
+                "its bundle is not what was built",
+                where=str(folder),
+                fix="build the flow anew: submarine flow build",
+            )
+        return bundle
+
+    # Its job
+
+    def _adopted(self, record: NodeRecord) -> Job | None:
+        """Return the job that this try has begun already; None where there is none."""
+        if record.job:
+            return open_job(record.job)
+        if not record.bundle:
+            return None  # nothing had been asked for
+        mark, since = self._mark(record), (record.started or 0) - _CLOCKS
+        home = default_home()
+        for summary in iter_jobs(home):
+            if summary.created is not None and summary.created.wall < since:
+                break
+            data = read_json(home / "jobs" / summary.id / "record.json") or {}
+            if data.get("spec", {}).get("env", {}).get(MARK) == mark:
+                self.tell(f"node {self.node.name} goes on: job {summary.id}")
+                return open_job(summary.id)
+        return None
+
+    def _submit(
+        self, cluster: Cluster, spec: JobSpec, bundle: Bundle, caching: Caching | None
+    ) -> Job:
+        cluster.tell = self.tell
+        workdir = Path(self.flow.workdir)
+        if not self.flow.workdir or not workdir.is_dir():
+            workdir = self.asked.folder.resolve()
+        job = cache.submit(cluster, spec, bundle, workdir=workdir, caching=caching)
+        if job.remembered:
+            self.tell(f"the result is {job.remembered} ({job.id})")
+        return job
+
+    def _failed(self, record: NodeRecord, job: Job) -> NodeRecord:
+        try:
+            job.results()
+        except SubmarineError as error:
+            where = error.where
+            if isinstance(error, JobFailedError) and error.frames:
+                where = f"{error.frames[-1].cell}, line {error.frames[-1].line}"
+            text = f"{self.flow.notebook}, {where}: {error.what}"
+            return self._write(ended(record, NodeState.FAILED, text))
+        return self._write(ended(record, NodeState.FAILED, f"{self.where}: the job failed"))
+
+    def _leave(
+        self, record: NodeRecord, job: Job, session: Session | None, bundle: Bundle | None
+    ) -> dict[str, list[str]]:
+        """Keep what others take of this node; return what of it shares objects with the rest."""
+        assert session is not None  # noqa: S101 - for the type checker
+        assert bundle is not None  # noqa: S101 - likewise
+        session.define(bundle, self.node.cells)
+        # Objects of this process are those that the job got only where it got this very bundle.
+        same = record.bundle in {"", bundle.hash}
+        session.bring_home(job, bundle.sent if same else None)
+        left = session.leave(self.node.binds, self.cells, self.where)
+        write_once(left, self.files.values(record.attempt))
+        held = {read.name for read in self.node.reads} | {*constants(self.above)}
+        return session.shared(self.node.binds, sorted(held))
+
+
+def may_run(node: Node, states: Mapping[str, NodeState]) -> bool | None:
+    """Return whether a node runs, by the ends of those that it follows; None for not yet.
+
+    Parameters
+    ----------
+    node
+        The node.
+    states
+        Those of all nodes, by name.
+    """
+    followed = [states[name] for name in node.follows]
+    if node.condition == ALL_SUCCESS:
+        if any(state.final and not state.good for state in followed):
+            return False
+        return True if all(state.good for state in followed) else None
+    if not all(state.final for state in followed):
+        return None
+    return (
+        True if node.condition == ALL_DONE else any(state is NodeState.FAILED for state in followed)
+    )

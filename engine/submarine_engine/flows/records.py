@@ -1,0 +1,200 @@
+"""What a run of a flow has come to, node by node: on disk, for every process that asks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from submarine_engine.errors import CommandError, FlowError
+from submarine_engine.flows.model import Flow, FlowPaths
+from submarine_engine.history import make_private, read_json, write_json
+
+
+class NodeState(str, Enum):
+    """How far a node of a run is; the last four are final."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+
+    @property
+    def final(self) -> bool:
+        """Whether it will not change by itself any more."""
+        return self not in (NodeState.WAITING, NodeState.RUNNING)
+
+    @property
+    def good(self) -> bool:
+        """Whether it counts as a success for those that follow."""
+        return self is NodeState.SUCCEEDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """What a node of a run has come to.
+
+    Parameters
+    ----------
+    attempt
+        Which try it is, from 1; 0 before the first.
+    job, cluster
+        Its job, and where that is; empty before it is submitted.
+    bundle
+        SHA-256 of what it runs.
+    started, ended
+        Seconds since 1970; None where it is not so far.
+    error
+        What went wrong, in words: notebook, cell and line.
+    shared
+        Which of the values that it has left share an object with others that it had.
+    """
+
+    state: NodeState = NodeState.WAITING
+    attempt: int = 0
+    job: str = ""
+    cluster: str = ""
+    bundle: str = ""
+    started: float | None = None
+    ended: float | None = None
+    error: str = ""
+    shared: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        data = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**data, "state": self.state.value}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> NodeRecord:
+        """Build from what `to_json` returned.
+
+        Parameters
+        ----------
+        data
+            What `to_json` returned.
+        """
+        known = {one.name for one in fields(cls)}
+        given = {key: value for key, value in data.items() if key in known}
+        return cls(**{**given, "state": NodeState(data["state"])})
+
+
+@dataclass(frozen=True, slots=True)
+class NodePaths:
+    """Every file of a node in a run.
+
+    Parameters
+    ----------
+    folder
+        ``runs/<run>/<node>``.
+    """
+
+    folder: Path
+
+    @property
+    def record(self) -> Path:
+        """What it has come to."""
+        return self.folder / "record.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that runs it."""
+        return self.folder / "lock"
+
+    @property
+    def cancel(self) -> Path:
+        """Is there where somebody wants it to end."""
+        return self.folder / "cancel"
+
+    def values(self, attempt: int) -> Path:
+        """Return the folder of what a try has left for other nodes."""
+        return self.folder / f"values-{attempt}"
+
+
+def read_record(paths: FlowPaths, run: str, node: str) -> NodeRecord:
+    """Return what a node has come to; one that has not begun waits.
+
+    Parameters
+    ----------
+    paths, run, node
+        The flow, the run's id, the node's name.
+
+    Raises
+    ------
+    FlowError
+        What is on record cannot be read.
+    """
+    path = NodePaths(paths.node(run, node)).record
+    try:
+        data = read_json(path)
+        return NodeRecord.from_json(data) if data is not None else NodeRecord()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FlowError(
+            f"the record cannot be read: {error}",
+            where=str(path),
+            fix="remove that file: the node begins anew",
+        ) from None
+
+
+def write_record(paths: FlowPaths, run: str, node: str, record: NodeRecord) -> NodeRecord:
+    """Write what a node has come to, and return it."""
+    folder = paths.node(run, node)
+    make_private(folder)
+    write_json(NodePaths(folder).record, record.to_json())
+    return record
+
+
+def ended(record: NodeRecord, state: NodeState, error: str = "") -> NodeRecord:
+    """Return the record of a node that has come to its end now."""
+    return replace(record, state=state, error=error, ended=time.time())
+
+
+def settle_parameters(
+    flow: Flow, paths: FlowPaths, run: str, given: Mapping[str, str] | None
+) -> dict[str, Any]:
+    """Return the values of the parameters in a run: all of its nodes have the same.
+
+    Whoever comes first writes them down.
+
+    Parameters
+    ----------
+    flow, paths, run
+        The flow, its folder, the run's id.
+    given
+        Texts of ``--param``; None takes what is written down, else the defaults.
+
+    Raises
+    ------
+    CommandError
+        A value is not possible, or the run has begun with another one.
+    """
+    values = flow.values(given or {})
+    folder = paths.run(run)
+    make_private(folder)
+    path = folder / "run.json"
+    said = {name: repr(value) for name, value in values.items()}
+    texts = dict(given or {})
+    data = {"run": run, "parameters": said, "given": texts, "created": time.time()}
+    aside = folder / f".run.json.{os.urandom(6).hex()}"
+    write_json(aside, data)
+    try:
+        os.link(aside, path)  # fails where another node of this run was quicker
+    except FileExistsError:
+        before = read_json(path) or {}
+        if given is None:
+            return flow.values(before.get("given", {}))
+        if before.get("parameters") != said:
+            raise CommandError(
+                f"run {run} has begun with other parameters: {before.get('parameters')}",
+                where="--param",
+                fix="give the same ones, or begin another --run",
+            ) from None
+    finally:
+        aside.unlink()
+    return values
