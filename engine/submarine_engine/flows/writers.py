@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from submarine_engine.flows import airflow
 from submarine_engine.flows.model import Flow
 
-WRITERS: dict[str, Callable[[Flow, Path], Path]] = {}
+WRITERS: dict[str, Callable[[Flow, Path], Path]] = {
+    "airflow": airflow.write,
+}
 """By the name that ``submarine flow build --to`` knows: writes into a folder, returns the file.
 
 The folder is the flow's own unless ``--output`` names another one.
