@@ -62,6 +62,9 @@ _PARAM = Option(
     "param", options.KINDS["setting"], "A parameter's value: day=2026-11-22. Repeat it for more.",
     repeat=True,
 )  # fmt: skip
+_PROJECT = Argument("project", options.NAME, "The project at Azkaban.")
+_EXECUTION = Argument("execution", options.COUNT, "The execution's number.")
+_MAIL = Option("mail", options.NAME, "Whom Azkaban writes to of a failure; several by commas.")
 _ZEPPELIN_HOME = Option("zeppelin-home", options.PATH,
     "The folder that Zeppelin was unpacked to; ZEPPELIN_HOME unless given.")  # fmt: skip
 
@@ -367,6 +370,45 @@ VERBS = (
         "Check a Zeppelin's interpreter, with the way out where something is missing.",
         _ZEPPELIN_HOME, examples=("zeppelin doctor --zeppelin-home /opt/zeppelin",),
         run=".machine:zeppelin_doctor"),
+    _in_terminal("azkaban login", "Open a session at an Azkaban, and keep it for other commands.",
+        Argument("url", options.NAME, "Its address; that of the last login unless given, or of "
+            "AZKABAN_URL.", required=False),
+        Option("user", options.NAME, "As whom; as at the last login unless given, or as "
+            "AZKABAN_USER says."),
+        details="The password is asked for. Without a terminal it comes from AZKABAN_PASSWORD, "
+            "the keyring, or the file that AZKABAN_PASSWORD_FILE names, which nobody else may "
+            "read. It is never kept; the session is, in the home of the jobs.",
+        examples=("azkaban login https://azkaban.example.com:8443 --user ana",),
+        run=".azkaban:login"),
+    _in_terminal("azkaban upload", "Put a flow into a project of Azkaban's, and on its schedule.",
+        Argument("flow", options.PATH, "The flow's folder, or its zip."),
+        Option("project", options.NAME, "The project, which is made where there is none; called "
+            "as the flow unless given."),
+        Option("replace", None, "Also where that removes other flows of the project."),
+        _MAIL,
+        details="A project that is there gets a new version. A flow that names a schedule is put "
+            "on it.",
+        examples=("azkaban upload flows/train", "azkaban upload train-azkaban.zip --project night"),
+        run=".azkaban:upload"),
+    _in_terminal("azkaban run", "Run a project's flow at Azkaban now, and follow it.", _PROJECT,
+        Option("param", options.NAME, "NAME=VALUE of the notebook's cell tagged `parameters`; "
+            "repeat it for more.", repeat=True),
+        Option("submarine", options.NAME, "How Azkaban's executors call this program: "
+            "/opt/venv/bin/submarine. The word `submarine` unless given."),
+        Option("detach", None, "Return at once; print the execution's number."),
+        _MAIL,
+        details="Ctrl-C leaves; the execution goes on.",
+        examples=("azkaban run train --param day=2026-11-22", "azkaban run train --detach"),
+        run=".azkaban:run"),
+    _in_terminal("azkaban attach", "Follow an execution at Azkaban from its first line.",
+        _EXECUTION, details="Ctrl-C leaves; the execution goes on.",
+        examples=("azkaban attach 1204",), run=".azkaban:attach"),
+    _in_terminal("azkaban status", "Show an execution at Azkaban with its nodes.", _EXECUTION,
+        examples=("azkaban status 1204",), run=".azkaban:status"),
+    _in_terminal("azkaban cancel", "Ask an execution at Azkaban to end.", _EXECUTION,
+        examples=("azkaban cancel 1204",), run=".azkaban:cancel"),
+    _in_terminal("azkaban unschedule", "Take a project's flow off Azkaban's schedule.", _PROJECT,
+        examples=("azkaban unschedule train",), run=".azkaban:unschedule"),
     Verb("gpus", "List the GPUs and the jobs that hold them.", options.CLUSTER, examples=("gpus",),
         run=".machine:gpus"),
     Verb("tensorboard", "Open TensorBoard over one, some or all jobs.",
@@ -405,6 +447,7 @@ GROUPS = {
     "serve": "Serve models.",
     "flow": "Make a flow of a notebook, and run it.",
     **{group.text: group.summary for group in _of_ours},
+    "azkaban": "Have Azkaban run flows.",
     "zeppelin": "Have %submarine in Apache Zeppelin.",
     "config": "See the configuration.",
 }

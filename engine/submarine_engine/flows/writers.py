@@ -10,6 +10,12 @@ from submarine_engine.flows.model import Flow
 
 WRITERS: dict[str, Callable[[Flow, Path], Path]] = {
     "airflow": airflow.write,
+from submarine_engine.flows import azkaban
+from submarine_engine.flows.model import Flow
+
+WRITERS: dict[str, Callable[[Flow, Path], Path]] = {
+    "azkaban": azkaban.write,
+    "azkaban-1.0": azkaban.write_1,
 }
 """By the name that ``submarine flow build --to`` knows: writes into a folder, returns the file.
 
