@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from submarine_engine.flows import airflow
+from submarine_engine.flows import airflow, azkaban
 from submarine_engine.flows.model import Flow
 
 WRITERS: dict[str, Callable[[Flow, Path], Path]] = {
     "airflow": airflow.write,
-from submarine_engine.flows import azkaban
-from submarine_engine.flows.model import Flow
-
-WRITERS: dict[str, Callable[[Flow, Path], Path]] = {
     "azkaban": azkaban.write,
     "azkaban-1.0": azkaban.write_1,
 }
