@@ -108,13 +108,19 @@ def _patient(base: Any) -> dict[str, Any]:  # noqa: ANN401 - a class of pdb's, w
         if value is not None:
             self.message(in_time(repr, value))
 
-    def safe_repr(self: Any, value: object, words: str) -> str:  # noqa: ANN401 - likewise
-        return in_time(lambda held: str(base._safe_repr(self, held, words)), value)  # noqa: SLF001 - of `display`
+    def looks_like(self: Any, *words: Any) -> _Text:  # noqa: ANN401 - likewise
+        return _Text(in_time(repr, base._getval_except(self, *words)))  # noqa: SLF001 - of `display`
 
-    own: dict[str, Any] = {"_msg_val_func": print_value, "displayhook": show}
-    if hasattr(base, "_safe_repr"):  # not of Python 3.10
-        own["_safe_repr"] = safe_repr
-    return own
+    return {"_msg_val_func": print_value, "displayhook": show, "_getval_except": looks_like}
+
+
+class _Text(str):
+    """What a value looks like, as a value that looks so."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def _kept(frame: Any) -> Any:  # noqa: ANN401 - a frame of Python's own, and one as it was kept

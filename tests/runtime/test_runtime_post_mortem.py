@@ -420,9 +420,9 @@ def walk(found, *commands):
 def test_a_value_that_hangs_is_given_up_in_words_and_the_debugger_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(post_mortem_here, "WITHIN", 0.2)
     found = sticking(tmp_path, "state", "repr", "nowhere")
-    text = walk(found, "p s0", "p s1", "pp [s1]", "s1", "a", "p s2", "p 6 * 7")
+    text = walk(found, "p s0", "p s1", "pp [s1]", "s1", "a", "display s1", "p s2", "p 6 * 7")
     assert "cannot be loaded here: its code does not end within 0.2 s" in text
-    assert text.count("what it looks like is not told within 0.2 s>") == 4
+    assert text.count("what it looks like is not told within 0.2 s>") == 5
     assert "it lets go" in text
     assert "42" in text
 
