@@ -49,7 +49,7 @@ from submarine_runtime.lean import dumps, loads
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, NoReturn
 
 SOCKET = "inside.sock"
@@ -659,7 +659,9 @@ def with_gpus(environment: Mapping[str, str], logs: str) -> dict[str, str]:
     return found
 
 
-def begin_beside(task: Task, credentials: str, question: bytes) -> bytes:
+def begin_beside(
+    task: Task, credentials: str, question: bytes, let_go: Callable[[], object] = lambda: None
+) -> bytes:
     """Begin to serve in a process of its own, for another machine; return what is told of it.
 
     Parameters
@@ -670,6 +672,8 @@ def begin_beside(task: Task, credentials: str, question: bytes) -> bytes:
         As of `NetworkListener`.
     question
         As it came.
+    let_go
+        Closes, in the new process, what is this one's alone.
 
     Raises
     ------
@@ -685,6 +689,7 @@ def begin_beside(task: Task, credentials: str, question: bytes) -> bytes:
     try:
         os.setsid()
         if not os.fork():  # what begins it is not its parent: that may be over before
+            let_go()
             serve(task, listener)
     finally:
         os._exit(0)

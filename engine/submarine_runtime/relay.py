@@ -29,12 +29,12 @@ TYPE_CHECKING = False  # as type checkers have it; the module takes long to impo
 if TYPE_CHECKING:
     from submarine_runtime.skein_store import Store
 
-_EVERY = 0.5
+_EVERY = 0.4
 """Seconds between two looks, each one call of the application's master: whoever would go into a
 task waits for the next one.
 """
 
-_MANY = 100
+_MANY = 80
 """Tasks of a job. Of more each looks less often: together they make 200 calls a second at most."""
 
 _PATIENCE = 1.5
@@ -147,8 +147,9 @@ class Relay:
 
         logs = self._environment["SUBMARINE_TASK_DIR"]
         task = inside.Task(logs, self.task, inside.with_gpus(self._environment, logs))
-        carrier.close()  # its connection is no other process's
-        carrier.say(INSIDE, inside.begin_beside(task, self._folder, asked))
+        # Its connection is no other process's; here it is kept, since another one takes a while.
+        told = inside.begin_beside(task, self._folder, asked, carrier.close)
+        carrier.say(INSIDE, told)
         self._let_in = asked
 
     def _bring_question(self, carrier: Store) -> None:
