@@ -11,26 +11,19 @@ shown that are plain (numbers, texts, lists and dicts of such).
 from __future__ import annotations
 
 import difflib
-import hashlib
-import io
 import itertools
 import json
 import math
-import os
-import pickle
-import reprlib
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from submarine_runtime.reported import STEP
 
-from submarine_engine.amounts import count, duration, size
+from submarine_engine.amounts import count, duration
 from submarine_engine.bundle.model import Manifest
 from submarine_engine.bundle.secrets import has_secret_name, looks_secret
 from submarine_engine.clusters.store import StatusCache
@@ -40,19 +33,17 @@ from submarine_engine.events import Moment
 from submarine_engine.history import SPOILT, JobPaths, read_foreign, read_json
 from submarine_engine.job import JobSpec, Role, options_of
 from submarine_engine.lifecycle import JobStatus
-from submarine_engine.masking import masker_of
+from submarine_engine.masking import Masks
 from submarine_engine.metrics import last_of, read_reported
 from submarine_engine.outcome import Outcome, clean, read_outcome
 from submarine_engine.provenance import Data, Environment, Provenance, Repository, read_provenance
+from submarine_engine.stored_values import StoredValue, results_of, values_of
 
 _MOST_CODE = 1 << 20
 _MOST_CODE_LINES = 10_000
 MOST_LINES = 500
 """Of the code of two jobs, and rows of a section."""
 _LONGEST = 300
-_PLAIN = 64 << 10
-"""Bytes of a value that is shown, where it is plain."""
-_MOST_HOME = 1 << 20
 _MOST_NAMED = 5
 _MOST_TASKS = 32
 """Tasks that are looked through for one that has reported."""
@@ -301,7 +292,7 @@ def compare(*jobs: JobPaths) -> Difference:
             fix="name the other one by its id: `submarine job list` has it",
         )
     told = [_Told(paths) for paths in jobs]
-    mask = _Mask(jobs)
+    mask = _Mask(paths.root for paths in jobs)
     unknown: list[str] = []
     code = _code(told, mask, unknown)
     sections = [
@@ -325,27 +316,12 @@ def compare(*jobs: JobPaths) -> Difference:
     )
 
 
-class _Mask:
+class _Mask(Masks):
     """Makes text of jobs fit to be shown: the secrets of all masked, no control characters."""
-
-    def __init__(self, jobs: Sequence[JobPaths]) -> None:
-        self._maskers = [masker for paths in jobs if (masker := masker_of(paths.root))]
 
     def __call__(self, text: str) -> str:
         text = clean(self.text(text)).replace("\n", "\u23ce")
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-    def text(self, text: str) -> str:
-        """Return a text with nothing but its secrets masked."""
-        for masker in self._maskers:
-            text = masker.text(text)
-        return text
-
-    def data(self, data: bytes) -> bytes:
-        """Return bytes likewise."""
-        for masker in self._maskers:
-            data = masker.data(data)
-        return data
 
 
 class _Cell(Protocol):
@@ -354,7 +330,7 @@ class _Cell(Protocol):
     def same(self, other: Any, /) -> bool:  # noqa: ANN401 - another of its kind
         """Return whether another job has the same."""
 
-    def shown(self, mask: _Mask, /) -> str:
+    def shown(self, masks: Masks, /) -> str:
         """Return it in words, without secrets."""
 
 
@@ -367,8 +343,8 @@ class _Words(NamedTuple):
     def same(self, other: Any, /) -> bool:  # noqa: ANN401 - a cell
         return isinstance(other, _Words) and self.key == other.key
 
-    def shown(self, mask: _Mask, /) -> str:
-        return mask.text(self.words)
+    def shown(self, masks: Masks, /) -> str:
+        return masks.text(self.words)
 
 
 _Column = Mapping[str, _Cell]
@@ -508,109 +484,9 @@ def _code_files(told: _Told) -> dict[str, str]:
 # Values.
 
 
-class _Stored(NamedTuple):
-    """A value as it is stored: `plain` is it itself, in a tuple, where it is made of plain data."""
-
-    type: str
-    size: int
-    digest: str
-    plain: tuple[Any] | None
-
-    def same(self, other: Any, /) -> bool:  # noqa: ANN401 - a cell
-        if not isinstance(other, _Stored):
-            return False
-        if self.digest == other.digest:
-            return True
-        if self.plain is None or other.plain is None:
-            return False
-        try:  # sets have their members in another order in each process
-            return type(self.plain[0]) is type(other.plain[0]) and bool(self.plain == other.plain)
-        except Exception:  # noqa: BLE001 - nested too deeply
-            return False
-
-    def shown(self, mask: _Mask, /) -> str:
-        if self.plain is not None:
-            with suppress(Exception):  # a number of too many digits, and what else there may be
-                return _Short(mask).repr(self.plain[0])
-        kind = self.type.rpartition(".")[2]  # a module's name is long, and tells people little
-        return f"{kind}, {size(self.size)}" if kind else size(self.size)
-
-
-class _Short(reprlib.Repr):
-    """Shortens a value for people; what is masked is the whole text, not what is left of it."""
-
-    def __init__(self, mask: _Mask) -> None:
-        super().__init__()
-        self._mask = mask
-        self.maxstring = self.maxother = self.maxlong = 80
-        self.maxlist = self.maxtuple = self.maxdict = self.maxset = 8
-
-    def repr_str(self, x: str, level: int) -> str:
-        return super().repr_str(self._mask.text(x), level)
-
-    def repr_bytes(self, x: bytes, level: int) -> str:
-        return self.repr_instance(self._mask.data(x), level)
-
-
-class _OnlyPlain(pickle.Unpickler):
-    """Loads numbers, texts, lists and dicts, and nothing that would run any code."""
-
-    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as pickle has it
-        raise pickle.UnpicklingError(f"{module}.{name}")
-
-
-def _plain(content: bytes) -> tuple[Any] | None:
-    try:
-        return (_OnlyPlain(io.BytesIO(content)).load(),)
-    except Exception:  # noqa: BLE001 - whatever there is in place of a pickle
-        return None
-
-
-def _of_files(paths: Sequence[Path], kind: str) -> _Stored:
-    """Return a value that lies in some files, by their contents; raises OSError."""
-    digest, length = hashlib.sha256(), 0
-    for path in paths:
-        status = path.lstat()
-        content = _content_of(path, (status.st_mtime_ns, status.st_size, status.st_ino))
-        digest.update(content[0])
-        length += content[1]
-    plain = _plain(read_foreign(paths[0], _PLAIN)) if length <= _PLAIN else None
-    return _Stored(kind, length, digest.hexdigest(), plain)
-
-
-@lru_cache(maxsize=1024)
-def _content_of(path: Path, _stamp: tuple[int, ...]) -> tuple[bytes, int]:
-    """Return hash and size of a file; one that stays as it is, is read once for all questions."""
-    digest, length = hashlib.sha256(), 0
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("it is no file")
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-            length += len(piece)
-    return digest.digest(), length
-
-
 def _values(told: Sequence[_Told]) -> list[_Column | None]:
     # where the manifest is gone, that is said of the script
-    return [_values_of(one) if one.manifest else None for one in told]
-
-
-def _values_of(told: _Told) -> dict[str, _Stored]:
-    assert told.manifest is not None  # noqa: S101 - for the type checker
-    types = {value.name: value.type for value in told.manifest.values}
-    found = {}
-    for load in told.manifest.loads:
-        path = told.paths.bundle / load.path
-        blocks = path.with_suffix(".bin")
-        kinds = dict.fromkeys(types.get(name, "") for name in load.names)
-        with suppress(OSError, ValueError):
-            if ".." in Path(load.path).parts:
-                continue
-            paths = [path, blocks] if blocks.exists() else [path]
-            found[", ".join(load.names)] = _of_files(paths, ", ".join(filter(None, kinds)))
-    return found
+    return [values_of(one.paths.bundle, one.manifest) if one.manifest else None for one in told]
 
 
 # Options.
@@ -717,10 +593,10 @@ class _DataSet(NamedTuple):
     def same(self, other: Any, /) -> bool:  # noqa: ANN401 - a cell
         return isinstance(other, _DataSet) and self.data.same(other.data)
 
-    def shown(self, mask: _Mask, /) -> str:
+    def shown(self, masks: Masks, /) -> str:
         data = self.data
         told = f"{count(data.files, 'file')}, {data.size} bytes"
-        return mask.text(data.problem if data.problem and not data.files else told)
+        return masks.text(data.problem if data.problem and not data.files else told)
 
 
 def _data(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
@@ -741,12 +617,15 @@ def _git(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
     there = [one.provenance.git for one in told]
     if not any(there):
         return []
-    _say_missing(told, there, "the repository", unknown)
+    missing = [one.id for one, git in zip(told, there, strict=True) if git is None]
+    if missing:
+        unknown.append(f"the repository of job {' and '.join(missing)}, if it lay in one")
     unknown += [
         f"the repository of job {one.id}: {git.problem}"
         for one, git in zip(told, there, strict=True)
         if git is not None and git.problem
     ]
+    # What one lies in is told, though of the other it is not known.
     return [{} if one is None else _repository(one) for one in there]
 
 
@@ -759,7 +638,7 @@ def _repository(git: Repository) -> dict[str, _Words]:
         "commit": _Words(
             f"{commit} ({git.branch})" if git.branch else commit, (git.commit, git.branch)
         ),
-        "changed since": _Words(
+        "uncommitted": _Words(
             (names + (f" and {more} more" if more > 0 else "")) or "nothing", git.diff
         ),
     }
@@ -784,7 +663,9 @@ def _results(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
         state, reason = one.status.state.value, one.status.reason
         words = f"{state}: {reason}" if reason else state
         # What one has that is not over yet is no difference.
-        results = _results_of(one) if len(over) == len(told) else {}
+        results: Mapping[str, StoredValue] = {}
+        if len(over) == len(told) and one.outcome is not None:
+            results = results_of(one.outcome, one.paths.task(one.first).results)
         found.append({"state": _Words(words, words), **results})
     return found
 
@@ -817,50 +698,3 @@ def _ledger(status: JobStatus) -> dict[str, _Words]:
     found = {"GPUs": str(status.ledger.gpus)}
     found |= {name: duration(seconds) for name, seconds in spent.items()}
     return {name: _Words(text, text) for name, text in found.items()}
-
-
-_THE_RESULT = "result"
-
-
-def _results_of(told: _Told) -> dict[str, _Stored]:
-    outcome, folder = told.outcome, told.paths.task(told.first).results if told.first else None
-    if outcome is None or folder is None:
-        return {}
-    found = {}
-    for name, value in ((_THE_RESULT, outcome.result), *outcome.outputs.items()):
-        with suppress(OSError, ValueError):
-            if value.file and value.format == "text":
-                text = read_foreign(folder / value.file, _PLAIN)
-                shown = (text.decode(errors="replace"),)
-                digest = hashlib.sha256(text).hexdigest()
-                found[name] = _Stored(value.type, len(text), digest, shown)
-            elif value.file:
-                found[name] = _of_files([folder / value.file], value.type)
-    with suppress(OSError, ValueError):
-        found |= _of_home(outcome, folder)
-    return found
-
-
-def _of_home(outcome: Outcome, folder: Path) -> dict[str, _Stored]:
-    """Return what a notebook's cell has left behind: its frames are one pickle after another."""
-    if outcome.home is None:
-        return {}
-    content = read_foreign(folder / "home.pkl", _MOST_HOME)
-    found, begin = {}, 0
-    plainly: _OnlyPlain | None = _OnlyPlain(io.BytesIO(content))
-    for frame in outcome.home.frames:
-        piece = content[begin : frame.end]
-        begin = frame.end
-        if not piece or frame.end > len(content):
-            break
-        plain: tuple[Any] | None = None
-        if plainly is not None:
-            try:
-                plain = (plainly.load(),)
-            except Exception:  # noqa: BLE001 - what follows may refer to what it lacks
-                plainly = None
-        if frame.kind in ("name", "value"):
-            name = frame.name if frame.kind == "name" else _THE_RESULT
-            digest = hashlib.sha256(piece).hexdigest()
-            found[name] = _Stored(frame.type, len(piece), digest, plain)
-    return found

@@ -284,6 +284,36 @@ class Masker:
         return masked[begin - first : max(begin, end) - first]
 
 
+class Masks:
+    """Masks the secrets of several jobs in what is shown of any.
+
+    Parameters
+    ----------
+    folders
+        The jobs'.
+
+    Raises
+    ------
+    OSError
+        The machine cannot open one's secrets now.
+    """
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self._maskers = [masker for folder in folders if (masker := masker_of(folder))]
+
+    def text(self, text: str) -> str:
+        """Return a text with the secrets in it masked."""
+        for masker in self._maskers:
+            text = masker.text(text)
+        return text
+
+    def data(self, data: bytes) -> bytes:
+        """Return bytes with the secrets in them masked."""
+        for masker in self._maskers:
+            data = masker.data(data)
+        return data
+
+
 def _is_prose(value: object) -> bool:
     return isinstance(value, str) or (
         isinstance(value, list) and all(isinstance(one, str) for one in value)

@@ -144,7 +144,7 @@ def test_all_that_differs_is_told(local, ran):
         "data": ["~ /data: 3 files, 52 bytes → 3 files, 60 bytes"],
         "git": [
             "~ commit: aaaaaaaaaaaa (trunk) → bbbbbbbbbbbb (trunk)",
-            "~ changed since: nothing → a.py",
+            "~ uncommitted: nothing → a.py",
         ],
         "results": ["~ result: 'made with 1' → 'made with 2'"],
         "reported last": ["~ loss: 0.333333 → 0.666667"],
