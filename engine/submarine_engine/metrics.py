@@ -154,6 +154,11 @@ HEADINGS = (
 )
 
 
+def is_step(name: str) -> bool:
+    """Return whether a number that code reports says at which step it did."""
+    return name == STEP
+
+
 def is_gpu(name: str) -> bool:
     """Return whether a number is how busy a GPU is."""
     return name.startswith("gpu") and name[3:].isdecimal()

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 from submarine_engine.difference import compare
 from submarine_engine.errors import CommandError, JobNotFoundError
 from submarine_engine.events import Moment
-from submarine_engine.metrics import Curve, Row, curves, is_gpu, read_job, stamp_of
+from submarine_engine.metrics import Curve, Row, curves, is_gpu, is_step, read_job, stamp_of
 from submarine_engine.records import job_name
-from submarine_runtime.reported import STEP
 
 from submarine_jupyter import jobs
 from submarine_jupyter.access import may
@@ -313,7 +312,7 @@ def charts(
         for task, series in rows.items():
             for name in dict.fromkeys(name for row in series for name in row.numbers):
                 kind = (
-                    (_Kind(name, "", "") if name != STEP else None) if is_reported else _kind(name)
+                    (None if is_step(name) else _Kind(name, "", "")) if is_reported else _kind(name)
                 )
                 if kind:
                     found.setdefault((is_reported, kind.chart), []).append((task, kind, name))
