@@ -48,9 +48,10 @@ it('asks for nothing until it is opened, and shows text from jobs as text', asyn
 });
 
 it('calls notebooks by as much of their paths as tells them apart', async () => {
-  const rows = ['/home/me/a/train.ipynb', '/home/me/b/train.ipynb', '/home/me/b/x.ipynb', 'x'].map(
-    of => ({ ...ROW, of })
-  );
+  const rows = ['/srv/a/train.ipynb', '/srv/b/train.ipynb', '/srv/b/x.ipynb', 'x'].map(of => ({
+    ...ROW,
+    of
+  }));
   const { usage, change } = opened(() => ({ ...TOLD, rows }));
   await change(() => (usage.node.open = true), new Event('toggle'), usage.node);
   await vi.waitFor(() => expect(usage.node.querySelectorAll('tr')).toHaveLength(5));
@@ -61,7 +62,7 @@ it('calls notebooks by as much of their paths as tells them apart', async () => 
     'x.ipynb',
     'x'
   ]);
-  expect(usage.node.querySelectorAll('tr')[1].title).toContain('/home/me/a/train.ipynb: ');
+  expect(usage.node.querySelectorAll('tr')[1].title).toContain('/srv/a/train.ipynb: ');
 });
 
 it('says what is wrong, and that there is nothing', async () => {
