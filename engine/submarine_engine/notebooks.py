@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,14 @@ from submarine_engine.command.parser import build_spec
 from submarine_engine.config import load_config
 from submarine_engine.errors import CommandError, JobError, SubmarineError
 from submarine_engine.future import Job
-from submarine_engine.job import JobState
+from submarine_engine.job import JobSpec, JobState
 from submarine_engine.records import JobSummary, list_jobs, open_job, record_of
 
-NOTEBOOK = "notebook"
-"""`JobSpec.serves` of a notebook server."""
+NOTEBOOK, KERNEL = "notebook", "kernel"
+"""`JobSpec.serves` of a notebook server, and of a kernel alone (`submarine_engine.kernels`)."""
 
 _LOOK = 0.1
-_IDLE = 3600.0
+IDLE = 3600.0
 """Seconds without use after which a server ends unless said otherwise."""
 
 _MOST_PORT = 65535
@@ -89,14 +89,58 @@ def submit(
         The cluster refuses the job.
     """
     own = _own(values)
+    if cluster is not None:
+        values = {"cluster": cluster, **values}
+    return submit_server(NOTEBOOK, "notebook_server", values, own, tell, Path.cwd())
+
+
+def spec_of(kind: str, values: Mapping[str, Any]) -> JobSpec:
+    """Return what a server asks for; `kind` is its name unless the values have one.
+
+    Raises
+    ------
+    CommandError
+        A value is not possible.
+    """
     spec = build_spec({key: value for key, value in values.items() if key not in _OWN})
     # What its GPUs do says nothing of who uses it: it watches that by itself.
-    spec = replace(spec, idle=0.0, serves=NOTEBOOK, post_mortem="off")
-    spec = spec if "name" in values else replace(spec, name=NOTEBOOK)
-    config = load_config({"cluster": values.get("cluster", cluster)})
+    spec = replace(spec, idle=0.0, serves=kind, post_mortem="off")
+    return spec if "name" in values else replace(spec, name=kind)
+
+
+def submit_server(  # noqa: PLR0913, PLR0917 - what is to run, and where
+    kind: str,
+    module: str,
+    values: Mapping[str, Any],
+    own: Mapping[str, Any],
+    tell: Callable[[str], object],
+    workdir: Path,
+) -> Job:
+    """Submit a job whose script is a call of a module's ``serve``.
+
+    Parameters
+    ----------
+    kind
+        As `JobSpec.serves`.
+    module
+        Of `submarine_runtime`.
+    values
+        Options of the job, by key; `own` are the call's arguments.
+    tell
+        Is told, in words, what takes long.
+    workdir
+        Where relative paths begin.
+
+    Raises
+    ------
+    CommandError, SubmissionError, ClusterError
+        As `submit`.
+    """
+    spec = spec_of(kind, values)
+    config = load_config({"cluster": values.get("cluster")})
     where = open_cluster(str(config.value("cluster")))
     where.tell = tell
-    return Job(where, where.submit(spec, _bundle(own), workdir=Path.cwd()))
+    return Job(where, where.submit(spec, _bundle(module, own), workdir=workdir))
 
 
 def _own(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,23 +158,24 @@ def _own(values: Mapping[str, Any]) -> dict[str, Any]:
             )
         folder = str(Path(folder).expanduser().absolute())
     return {
-        "idle": float(values.get("idle", _IDLE)),
+        "idle": float(values.get("idle", IDLE)),
         "folder": folder,
         "here": str(Path.cwd()),
         "port": port,
     }
 
 
-def _bundle(own: Mapping[str, Any]) -> Bundle:
+def _bundle(module: str, own: Mapping[str, Any]) -> Bundle:
     words = ", ".join(f"{key}={value!r}" for key, value in own.items())
-    script = f"from submarine_runtime.notebook_server import serve\n\nserve({words})\n"
+    script = f"from submarine_runtime.{module} import serve\n\nserve({words})\n"
     manifest = Manifest(entry="script.py", python=platform.python_version())
     return Bundle(files={"script.py": script.encode()}, manifest=manifest)
 
 
 def running() -> list[JobSummary]:
-    """Return the notebook servers that are not over, newest first."""
-    return [one for one in list_jobs() if not one.state.final and _serves(one.id) == NOTEBOOK]
+    """Return the notebook servers and kernels that are not over, newest first."""
+    kinds = {NOTEBOOK, KERNEL}
+    return [one for one in list_jobs() if not one.state.final and _serves(one.id) in kinds]
 
 
 def _serves(job_id: str) -> str | None:
@@ -138,13 +183,15 @@ def _serves(job_id: str) -> str | None:
     return found
 
 
-def open_notebook(name: str) -> Job:
+def open_notebook(name: str, kinds: Collection[str] = (NOTEBOOK,)) -> Job:
     """Return the job of a notebook server.
 
     Parameters
     ----------
     name
         As of `open_job`.
+    kinds
+        What it may serve.
 
     Raises
     ------
@@ -154,7 +201,7 @@ def open_notebook(name: str) -> Job:
         It is another job.
     """
     job = open_job(name)
-    if not is_notebook(job):
+    if _serves(job.id) not in kinds:
         raise CommandError(
             f"job {job.id} serves no notebooks",
             fix="submarine notebook list shows those that do; submarine job list all jobs",
@@ -163,14 +210,14 @@ def open_notebook(name: str) -> Job:
 
 
 def stop(names: Iterable[str]) -> list[tuple[str, bool]]:
-    """Ask notebook servers to end; return the id of each job, and whether it was asked.
+    """Ask notebook servers or kernels to end; return the id of each job, and whether it was asked.
 
     Raises
     ------
     JobNotFoundError, CommandError
         As `open_notebook`, before any is asked.
     """
-    found = [open_notebook(name) for name in names]
+    found = [open_notebook(name, {NOTEBOOK, KERNEL}) for name in names]
     return [(job.id, job.cancel("the notebook was stopped")) for job in found]
 
 
@@ -196,7 +243,7 @@ def server_of(job: Job, *, wait: bool = True) -> NotebookServer:
     KeyboardInterrupt
         It was interrupted.
     """
-    place = f'"${{{PLACE}:-$SUBMARINE_TASK_DIR}}/{SERVER}"'
+    place = in_private_folder(SERVER)
     waits = f"until test -s {place}; do sleep 0.1; done; " if wait else ""
     done = inside.run(job.cluster, job.id, ["sh", "-c", f"{waits}cat {place}"])
     if done.returncode and wait:
@@ -207,16 +254,22 @@ def server_of(job: Job, *, wait: bool = True) -> NotebookServer:
         told = json.loads(done.stdout)
         port, token, path = told["port"], told["token"], told["path"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _unreadable(job) from error
+        raise unreadable(job) from error
     words = isinstance(token, str) and token.isascii() and token.isalnum() and path == "/lab"
     if not isinstance(port, int) or not 0 < port <= _MOST_PORT or not words:
-        raise _unreadable(job)
+        raise unreadable(job)
     return NotebookServer(job=job.id, port=port, token=token, path=path)
 
 
-def _unreadable(job: Job) -> JobError:
+def in_private_folder(name: str) -> str:
+    """Return what a shell inside a task takes for a file of `private_folder`."""
+    return f'"${{{PLACE}:-$SUBMARINE_TASK_DIR}}/{name}"'
+
+
+def unreadable(job: Job) -> JobError:
+    """Return the error of a job that tells of itself what nobody understands."""
     return JobError(
-        "what it says of its notebook server cannot be read",
+        "what it says of its server cannot be read",
         job_id=job.id,
         fix=f"it may be of another release: submarine notebook stop {job.id}, and start one anew",
     )
@@ -246,7 +299,7 @@ def await_server(
         return server_of(job)
     except JobError:
         job.wait(30.0)  # it has failed to start; that is said by the job itself
-        _raise_ended(job)
+        raise_ended(job)
         raise
 
 
@@ -271,7 +324,7 @@ def await_running(
         if status.state is JobState.RUNNING:
             return
         if status.state.final:
-            _raise_ended(job)
+            raise_ended(job)
         waits = waiting_words(status)
         if waits not in ("", said):
             tell(f"waiting: {waits}")
@@ -288,7 +341,7 @@ def await_running(
         time.sleep(_LOOK)
 
 
-def _raise_ended(job: Job) -> None:
+def raise_ended(job: Job) -> None:
     """Raise what a job that is over says of its end."""
     error = job.exception()
     if isinstance(error, SubmarineError):

@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import time
+from importlib import import_module  # Jupyter is the job's own, as the user's script elsewhere
 from pathlib import Path
 
 from submarine_runtime import lean, progress_file
@@ -174,15 +175,12 @@ class _Server:
     """
 
     def __init__(self, place: Path, root: Path, port: int, idle: float) -> None:
-        from jupyter_server.serverapp import ServerApp  # noqa: PLC0415 - of this job alone
-
         self._file, self._token = place / SERVER, secrets.token_hex(32)
         self._use = Use(idle)
         self._ended = ""
         self._asked_to_end = False
         handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
-        app: Any = ServerApp
-        self._app = app.instance()
+        self._app: Any = import_module("jupyter_server.serverapp").ServerApp.instance()
         self._app.initialize(self._settings(root, port))
         self._app.write_browser_open_files = lambda: None  # they hold the token, and none is opened
         for each, handler in handlers.items():  # Jupyter's own asks a terminal
@@ -214,13 +212,11 @@ class _Server:
 
     def run(self) -> str:
         """Serve to the end; return why it came."""
-        from tornado.ioloop import PeriodicCallback  # noqa: PLC0415 - as Jupyter
-
         app = self._app
         app.io_loop.add_callback(self._announce)  # after the port is bound, which is a callback too
         if self._use.limit:
             look = min(_LOOK, self._use.limit / 4)
-            watch = PeriodicCallback(self._look, look * 1000)
+            watch = import_module("tornado.ioloop").PeriodicCallback(self._look, look * 1000)
             app.io_loop.add_callback(watch.start)
         try:
             app.start()
@@ -324,11 +320,9 @@ def let_pages_lie_below(settings: dict[str, Any]) -> None:
     settings
         Of the server's web application.
     """
-    from jupyterlab_server.handlers import LabHandler  # noqa: PLC0415 - of this job alone
-
     settings["page_config_hook"] = below_prefix
     # Its template takes this one from the handler; no redirection of Jupyter's comes of that class.
-    page: Any = LabHandler
+    page: Any = import_module("jupyterlab_server.handlers").LabHandler
     page.base_url = property(lambda page: f"{prefix_of(page)}{page.settings['base_url']}")
     render = page.render_template
 

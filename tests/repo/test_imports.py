@@ -24,6 +24,9 @@ FRONT_ENDS = {"submarine_jupyter", "submarine_kernel", "submarine_magics", "subm
 ENGINE_EXTRAS = {"click", "tomli", "mlflow", "mlserver", "pynvml", "skein", "requests",
                  "requests_gssapi", "fsspec", "optuna", "pandas", "pyarrow", "tensorboard",
                  "tornado", "uvicorn"}  # fmt: skip
+ENGINE_EXTRAS = {"click", "jupyter_core", "tomli", "mlflow", "pynvml", "skein", "requests",
+                 "requests_gssapi", "fsspec", "optuna", "pandas", "pyarrow",
+                 "tensorboard"}  # fmt: skip
 FRONT_END_EXTRAS = {
     "IPython", "anywidget", "ipykernel", "ipywidgets", "jupyter_client", "jupyter_core",
     "jupyter_server",

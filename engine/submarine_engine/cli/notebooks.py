@@ -11,9 +11,10 @@ from pathlib import Path
 from submarine_engine.cli.listing import job_row
 from submarine_engine.cli.output import INTERRUPTED, OK, Output, code_of_job, visible
 from submarine_engine.command.parser import Command
-from submarine_engine.errors import JobFailedError
+from submarine_engine.errors import CommandError, JobFailedError
 from submarine_engine.events import Moment
 from submarine_engine.inside import Forward
+from submarine_engine.kernels import write_kernelspec
 from submarine_engine.notebooks import (
     NotebookServer,
     await_server,
@@ -134,4 +135,20 @@ def stop(command: Command, output: Output) -> int:
             output.data({"job": job_id, "asked": asked})
         else:
             output.line(f"{job_id} {'is being stopped' if asked else 'was over already'}")
+    return OK
+
+
+def install_kernel(command: Command, output: Output) -> int:
+    """Write the kernelspec of kernels that run as jobs with these options."""
+    values = dict(command.values)
+    if (what := values.pop("what")) != "install":
+        raise CommandError(
+            f"a kernel cannot be {what!r}", fix="write: submarine notebook kernel install --gpus 1"
+        )
+    path = write_kernelspec(values)
+    if output.json:
+        output.data({"name": path.name, "folder": str(path)})
+    else:
+        output.line(path.name)
+        output.note(f"notebooks of this machine can choose it; it is in {path}")
     return OK

@@ -472,6 +472,14 @@ NOTEBOOK_SERVER = (
     Option("detach", None, "Return at once; do not wait until it can be used."),
 )  # fmt: skip
 """What ``notebook start`` takes, besides the options of clusters."""
+KERNEL = (
+    *(option for option in RUN if option.key in _SERVED),
+    Option("idle", SECONDS,
+        "End a kernel once it was not busy for that long: 90m; 1h unless given, 0 for never."),
+    Option("within", SECONDS,
+        "How long a notebook that is opened waits for the kernel's GPUs; 5m unless given."),
+)  # fmt: skip
+"""What ``notebook kernel`` takes, likewise."""
 
 
 _NOT_AGAIN = {"wait_job_finish", "cache", "refresh", "dry_run", "capture_limit"}

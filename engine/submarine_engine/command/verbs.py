@@ -353,6 +353,18 @@ VERBS = (
             "followed, by its job, also after a kill. Writes the job's log; the exit code is 0 "
             "where it has succeeded. Ctrl-C and SIGTERM cancel it.",
         examples=("flow node train.flow fit --run nightly-7",), run=".flow:node"),
+    _in_terminal("notebook kernel",
+        "Give Jupyter a kernel whose code runs on the cluster, as a job.",
+        Argument("what", Kind("install", candidates=lambda _, text: starting(("install",), text)),
+            "install."),
+        *options.KERNEL, of_clusters=options.of_clusters,
+        details="Writes a kernelspec for this user, which notebooks of this machine can choose. "
+            "Each kernel of it is a job with these options: begun with the kernel, ended with it, "
+            "and once it was not busy for an hour (--idle). `jupyter kernelspec remove` takes it "
+            "away.",
+        examples=("notebook kernel install --gpus 1",
+            "notebook kernel install --gpus 2 --queue research --name two-gpus"),
+        run=".notebooks:install_kernel"),
     *(verb for group in _of_ours for verb in verbs_of(group)),
     _in_terminal("zeppelin install",
         "Put the interpreter %submarine into a Zeppelin, or renew it there.", _ZEPPELIN_HOME,
