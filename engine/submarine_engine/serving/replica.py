@@ -85,40 +85,45 @@ def _by_mlflow(model: Any, called: str) -> None:  # noqa: ANN401, ARG001 - MLflo
         _tell("mlflow", listener.getsockname()[1])
         config = uvicorn.Config(app, access_log=False, log_level="warning")
         uvicorn.Server(config).run(sockets=[listener])
+    raise _ended("MLflow's server")  # asked to end, it raises that signal once more
 
 
 def _by_mlserver(model: Any, called: str) -> None:  # noqa: ANN401 - MLflow's
-    from mlserver import MLModel, MLServer, ModelSettings, Settings  # noqa: PLC0415 - an extra
-    from mlserver.codecs import NumpyRequestCodec, PandasCodec  # noqa: PLC0415 - likewise
+    from mlserver import MLServer, ModelSettings, Settings  # noqa: PLC0415 - an extra
 
-    columns = bool(_names(model))
+    from submarine_engine.serving import mlserver_model  # noqa: PLC0415 - likewise
 
-    class Model(MLModel):  # type: ignore[misc] # it has no types here
-        async def load(self) -> bool:
-            return True
-
-        async def predict(self, payload: Any) -> Any:  # noqa: ANN401 - MLServer's
-            usual = PandasCodec if columns or len(payload.inputs) > 1 else NumpyRequestCodec
-            given = self.decode_request(payload, default_codec=usual)
-            answer = await asyncio.to_thread(model.predict, given)
-            return self.encode_response(answer, default_codec=NumpyRequestCodec)
-
+    mlserver_model.served = model
     port, other = _free_ports(2)
     settings = Settings(
         host=LOOPBACK, http_port=port, grpc_port=other, metrics_endpoint=None,
         parallel_workers=0, debug=False,
     )  # fmt: skip
     _tell("mlserver", port)
-    asyncio.run(MLServer(settings).start([ModelSettings(name=called, implementation=Model)]))
+
+    async def serve() -> bool:
+        server = MLServer(settings)
+        stops, asked = server.stop, []
+
+        async def stop(sig: object = None) -> None:
+            asked.append(sig is not None)
+            await stops(sig)
+
+        server.stop = stop
+        await server.start([ModelSettings(name=called, implementation=mlserver_model.Model)])
+        return any(asked)
+
+    if not asyncio.run(serve()):
+        raise _ended("MLServer")
+
+
+def _ended(server: str) -> RuntimeError:
+    error = RuntimeError(f"{server} has ended by itself: its log says why")
+    error.submarine_final = True  # type: ignore[attr-defined] # read by the runtime
+    return error
 
 
 _serve = {"mlserver": _by_mlserver, "mlflow": _by_mlflow}
-
-
-def _names(model: Any) -> list[str]:  # noqa: ANN401 - MLflow's
-    """Return the names of the columns that a model's signature asks for; none where it has none."""
-    schema = model.metadata.get_input_schema()
-    return [str(name) for name in schema.input_names()] if schema is not None else []
 
 
 def _free_ports(number: int) -> list[int]:
