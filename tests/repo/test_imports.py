@@ -27,6 +27,7 @@ ENGINE_EXTRAS = {"click", "tomli", "mlflow", "mlserver", "pynvml", "skein", "req
 ENGINE_EXTRAS = {"click", "jupyter_core", "tomli", "mlflow", "pynvml", "skein", "requests",
                  "requests_gssapi", "fsspec", "optuna", "pandas", "pyarrow",
                  "tensorboard"}  # fmt: skip
+                 "tornado", "uvicorn", "yaml"}  # fmt: skip
 FRONT_END_EXTRAS = {
     "IPython", "anywidget", "ipykernel", "ipywidgets", "jupyter_client", "jupyter_core",
     "jupyter_server",

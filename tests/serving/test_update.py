@@ -90,6 +90,7 @@ def test_no_request_is_lost_by_an_update_and_a_death(home, constant):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_no_request_is_lost_by_twenty_updates(home, constant):
     load = updates_under_load(constant, 20)
     assert load.failed == []

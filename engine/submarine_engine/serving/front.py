@@ -44,6 +44,7 @@ from submarine_engine.serving.replicas import (
     SlowError,
     aside,
 )
+from submarine_engine.serving.try_page import try_page
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
@@ -295,6 +296,11 @@ class Front:
 
     # Requests.
 
+    def page(self) -> tuple[str, str]:
+        """Return the page to try the model by, and its policy."""
+        server = next((one.server for one in self._replicas.values() if one.server), "mlflow")
+        return try_page(self._record.name, server, self._record.takes)
+
     async def answer(self, request: Request) -> tuple[int, HTTPHeaders, bytes]:
         """Return what a replica answers: the status, the headers and the body."""
         until = time.monotonic() + _PATIENCE
@@ -365,6 +371,12 @@ class _Passes(RequestHandler):
 
     async def get(self) -> None:
         asked = self.request
+        if asked.path == "/" and asked.method in ("GET", "HEAD"):
+            page, policy = self._front.page()
+            self.set_header("Content-Security-Policy", policy)
+            self.set_header("Cache-Control", "no-store")
+            self.write(page)
+            return
         headers = HTTPHeaders()
         for name in _PASS:
             for value in asked.headers.get_list(name):

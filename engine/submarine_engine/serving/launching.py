@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from submarine_engine.api import prepare_call
-from submarine_engine.bundle import BuildOptions
+from submarine_engine.bundle import BuildOptions, Bundle
 from submarine_engine.clusters import locks, open_cluster
 from submarine_engine.config import load_config
 from submarine_engine.errors import (
@@ -27,7 +27,7 @@ from submarine_engine.future import Job
 from submarine_engine.history import check_home, default_home, make_private
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.records import children_of, open_job
-from submarine_engine.serving.model import check_installed, found, packed
+from submarine_engine.serving.model import check_installed, found, packed, takes
 from submarine_engine.serving.record import (
     FrontState,
     ServingRecord,
@@ -178,7 +178,7 @@ def start(
     _refuse_taken(servings / name)
     port = _port(options.get("port"))
     cluster = str(load_config({"cluster": options.get("cluster")}).value("cluster"))
-    spec, bundle = _prepared(model, name, cluster, options)
+    spec, bundle, like = _prepared(model, name, cluster, options)
     with locks.held(servings / f".{name}.lock"):
         _refuse_taken(servings / name)
         shutil.rmtree(servings / name, ignore_errors=True)
@@ -190,6 +190,7 @@ def start(
             visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
             replicas=replicas,
             models={"1": said or str(model)},
+            takes=like,
         )
         record.put(1, spec, bundle)
         record.write()
@@ -218,8 +219,8 @@ def _prepared(
     name: str,
     cluster: str,
     options: Mapping[str, Any],
-) -> tuple[JobSpec, Any]:
-    """Return what a replica runs, checked by the cluster."""
+) -> tuple[JobSpec, Bundle, dict[str, Any]]:
+    """Return what a replica runs, checked by the cluster, and what the model takes."""
     server = options.get("server") or ""
     if server not in ("", *SERVERS):
         raise CommandError(
@@ -227,7 +228,7 @@ def _prepared(
         )
     where = open_cluster(cluster)
     with found(model, Path.cwd()) if isinstance(model, str) else model as folder:
-        data = packed(folder)
+        data, like = packed(folder), takes(folder)
     keywords = {key: options[key] for key in _OF_JOBS if options.get(key) is not None}
     keywords.setdefault("gpus", 0)
     if "env" in keywords:
@@ -242,7 +243,7 @@ def _prepared(
         build=BuildOptions(limit=limit),
         cluster=cluster,
     )
-    return where.check(made.spec), made.bundle
+    return where.check(made.spec), made.bundle, like
 
 
 def update(
@@ -297,13 +298,13 @@ def update(
         return record
     former, _ = record.what(record.wanted)
     asked = {**_options_of(former), **{k: v for k, v in options.items() if v is not None}}
-    spec, bundle = _prepared(model, record.name, record.cluster, asked)
+    spec, bundle, like = _prepared(model, record.name, record.cluster, asked)
     with locks.held(record.folder / "update.lock"):
         version = max(map(int, ServingRecord.read(record.folder).models)) + 1
         record.put(version, spec, bundle)
         told = said or str(model)
         record = record.change(
-            wanted=version, models=lambda there: {**there.models, str(version): told}
+            wanted=version, takes=like, models=lambda there: {**there.models, str(version): told}
         )
     for old in range(1, version - _KEPT):
         record.forget(old)

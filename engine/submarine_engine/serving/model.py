@@ -6,6 +6,7 @@ A model travels to its replicas as one value of their script, packed.
 from __future__ import annotations
 
 import io
+import json
 import os
 import tarfile
 import tempfile
@@ -21,6 +22,9 @@ from submarine_engine.extras import install_extra
 from submarine_engine.records import open_job
 
 MLMODEL = "MLmodel"
+_WIDTH = "n_features_in"
+"""In the metadata of models that are kept here: how many numbers they take."""
+_MOST_COLUMNS = 1000
 _OF_JOB = "job:"
 _FLAVOURS = {
     "sklearn": "mlflow.sklearn",
@@ -104,6 +108,36 @@ def _check(folder: Path) -> None:
             where="serve",
             fix="save it once more by one of MLflow's flavours for Python: mlflow.sklearn, …",
         )
+
+
+def takes(folder: Path) -> dict[str, Any]:
+    """Return what a request to a model may look like, as far as its file says.
+
+    Parameters
+    ----------
+    folder
+        In MLflow's format.
+
+    Returns
+    -------
+    dict
+        ``columns``, the names of what it takes, or ``width``, how many numbers; empty where the
+        file does not say, or says what nobody can read.
+    """
+    import yaml  # noqa: PLC0415 - comes with MLflow
+
+    try:
+        told = yaml.safe_load((folder / MLMODEL).read_text(encoding="utf-8"))
+        signature = told.get("signature")
+        inputs = json.loads(signature["inputs"]) if signature else []
+        columns = [str(one["name"]) for one in inputs if one.get("name")]
+        if columns:
+            return {"columns": columns[:_MOST_COLUMNS]}
+        shape = inputs[0]["tensor-spec"]["shape"] if inputs else ()
+        width = shape[-1] if shape else (told.get("metadata") or {}).get(_WIDTH, 0)
+        return {"width": int(width)} if int(width) > 0 else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
+        return {}
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -218,8 +252,11 @@ def saved(model: object) -> Iterator[Path]:
 
 
 def _save(module: Any, flavour: str, model: object, folder: Path) -> None:  # noqa: ANN401 - MLflow's
+    width = getattr(model, "n_features_in_", None)  # as scikit-learn has it, and its kin
     # Else MLflow starts a process to guess requirements: replicas run in the job's own Python.
     how: dict[str, Any] = {"pip_requirements": []}
+    if isinstance(width, int):
+        how["metadata"] = {_WIDTH: width}
     if flavour == "mlflow.pyfunc":
         module.save_model(str(folder), python_model=model, **how)
         return

@@ -117,6 +117,8 @@ class ServingRecord:
         How many replicas of it.
     models
         Where each version came from, in words, by its number.
+    takes
+        What a request to the newest may look like, as `submarine_engine.serving.model.takes` tells.
     jobs
         The jobs that have been its front, the newest last.
     """
@@ -129,6 +131,7 @@ class ServingRecord:
     wanted: int = 1
     replicas: int = 1
     models: Mapping[str, str] = field(default_factory=dict)
+    takes: Mapping[str, Any] = field(default_factory=dict)
     jobs: tuple[str, ...] = ()
 
     @property

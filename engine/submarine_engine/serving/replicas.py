@@ -142,6 +142,11 @@ class Replica:
         """The attempt, the server and its port."""
         self._idle: list[IOStream] = []
 
+    @property
+    def server(self) -> str:
+        """What serves in it; empty where that is not known yet."""
+        return self._place[1] if self._place else ""
+
     def told(self) -> ReplicaState:
         """Return it as the front tells of it."""
         return ReplicaState(job=self.job_id, version=self.version, state=self.state)
