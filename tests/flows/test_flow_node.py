@@ -114,6 +114,24 @@ def test_values_that_shared_an_object_and_come_from_two_nodes_are_refused(flow_o
     assert "shares an object with `model`" in err
 
 
+def test_a_change_in_place_that_the_code_does_not_show_is_told(flow_of, run, record):
+    cells = (
+        JOB + "load\nrows = [len('x')]",
+        JOB + "sly\ngetattr(rows, 'app' + 'end')(2)",
+        JOB + "show{}\nprint(rows)",
+    )
+    flow_of(cells[0], cells[1], cells[2].format(""))
+    assert run("load")[0] == 0
+    code, _, err = run("sly")
+    assert code == 1
+    assert "it has changed `rows` in place, and show reads that as it was before" in err
+    assert "--after sly" in err or "--after sly" in record("sly").error
+    flow_of(cells[0], cells[1], cells[2].format(" --after sly"))
+    for name in ("load", "sly"):
+        assert run(name, run="again")[0] == 0
+    assert run("show", run="again")[:2] == (0, "[1, 2]\n")
+
+
 def test_a_node_is_refused_before_those_that_it_follows(flow_of, run, record):
     flow_of(*TRAIN)
     code, _, err = run("fit")

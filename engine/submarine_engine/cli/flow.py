@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from submarine_engine.amounts import count, duration
 from submarine_engine.cli.output import FAILED, INTERRUPTED, OK, Output, visible
 from submarine_engine.cli.terminal_view import follow, view_of
 from submarine_engine.command.parser import Command
@@ -17,7 +19,15 @@ from submarine_engine.flows.build import FlowOptions, build_flow
 from submarine_engine.flows.drawing import drawn
 from submarine_engine.flows.model import Flow
 from submarine_engine.flows.node import Asked, run_node
-from submarine_engine.flows.records import NodeState
+from submarine_engine.flows.records import NodeRecord, NodeState
+from submarine_engine.flows.runner import (
+    Runner,
+    RunStatus,
+    cancel_run,
+    newest_run,
+    reset_failed,
+    status_of,
+)
 from submarine_engine.flows.writers import WRITERS
 from submarine_engine.future import Job
 from submarine_engine.interrupts import Interrupts, noted
@@ -43,10 +53,10 @@ def build(command: Command, output: Output) -> int:
     if output.json:
         output.data({"flow": flow.name, "folder": str(folder), "written": str(written)})
         return OK
-    count = len(flow.nodes)
-    output.note(f"flow {flow.name}: {count} node{'s' * (count != 1)}, in {visible(str(folder))}")
+    nodes = count(len(flow.nodes), "node")
+    output.note(f"flow {flow.name}: {nodes}, in {visible(str(folder))}")
     output.line(visible(str(written)))
-    return OK
+    return _through(Runner(folder), output) if values.get("run") else OK
 
 
 def _options(values: Any) -> FlowOptions:  # noqa: ANN401 - of a command
@@ -56,7 +66,7 @@ def _options(values: Any) -> FlowOptions:  # noqa: ANN401 - of a command
         given=_given(values) or {},
         retries=values.get("retries", 0),
         time_limit=values.get("time_limit"),
-        notify=tuple(values.get("notify", ())),
+        notify=(values["notify"],) if "notify" in values else (),
     )
 
 
@@ -79,6 +89,89 @@ def show(command: Command, output: Output) -> int:
     for line in drawn(flow):
         output.line(visible(line, line=True))
     return OK
+
+
+def run(command: Command, output: Output) -> int:
+    """Run a flow to its end, or go on with a run of it."""
+    values = command.values
+    wanted = values.get("run", "")
+    runner = Runner(Path(values["folder"]), wanted, _given(values))
+    return _through(runner, output)
+
+
+def _through(runner: Runner, output: Output) -> int:
+    output.note(f"run {visible(runner.run, line=True)}")
+    wide = max(len(name) for name in status_of(runner.folder, runner.run).records)
+
+    def show_line(name: str, line: bytes) -> None:
+        text = visible(line.decode(errors="replace"), line=True)
+        output.line(f"{name:<{wide}} │ {text}")
+
+    def tell(name: str, text: str) -> None:
+        output.note(f"{name:<{wide}} ● {visible(text, line=True)}")
+
+    if not output.json:
+        runner.show, runner.tell = show_line, tell
+    with _ended_by_sigterm(), noted(Interrupts()) as interrupts:
+        runner.wanted = lambda: not interrupts.pending
+        status = runner.through()
+    _show_status(status, output)
+    if interrupts.pending and status.failed:
+        return INTERRUPTED
+    return FAILED if status.failed else OK
+
+
+def status(command: Command, output: Output) -> int:
+    """Show how far a run is."""
+    folder = Path(command.values["folder"])
+    found = status_of(folder, newest_run(folder, command.values.get("run")))
+    _show_status(found, output)
+    if not (found.over or found.driven or output.json):
+        name = visible(found.run, line=True)
+        output.note(f"nobody runs it: submarine flow run {folder} --run {name}")
+    return OK
+
+
+def _show_status(status: RunStatus, output: Output) -> None:
+    if output.json:
+        for name, record in status.records.items():
+            output.data({"node": name, "run": status.run, **record.to_json()})
+        return
+    rows = [
+        (name, one.state.value, str(one.attempt or ""), _seconds(one), one.job, one.error)
+        for name, one in status.records.items()
+    ]
+    output.table(("node", "state", "try", "time", "job", "error"), rows)
+
+
+def _seconds(record: NodeRecord) -> str:
+    if record.started is None:
+        return ""
+    return duration((record.ended or time.time()) - record.started)
+
+
+def cancel(command: Command, output: Output) -> int:
+    """Ask a run to end."""
+    folder = Path(command.values["folder"])
+    wanted = newest_run(folder, command.values.get("run"))
+    asked = cancel_run(folder, wanted)
+    if output.json:
+        output.data({"run": wanted, "asked": asked})
+    else:
+        words = "asked to end" if asked else "was over already"
+        output.line(f"{visible(wanted, line=True)} {words}")
+    return OK if asked else FAILED
+
+
+def retry(command: Command, output: Output) -> int:
+    """Run again what has failed, and what follows it."""
+    folder = Path(command.values["folder"])
+    wanted = newest_run(folder, command.values.get("run"))
+    again = reset_failed(folder, wanted)
+    if not again and status_of(folder, wanted).over:
+        output.note("nothing of it has failed")
+        return OK
+    return _through(Runner(folder, wanted), output)
 
 
 def node(command: Command, output: Output) -> int:

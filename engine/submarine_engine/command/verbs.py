@@ -65,6 +65,7 @@ _PARAM = Option(
 _PROJECT = Argument("project", options.NAME, "The project at Azkaban.")
 _EXECUTION = Argument("execution", options.COUNT, "The execution's number.")
 _MAIL = Option("mail", options.NAME, "Whom Azkaban writes to of a failure; several by commas.")
+_RUN_ID = Option("run", options.COMMAND, "Which run; the newest unless given.")
 _ZEPPELIN_HOME = Option("zeppelin-home", options.PATH,
     "The folder that Zeppelin was unpacked to; ZEPPELIN_HOME unless given.")  # fmt: skip
 
@@ -329,9 +330,9 @@ VERBS = (
             "that all workers share, any worker can run any node."),
         Option("retries", options.COUNT, "How often a node that fails is run once more."),
         Option("time_limit", options.SECONDS, "How long one try of a node may take: 90m, 2h."),
-        Option("notify", options.KINDS["webhook"], "A webhook to tell of a failure; repeat it for "
-            "more. The name of a secret that holds the address is better than the address.",
-            repeat=True),
+        Option("notify", options.NAME, "The name of a secret that holds a webhook's address: it is "
+            "told how each node's job has ended."),
+        Option("run", None, "Run it here and now, too."),
         details="Cells with %%submarine, or tagged so, become nodes; plain cells that do more than "
             "define become nodes without a GPU, those joined that work on one another's values. "
             "What a node follows is told by the values that it reads. Nothing of the notebook runs "
@@ -342,6 +343,22 @@ VERBS = (
     _in_terminal("flow show", "Draw a flow: its nodes, and what travels between them.",
         Argument("flow", options.PATH, "A flow's folder, or a notebook."),
         examples=("flow show train.ipynb", "flow show train.flow"), run=".flow:show"),
+    _in_terminal("flow run", "Run a flow here and now, by its own clusters, without a scheduler.",
+        Argument("folder", options.PATH, "The flow's folder."),
+        Option("run", options.COMMAND, "What the run is called; a new id unless given."), _PARAM,
+        details="Nodes that do not need each other run side by side. With the --run of one that "
+            "was begun, it goes on where that stands, also after a kill. Ctrl-C cancels it.",
+        examples=("flow run train.flow", "flow run train.flow --param day=2026-11-22"),
+        run=".flow:run"),
+    _in_terminal("flow status", "Show how far a run of a flow is: nodes, times, jobs, errors.",
+        Argument("folder", options.PATH, "The flow's folder."), _RUN_ID,
+        examples=("flow status train.flow",), run=".flow:status"),
+    _in_terminal("flow cancel", "Ask a run of a flow to end, with the jobs of its nodes.",
+        Argument("folder", options.PATH, "The flow's folder."), _RUN_ID,
+        examples=("flow cancel train.flow",), run=".flow:cancel"),
+    _in_terminal("flow retry", "Run again what has failed in a run of a flow, and what follows it.",
+        Argument("folder", options.PATH, "The flow's folder."), _RUN_ID,
+        examples=("flow retry train.flow",), run=".flow:retry"),
     _in_terminal("flow node", "Run one node of one run of a flow: what every scheduler calls.",
         Argument("folder", options.PATH, "The flow's folder."),
         Argument("node", options.NAME, "The node's name."),

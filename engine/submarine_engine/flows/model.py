@@ -148,7 +148,7 @@ class Node:
     time_limit
         Seconds that one try may take; None for no limit.
     notify
-        Webhooks to tell of a failure; as `JobSpec.notify`.
+        Names of secrets that hold the addresses of webhooks, which are told of its end.
     """
 
     name: str
@@ -243,6 +243,8 @@ def _webhook_fault(address: str) -> str:
         webhooks.check(address)
     except CommandError as error:
         return error.what
+    if webhooks.is_address(address):
+        return "a webhook's address is a secret: give the name of a secret that holds it"
     return ""
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from submarine_engine import cache
+from submarine_engine.amounts import duration
 from submarine_engine.bundle import BuildOptions, Bundle
 from submarine_engine.cache import Caching
 from submarine_engine.clusters import locks, open_cluster
@@ -218,7 +219,8 @@ class _Running:
         job = self._adopted(record)
         with ExitStack() as stack:
             session, bundle = None, None
-            if job is None or self.node.binds:
+            kept = self._kept_by_others()
+            if job is None or self.node.binds or kept:
                 session, bundle = self._bundle(stack)
             if job is None:
                 assert bundle is not None  # noqa: S101 - for the type checker
@@ -226,15 +228,29 @@ class _Running:
                 write_once(bundle, self.paths.bundle(bundle.hash))
                 job = self._submit(cluster, spec, bundle, caching)
             record = self._write(replace(record, job=job.id, cluster=job.cluster.name))
-            status = self.follow(job, self.node.name, lambda: not self.files.cancel.exists())
+            status = self.follow(job, self.node.name, lambda: self._goes_on(record))
             if status.state is JobState.CANCELLED:
-                return self._write(ended(record, NodeState.CANCELLED, "the node was cancelled"))
+                return self._write(self._cut_short(record))
             if status.state is not JobState.SUCCEEDED:
                 return self._failed(record, job)
-            if self.node.binds:
-                shared = self._leave(record, job, session, bundle)
+            if session is not None and bundle is not None:
+                self._come_home(record, job, session, bundle, kept)
+                shared = self._leave(record, session)
                 record = replace(record, shared=shared)
             return self._write(ended(record, NodeState.SUCCEEDED))
+
+    def _goes_on(self, record: NodeRecord) -> bool:
+        return not self.files.cancel.exists() and not self._is_late(record)
+
+    def _is_late(self, record: NodeRecord) -> bool:
+        limit, started = self.node.time_limit, record.started
+        return limit is not None and started is not None and time.time() - started > limit
+
+    def _cut_short(self, record: NodeRecord) -> NodeRecord:
+        if self.files.cancel.exists() or not self._is_late(record):
+            return ended(record, NodeState.CANCELLED, "the node was cancelled")
+        text = f"{self.where}: it took longer than {duration(self.node.time_limit or 0)}"
+        return ended(record, NodeState.FAILED, text)
 
     # What runs
 
@@ -243,15 +259,20 @@ class _Running:
         env = {MARK: self._mark(record)}
         if self.node.kind == CELL:
             role = Role(resources=Resources(gpus=0))
-            spec = JobSpec(name=job_name(name), roles=(role,), env=env, notebook=self.flow.notebook)
-            return open_cluster("local"), spec, None
+            spec = JobSpec(name=job_name(name), roles=(role,), env=env)
+            return open_cluster("local"), self._told(spec), None
         command = parse_cell(list(self.node.options))
         chosen = load_config({"cluster": command.values.get("cluster")}).value("cluster")
         spec = command.named(job_name(name))
-        # No file of the notebook need be here: its name is for people.
-        spec = replace(spec, env={**spec.env, **env}, notebook=self.flow.notebook)
+        spec = self._told(replace(spec, env={**spec.env, **env}))
         origin = f"{self.flow.workdir}/{self.flow.notebook} {self.node.name}"
         return open_cluster(str(chosen)), spec, Caching.of(command.values, origin)
+
+    def _told(self, spec: JobSpec) -> JobSpec:
+        """Say whose it is, and who is told of its end unless the cell says so itself."""
+        # No file of the notebook need be here: its name is for people.
+        notify = spec.notify or next(iter(self.node.notify), None)
+        return replace(spec, notebook=self.flow.notebook, notify=notify)
 
     def _mark(self, record: NodeRecord) -> str:
         return f"{self.asked.folder.resolve()}|{self.asked.run}|{self.node.name}|{record.attempt}"
@@ -359,16 +380,49 @@ class _Running:
             return self._write(ended(record, NodeState.FAILED, text))
         return self._write(ended(record, NodeState.FAILED, f"{self.where}: the job failed"))
 
-    def _leave(
-        self, record: NodeRecord, job: Job, session: Session | None, bundle: Bundle | None
-    ) -> dict[str, list[str]]:
-        """Keep what others take of this node; return what of it shares objects with the rest."""
-        assert session is not None  # noqa: S101 - for the type checker
-        assert bundle is not None  # noqa: S101 - likewise
+    def _come_home(
+        self,
+        record: NodeRecord,
+        job: Job,
+        session: Session,
+        bundle: Bundle,
+        kept: Mapping[str, str],
+    ) -> None:
+        """Have the session as the job has left it."""
+        before = session.fingerprints(sorted(kept))
         session.define(bundle, self.node.cells)
         # Objects of this process are those that the job got only where it got this very bundle.
         same = record.bundle in {"", bundle.hash}
         session.bring_home(job, bundle.sent if same else None)
+        after = session.fingerprints(sorted(kept))
+        for name, user in kept.items():
+            if before[name] != after[name]:
+                raise FlowError(
+                    f"it has changed `{name}` in place, and {user} reads that as it was before",
+                    where=self.where,
+                    fix=f"write --after {self.node.name} above the cell of {user}, and build anew",
+                )
+
+    def _kept_by_others(self) -> dict[str, str]:
+        """Return what this node reads and later ones take from elsewhere, with one that does.
+
+        The code does not show that it changes these values. Where it does all the same, a notebook
+        would have the later cell see that.
+        """
+        names = [node.name for node in self.flow.nodes]
+        own = {read.name: read.node for read in self.node.reads}
+        later = self.flow.nodes[names.index(self.node.name) + 1 :]
+        found: dict[str, str] = {}
+        for node in later:
+            for read in node.reads:
+                if own.get(read.name) == read.node:
+                    found.setdefault(read.name, node.name)
+        return found
+
+    def _leave(self, record: NodeRecord, session: Session) -> dict[str, list[str]]:
+        """Keep what others take of this node; return what of it shares objects with the rest."""
+        if not self.node.binds:
+            return {}
         left = session.leave(self.node.binds, self.cells, self.where)
         write_once(left, self.files.values(record.attempt))
         held = {read.name for read in self.node.reads} | {*constants(self.above)}

@@ -112,6 +112,11 @@ class NodePaths:
         """Is there where somebody wants it to end."""
         return self.folder / "cancel"
 
+    @property
+    def log(self) -> Path:
+        """What its process writes where `flow run` has started it."""
+        return self.folder / "log"
+
     def values(self, attempt: int) -> Path:
         """Return the folder of what a try has left for other nodes."""
         return self.folder / f"values-{attempt}"

@@ -7,6 +7,7 @@ definitions that they need, and the files that it loads. Who needs them runs tha
 from __future__ import annotations
 
 import ast
+import hashlib
 import os
 import shutil
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 
 from submarine_engine.bundle import BuildOptions, Bundle, Cell, Manifest, build
 from submarine_engine.bundle.capture import Capture
-from submarine_engine.bundle.model import Sent
+from submarine_engine.bundle.model import Sent, pieces_of
 from submarine_engine.bundle.source import FUNCTIONS
 from submarine_engine.bundle.statements import is_guard
 from submarine_engine.errors import BundleError, FlowError
@@ -238,6 +239,27 @@ class Session:
                 where=f"{where}, {error.where}" if error.where else where,
                 fix=error.fix,
             ) from error
+
+    def fingerprints(self, names: Sequence[str]) -> dict[str, str]:
+        """Return what values are now, so that a change of one shows.
+
+        Parameters
+        ----------
+        names
+            The variables.
+        """
+        found = {}
+        for name in names:
+            capture, digest = Capture(limit=sys.maxsize), hashlib.sha256()
+            with suppress(BundleError):  # it does not travel, so no other node has it
+                capture.add(name, self.namespace.get(name))
+                captured = capture.finish()
+                digest.update(captured.literals.get(name, "").encode())
+                for path in sorted(captured.files):
+                    for piece in pieces_of(captured.files[path]):
+                        digest.update(piece)
+            found[name] = digest.hexdigest()
+        return found
 
     def shared(self, names: Sequence[str], held: Sequence[str]) -> dict[str, list[str]]:
         """Return which values share an object: for each of `names`, those of `held`."""

@@ -1,0 +1,366 @@
+"""A flow without a scheduler: its nodes run here, each in a process of its own.
+
+The records of the nodes are all that counts. A runner that is killed leaves its nodes' processes to
+go on; the next one looks at the records, and goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from submarine_engine.clusters import locks
+from submarine_engine.errors import FlowError, SubmarineError
+from submarine_engine.flows.model import Flow, FlowPaths, Node
+from submarine_engine.flows.node import may_run
+from submarine_engine.flows.records import (
+    NodePaths,
+    NodeRecord,
+    NodeState,
+    ended,
+    read_record,
+    settle_parameters,
+    write_record,
+)
+from submarine_engine.history import make_private, new_job_id, read_json
+from submarine_engine.records import open_job
+
+_PAUSE = 0.05  # seconds between two looks at the processes: a node takes a second at least
+# A process that ends without an end of its node was killed, or had no answer from its cluster.
+_MOST_STARTS = 3
+
+
+def runs_of(folder: Path) -> list[str]:
+    """Return the ids of a flow's runs, the newest last.
+
+    Parameters
+    ----------
+    folder
+        The flow's.
+    """
+    found = []
+    for path in FlowPaths(folder).runs.glob("*/run.json"):
+        with suppress(OSError, ValueError, KeyError):
+            data = read_json(path) or {}
+            found.append((float(data["created"]), str(data["run"])))
+    return [run for _, run in sorted(found)]
+
+
+def newest_run(folder: Path, wanted: str | None = None) -> str:
+    """Return the id of a run: the one that is wanted, else the newest.
+
+    Parameters
+    ----------
+    folder
+        The flow's.
+    wanted
+        Its id, or None.
+
+    Raises
+    ------
+    FlowError
+        There is none, or none of that id.
+    """
+    Flow.read(folder)
+    runs = runs_of(folder)
+    if wanted is not None and wanted not in runs:
+        raise FlowError(
+            f"there is no run {wanted!r:.80}",
+            where=str(folder),
+            fix=f"its runs are: {', '.join(runs[-5:]) or 'none'}",
+        )
+    if not runs:
+        raise FlowError(
+            "the flow has not run yet", where=str(folder), fix=f"submarine flow run {folder}"
+        )
+    return wanted or runs[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """How far a run is.
+
+    Parameters
+    ----------
+    records
+        What each node has come to, by name, in their order.
+    driven
+        Whether a process sees it through now.
+    """
+
+    run: str
+    records: Mapping[str, NodeRecord]
+    driven: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether every node has come to its end."""
+        return all(one.state.final for one in self.records.values())
+
+    @property
+    def failed(self) -> bool:
+        """Whether a node has failed, or was cancelled."""
+        bad = (NodeState.FAILED, NodeState.CANCELLED)
+        return any(one.state in bad for one in self.records.values())
+
+
+def status_of(folder: Path, run: str) -> RunStatus:
+    """Return how far a run is.
+
+    Parameters
+    ----------
+    folder, run
+        The flow's, and the run's id.
+    """
+    flow, paths = Flow.read(folder), FlowPaths(folder)
+    records = {node.name: read_record(paths, run, node.name) for node in flow.order}
+    lock = locks.take(_lock_of(paths, run))
+    if lock is not None:
+        locks.drop(lock)
+    return RunStatus(run, records, driven=lock is None)
+
+
+def _lock_of(paths: FlowPaths, run: str) -> Path:
+    return paths.run(run) / "runner.lock"
+
+
+def cancel_run(folder: Path, run: str) -> bool:
+    """Ask a run to end; return whether anything of it was not over.
+
+    Parameters
+    ----------
+    folder, run
+        The flow's, and the run's id.
+    """
+    flow, paths = Flow.read(folder), FlowPaths(folder)
+    found = False
+    # The last first: none of them begins because of another one's end.
+    for node in reversed(flow.order):
+        record = read_record(paths, run, node.name)
+        if record.state.final:
+            continue
+        found = True
+        files = NodePaths(paths.node(run, node.name))
+        make_private(files.folder)
+        files.cancel.touch(mode=0o600)
+        lock = locks.take(files.lock)
+        if lock is None:
+            continue  # its process looks at that file
+        try:
+            record = read_record(paths, run, node.name)
+            if not record.state.final:
+                if record.job:
+                    with suppress(SubmarineError):  # it is over, or nobody knows it any more
+                        open_job(record.job).cancel("its node was cancelled")
+                cancelled = ended(record, NodeState.CANCELLED, "the run was cancelled")
+                write_record(paths, run, node.name, cancelled)
+        finally:
+            locks.drop(lock)
+    return found
+
+
+def reset_failed(folder: Path, run: str) -> list[str]:
+    """Let what has failed in a run, and what follows it, wait again; return these nodes.
+
+    Parameters
+    ----------
+    folder, run
+        The flow's, and the run's id.
+    """
+    flow, paths = Flow.read(folder), FlowPaths(folder)
+    again: set[str] = set()
+    for node in flow.order:
+        state = read_record(paths, run, node.name).state
+        if state in (NodeState.FAILED, NodeState.CANCELLED):
+            again.update((node.name, *flow.followers(node.name)))
+    # The last first: where this is cut short, what has failed is still found.
+    for node in reversed(flow.order):
+        record = read_record(paths, run, node.name)
+        if node.name in again and record.state.final:
+            NodePaths(paths.node(run, node.name)).cancel.unlink(missing_ok=True)
+            write_record(paths, run, node.name, NodeRecord(attempt=record.attempt))
+    return [node.name for node in flow.order if node.name in again]
+
+
+@dataclass(slots=True)
+class _Process:
+    """A node's process, and how far its log was shown."""
+
+    process: subprocess.Popen[bytes]
+    log: BinaryIO
+    attempt: int
+    starts: int
+    begun: bytes = b""
+
+
+@dataclass(slots=True)
+class Runner:
+    """Sees a run of a flow through.
+
+    Parameters
+    ----------
+    folder, run
+        The flow's, and the run's id; a new one where that is empty.
+    given
+        Texts of ``--param``; None for those that it has begun with.
+    show
+        Is given each line of a node's log, with the node's name.
+    tell
+        Is told what happens to nodes, with the node's name.
+    wanted
+        Whether it is still to go on; else it is cancelled.
+    """
+
+    folder: Path
+    run: str = ""
+    given: Mapping[str, str] | None = None
+    show: Callable[[str, bytes], object] = lambda *_: None
+    tell: Callable[[str, str], object] = lambda *_: None
+    wanted: Callable[[], bool] = lambda: True
+    _flow: Flow = field(init=False)
+    _paths: FlowPaths = field(init=False)
+    _processes: dict[str, _Process] = field(default_factory=dict)
+    _starts: dict[str, int] = field(default_factory=dict)
+    _first: dict[str, int] = field(default_factory=dict)
+    _told: dict[str, NodeState] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._flow = Flow.read(self.folder)
+        self._paths = FlowPaths(self.folder)
+        self.run = self.run or new_job_id()
+        settle_parameters(self._flow, self._paths, self.run, self.given)
+
+    def through(self) -> RunStatus:
+        """Run what is to run; return how it ended.
+
+        Raises
+        ------
+        FlowError
+            Another process runs it.
+        """
+        with self._alone():
+            cancelled = False
+            while True:
+                if not cancelled and not self.wanted():
+                    cancelled = True
+                    cancel_run(self.folder, self.run)
+                states = self._look()
+                if not self._processes and all(state.final for state in states.values()):
+                    return status_of_records(self._flow, self._paths, self.run)
+                time.sleep(_PAUSE)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        lock = locks.take(_lock_of(self._paths, self.run))
+        if lock is None:
+            raise FlowError(
+                f"another process runs {self.run}",
+                where=str(self.folder),
+                fix=f"see how far it is: submarine flow status {self.folder} --run {self.run}",
+            )
+        try:
+            yield
+        finally:
+            locks.drop(lock)
+            for one in self._processes.values():  # they go on by themselves
+                one.log.close()
+
+    def _look(self) -> dict[str, NodeState]:
+        """Look at every node once, and do what is to be done."""
+        states: dict[str, NodeState] = {}
+        for node in self._flow.order:
+            if node.name in self._processes:
+                self._follow(node, self._processes[node.name])
+            record = read_record(self._paths, self.run, node.name)
+            if node.name not in self._processes:
+                record = self._decide(node, record, states)
+            states[node.name] = record.state
+            if self._told.get(node.name) is not record.state:
+                self._told[node.name] = record.state
+                if record.state is not NodeState.WAITING:
+                    self.tell(node.name, _words(record))
+        return states
+
+    def _decide(
+        self, node: Node, record: NodeRecord, states: Mapping[str, NodeState]
+    ) -> NodeRecord:
+        if record.state is NodeState.FAILED:
+            first = self._first.get(node.name)
+            if first is not None and record.attempt < first + node.retries:
+                self.tell(node.name, f"{_words(record)}; tried again")
+                self._start(node, record.attempt + 1)
+                return NodeRecord(state=NodeState.RUNNING, attempt=record.attempt + 1)
+            return record
+        if record.state.final:
+            return record
+        if record.state is NodeState.RUNNING:
+            self._start(node, record.attempt)
+            return record
+        runs = may_run(node, {name: states[name] for name in node.follows})
+        if runs is False:
+            why = "those that it follows have not ended so that it runs"
+            skipped = ended(record, NodeState.SKIPPED, why)
+            return write_record(self._paths, self.run, node.name, skipped)
+        if runs:
+            self._start(node, record.attempt + 1)
+        return record
+
+    def _start(self, node: Node, attempt: int) -> None:
+        files = NodePaths(self._paths.node(self.run, node.name))
+        make_private(files.folder)
+        starts = self._starts[node.name] = self._starts.get(node.name, 0) + 1
+        self._first.setdefault(node.name, attempt)
+        words = ["flow", "node", str(self.folder.resolve()), node.name]
+        words += ["--run", self.run, "--attempt", str(attempt)]
+        descriptor = os.open(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            end = os.fstat(descriptor).st_size
+            process = subprocess.Popen(  # noqa: S603 - our own command
+                [sys.executable, "-m", "submarine_engine.cli", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
+                start_new_session=True,  # a Ctrl-C here is told to it by a file
+            )
+        finally:
+            os.close(descriptor)
+        log = files.log.open("rb")
+        log.seek(end)
+        self._processes[node.name] = _Process(process, log, attempt, starts)
+
+    def _follow(self, node: Node, one: _Process) -> None:
+        code = one.process.poll()
+        *lines, one.begun = (one.begun + one.log.read()).split(b"\n")
+        for line in lines:
+            self.show(node.name, line)
+        if code is None:
+            return
+        if one.begun:
+            self.show(node.name, one.begun)
+        one.log.close()
+        del self._processes[node.name]
+        record = read_record(self._paths, self.run, node.name)
+        if not record.state.final and one.starts >= _MOST_STARTS + node.retries:
+            text = f"{self._flow.notebook}, node {node.name}: its process ended with code {code}"
+            write_record(self._paths, self.run, node.name, ended(record, NodeState.FAILED, text))
+
+
+def status_of_records(flow: Flow, paths: FlowPaths, run: str) -> RunStatus:
+    """Return how a run has ended, for who still has its lock."""
+    return RunStatus(run, {one.name: read_record(paths, run, one.name) for one in flow.order})
+
+
+def _words(record: NodeRecord) -> str:
+    text = record.state.value
+    if record.state is NodeState.RUNNING and record.attempt > 1:
+        text += f", try {record.attempt}"
+    if record.job:
+        text += f" ({record.job})"
+    return f"{text}: {record.error}" if record.error else text
