@@ -79,6 +79,10 @@ def test_the_order_runs_and_is_else_the_notebooks():
     assert [node.name for node in flow.order] == ["a", "d", "b", "c"]
 
 
+def test_a_changed_flow_has_its_own_order():
+    assert [node.name for node in replace(FLOW, name="other").order] == ["load", "fit", "report"]
+
+
 NODE = FLOW.nodes[0]
 
 

@@ -140,6 +140,16 @@ def test_a_node_is_refused_before_those_that_it_follows(flow_of, run, record):
     assert record("fit").state is NodeState.WAITING
 
 
+def test_a_node_of_all_done_runs_though_a_scheduler_never_began_one(flow_of, run, record):
+    flow_of(
+        JOB + "fit\n1 / 0",
+        JOB + "report --after fit\nprint(1)",
+        JOB + "tidy --after report --condition all_done\nprint('tidied')",
+    )
+    assert run("fit")[0] == 1
+    assert run("tidy")[:2] == (0, "tidied\n")
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [

@@ -299,7 +299,7 @@ class Flow:
     schedule: str = ""
     workdir: str = ""
     nodes: tuple[Node, ...] = ()
-    _order: list[Node] = field(default_factory=list, repr=False, compare=False)
+    _order: list[Node] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         faults = list(dict.fromkeys(self._faults()))

@@ -201,7 +201,9 @@ class _Running:
         for name in self.node.follows:
             state = read_record(self.paths, self.asked.run, name).state
             needed = any(read.node == name for read in self.node.reads)
-            if not state.final:
+            # Of a node that is not to run, since one before it has failed, a scheduler never asks.
+            never = state is NodeState.WAITING and self.node.condition != ALL_SUCCESS
+            if not state.final and (needed or not never):
                 raise FlowError(
                     f"it follows {name}, which is {state.value}",
                     where=self.where,
