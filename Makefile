@@ -38,6 +38,7 @@ test: $(VENV)/.dev $(VENV)/.lab ## set up, then check every promise once (chromi
 	$(TOGETHER) lint typescript docs pytest-test
 
 test-long: $(VENV)/.dev $(VENV)/.lab ## all of that, and kills of every daemon, every Python, packaging, examples of every framework
+	$(BIN)/python -m tests.flows.airflow_site
 	$(TOGETHER) lint typescript docs pytest-long
 	$(MAKE) --no-print-directory pytest-frameworks
 

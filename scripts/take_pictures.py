@@ -4,8 +4,9 @@
 place and draws its losses, and the cell that uses the model; ``charts.png``: what two workers
 report and use, over time;
 ``yarn-*.png``: one on YARN while it runs and after, and its application at the ResourceManager;
-``zeppelin.png``: a note in Zeppelin; ``reopen.gif``: a cell whose page was closed and whose kernel
-was restarted while it trained; ``sweep.gif``: a sweep that grows, yields to another job, and grows.
+``zeppelin.png``: a note in Zeppelin; ``airflow.png``: a flow in Airflow; ``reopen.gif``: a cell
+whose page was closed and whose kernel was restarted while it trained; ``sweep.gif``: a sweep that
+grows, yields to another job, and grows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
+from airflow_pictures import take_airflow
 from lab_driver import LIMIT, Lab, Notebook, chromium
 from PIL import Image
 from playwright.sync_api import Browser
@@ -140,7 +142,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=960)
     parser.add_argument(
         "--scene",
-        choices=("cell", "charts", "reopen", "sweep", "yarn", "zeppelin"),
+        choices=("airflow", "cell", "charts", "reopen", "sweep", "yarn", "zeppelin"),
         help="only this one",
     )
     options = parser.parse_args()
@@ -163,6 +165,8 @@ def main() -> None:
                 take_yarn(browser, lab, options.to, options.theme, options.width)
         if options.scene in (None, "zeppelin"):
             take_zeppelin(browser, options.to / "zeppelin.png", options.width)
+        if options.scene in (None, "airflow"):
+            take_airflow(browser, options.to / "airflow.png", options.width)
 
 
 @contextmanager
