@@ -207,13 +207,11 @@ class Execution:
         """Return whether a job is to run now; None where it is not known yet."""
         before = [self.jobs[name].status for name in job.said["in"]]
         condition = job.said["condition"] or "all_success"
-        if condition == "one_failed" and "FAILED" in before:
-            return not self.killed
         if any(one not in ENDED for one in before):
             return None
-        runs = condition == "all_done" or (
-            condition == "all_success" and all(one == "SUCCEEDED" for one in before)
-        )
+        failed = [one in ("FAILED", "KILLED", "CANCELLED") for one in before]
+        runs = {"all_done": True, "one_failed": any(failed), "all_success": not any(failed)}
+        runs = runs[condition]
         stopped = self.options.get("failureAction") != "finishPossible" and any(
             one.status == "FAILED" for one in self.jobs.values()
         )

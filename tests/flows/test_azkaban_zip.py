@@ -49,6 +49,8 @@ def folder(tmp_path):
     (bundle / "values").mkdir(parents=True)
     (bundle / "script.py").write_text("print(1)\n")
     (bundle / "values" / "data.pkl").write_bytes(b"\x00\xff")
+    (tmp_path / "modules" / "pkg").mkdir(parents=True)
+    (tmp_path / "modules" / "pkg" / "own.py").write_text("x = 1\n")
     FLOW.write(tmp_path)
     return tmp_path
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from submarine_engine.errors import CommandError, ConfigError, UnsupportedError
 from submarine_engine.extras import install_extra
 from submarine_engine.flows import azkaban
 from submarine_engine.flows.model import Flow
+from submarine_engine.flows.reopen import write_notebook
 from submarine_engine.history import default_home
 from submarine_engine.secret_values import secret_value
 
@@ -142,6 +144,24 @@ def unschedule(command: Command, output: Output) -> int:
     return OK
 
 
+def open_(command: Command, output: Output) -> int:
+    """Make a notebook of a flow again."""
+    named = command.values["flow"]
+    path = Path(named).expanduser()
+    if path.is_dir():
+        flow = Flow.read(path)
+    elif path.exists():
+        flow = azkaban.read(_read(path), where=str(path))
+    else:
+        flow = azkaban.read(_client().download(named), where=f"project {named}")
+    target = write_notebook(flow, Path(command.values.get("output", f"{flow.name}.ipynb")))
+    if output.json:
+        output.data({"flow": flow.name, "notebook": str(target), "cells": len(flow.cells)})
+    else:
+        output.line(visible(str(target)))
+    return OK
+
+
 def _follow(client: Azkaban, number: int, output: Output) -> int:
     from submarine_engine.flows.azkaban_client import Told  # noqa: PLC0415 - needs requests
 
@@ -248,22 +268,19 @@ def _password_of(path: Path) -> str:
         ) from None
 
 
-def _parameters(flow: Flow, words: tuple[str, ...]) -> dict[str, str]:
+def _parameters(flow: Flow, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     given: dict[str, str] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not equals:
-            raise CommandError(
-                f"--param {word!r:.80} gives no value", where="azkaban run", fix="write NAME=VALUE"
-            )
+    for name, text in pairs:
         fault = azkaban.unfit(text)
         if not fault and max(text, default="") > "\uffff":
             fault = "it holds a character beyond U+FFFF, which its server does not read"
+        if not fault and name in given:
+            fault = "it is given twice"
         if fault:
             raise CommandError(
                 f"the value cannot go to Azkaban: {fault}",
                 where=f"--param {name}",
-                fix="write it without, or run the flow here: submarine flow run",
+                fix="write it otherwise, or run the flow here: submarine flow run",
             )
         given[name] = text
     flow.values(given)  # refuses what the notebook does not have

@@ -399,6 +399,13 @@ VERBS = (
         "Check a Zeppelin's interpreter, with the way out where something is missing.",
         _ZEPPELIN_HOME, examples=("zeppelin doctor --zeppelin-home /opt/zeppelin",),
         run=".machine:zeppelin_doctor"),
+    _in_terminal("flow open", "Make a notebook of a flow again: the same cells.",
+        Argument("flow", options.PATH, "A flow's folder, its zip for Azkaban, or the name of a "
+            "project at Azkaban."),
+        Option("output", options.PATH, "The notebook to write; NAME.ipynb here unless given. "
+            "Nothing that is there is replaced."),
+        examples=("flow open train.flow", "flow open nightly --output train.ipynb"),
+        run=".azkaban:open_"),
     _in_terminal("azkaban login", "Open a session at an Azkaban, and keep it for other commands.",
         Argument("url", options.NAME, "Its address; that of the last login unless given, or of "
             "AZKABAN_URL.", required=False),
@@ -420,8 +427,7 @@ VERBS = (
         examples=("azkaban upload flows/train", "azkaban upload train-azkaban.zip --project night"),
         run=".azkaban:upload"),
     _in_terminal("azkaban run", "Run a project's flow at Azkaban now, and follow it.", _PROJECT,
-        Option("param", options.NAME, "NAME=VALUE of the notebook's cell tagged `parameters`; "
-            "repeat it for more.", repeat=True),
+        _PARAM,
         Option("submarine", options.NAME, "How Azkaban's executors call this program: "
             "/opt/venv/bin/submarine. The word `submarine` unless given."),
         Option("detach", None, "Return at once; print the execution's number."),

@@ -5,6 +5,7 @@ The zip holds all that a run needs, so executors share no folder with who has bu
     flow20.project, NAME.flow    what Azkaban reads; of 1.0 common.properties, a .job for each node
     flow/flow.json               the flow with its cells' source, to open as a notebook again
     flow/bundles/<sha256>/       the bundles of its nodes, byte for byte
+    flow/modules/                Python files beside the notebook that its cells import
 
 Azkaban unpacks it into the folder of one execution, where all jobs of that execution run, each of
 them by one command: ``submarine flow node``. No shell reads it. Azkaban puts values in place of
@@ -314,34 +315,30 @@ def _pack(
             _add(archive, path, text.encode())
         flow_json = json.dumps(flow.to_json(), ensure_ascii=False, indent=1) + "\n"
         _add(archive, f"{FOLDER}/{paths.flow.name}", flow_json.encode())
-        for digest in sorted({node.bundle for node in flow.nodes if node.bundle}):
-            bundle = paths.bundle(digest)
-            for file in _files(bundle):
-                inside = (
-                    f"{FOLDER}/{paths.bundles.name}/{digest}/{file.relative_to(bundle).as_posix()}"
-                )
+        bundles = sorted({node.bundle for node in flow.nodes if node.bundle})
+        parts = [paths.bundle(digest) for digest in bundles]
+        for part in [*parts, *([paths.modules] if paths.modules.is_dir() else ())]:
+            for file in _files(part):
                 if file.name.endswith(refused):
                     raise FlowError(
-                        f"a file of the bundle is called {file.name!r:.80}, which Azkaban would"
-                        " read as a part of the flow",
+                        f"a file of the flow is called {file.name!r:.80}, which Azkaban would"
+                        " read as its own",
                         where=str(file),
                         fix="give it another name",
                     )
-                _add(archive, inside, file.read_bytes())
+                inside = file.relative_to(folder).as_posix()
+                _add(archive, f"{FOLDER}/{inside}", file.read_bytes())
     target = folder / name
     write_aside(target, packed.getvalue())
     return target
 
 
-def _files(bundle: Path) -> list[Path]:
-    try:
-        found = sorted(path for path in bundle.rglob("*") if not path.is_dir())
-    except OSError:
-        found = []
+def _files(part: Path) -> list[Path]:
+    found = sorted(path for path in part.rglob("*") if path.is_symlink() or not path.is_dir())
     if not found:
         raise FlowError(
-            "a bundle of the flow is not there",
-            where=str(bundle),
+            "a part of the flow is not there",
+            where=str(part),
             fix="build the flow anew: submarine flow build",
         )
     for path in found:

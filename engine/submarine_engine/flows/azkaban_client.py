@@ -500,7 +500,7 @@ class Azkaban:
             now = self.execution(number)
             over = now.state in ENDED
             for step in now.steps:
-                if step.started is not None and step.state not in _NEVER_RAN:
+                if step.started is not None or step.state in _NEVER_RAN:
                     log = logs.setdefault(step.name, _Log(self, number, step.name))
                     yield from log.more(step, over=over)
             if over:
@@ -645,6 +645,13 @@ class _Log:
 
     def more(self, step: Step, *, over: bool) -> Iterator[Told]:
         """Yield what is new of a node."""
+        if step.state not in _NEVER_RAN:  # else there is no log
+            yield from self._tried(step, over=over)
+        if step.state != self._state:
+            self._state = step.state
+            yield Told(node=self._node, text=step.state.lower(), is_state=True)
+
+    def _tried(self, step: Step, *, over: bool) -> Iterator[Told]:
         while self._attempt < step.attempt:
             yield from self._lines(last=True)
             yield Told(
@@ -654,9 +661,6 @@ class _Log:
         yield from self._lines(last=over)
         if step.state != self._state and step.ended is not None:
             yield from self._lines(last=True)
-        if step.state != self._state:
-            self._state = step.state
-            yield Told(node=self._node, text=step.state.lower(), is_state=True)
 
     def _lines(self, *, last: bool) -> Iterator[Told]:
         while True:
