@@ -31,6 +31,7 @@ def ended(on_yarn, monkeypatch, tmp_path):
         job.wait(LIMIT)
 
 
+@pytest.mark.long  # what it shows of a job elsewhere, the kernel below does in half the time
 def test_a_notebook_on_yarn_is_reached_through_its_job_and_its_files_come_home(capsys):
     words = ("notebook", "start", "--cluster", "yarn", "--gpus", "1", "--name", "far", "--json")
     assert main(words) == 0
