@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import socket
+import urllib.error
+import urllib.request
 
 import pytest
 from submarine_engine.errors import CommandError, JobFailedError
@@ -32,6 +34,11 @@ def test_a_model_is_served_listed_and_stopped(home, submarine, digits):  # noqa:
     assert told["address"].startswith("http://127.0.0.1:")
     if os.getuid() == 0:  # only root can be somebody else
         assert status_for_another_user(told["address"]) == 403
+
+    elsewhere = urllib.request.Request(told["address"], headers={"Host": "rebound.example"})  # noqa: S310 - of this machine
+    with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+        urllib.request.urlopen(elsewhere, timeout=60)  # noqa: S310 - likewise
+    refused.value.close()
 
     (listed,) = submarine("serve", "list").stdout.decode().splitlines()[1:]
     assert listed.split()[:4] == ["digits", "ready", "1/1", "1"]

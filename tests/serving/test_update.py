@@ -154,6 +154,9 @@ def test_an_update_that_does_not_load_leaves_all_as_it_was(home, constant, tmp_p
     assert ask(record.address, {"inputs": [[1]]}).told == {"predictions": [1]}
     with pytest.raises(CommandError, match="nothing to change"):
         update("kept", None, {})
+    with pytest.raises(CommandError, match="is not there"):
+        update("kept", str(tmp_path / "missing"), {"replicas": 5})
+    assert stand(record).record.replicas == 1
     wait(update("kept", str(constant(3)), {}))
     assert ask(record.address, {"inputs": [[1]]}).told == {"predictions": [3]}
     wait(update("kept", None, {"replicas": 2}))

@@ -134,7 +134,9 @@ class Front:
     async def run(self) -> None:
         """Listen, and look after the replicas."""
         server = HTTPServer(
-            Application([(r"/.*", _Passes, {"front": self})]), max_body_size=LARGEST
+            Application([(r"/.*", _Passes, {"front": self})]),
+            max_body_size=LARGEST,
+            max_buffer_size=LARGEST,
         )
         try:
             server.listen(self._record.port, LOOPBACK)
@@ -163,8 +165,14 @@ class Front:
             for job_id in children_of(home, parent):
                 spec = (read_json(JobPaths(home, job_id).record) or {}).get("spec") or {}
                 version = str((spec.get("env") or {}).get(VARIABLE, ""))
-                if version.isdecimal():
+                if version.isdecimal() and not self._is_over(job_id):
                     self._add(job_id, int(version))
+
+    def _is_over(self, job_id: str) -> bool:
+        try:
+            return self._cluster.status(job_id).state.final
+        except SubmarineError:  # the cluster does not answer now: it may run
+            return False
 
     def _add(self, job_id: str, version: int) -> None:
         self._replicas[job_id] = Replica(self._cluster, job_id, version)
@@ -209,7 +217,9 @@ class Front:
         )
         serves = self._told.serves
         if serves:
-            with suppress(SubmarineError, OSError):  # else it is said once more
+            with suppress(SubmarineError, OSError):  # what fails here leaves it wanted, and failed
+                # First: who waits for this version sees that it failed, not that it was replaced.
+                self._record.tell(self._told)
                 self._record = self._record.change(
                     wanted=lambda found: serves if found.wanted == one.version else found.wanted
                 )
@@ -365,7 +375,9 @@ class _Passes(RequestHandler):
         context = connection.context
         if not getattr(context, "is_own", False):
             context.is_own = is_own(context.address[1], self._front.port)
-        if not context.is_own:
+        # By another name, a page of somebody else's in the user's browser would reach the model.
+        named = self.request.host_name in {LOOPBACK, "localhost"}
+        if not (context.is_own and named):
             self._write(*_refusal(HTTPStatus.FORBIDDEN, "this is another user's"))
             self.finish()
 

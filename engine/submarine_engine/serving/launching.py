@@ -191,6 +191,7 @@ def start(
             replicas=replicas,
             models={"1": said or str(model)},
             takes=like,
+            server=options.get("server") or "",
         )
         record.put(1, spec, bundle)
         record.write()
@@ -286,33 +287,41 @@ def update(
             job_id=record.job,
             fix="serve it anew: submarine serve start",
         )
-    if options.get("replicas") is not None:
-        record = record.change(replicas=_replicas(options["replicas"]))
+    given = options.get("replicas")
+    replicas = {} if given is None else {"replicas": _replicas(given)}
     if model is None:
-        if options.get("replicas") is None:
+        if not replicas:
             raise CommandError(
                 "there is nothing to change",
                 where="serve update",
                 fix="name a model, or --replicas",
             )
-        return record
+        return record.change(**replicas)
     former, _ = record.what(record.wanted)
-    asked = {**_options_of(former), **{k: v for k, v in options.items() if v is not None}}
+    asked = {
+        "server": record.server,
+        **_options_of(former),
+        **{k: v for k, v in options.items() if v is not None},
+    }
     spec, bundle, like = _prepared(model, record.name, record.cluster, asked)
     with locks.held(record.folder / "update.lock"):
         version = max(map(int, ServingRecord.read(record.folder).models)) + 1
         record.put(version, spec, bundle)
         told = said or str(model)
         record = record.change(
-            wanted=version, takes=like, models=lambda there: {**there.models, str(version): told}
+            **replicas,
+            server=asked["server"],
+            wanted=version,
+            takes=like,
+            models=lambda there: {**there.models, str(version): told},
         )
-    for old in range(1, version - _KEPT):
+    for old in set(range(1, version - _KEPT)) - {record.told().serves}:
         record.forget(old)
     return record
 
 
 _KEPT = 3
-"""Versions before the newest whose model is kept: one of them may be what is served."""
+"""Versions before the newest whose model is kept, besides the one that is served."""
 
 
 def _options_of(spec: JobSpec) -> dict[str, Any]:
@@ -349,7 +358,8 @@ def wait(record: ServingRecord, tell: Callable[[str], object] = lambda _: None) 
     """
     last = ""
     while True:
-        now = stand(ServingRecord.read(record.folder))
+        there = ServingRecord.read(record.folder)
+        now = stand(there)
         if now.told.failed == record.wanted:
             _raise_of(now.told)
         if now.state in {state.value for state in JobState if state.final}:
@@ -360,8 +370,12 @@ def wait(record: ServingRecord, tell: Callable[[str], object] = lambda _: None) 
             )
         if now.told.serves == record.wanted and now.told.ready >= record.replicas:
             return now
-        if now.told.serves > record.wanted:  # somebody has put another one in its place since
-            return now
+        if there.wanted != record.wanted:
+            raise JobError(
+                "another model was put in its place before it was served",
+                job_id=record.job,
+                fix="see which: submarine serve list",
+            )
         if now.words != last:
             last = now.words
             tell(last)
@@ -390,10 +404,19 @@ def stop(name: str) -> bool:
     record = find_serving(default_home(), name)
     asked = False
     for job_id in record.jobs:
-        for one in (job_id, *children_of(default_home(), job_id)):
-            with suppress(JobNotFoundError):
-                asked = open_job(one).cancel("it is served no more") or asked
+        with suppress(JobNotFoundError):
+            asked = open_job(job_id).cancel("it is served no more") or asked
+    asked = _cancel_replicas(record) or asked
     _forget_once_over(record)
+    return asked
+
+
+def _cancel_replicas(record: ServingRecord) -> bool:
+    asked = False
+    for parent in record.jobs:
+        for job_id in children_of(default_home(), parent):
+            with suppress(JobNotFoundError):
+                asked = open_job(job_id).cancel("it is served no more") or asked
     return asked
 
 
@@ -406,6 +429,7 @@ def _forget_once_over(record: ServingRecord) -> None:
     while record.job and time.monotonic() < until:
         with suppress(SubmarineError):
             if open_job(record.job).done():
+                _cancel_replicas(record)  # also one that was asked for as the front ended
                 break
         time.sleep(_LOOK)
     else:

@@ -115,6 +115,8 @@ class ServingRecord:
         The version of the model that is to be served.
     replicas
         How many replicas of it.
+    server
+        What was asked to serve; empty for what is installed.
     models
         Where each version came from, in words, by its number.
     takes
@@ -130,6 +132,7 @@ class ServingRecord:
     visible: str | None = None
     wanted: int = 1
     replicas: int = 1
+    server: str = ""
     models: Mapping[str, str] = field(default_factory=dict)
     takes: Mapping[str, Any] = field(default_factory=dict)
     jobs: tuple[str, ...] = ()
