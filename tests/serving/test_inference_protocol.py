@@ -30,6 +30,7 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)  # it installs some sixty packages
 def test_a_model_answers_by_the_protocol(home, digits, site, monkeypatch):
     path, images, labels = digits
     monkeypatch.setenv("PYTHONPATH", str(site))

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import socket
+import tarfile
 import urllib.error
 import urllib.request
 
 import pytest
-from submarine_engine.errors import CommandError, JobFailedError
+from submarine_engine.clusters.local import LocalCluster
+from submarine_engine.errors import CommandError, JobError, JobFailedError
+from submarine_engine.future import Job
 from submarine_engine.history import JobPaths
 from submarine_engine.records import open_job
 from submarine_engine.serving.launching import stand, start, wait
+from submarine_engine.serving.model import found, packed, unpack
 
 from tests.cli.conftest import folder, submarine  # noqa: F401 - fixtures
-from tests.jobs import until
+from tests.jobs import bundle_of, spec_of, until
 from tests.serving.conftest import ask
 
 
@@ -89,6 +94,47 @@ def test_a_model_that_does_not_load_gives_its_traceback(home, constant, tmp_path
     assert stand(record).state == "failed"
     again = start(str(broken), {"name": "broken"})  # the name is free once more
     open_job(again.job).cancel()
+
+
+LEAVES = """
+import os, pathlib
+for name in os.environ["MODELS"].split():
+    folder = pathlib.Path(os.environ["SUBMARINE_OUTPUT_PATH"], name)
+    (folder / "data").mkdir(parents=True)
+    (folder / "MLmodel").write_text("flavors: {python_function: {}}")
+    (folder / "data" / "weights").write_text(name)
+"""
+
+
+def test_the_model_of_a_job_is_found_among_what_it_has_left(home, tmp_path):
+    cluster = LocalCluster(home)
+
+    def leave(name, models):
+        spec = spec_of(name=name, env={"MODELS": models})
+        Job(cluster, cluster.submit(spec, bundle_of(LEAVES), workdir=tmp_path)).wait(120)
+
+    leave("one", "best")
+    with found("job:one", tmp_path) as left:
+        data = packed(left)
+    unpack(data, tmp_path / "copy")
+    assert (tmp_path / "copy" / "data" / "weights").read_text() == "best"
+    leave("two", "best last")
+    with pytest.raises(JobError, match="left 2 models"), found("job:two", tmp_path):
+        pass
+    leave("none", "")
+    with pytest.raises(JobError, match="left no model"), found("job:none", tmp_path):
+        pass
+
+
+def test_a_packed_model_writes_nothing_elsewhere(tmp_path):
+    (tmp_path / "into").mkdir()
+    for name in ("../out", "/submarine-out", "a/../../out"):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+        with pytest.raises(ValueError, match="out"):
+            unpack(buffer.getvalue(), tmp_path / "into")
+    assert [path.name for path in tmp_path.iterdir()] == ["into"]
 
 
 def test_what_cannot_be_served_is_said_before_anything_is_asked_for(home, constant, tmp_path):
