@@ -70,6 +70,8 @@ class Airflow:
         old = major == "2"
         self.environment = {
             **os.environ,
+            # Airflow 2 starts its tasks by the command's bare name.
+            "PATH": f"{os.environ['PATH']}{os.pathsep}{self.program.parent}",
             "AIRFLOW_HOME": str(home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",

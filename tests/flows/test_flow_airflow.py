@@ -107,8 +107,8 @@ def test_it_is_written_into_the_flows_folder_and_anew(tmp_path):
     assert path == tmp_path / "nightly.py"
     assert path.stat().st_mode & 0o777 == 0o600
     assert repr(getpass.getuser()).strip("'") in path.read_text()
-    # Scripts of bundles are Python files too, and no DAGs.
-    assert (tmp_path / ".airflowignore").read_text().split() == ["bundles/", "runs/"]
+    # What jobs run are Python files too, and no DAGs.
+    assert (tmp_path / ".airflowignore").read_text().split() == ["bundles/", "modules/", "runs/"]
     assert "2 * * *" in path.read_text()
     write(flow_with(schedule=""), tmp_path)
     assert "schedule=None" in path.read_text()

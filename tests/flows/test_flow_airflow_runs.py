@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -140,15 +141,20 @@ def test_a_lost_worker_is_taken_over_and_its_job_with_it(airflow, tmp_path):
 
 
 def test_the_time_limit_cancels_the_job(airflow, tmp_path):
-    build(tmp_path, WAITS, "--time-limit", "5s")
+    build(tmp_path, WAITS, "--time-limit", "30s")
     airflow.run("dags", "test", "train", code=1)
     airflow.until(lambda: jobs("train") == ["cancelled"])
     assert airflow.tasks("train")["train"][0] == "failed"
 
 
 def test_an_airflow_that_is_too_old_refuses_the_file_in_words(airflow, tmp_path):
-    flow = build(tmp_path, FAILS_ONCE)
-    dag = flow / "train.py"
+    dag = build(tmp_path, FAILS_ONCE) / "train.py"
+    words = [airflow.program.with_name("python"), dag]
+    assert subprocess.call(words, env=airflow.environment) == 0
     dag.write_text(dag.read_text().replace("< (2, 9)", "< (9, 0)"))
-    told = airflow.run("dags", "list-import-errors")
-    assert "flow train needs Airflow" in told
+    done = subprocess.run(
+        words, env=airflow.environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "ImportError: flow train needs Airflow 2.9 or newer, and this is" in done.stderr
+    assert "submarine flow run" in done.stderr

@@ -130,9 +130,9 @@ def write(flow: Flow, folder: Path) -> Path:
             fix="move it away, or give the flow another name: --name",
         )
     write_aside(path, text.encode())
-    # Airflow takes each Python file below its folder of DAGs for one, scripts of bundles too. It
+    # Airflow takes each Python file below its folder of DAGs for one, those of jobs too. It
     # reads this as globs or, before 3.0, as regular expressions: as either it means the same.
-    write_aside(folder / ".airflowignore", b"bundles/\nruns/\n")
+    write_aside(folder / ".airflowignore", b"bundles/\nmodules/\nruns/\n")
     return path
 
 
