@@ -31,6 +31,7 @@ def test_there_are_examples():
         "functions",
         "jax_digits",
         "look_inside",
+        "nightly",
         "parts",
         "sweep",
     }
