@@ -474,6 +474,13 @@ class _Later(type(sys)):  # type: ignore[misc]
         return getattr(sys.modules[_IPYTHON], name)
 
 
+def _missing(name: str) -> str:
+    """Return the outermost package of a module that is not imported, or the module itself."""
+    parts = name.split(".")
+    above = (".".join(parts[:count]) for count in range(1, len(parts)))
+    return next((package for package in above if package not in sys.modules), name)
+
+
 def _forget_orphans() -> None:
     """Forget modules whose package could not be imported: the job's import makes them anew."""
     for name in sorted(sys.modules):
@@ -557,18 +564,18 @@ class _Zygote:
         names = [name for name in self._names if is_installed(name)]
         guard = _Guard(set(names))
         sys.meta_path.insert(0, guard)
-        left = ""
+        left: tuple[str, ...] = ()
         for name in names:
-            if name in sys.modules or (left and f"{name}.".startswith(left)):
+            if name in sys.modules or f"{name}.".startswith(left):
                 continue
             if name.partition(".")[0] == _IPYTHON:
                 continue
             try:
                 __import__(name)
             except BaseException:  # noqa: BLE001 - whatever it is, it is the job's to see
-                if guard.asked:  # what is below it would come to the same
-                    left = f"{name}."
                 _forget_orphans()
+                # What is below it would come to the same: a large package has hundreds of modules.
+                left = (*left, f"{_missing(name)}.")
             else:
                 if guard.asked:
                     raise _Unfit(f"{name} does without {guard.asked} where it cannot be imported")

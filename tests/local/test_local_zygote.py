@@ -514,6 +514,22 @@ def test_a_library_that_asks_whether_it_is_in_a_notebook_is_left_to_the_job(ahea
     assert ahead.run(IS_FORKED + script).out == f"True\n{seen}"
 
 
+def test_a_package_that_is_left_to_the_job_is_tried_once(ahead, library, tmp_path):
+    times = tmp_path / "times"
+    package = library("").with_name("large")
+    package.mkdir()
+    for name in ("one", "two", "three"):
+        (package / f"{name}.py").touch()
+    asks = "import IPython\nSEEN = IPython.get_ipython() is not None\n"
+    count = f"with open({str(times)!r}, 'a') as file: file.write('once ')\n"
+    (package / "__init__.py").write_text(f"{count}from large import one, two, three\n{asks}")
+    ahead.run(HEAVY + "import decimal, large.two")
+    times.unlink()  # the job's own import
+    until(ahead.ready)
+    assert times.read_text() == "once "
+    assert ahead.run(IS_FORKED + "import large.two").out == "True\n"
+
+
 def test_a_library_that_imports_ipython_and_asks_it_nothing_is_imported_once(
     ahead, library, tmp_path
 ):
