@@ -424,7 +424,7 @@ VERBS = (
         _MAIL,
         details="A project that is there gets a new version. A flow that names a schedule is put "
             "on it.",
-        examples=("azkaban upload flows/train", "azkaban upload train-azkaban.zip --project night"),
+        examples=("azkaban upload train.flow", "azkaban upload train-azkaban.zip --project night"),
         run=".azkaban:upload"),
     _in_terminal("azkaban run", "Run a project's flow at Azkaban now, and follow it.", _PROJECT,
         _PARAM,
