@@ -808,6 +808,8 @@ class Course:
         Containers that were asked to end.
     kill_at
         When their grace is over, on the monotonic clock; that to keep their frames likewise.
+    stack_asked
+        Whether those that have not kept their frames were asked where they stand.
     killed_at
         When they were killed last.
     missing
@@ -831,6 +833,7 @@ class Course:
     failures: int = 0
     asked: frozenset[str] = frozenset()
     kill_at: float | None = None
+    stack_asked: bool = False
     killed_at: float | None = None
     missing: Mapping[str, float] = field(default_factory=dict)
     gathered: float | None = None
@@ -854,6 +857,13 @@ class Signal:
 @dataclass(frozen=True, slots=True)
 class KeepFrames:
     """Ask a task that another one's failure ends to keep what its frames hold; it ends then."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskStack:
+    """Ask such a task where it stands: native code that holds Python's lock keeps no frames."""
 
     task: str
 
@@ -921,7 +931,18 @@ class Again:
     pause: float = 0.0
 
 
-Instruction = Signal | KeepFrames | Withdraw | OpenGate | Tell | EndBeside | Settle | Again | Finish
+Instruction = (
+    Signal
+    | KeepFrames
+    | AskStack
+    | Withdraw
+    | OpenGate
+    | Tell
+    | EndBeside
+    | Settle
+    | Again
+    | Finish
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -1203,6 +1224,12 @@ def _end_running(
         course = replace(course, kill_at=now.mono + policy.frames_within)
     has_time = not ends or (course.kill_at is not None and now.mono < course.kill_at)
     if has_time and keeps:
+        # Not at once: a stack is read without Python's lock, while the thread that keeps the frames
+        # runs where it can, and to read what changes meanwhile may end the process.
+        late = course.kill_at is not None and course.kill_at - now.mono <= policy.frames_within / 2
+        if late and not course.stack_asked:
+            do += [AskStack(task.task) for task in running]
+            course = replace(course, stack_asked=True)
         return course, do
     if has_time and not seen.urgent and not course.cause:
         ask = [task for task in running if task.container not in course.asked]

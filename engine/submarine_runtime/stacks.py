@@ -32,6 +32,9 @@ LARGEST = 1 << 18
 
 CPU = b"cpu "
 
+_answers: list[int] = []
+"""The descriptor of the answer, once it is there."""
+
 _BELOW_LAST = 7
 """Which of the signals for programs' own use, counted from the last. Nothing known takes it."""
 
@@ -52,10 +55,25 @@ def begin(folder: str) -> None:
         note_file(answer)
         # First the answer: without one the signal would end the process.
         faulthandler.register(number, answer)
+        _answers[:] = [answer]
         asked = os.open(f"{folder}/{ASKED}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         note_file(asked)
         fcntl.fcntl(asked, fcntl.F_SETSIG, number)
         fcntl.fcntl(asked, fcntl.F_NOTIFY, fcntl.DN_RENAME | fcntl.DN_MULTISHOT)
+
+
+def tell_only_of_main() -> None:
+    """Answer with the main thread's stack alone from now on.
+
+    `faulthandler` reads the stacks of other threads while these run, and what changes under its
+    eyes may end the process. So whoever runs beside the main thread and must not be lost says this.
+    """
+    with suppress(OSError, ValueError, ImportError, AttributeError, RuntimeError):
+        import _signal  # noqa: PLC0415 - as above
+        import faulthandler  # noqa: PLC0415 - as above
+
+        for answer in _answers:
+            faulthandler.register(_signal.SIGRTMAX - _BELOW_LAST, answer, all_threads=False)
 
 
 def forget_last(folder: str) -> None:

@@ -145,7 +145,7 @@ def test_whatever_is_formatted_stays_formatted(tmp_path):
     subprocess.run([*ruff, "--quiet", "."], cwd=tmp_path, check=True)
     for file in tmp_path.glob("*.py"):
         cell = Cell(number=1, source=file.read_text())
-        if cell.source.strip():
+        if cell.source.strip() and "getpass" not in cell.source:  # a job has nobody to ask
             file.write_text(build(cell, [], {}).script)
     done = subprocess.run(
         [*ruff, "--diff", "."], cwd=tmp_path, capture_output=True, text=True, check=False

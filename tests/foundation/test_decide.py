@@ -24,6 +24,7 @@ from submarine_engine.lifecycle import (
     MISSED,
     MOST_GRACE,
     Again,
+    AskStack,
     Course,
     EndBeside,
     Finish,
@@ -127,7 +128,7 @@ class World:
                     self.asked.add(one.task)
                 self.alive.discard(one.task)
                 self.told_over.add(one.task)
-        elif isinstance(one, KeepFrames):
+        elif isinstance(one, KeepFrames | AskStack):
             assert one.task not in self.ends, "a stranger may have its number"
         elif isinstance(one, Settle):
             assert one.task not in self.ends, "settled twice"
@@ -431,6 +432,10 @@ def kills(decision):
     return [one.task for one in decision.do if isinstance(one, Signal) and one.kill]
 
 
+def stacks(decision):
+    return [one.task for one in decision.do if isinstance(one, AskStack)]
+
+
 def keeps(decision):
     return [one.task for one in decision.do if isinstance(one, KeepFrames)]
 
@@ -438,9 +443,14 @@ def keeps(decision):
 def test_who_is_ended_by_anothers_failure_is_asked_for_its_frames_and_killed_then():
     tasks = [("worker-0", FAILED), ("worker-1", None), ("worker-2", None)]
     first = decide(Course(), seen(*tasks), at(4), KEEPS)
-    assert (keeps(first), kills(first)) == (["worker-1", "worker-2"], [])
-    again = decide(first.course, seen(*tasks), at(5.9), KEEPS)
-    assert (keeps(again), kills(again)) == ([], [])
+    assert (keeps(first), stacks(first), kills(first)) == (["worker-1", "worker-2"], [], [])
+    # Their stacks are asked for once that has had its time: both at once may end a process.
+    waits = decide(first.course, seen(*tasks), at(4.9), KEEPS)
+    assert (keeps(waits), stacks(waits), kills(waits)) == ([], [], [])
+    again = decide(waits.course, seen(*tasks), at(5.1), KEEPS)
+    assert (keeps(again), stacks(again), kills(again)) == ([], ["worker-1", "worker-2"], [])
+    again = decide(again.course, seen(*tasks), at(5.9), KEEPS)
+    assert (keeps(again), stacks(again), kills(again)) == ([], [], [])
     ended = TaskEnd(state=JobState.FAILED, reason="killed", at=at(4.2))
     tasks[1] = ("worker-1", ended)
     late = decide(again.course, seen(*tasks), at(6), KEEPS)

@@ -16,8 +16,9 @@ def kernels(start_server, tmp_path, monkeypatch):
     server = start_server(home=home, SUBMARINE_LOCAL_GPUS="1")
     monkeypatch.setenv("SUBMARINE_HOME", str(home))
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(server.folder))
-    words = ("notebook", "kernel", "install", "--gpus", "1", "--within", "1s", "--idle", "5s")
+    words = ("notebook", "kernel", "install", "--gpus", "1", "--idle", "5s")
     assert main(words) == 0
+    assert main((*words, "--within", "1s", "--name", "impatient")) == 0
     yield Kernels(server)
     for summary in list_jobs():
         job = open_job(summary.id)
@@ -30,8 +31,8 @@ class Kernels:
         self._session = server.session
         self._url = server.url.removesuffix("/submarine") + "/api/kernels"
 
-    def start(self):
-        asked = {"name": "submarine-kernel"}
+    def start(self, name="submarine-kernel"):
+        asked = {"name": name}
         return self._session.post(self._url, json=asked, timeout=LIMIT)
 
     def lives(self, kernel):
@@ -41,7 +42,7 @@ class Kernels:
 def test_a_page_is_told_why_a_kernel_does_not_start_and_that_one_is_gone(kernels):
     first = kernels.start()
     assert first.status_code == 201, first.text
-    late = kernels.start()
+    late = kernels.start("submarine-kernel-impatient")
     assert late.status_code == 503
     assert "it did not start within 1 s" in late.json()["message"]
     # Nobody uses the first one: it is gone, no other begins by itself, and its GPU is free.

@@ -66,6 +66,7 @@ from submarine_engine.job import JobSpec, JobState
 from submarine_engine.lifecycle import (
     GROW_AFTER,
     Again,
+    AskStack,
     Course,
     EndBeside,
     Finish,
@@ -565,10 +566,10 @@ class JobRun:
         with suppress(ClusterError):
             self._request.exchange({task: {NOTICE: told}})
 
-    def _ask_for_frames(self, task: str) -> None:
-        """Ask a task to keep its frames; for its stack, too, which needs no lock of Python's."""
+    def _ask_once_more(self, task: str, ask: str) -> None:
+        """Ask a task that is about to be killed for something."""
         with suppress(ClusterError):  # it is killed all the same
-            self._request.exchange({task: {STACKS_ASK: b"{}", FRAMES_ASK: b"{}"}})
+            self._request.exchange({task: {ask: b"{}"}})
 
     def _see_containers(self, given: AllocatedByTask) -> None:
         if given and self._status.master == 0 and (master := self._request.master) is not None:
@@ -655,8 +656,9 @@ class JobRun:
             if not instruction.kill:
                 self._give_notice(instruction.task)
             self._request.signal(instruction.container, kill=instruction.kill)
-        elif isinstance(instruction, KeepFrames):
-            self._ask_for_frames(instruction.task)
+        elif isinstance(instruction, KeepFrames | AskStack):
+            frames = isinstance(instruction, KeepFrames)
+            self._ask_once_more(instruction.task, FRAMES_ASK if frames else STACKS_ASK)
         elif isinstance(instruction, Withdraw):
             self._request.withdraw()
         elif isinstance(instruction, OpenGate):

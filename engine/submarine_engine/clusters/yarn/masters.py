@@ -298,6 +298,8 @@ def timeout_due(life: Life, told: float | None, idle: float, now: float) -> floa
 
 
 _YIELD_INTERVAL = 1.0
+_ENDS_WITHIN = 30.0
+"""Seconds in which a master ends; one that does not keeps others waiting no longer than that."""
 # What a master may take at most: Hadoop's default rounds 256 MB up to that
 # (yarn.scheduler.minimum-allocation-mb).
 _MASTER = {MEMORY: 1024, VCORES: 1}
@@ -318,12 +320,26 @@ def yield_capacity(masters: Masters, rm: ResourceManager, stop: threading.Event)
         Ends it.
     """
     waited: set[str] = set()
+    ending: dict[str, tuple[str, float]] = {}
     while not stop.wait(_YIELD_INTERVAL):
         idle = masters.idle_queues()
         wait = held_back(rm, idle) if idle else set()
+        # A master takes its time to end: that its place is not free yet is no reason for another.
+        wait -= {queue for queue, (app_id, since) in ending.items() if _ends(rm, app_id, since)}
         for queue in wait & waited:
-            masters.end_idlest(queue)
+            if app_id := masters.end_idlest(queue):
+                ending[queue] = app_id, time.monotonic()
         waited = wait
+
+
+def _ends(rm: ResourceManager, app_id: str, since: float) -> bool:
+    """Return whether a master that was asked to end, at a time, is still about to."""
+    if time.monotonic() - since > _ENDS_WITHIN:
+        return False
+    try:
+        return rm.application(app_id)["state"] not in FINAL
+    except (ClusterError, KeyError):
+        return True
 
 
 def held_back(rm: ResourceManager, idle: Mapping[str, int]) -> set[str]:
@@ -490,12 +506,20 @@ class Masters:
         with self._lock:
             return Counter(m.queue or DEFAULT for m in self._masters.values() if m.is_idle)
 
-    def end_idlest(self, queue: str) -> None:
-        """End the one in that queue that has been idle for the longest time, if there is any."""
+    def end_idlest(self, queue: str) -> str:
+        """End the one in that queue that has been idle for the longest time.
+
+        Returns
+        -------
+        str
+            Its application; empty where there is none.
+        """
         with self._lock:
             idle = [m for m in self._masters.values() if m.is_idle]
         here = [m for m in idle if (m.queue or DEFAULT) == queue]
-        self._end(sorted(here, key=lambda master: master.idle_since)[:1])
+        idlest = sorted(here, key=lambda master: master.idle_since)[:1]
+        self._end(idlest)
+        return idlest[0].app_id if idlest else ""
 
     def close(self) -> None:
         """End all of them."""
