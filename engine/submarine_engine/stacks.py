@@ -20,7 +20,9 @@ from submarine_engine.outcome import RemoteFrame, clean
 if TYPE_CHECKING:
     from submarine_engine.traceback import Frame
 
-_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]{1,16}[^\n]{0,200}:")
+_THREAD = re.compile(
+    r"(?:(?:Current thread|Thread) 0x[0-9a-f]{1,16}[^\n]{0,200}|Stack \(most recent call first\)):"
+)
 _FRAME = re.compile(r'  File "([^"\n]{1,1000})", line ([0-9]{1,9}) in ([^\n]{1,600})')
 _RUNTIME = "/submarine_runtime/"
 _WAITS = "/submarine_runtime/peer_failed.py"

@@ -8,7 +8,9 @@ import signal
 import pytest
 from submarine_engine.clusters.exchange import answer, exchange_files, read_hello
 from submarine_engine.errors import ClusterError
+from submarine_engine.failures import Source
 from submarine_engine.job import JobSpec, Resources, Role
+from submarine_engine.stacks import read_threads
 from submarine_runtime import post_mortem
 from submarine_runtime.exchange import ANSWER, HELLO
 from submarine_runtime.peer_failed import ASK
@@ -100,6 +102,26 @@ def test_code_that_has_come_to_its_own_end_tells_that(begin):
     assert task.wait() == 1
     assert task.outcome["error"]["message"] == "its own"
     assert "took too long" in repr(held(opened(task), 0, "slow"))
+
+
+def test_whoever_keeps_the_frames_runs_under_nobodys_eyes(begin):
+    task = begin(
+        "import time\nclass Slow:\n    def __reduce__(self):\n"
+        "        print('keeping', flush=True)\n        time.sleep(600)\n"
+        "def wait(slow):\n    print('here', flush=True)\n    time.sleep(600)\nwait(Slow())"
+    )
+    task.said("here")
+    ask(task)
+    task.said("keeping")
+    exchange_files(task.folder, {STACKS_ASK: b"{}"})
+    wait_for(lambda: "__main__.py" in (task.folder / STACKS).read_text())
+    # What runs meanwhile is not looked at without Python's lock: that might end the process.
+    told = (task.folder / STACKS).read_text()
+    (thread,) = read_threads(told, Source.of(task.folder))
+    assert thread.steps[-1].function == "wait"
+    assert "__reduce__" not in told
+    assert task.wait() == -signal.SIGKILL
+    assert [frame.function for frame in opened(task).frames if frame.own] == ["<module>", "wait"]
 
 
 def test_native_code_that_holds_pythons_lock_has_its_stack_told(begin):
