@@ -208,6 +208,7 @@ def test_a_job_that_ends_before_anybody_has_heard_says_so_and_leaves_no_question
     printed(job, local)
     asked = local.paths(job.id).task("worker-0").inside_asked
     supervisor = local.supervisor(job.id)
+    until(lambda: job.status().tasks[0].busy)  # its supervisor has told so, before it hears nothing
 
     def ask():
         with pytest.raises(JobError) as caught:
