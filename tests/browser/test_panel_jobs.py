@@ -132,6 +132,7 @@ def test_a_terminal_opens_inside_a_job_while_it_runs(panel, jobs):
     panel.button("open-terminal").click()
     panel.page.locator(".jp-Terminal .xterm-helper-textarea").wait_for()
     came = jobs.folder / "came"
+    panel.page.keyboard.type("printf '\\033]0;a title of the shell\\007'\n")
     panel.page.keyboard.type(f"echo $SUBMARINE_JOB_ID > {came}\n")
     until(lambda: came.exists() and came.read_text() == f"{job}\n")
     panel.page.locator(".lm-TabBar-tab:has-text('Terminal: entered')").wait_for()

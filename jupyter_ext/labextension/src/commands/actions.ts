@@ -12,7 +12,7 @@ import {
 import { URLExt } from '@jupyterlab/coreutils';
 import { type INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { IFrame } from '@jupyterlab/ui-components';
-import { Widget } from '@lumino/widgets';
+import { type Title, Widget } from '@lumino/widgets';
 
 import type { BoardWanted } from '../api';
 import { CompareView } from '../charts/compare';
@@ -149,8 +149,7 @@ export class Actions {
     const { name } = await this._submarine.api.terminal(job.id);
     const tab: unknown = await commands.execute(OPEN_TERMINAL, { name });
     if (tab instanceof MainAreaWidget) {
-      await (tab.content as { ready?: Promise<void> }).ready; // it has named itself: Terminal 1
-      tab.content.title.label = `Terminal: ${shown(job)}`;
+      keepLabel(tab.content.title, `Terminal: ${shown(job)}`);
     }
   }
 
@@ -244,4 +243,12 @@ export class Actions {
 
 function shown(job: JobSummary): string {
   return visible(job.name, 40) || job.id;
+}
+
+/** Name a terminal's tab for as long as it stands: once connected it names itself, and so do shells. */
+function keepLabel(title: Title<Widget>, label: string): void {
+  title.changed.connect(() => {
+    title.label = label;
+  });
+  title.label = label;
 }
