@@ -55,7 +55,7 @@ class Patience:
         self._left = (0.0, 0.0)
         self._began = 0.0
 
-    def __enter__(self) -> Patience:  # noqa: PYI034 - Python 3.10 has no Self
+    def __enter__(self) -> Patience:
         """Begin to count."""
         if threading.current_thread() is threading.main_thread():
             self._began = time.monotonic()

@@ -372,7 +372,7 @@ class NewFile:
         self._file = open(descriptor, "wb")  # noqa: PTH123, SIM115 - closed below
         self._held = -1
 
-    def __enter__(self) -> NewFile:  # noqa: PYI034 - typing takes long to import
+    def __enter__(self) -> NewFile:
         fcntl = standard("fcntl", "")
         self._held = os.dup(self._file.fileno())
         with suppress(OSError):  # a file system without locks

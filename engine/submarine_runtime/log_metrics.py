@@ -114,7 +114,7 @@ class Watch:
         self._lock = allocate_lock()
         self._number = signal.SIGRTMAX - _BELOW_LAST
 
-    def __enter__(self) -> Watch:  # noqa: PYI034 - typing takes long to import
+    def __enter__(self) -> Watch:
         """Begin to look."""
         self._open = True
         self._before = signal.signal(self._number, self._hear)

@@ -176,7 +176,7 @@ _stand_ins: dict[tuple[str, str], type] = {}
 class StandIn:
     """An object whose class is not here: it has the attributes that it had, and no code."""
 
-    def __new__(cls, *args: object, **_: object) -> StandIn:  # noqa: PYI034 - Python 3.10 has no Self
+    def __new__(cls, *args: object, **_: object) -> StandIn:
         """Take whatever the class that it stands for took."""
         made = object.__new__(cls)
         if args:

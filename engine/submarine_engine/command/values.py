@@ -7,7 +7,7 @@ by these functions too, so nothing here needs click.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 
@@ -88,9 +88,7 @@ def read_condition(text: str) -> str:
     CommandError
         It is none of `CONDITIONS`.
     """
-    if text not in CONDITIONS:
-        raise CommandError(f"{text!r} is not possible", fix=f"write one of {', '.join(CONDITIONS)}")
-    return text
+    return _one_of(text, CONDITIONS)
 
 
 def read_by(text: str) -> str:
@@ -101,8 +99,12 @@ def read_by(text: str) -> str:
     CommandError
         It is none of `USAGE_BY`.
     """
-    if text not in USAGE_BY:
-        raise CommandError(f"{text!r} is not possible", fix=f"write one of {', '.join(USAGE_BY)}")
+    return _one_of(text, USAGE_BY)
+
+
+def _one_of(text: str, possible: Sequence[str]) -> str:
+    if text not in possible:
+        raise CommandError(f"{text!r} is not possible", fix=f"write one of {', '.join(possible)}")
     return text
 
 

@@ -44,9 +44,9 @@ from submarine_engine.flows.records import (
 )
 from submarine_engine.flows.session import Session, write_once
 from submarine_engine.future import Job
-from submarine_engine.history import default_home, make_private, read_json
+from submarine_engine.history import default_home, make_private
 from submarine_engine.job import JobSpec, JobState, Resources, Role
-from submarine_engine.records import iter_jobs, open_job
+from submarine_engine.records import iter_jobs, open_job, record_of
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
@@ -353,7 +353,7 @@ class _Running:
         for summary in iter_jobs(home):
             if summary.created is not None and summary.created.wall < since:
                 break
-            data = read_json(home / "jobs" / summary.id / "record.json") or {}
+            data = record_of(summary.id, home)
             if data.get("spec", {}).get("env", {}).get(MARK) == mark:
                 self.tell(f"node {self.node.name} goes on: job {summary.id}")
                 return open_job(summary.id)

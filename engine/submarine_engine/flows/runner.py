@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -120,11 +120,16 @@ def status_of(folder: Path, run: str) -> RunStatus:
         The flow's, and the run's id.
     """
     flow, paths = Flow.read(folder), FlowPaths(folder)
-    records = {node.name: read_record(paths, run, node.name) for node in flow.order}
+    found = _status(flow, paths, run)
     lock = locks.take(_lock_of(paths, run))
     if lock is not None:
         locks.drop(lock)
-    return RunStatus(run, records, driven=lock is None)
+    return replace(found, driven=lock is None)
+
+
+def _status(flow: Flow, paths: FlowPaths, run: str) -> RunStatus:
+    """Return how far a run is, for who has its lock, or does not ask who has."""
+    return RunStatus(run, {one.name: read_record(paths, run, one.name) for one in flow.order})
 
 
 def _lock_of(paths: FlowPaths, run: str) -> Path:
@@ -253,7 +258,7 @@ class Runner:
                     cancel_run(self.folder, self.run)
                 states = self._look()
                 if not self._processes and all(state.final for state in states.values()):
-                    return status_of_records(self._flow, self._paths, self.run)
+                    return _status(self._flow, self._paths, self.run)
                 time.sleep(_PAUSE)
 
     @contextmanager
@@ -303,7 +308,7 @@ class Runner:
         if record.state is NodeState.RUNNING:
             self._start(node, record.attempt)
             return record
-        runs = may_run(node, {name: states[name] for name in node.follows})
+        runs = may_run(node, states)
         if runs is False:
             why = "those that it follows have not ended so that it runs"
             skipped = ended(record, NodeState.SKIPPED, why)
@@ -350,11 +355,6 @@ class Runner:
         if not record.state.final and one.starts >= _MOST_STARTS + node.retries:
             text = f"{self._flow.notebook}, node {node.name}: its process ended with code {code}"
             write_record(self._paths, self.run, node.name, ended(record, NodeState.FAILED, text))
-
-
-def status_of_records(flow: Flow, paths: FlowPaths, run: str) -> RunStatus:
-    """Return how a run has ended, for who still has its lock."""
-    return RunStatus(run, {one.name: read_record(paths, run, one.name) for one in flow.order})
 
 
 def _words(record: NodeRecord) -> str:

@@ -97,9 +97,7 @@ def run_front(served: str) -> None:
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = record.visible
     own = os.environ.get("SUBMARINE_JOB_ID", "")
-    record = record.change(
-        jobs=lambda found: found.jobs if own in found.jobs else (*found.jobs, own)
-    )
+    record = record.with_job(own)
     front = Front(record, open_cluster(record.cluster), own)
     try:
         asyncio.run(front.run())

@@ -212,7 +212,7 @@ def _begin_front(record: ServingRecord) -> ServingRecord:
     )
     spec = replace(made.spec, quicklinks=((record.name, f"{record.address}/"),))
     job = open_cluster(LOCAL).submit(spec, made.bundle, workdir=Path.cwd())
-    return record.change(jobs=lambda there: there.jobs if job in there.jobs else (*there.jobs, job))
+    return record.with_job(job)
 
 
 def _prepared(

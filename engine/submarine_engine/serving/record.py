@@ -9,15 +9,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from submarine_engine.bundle.model import Bundle
-from submarine_engine.clusters import locks
 from submarine_engine.errors import JobNotFoundError, SubmissionError
 from submarine_engine.history import check_home, make_private, read_json, write_json
 from submarine_engine.job import JobSpec
+from submarine_engine.kept_record import KeptRecord
 
 VERSION = 1
 FILE = "serving.json"
@@ -96,7 +96,7 @@ class FrontState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServingRecord:
+class ServingRecord(KeptRecord):
     """What is asked for.
 
     Parameters
@@ -124,6 +124,12 @@ class ServingRecord:
     jobs
         The jobs that have been its front, the newest last.
     """
+
+    FILE: ClassVar[str] = FILE
+    VERSION: ClassVar[int] = VERSION
+    CALLED: ClassVar[str] = "what is served"
+    ABSENT: ClassVar[str] = "nothing is served there, or by another release"
+    ANEW: ClassVar[str] = "serve it anew"
 
     folder: Path
     cluster: str
@@ -157,56 +163,27 @@ class ServingRecord:
         """The job that is its front now; empty where there is none yet."""
         return self.jobs[-1] if self.jobs else ""
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form, without the folder."""
+        data = asdict(self)
+        del data["folder"]
+        return data
+
     @classmethod
-    def read(cls, folder: Path) -> ServingRecord:
-        """Read the record in a folder.
+    def from_json(cls, folder: Path, data: Mapping[str, Any]) -> ServingRecord:
+        """Build from what `to_json` returned.
 
         Parameters
         ----------
         folder
             The serving's.
-
-        Raises
-        ------
-        JobNotFoundError
-            There is none that this release can read.
+        data
+            What `to_json` returned.
         """
-        path = folder / FILE
-        try:
-            data = read_json(path)
-            if data is not None and data["version"] == VERSION:
-                names = {each.name for each in fields(cls)} - {"folder"}
-                given = {name: value for name, value in data.items() if name in names}
-                given["jobs"] = tuple(given["jobs"])
-                return cls(folder=folder, **given)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise JobNotFoundError(
-                f"what is served cannot be read: {error}", where=str(path), fix="serve it anew"
-            ) from error
-        raise JobNotFoundError("nothing is served there, or by another release", where=str(path))
-
-    def write(self) -> None:
-        """Write it anew; raises OSError."""
-        data = asdict(self)
-        del data["folder"]
-        write_json(self.folder / FILE, {"version": VERSION, **data})
-
-    def change(self, **given: Any) -> ServingRecord:  # noqa: ANN401 - of its fields
-        """Change some fields of what is on disk by now; return that.
-
-        Parameters
-        ----------
-        given
-            Fields, or functions that make them of the record that is there.
-        """
-        with locks.held(self.folder / f"{FILE}.lock"):
-            found = ServingRecord.read(self.folder)
-            made = {
-                name: value(found) if callable(value) else value for name, value in given.items()
-            }
-            found = replace(found, **made)
-            found.write()
-        return found
+        names = {each.name for each in fields(cls)} - {"folder"}
+        given = {name: value for name, value in data.items() if name in names}
+        given["jobs"] = tuple(given["jobs"])
+        return cls(folder=folder, **given)
 
     def put(self, version: int, spec: JobSpec, bundle: Bundle) -> None:
         """Keep what the replicas of a version run.

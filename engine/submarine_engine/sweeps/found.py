@@ -303,7 +303,7 @@ class Found:
                 where=f"sweep {self.name}",
                 fix="found.failed has those that failed",
             )
-        self._change(again=lambda old: tuple(dict.fromkeys([*old, *numbers])))
+        self._change(again=lambda found: tuple(dict.fromkeys([*found.again, *numbers])))
         return self._go_on()
 
     def extend(self, trials: int) -> Found:
@@ -331,7 +331,9 @@ class Found:
             )
         space = record.space  # what another program has added meanwhile stays
         self._change(
-            plan=lambda plan: replace(plan, trials=min(plan.total(space) + trials, MOST_TRIALS)),
+            plan=lambda found: replace(
+                found.plan, trials=min(found.plan.total(space) + trials, MOST_TRIALS)
+            ),
             paused=False,
         )
         return self._go_on()
@@ -362,7 +364,7 @@ class Found:
             if self.runs and not self._is_through():
                 return self
             job = control_job(PoolFolder(self._folder))
-            self._change(jobs=lambda jobs: tuple(dict.fromkeys([*jobs, job.id])))
+            self._record().with_job(job.id)
         return self
 
     def _is_through(self) -> bool:

@@ -6,15 +6,16 @@ since: more trials, failed ones once more, a pause.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from submarine_engine.clusters import locks
-from submarine_engine.errors import JobNotFoundError, SubmarineError
-from submarine_engine.history import check_home, read_json, write_json
+from submarine_engine.errors import JobNotFoundError
+from submarine_engine.history import check_home
+from submarine_engine.kept_record import KeptRecord
 from submarine_engine.sweeps.plan import Plan
 from submarine_engine.sweeps.space import Space
 
@@ -23,7 +24,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepRecord:
+class SweepRecord(KeptRecord):
     """What a sweep is, and what is asked of it.
 
     Parameters
@@ -48,6 +49,12 @@ class SweepRecord:
         The one of them that is at its end, and hears nothing more.
     """
 
+    FILE: ClassVar[str] = FILE
+    VERSION: ClassVar[int] = VERSION
+    CALLED: ClassVar[str] = "the sweep"
+    ABSENT: ClassVar[str] = "there is no sweep, or one of another release"
+    ANEW: ClassVar[str] = "begin a new sweep"
+
     folder: Path
     name: str
     plan: Plan
@@ -64,10 +71,9 @@ class SweepRecord:
         """What its study is called in the study's file."""
         return f"{self.name} {self.folder.name}"
 
-    def write(self) -> None:
-        """Write it anew; raises OSError."""
-        data: dict[str, Any] = {
-            "version": VERSION,
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form, without the folder."""
+        return {
             "name": self.name,
             "plan": self.plan.to_json(),
             "space": self.space.to_json(),
@@ -78,61 +84,30 @@ class SweepRecord:
             "jobs": self.jobs,
             "left": self.left,
         }
-        write_json(self.folder / FILE, data)
 
     @classmethod
-    def read(cls, folder: Path) -> SweepRecord:
-        """Read the record of the sweep in a pool's folder.
+    def from_json(cls, folder: Path, data: Mapping[str, Any]) -> SweepRecord:
+        """Build from what `to_json` returned.
 
         Parameters
         ----------
         folder
             The pool's.
-
-        Raises
-        ------
-        JobNotFoundError
-            It has none that this release can read.
+        data
+            What `to_json` returned.
         """
-        path = folder / FILE
-        try:
-            data = read_json(path)
-            if data is not None and data["version"] == VERSION:
-                return cls(
-                    folder=folder,
-                    name=str(data["name"]),
-                    plan=Plan.from_json(data["plan"]),
-                    space=Space.from_json(data["space"]),
-                    objects=tuple(data["objects"]),
-                    checkpoints=data["checkpoints"],
-                    again=tuple(data["again"]),
-                    paused=bool(data["paused"]),
-                    jobs=tuple(data["jobs"]),
-                    left=str(data.get("left", "")),
-                )
-        except (OSError, ValueError, KeyError, TypeError, SubmarineError) as error:
-            raise JobNotFoundError(
-                f"the sweep cannot be read: {error}", where=str(path), fix="begin a new sweep"
-            ) from error
-        raise JobNotFoundError("there is no sweep, or one of another release", where=str(path))
-
-    def change(self, **given: Any) -> SweepRecord:  # noqa: ANN401 - of its fields
-        """Change some fields of what is on disk by now; return that.
-
-        Parameters
-        ----------
-        given
-            Fields, or functions that make them of those that are there.
-        """
-        with locks.held(self.folder / f"{FILE}.lock"):
-            found = SweepRecord.read(self.folder)
-            made = {
-                name: value(getattr(found, name)) if callable(value) else value
-                for name, value in given.items()
-            }
-            found = replace(found, **made)
-            found.write()
-        return found
+        return cls(
+            folder=folder,
+            name=str(data["name"]),
+            plan=Plan.from_json(data["plan"]),
+            space=Space.from_json(data["space"]),
+            objects=tuple(data["objects"]),
+            checkpoints=data["checkpoints"],
+            again=tuple(data["again"]),
+            paused=bool(data["paused"]),
+            jobs=tuple(data["jobs"]),
+            left=str(data.get("left", "")),
+        )
 
     def leave(self, job: str) -> bool:
         """Note that a job hears nothing more, unless more is asked for by now than is known here.
@@ -142,7 +117,7 @@ class SweepRecord:
         bool
             Whether it is noted: who asks from now on has to begin another job.
         """
-        with locks.held(self.folder / f"{FILE}.lock"):
+        with locks.held(self.lock_of_file):
             found = SweepRecord.read(self.folder)
             known = self.plan.trials, self.again, self.paused
             if (found.plan.trials, found.again, found.paused) != known:

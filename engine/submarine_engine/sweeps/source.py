@@ -105,9 +105,7 @@ class Trials:
         own = os.environ.get("SUBMARINE_JOB_ID", "")
         if own and (own not in self._record.jobs or self._record.left == own):
             # `job retry` made another one; or it was killed as it was about to leave.
-            self._record = self._record.change(
-                jobs=lambda jobs: tuple(dict.fromkeys([*jobs, own])), left=""
-            )
+            self._record = self._record.with_job(own, left="")
         for asked in self._study.running():
             self._open[asked.number] = _Trial(asked)
             if asked.number not in given:

@@ -206,7 +206,7 @@ def _begin(  # noqa: PLR0913 - what `sweep` was given, each by its name
     )
     record.write()
     job = control_job(folder, shown=False)
-    record.change(jobs=lambda jobs: tuple(dict.fromkeys([*jobs, job.id])))
+    record.with_job(job.id)
     return Found(folder.root, space)
 
 
