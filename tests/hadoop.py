@@ -156,4 +156,6 @@ def shared_home(on_yarn, home_on_yarn, monkeypatch) -> Path:
     `on_yarn` alone.
     """
     monkeypatch.setenv("SUBMARINE_HOME", str(home_on_yarn))
+    # The next tests need the same masters, and starting one is most of a job's time.
+    monkeypatch.setenv("SUBMARINE_YARN_IDLE", "120")
     return home_on_yarn

@@ -127,7 +127,7 @@ def register(f):
 
 
 @given(sources=cells, data=st.data())
-@settings(max_examples=200)
+@settings(max_examples=2 * settings().max_examples)  # 100, and 600 in `make test-long`
 def test_a_script_does_what_the_notebook_would_have_done(sources, data):
     module = types.ModuleType("__main__")
     before = sys.modules["__main__"]

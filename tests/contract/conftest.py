@@ -12,6 +12,21 @@ from submarine_engine.testing.place import PATIENCE
 from tests.jobs import end_processes_of
 
 LONG_ON_YARN = {
+    "test_a_job_is_begun_again_until_its_code_succeeds",
+    "test_code_runs_once_unless_it_is_said_otherwise",
+    "test_each_role_has_its_place",
+    "test_each_gpu_of_a_task_may_be_a_rank",
+    "test_a_command_is_told_by_its_variables",
+    "test_alone_a_task_is_the_first_of_one",
+    "test_leaving_by_sys_exit_0_is_a_success",
+    "test_any_process_opens_a_job_by_its_id_and_name",
+    "test_a_job_that_had_returned_before_is_a_success",
+    "test_who_takes_long_steps_has_longer_unless_told",
+    "test_a_job_that_waits_has_no_model_yet",
+    "test_a_job_that_waits_has_no_stacks_yet",
+    "test_threads_are_told_and_two_may_ask_at_a_time",
+    "test_what_the_function_raises_comes_to_who_asked_at_cell_and_line",
+    "test_a_job_never_grows_while_another_one_waits",
     "test_a_job_is_run_once_more_from_the_start",
     "test_a_job_that_failed_is_run_again_as_a_new_one",
     "test_what_is_cancelled_is_not_begun_again",
@@ -32,7 +47,7 @@ LONG_ON_YARN = {
 }
 """What the driver decides alike for every cluster, and `hosts` holds.
 
-One YARN cluster runs its tests one after the other, which is as long as `make test` takes.
+One YARN cluster runs its tests one after the other, and each starts JVMs or containers.
 """
 
 
@@ -81,7 +96,7 @@ def use_backend(monkeypatch, site, entry_point, options=""):
     params=[
         "local",
         pytest.param("hosts", marks=pytest.mark.service),  # `make check` has tests/clusters
-        pytest.param("yarn", marks=pytest.mark.xdist_group("the cluster")),
+        "yarn",
     ]
 )
 def cluster(request, tmp_path, monkeypatch):

@@ -62,8 +62,9 @@ def test_answers_are_as_the_document_says(document, route):
     # Whether a text is a path, no schema can say.
     excluded = [positive_data_acceptance] if route.body else []
     operation = document[BASE + route.path][route.method.upper()]
+    most = settings().max_examples // 5  # each is a request: 10, and 60 in `make test-long`
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=most, deadline=None, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy())
     def check(case):
         case.call_and_validate(headers=HEADERS, timeout=180, excluded_checks=excluded)

@@ -56,7 +56,10 @@ def kernel(yarn, tmp_path_factory):
         yield kernel
 
 
-@pytest.fixture(params=["auto", "hdfs", "after"])
+# That all comes on the other ways as well, `test_yarn_logs_channel.py` holds for one job each.
+@pytest.fixture(
+    params=["auto", *(pytest.param(way, marks=pytest.mark.long) for way in ("hdfs", "after"))]
+)
 def any_way(request, yarn, tmp_path):
     """A kernel for each way on which logs and results of containers come."""
     if request.param == "auto":
