@@ -1,7 +1,7 @@
 """Where the tasks of a running job stand: their stacks, side by side, at cell and line.
 
-What a task tells is `faulthandler`'s text, read as the word of a stranger. Tasks whose main threads
-stand at the same place are one group; the odd one comes first.
+What a task tells has the form of `faulthandler`'s text, read as the word of a stranger. Tasks whose
+main threads stand at the same place are one group; the odd one comes first.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _THREAD = re.compile(
     r"(?:(?:Current thread|Thread) 0x[0-9a-f]{1,16}[^\n]{0,200}|Stack \(most recent call first\)):"
 )
+_MAIN_ALONE = "Stack"
 _FRAME = re.compile(r'  File "([^"\n]{1,1000})", line ([0-9]{1,9}) in ([^\n]{1,600})')
 _RUNTIME = "/submarine_runtime/"
 _WAITS = "/submarine_runtime/peer_failed.py"
@@ -278,11 +279,15 @@ class _Reader:
     def threads(self, text: str) -> tuple[Thread, ...]:
         """Do what `read_threads` does."""
         threads: list[list[Step]] = []
+        main: list[Step] | None = None
         for line in text.splitlines()[:_MOST_LINES]:
             if _THREAD.fullmatch(line):
                 threads.append([])
+                main = threads[-1] if line.startswith(_MAIN_ALONE) else main
             elif threads and (found := _FRAME.fullmatch(line)):
                 threads[-1].append(self._step(found[1], found[2], found[3]))
+        if main is not None and len(threads) > 1:  # both answers have come: one has it, too
+            threads = [thread for thread in threads if thread is not main]
         # The newest thread is told first, the innermost frame likewise.
         return tuple(
             Thread(tuple(_users(steps[::-1])))

@@ -16,7 +16,6 @@ import sys
 # The C half of `signal`: the other half imports enum, and the first line would wait for it.
 from _thread import allocate_lock, get_ident, start_new_thread
 
-from submarine_runtime import stacks
 from submarine_runtime.lean import suppress
 from submarine_runtime.leave import die_by, end_others, note_file
 
@@ -99,7 +98,6 @@ def _wait(
     if not _ending.acquire(blocking=False):
         return
     with suppress(BaseException):
-        stacks.tell_only_of_main()
         frame = sys._current_frames().get(main)  # noqa: SLF001 - there is no other way to them
         if frame is not None:
             keep(frame)

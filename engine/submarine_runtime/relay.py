@@ -17,10 +17,11 @@ from submarine_runtime.lean import suppress
 from submarine_runtime.notices import NOTICE
 from submarine_runtime.stacks import (
     ASK,
-    ASKED,
+    ASK_MAIN,
     LARGEST,
     STACKS,
     forget_last,
+    has_answered,
     used,
     with_use,
 )
@@ -80,7 +81,7 @@ class Relay:
         self._calls = calls
         self._part: bytes | None = None
         self._rest = _SOONEST
-        self._last = b""
+        self._last: dict[str, bytes] = {}
         self._noticed = self._peer_failed = False
         self._every = _EVERY * max(1.0, peers / _MANY)
         self._next = time.monotonic() + self._every  # the first line is not to wait for it
@@ -124,8 +125,9 @@ class Relay:
             self._bring_failure(carrier)
         if INSIDE_ASK in names:
             self._let_inside(carrier)
-        if ASK in names:
-            self._bring_question(carrier)
+        for name in (ASK, ASK_MAIN):
+            if name in names:
+                self._bring_question(carrier, name)
 
     def _bring_notice(self, carrier: Store) -> None:
         if not self._noticed and (told := carrier.hear(NOTICE)):
@@ -152,16 +154,19 @@ class Relay:
         carrier.say(INSIDE, told)
         self._let_in = asked
 
-    def _bring_question(self, carrier: Store) -> None:
-        asked = carrier.hear(ASK)
-        if not asked or asked == self._last or not os.path.isdir(f"{self._folder}/{ASKED}"):  # noqa: PTH112 - as above
+    def _bring_question(self, carrier: Store, name: str) -> None:
+        asked = carrier.hear(name)
+        place = f"{self._folder}/{name}".rpartition("/")[0]
+        if not asked or asked == self._last.get(name) or not os.path.isdir(place):  # noqa: PTH112 - as above
             return
-        carrier.say(STACKS, self._ask(asked))
-        self._last = asked
+        carrier.say(STACKS, self._ask(asked, name, place))
+        self._last[name] = asked
 
-    def _ask(self, asked: bytes) -> bytes:
-        forget_last(self._folder)
-        put(f"{self._folder}/{ASKED}", "stacks", asked)
+    def _ask(self, asked: bytes, name: str, place: str) -> bytes:
+        if name == ASK:
+            forget_last(self._folder)
+        if not has_answered(self._folder):
+            put(place, "stacks", asked)
         until, before = time.monotonic() + _PATIENCE, b""
         while time.monotonic() < until:
             time.sleep(_LOOK)

@@ -12,7 +12,7 @@ import submarine_runtime
 from submarine_engine.clusters.exchange import exchange_files
 from submarine_engine.errors import ClusterError
 from submarine_runtime import stacks
-from submarine_runtime.stacks import ASK, LARGEST, STACKS
+from submarine_runtime.stacks import ASK, ASK_MAIN, LARGEST, STACKS
 
 from tests.jobs import until
 
@@ -45,9 +45,10 @@ def begin(tmp_path):
         process.communicate()
 
 
-def told(folder):
+def told(folder, *asks):
     """Ask, and return what comes."""
-    exchange_files(folder, {ASK: b"1"})
+    for ask in asks or (ASK,):
+        exchange_files(folder, {ask: b"1"})
     until(lambda: (folder / STACKS).stat().st_size)
     until(lambda: exchange_files(folder, {})[STACKS] == exchange_files(folder, {})[STACKS])
     return exchange_files(folder, {})[STACKS].decode()
@@ -64,9 +65,75 @@ def test_each_question_is_answered_anew_and_the_code_goes_on(tmp_path, begin):
     assert process.returncode == 0
 
 
-def test_a_native_call_that_holds_pythons_lock_hides_nothing(tmp_path, begin):
+def test_a_native_call_that_holds_pythons_lock_does_not_hide_the_main_thread(tmp_path, begin):
     begin("import ctypes\ndef hold():\n    ctypes.PyDLL(None).poll(None, 0, -1)\nhold()")
-    until(lambda: ", line 9 in hold\n" in told(tmp_path))
+    until(lambda: ", line 9 in hold\n" in told(tmp_path, ASK, ASK_MAIN))
+
+
+def test_who_has_answered_is_not_asked_for_its_main_thread(tmp_path, begin):
+    begin("input()")
+    until(lambda: "Thread " in told(tmp_path))
+    first = exchange_files(tmp_path, {})[STACKS]
+    assert exchange_files(tmp_path, {ASK_MAIN: b"1"})[STACKS] == first
+    assert not (tmp_path / ASK_MAIN).exists()
+
+
+BUSY = """
+import threading
+made = "def made(n):\\n    return [made(n - 1) for _ in [0]] if n else [x for x in iter(int, 0)]"
+def busy(number):
+    while True:
+        names = {}
+        exec(compile(made, f"made-{number}" * 20, "exec"), names)
+        for depth in range(12):
+            names["made"](depth)
+        number += 1
+def start():
+    while True:
+        some = [threading.Thread(target=names["made"], args=(40,)) for _ in range(4)]
+        for one in some: one.start()
+        for one in some: one.join()
+names = {}
+exec(made, names)
+for number in range(14):
+    threading.Thread(target=busy, args=(number,), daemon=True).start()
+threading.Thread(target=start, daemon=True).start()
+print("busy", flush=True)
+busy(15)
+"""
+
+
+@pytest.mark.parametrize(
+    "times", [8, pytest.param(200, marks=pytest.mark.long, id="200: half a minute")]
+)
+def test_threads_that_are_busy_in_python_live_through_questions(tmp_path, begin, times):
+    process = begin(BUSY)
+    process.stdout.readline()
+    for number in range(times):
+        text = told(tmp_path)
+        assert process.poll() is None, number
+        assert text.count("most recent call first") >= 16
+        assert text.rpartition("most recent call first")[2].rstrip().endswith("in <module>")
+
+
+def test_the_main_thread_lives_through_questions_while_it_is_busy(tmp_path, begin):
+    # Without Python's lock, which is what the main thread alone is asked for.
+    process = begin(BUSY)
+    process.stdout.readline()
+    for number in range(100):
+        (tmp_path / STACKS).write_bytes(b"")
+        exchange_files(tmp_path, {ASK_MAIN: b"%d" % number})
+        assert process.poll() is None, number
+
+
+def test_a_fork_of_the_code_sees_no_thread_and_both_sides_go_on(tmp_path, begin):
+    process = begin(
+        "import os, warnings\nwarnings.simplefilter('error')\n"
+        "for _ in range(20):\n    child = os.fork()\n    if not child: os._exit(0)\n"
+        "    assert os.waitpid(child, 0)[1] == 0\nprint('forked', flush=True)\ninput()"
+    )
+    assert process.stdout.readline() == b"forked\n"
+    until(lambda: "in <module>" in told(tmp_path))
 
 
 def test_programs_and_forks_of_the_code_get_no_signal(tmp_path, begin):

@@ -237,6 +237,8 @@ def exchange_files(folder: Path, messages: Messages) -> dict[str, bytes]:
                 continue
             if name == stacks.ASK:
                 stacks.forget_last(str(folder))
+            elif name == stacks.ASK_MAIN and stacks.has_answered(str(folder)):
+                continue
             write_aside(folder / name, data)
     except OSError as error:
         raise ClusterError(f"the task's folder cannot be written: {error}") from error

@@ -20,6 +20,7 @@ from submarine_runtime.notices import NOTICE
 from submarine_runtime.peer_failed import ASK as FRAMES_ASK
 from submarine_runtime.saving import ASK
 from submarine_runtime.stacks import ASK as STACKS_ASK
+from submarine_runtime.stacks import ASK_MAIN as STACKS_ASK_MAIN
 
 from submarine_engine.clusters import store
 from submarine_engine.clusters.backend import AllocatedByTask, KeptJob
@@ -566,10 +567,10 @@ class JobRun:
         with suppress(ClusterError):
             self._request.exchange({task: {NOTICE: told}})
 
-    def _ask_once_more(self, task: str, ask: str) -> None:
+    def _ask_once_more(self, task: str, *asks: str) -> None:
         """Ask a task that is about to be killed for something."""
         with suppress(ClusterError):  # it is killed all the same
-            self._request.exchange({task: {ask: b"{}"}})
+            self._request.exchange({task: dict.fromkeys(asks, b"{}")})
 
     def _see_containers(self, given: AllocatedByTask) -> None:
         if given and self._status.master == 0 and (master := self._request.master) is not None:
@@ -658,7 +659,9 @@ class JobRun:
             self._request.signal(instruction.container, kill=instruction.kill)
         elif isinstance(instruction, KeepFrames | AskStack):
             frames = isinstance(instruction, KeepFrames)
-            self._ask_once_more(instruction.task, FRAMES_ASK if frames else STACKS_ASK)
+            # There is no time to see first whether the task answers with Python's lock.
+            asks = (FRAMES_ASK,) if frames else (STACKS_ASK, STACKS_ASK_MAIN)
+            self._ask_once_more(instruction.task, *asks)
         elif isinstance(instruction, Withdraw):
             self._request.withdraw()
         elif isinstance(instruction, OpenGate):

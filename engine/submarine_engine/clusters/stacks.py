@@ -6,8 +6,8 @@ The job's driver asks each task that runs by the exchange, and writes ``stacks.j
     {"version": 1, "id": "…", "at": 1700000000.0,
      "tasks": {"worker-0": {"host": "…", "stacks": "…" | null, "cpu": 1.5 | null}}}
 
-``stacks`` is what `faulthandler` wrote there, null where the task has not answered in time. It is
-the word of a stranger: `submarine_engine.stacks` reads it.
+``stacks`` is what the task wrote there, in the form of `faulthandler`, null where it has not
+answered in time. It is the word of a stranger: `submarine_engine.stacks` reads it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from submarine_runtime.stacks import ASK, CPU, STACKS
+from submarine_runtime.stacks import ASK, ASK_MAIN, CPU, STACKS
 
 from submarine_engine.errors import ClusterError, JobError
 from submarine_engine.history import JobPaths, read_foreign, write_json
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 PATIENCE = 6.0
 """Seconds that the driver waits for tasks. One on YARN has a busy machine to share."""
+
+_LOCK_WITHIN = 1.0
+"""Seconds in which a task gets Python's lock for its answer; else its main thread is asked."""
 
 _ASKERS_PATIENCE = 20.0  # more than the driver's, and a busy machine is slow
 _LOOK = 0.02
@@ -86,6 +89,8 @@ class Look:
         self._hosts = hosts
         self._id = secrets.token_hex(8)
         self._unasked = set(hosts)
+        self._asked_at: dict[str, float] = {}
+        """When each task was asked whose main thread was not."""
         self._heard: dict[str, Told] = {}
         self._until = time.monotonic() + PATIENCE
         self._hear_at = 0.0
@@ -97,7 +102,13 @@ class Look:
             with suppress(ClusterError):
                 self._request.exchange({task: {ASK: self._id.encode()}})
                 self._unasked.discard(task)
+                self._asked_at[task] = time.monotonic()
         now = time.monotonic()
+        for task, at in list(self._asked_at.items()):
+            if now - at > _LOCK_WITHIN and task not in self.told:
+                with suppress(ClusterError):
+                    self._request.exchange({task: {ASK_MAIN: self._id.encode()}})
+                    del self._asked_at[task]
         if now >= self._hear_at:
             self._hear_at = now + _HEAR_EVERY
             with suppress(ClusterError):

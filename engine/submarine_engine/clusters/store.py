@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from submarine_runtime.exchange import ANSWER, HELLO
 from submarine_runtime.peer_failed import ASKED as FRAMES_ASKED
-from submarine_runtime.stacks import ASKED, STACKS
+from submarine_runtime.stacks import ASKED, MAIN_ASKED, STACKS
 
 from submarine_engine.clusters import locks, machine, outbox
 from submarine_engine.errors import SubmissionError
@@ -534,7 +534,8 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
 
 _OF_AN_ATTEMPT = (
     "outcome.json", "results", "progress.json", "save.json", "ask.json", "imported.json",
-    "artifacts", "artifacts.json", ".artifacts", HELLO, ANSWER, ASKED, STACKS, FRAMES_ASKED,
+    "artifacts", "artifacts.json", ".artifacts", HELLO, ANSWER, ASKED, MAIN_ASKED,
+    STACKS, FRAMES_ASKED,
 )  # fmt: skip
 
 
