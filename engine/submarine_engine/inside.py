@@ -291,6 +291,8 @@ class Forward:
         Which; that of rank 0 for None.
     failed
         Is told, in words, of a connection that did not come to the task.
+    check
+        Whether to see first that somebody listens there.
 
     Raises
     ------
@@ -308,12 +310,16 @@ class Forward:
         local: int | None = None,
         task: str | None = None,
         failed: Callable[[str], object] = lambda _: None,
+        *,
+        check: bool = True,
     ) -> None:
         self._cluster, self._job_id = cluster, job_id
         self._port, self._task, self._failed = port, task, failed
-        first = Session(cluster, job_id, {"port": port}, task)  # whether anybody listens
-        self.task = first.task
-        first.close()
+        self.task = task
+        if check:
+            first = Session(cluster, job_id, {"port": port}, task)
+            self.task = first.task
+            first.close()
         try:
             self._listener = _listen(port if local is None else local)
         except OSError as error:

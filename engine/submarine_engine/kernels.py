@@ -143,6 +143,8 @@ class RemoteKernel:
         Where the notebook is: on this machine the kernel runs there.
     tell
         Is told, in words, what it waits for.
+    notebook
+        Whose kernel it is, for people; `folder` for None.
 
     Raises
     ------
@@ -151,7 +153,11 @@ class RemoteKernel:
     """
 
     def __init__(
-        self, words: Sequence[str], folder: Path, tell: Callable[[str], object] = lambda _: None
+        self,
+        words: Sequence[str],
+        folder: Path,
+        tell: Callable[[str], object] = lambda _: None,
+        notebook: str | None = None,
     ) -> None:
         self._values = dict(parse([*INSTALL, "install", *words]).values)
         self._values.pop("what", None)
@@ -161,7 +167,9 @@ class RemoteKernel:
         self._pid = 0
         self._begins_anew = False
         own = {"idle": float(self._values.get("idle", IDLE))}
-        self.job = submit_server(KERNEL, "kernel_server", self._values, own, tell, folder)
+        # A job of a notebook's: on YARN the kernels of one Jupyter server share an application.
+        asker = notebook or str(folder)
+        self.job = submit_server(KERNEL, "kernel_server", self._values, own, tell, folder, asker)
 
     def connect(self) -> dict[str, Any]:
         """Wait until it is there; return what Jupyter's connection file says, for this machine.
@@ -175,7 +183,8 @@ class RemoteKernel:
         told = self._wait_for(1)
         found = told["connection"]
         for name in PORTS:
-            forward = Forward(self.job.cluster, self.job.id, found[name], 0)
+            # It listens: it has said so.
+            forward = Forward(self.job.cluster, self.job.id, found[name], 0, check=False)
             self._forwards.append(forward)
             threading.Thread(target=_serve, args=(forward,), daemon=True).start()
             found[name] = forward.port

@@ -115,6 +115,7 @@ def submit_server(  # noqa: PLR0913, PLR0917 - what is to run, and where
     own: Mapping[str, Any],
     tell: Callable[[str], object],
     workdir: Path,
+    notebook: str | None = None,
 ) -> Job:
     """Submit a job whose script is a call of a module's ``serve``.
 
@@ -130,13 +131,15 @@ def submit_server(  # noqa: PLR0913, PLR0917 - what is to run, and where
         Is told, in words, what takes long.
     workdir
         Where relative paths begin.
+    notebook
+        As `JobSpec.notebook`.
 
     Raises
     ------
     CommandError, SubmissionError, ClusterError
         As `submit`.
     """
-    spec = spec_of(kind, values)
+    spec = replace(spec_of(kind, values), notebook=notebook)
     config = load_config({"cluster": values.get("cluster")})
     where = open_cluster(str(config.value("cluster")))
     where.tell = tell

@@ -153,11 +153,11 @@ class _Kernel:
                 return
         elif not self._listens():
             return
-        if self._client is None:
-            self._connect()
         told = {"starts": self._starts, "pid": self._process.pid, "connection": self._connection}
         write_private(self._told, {"version": 1, **told})
         self._told_starts, self._used = self._starts, time.monotonic()
+        if self._client is None:
+            self._connect()
 
     def _listens(self) -> bool:
         """Return whether it listens again, at the ports that it had before."""
@@ -168,7 +168,7 @@ class _Kernel:
         return False
 
     def _connect(self) -> None:
-        # It comes with ipykernel, which is the job's own.
+        # It comes with ipykernel, which is the job's own. It takes as long as the kernel to load.
         self._client = import_module("jupyter_client.blocking").BlockingKernelClient()
         self._client.load_connection_info(self._connection)
         self._client.start_channels(shell=False, stdin=False, hb=False, control=False)

@@ -106,22 +106,24 @@ class SubmarineProvisioner(KernelProvisionerBase):
             It did not start; the page shows why.
         """
         folder = Path(kwargs.get("cwd") or Path.cwd())
+        # As Jupyter's server tells kernels.
+        notebook = (kwargs.get("env") or {}).get("JPY_SESSION_NAME")
         try:
             if self._kernel is not None and self._down:
-                await asyncio.to_thread(self._begin_anew, folder)
+                await asyncio.to_thread(self._begin_anew, folder, notebook)
             else:
-                await asyncio.to_thread(self._begin, folder)
+                await asyncio.to_thread(self._begin, folder, notebook)
         except SubmarineError as error:
             raise HTTPError(_UNAVAILABLE, f"{error}") from error
         finally:
             self._down = False
         return self.connection_info
 
-    def _begin(self, folder: Path) -> None:
+    def _begin(self, folder: Path, notebook: str | None) -> None:
         if self._kernel is not None:
             self._kernel.close("the kernel was begun anew")
         self._kernel = None
-        kernel = RemoteKernel(self.words, folder, self.log.info)
+        kernel = RemoteKernel(self.words, folder, self.log.info, notebook)
         try:
             self.connection_info = cast("KernelConnectionInfo", kernel.connect())
         except BaseException:
@@ -132,10 +134,10 @@ class SubmarineProvisioner(KernelProvisionerBase):
         if restarter is not None:
             restarter.restart_limit = type(restarter).restart_limit.default_value
 
-    def _begin_anew(self, folder: Path) -> None:
+    def _begin_anew(self, folder: Path, notebook: str | None) -> None:
         assert self._kernel is not None  # noqa: S101 - for the type checker
         if self._kernel.job.done():  # it has ended meanwhile
-            self._begin(folder)
+            self._begin(folder, notebook)
         else:
             self._kernel.restart()
 

@@ -79,6 +79,11 @@ def test_a_kernel_on_yarn_runs_cells_of_this_machine_and_begins_anew_in_its_job(
             said = [one["content"]["text"] for one in told if one["msg_type"] == "stream"]
             [summary] = list_jobs()
             assert said == [summary.id]
+            # Kernels of one Jupyter server share an application: the next one need not wait for it.
+            noted = json.loads(
+                (JobPaths(default_home(), summary.id).root / "yarn.json").read_text()
+            )
+            assert noted["mode"] == "warm"
             manager.restart_kernel()
     finally:
         client.stop_channels()
