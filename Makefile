@@ -67,7 +67,7 @@ pytest-long: services
 # In an environment of its own, which has the frameworks; one process: each of them fills a machine.
 pytest-frameworks: $(FRAMEWORKS)/.frameworks
 	scripts/require mvn=maven
-	$(FRAMEWORKS)/bin/python -m pytest --durations 20 tests/notebooks/test_frameworks.py tests/notebooks/test_framework_reruns.py tests/notebooks/test_framework_trials.py tests/notebooks/test_distributed.py \
+	$(FRAMEWORKS)/bin/python -m pytest --durations 20 tests/notebooks/test_frameworks.py tests/notebooks/test_framework_reruns.py tests/notebooks/test_framework_trials.py tests/notebooks/test_distributed.py tests/serving/test_framework_models.py \
 		tests/yarn/kills/test_yarn_kills_trainings.py
 
 services: $(VENV)/.dev $(VENV)/.lab

@@ -158,6 +158,18 @@ def apply(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any: 
     return function(*args, **keywords)
 
 
+def calls_path(folder: str) -> str:
+    """Return the file in which whoever asked for a task tells it what to do.
+
+    Parameters
+    ----------
+    folder
+        The task's.
+    """
+    # Elsewhere the task's folder is its log's, which more people may read.
+    return f"{os.environ.get(PLACE) or folder}/{CALLS}"
+
+
 class Worker:
     """The process that takes calls.
 
@@ -176,8 +188,7 @@ class Worker:
         self._idle = idle
         self._forks = forks
         self._folder = folder
-        # Elsewhere the task's folder is its log's, which more people may read.
-        self._calls_path = f"{os.environ.get(PLACE) or folder}/{CALLS}"
+        self._calls_path = calls_path(folder)
         self._calls = Reader(self._calls_path)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._returns = os.open(f"{folder}/{RETURNS}", flags, mode_in(folder))

@@ -25,6 +25,8 @@ def test_an_example_is_of_the_form_that_the_model_takes(tmp_path):
     assert body["inputs"] == [
         {"name": "x", "shape": [1, 3], "datatype": "FP64", "data": [0.0, 0.0, 0.0]}
     ]
+    single = [{"type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, 2]}}]
+    assert example("mlserver", "m", told(single))[1]["inputs"][0]["datatype"] == "FP32"
     columns = told([{"name": "a", "type": "double"}, {"name": "b", "type": "double"}])
     rows = {"columns": ["a", "b"], "data": [[0.0, 0.0]]}
     assert example("mlflow", "m", columns) == ("invocations", {"dataframe_split": rows})
@@ -34,6 +36,36 @@ def test_an_example_is_of_the_form_that_the_model_takes(tmp_path):
         assert told(odd) == {}
     (tmp_path / "MLmodel").write_text("a: [")
     assert takes(tmp_path) == {}
+
+
+def test_an_example_that_was_kept_with_a_model_is_the_one_to_try(tmp_path):
+    def told(body):
+        (tmp_path / "MLmodel").write_text("flavors: {}")
+        (tmp_path / "serving_input_example.json").write_text(body)
+        return takes(tmp_path)
+
+    deep = told('{"inputs": [[[1, 2, 3], [4, 5, 6]], [[7, 8, 9], [0, 1, 2]]]}')
+    assert example("mlflow", "m", deep)[1]["inputs"][1] == [[7, 8, 9], [0, 1, 2]]
+    (tensor,) = example("mlserver", "m", deep)[1]["inputs"]
+    assert (tensor["shape"], tensor["datatype"]) == ([2, 2, 3], "INT64")
+    assert tensor["data"] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2]
+    table = told('{"dataframe_split": {"columns": ["a", "b"], "data": [[1.5, "x"], [2, "y"]]}}')
+    assert example("mlflow", "m", table)[1]["dataframe_split"]["columns"] == ["a", "b"]
+    first, second = example("mlserver", "m", table)[1]["inputs"]
+    assert (first["data"], first["datatype"]) == ([1.5, 2], "FP64")
+    assert (second["data"], second["datatype"], second["shape"]) == (["x", "y"], "BYTES", [2])
+    zeros = [{"name": "x", "shape": [1, 1], "datatype": "FP64", "data": [0.0]}]
+    for odd in (
+        "[1]",
+        "{",
+        "{}",
+        '{"inputs": []}',
+        '{"inputs": [{}]}',
+        '{"inputs": [[1], [2, 3]]}',
+    ):
+        assert isinstance(example("mlserver", "m", told(odd))[1]["inputs"], list)
+    assert example("mlserver", "m", told("[1]"))[1]["inputs"] == zeros
+    assert told(f'{{"inputs": [{"1, " * 40_000} 1]}}') == {}
 
 
 def test_names_are_text_in_the_page():

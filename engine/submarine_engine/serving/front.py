@@ -32,11 +32,12 @@ from submarine_engine.history import JobPaths, default_home, read_json
 from submarine_engine.inside import is_own
 from submarine_engine.job import JobState
 from submarine_engine.records import children_of
-from submarine_engine.serving.record import ServingRecord, find_serving
+from submarine_engine.serving.record import FrontState, ServingRecord, find_serving
 from submarine_engine.serving.replica import LOOPBACK
 from submarine_engine.serving.replicas import (
     DRAINING,
     LARGEST,
+    QUEUED,
     READY,
     LostError,
     Replica,
@@ -59,6 +60,8 @@ _SOON, _SELDOM = 0.2, 1.0
 _DRAINS_WITHIN = 600.0
 """Seconds after which a replica that was replaced is ended, whatever it still works on."""
 _LONGEST_PAUSE = 60.0
+_ROLLS_AFTER = 5.0
+"""Seconds that new replicas wait for free GPUs before old ones give theirs: a grant takes some."""
 _TRIES = 10  # replicas, of which more than two at once were never seen to be lost
 
 _PASS = (
@@ -122,10 +125,12 @@ class Front:
     def __init__(self, record: ServingRecord, cluster: Cluster, job_id: str) -> None:
         self._record, self._cluster, self._job_id = record, cluster, job_id
         self._told = replace(record.told(), job=job_id)
+        self._written: FrontState | None = None
         self._replicas: dict[str, Replica] = {}
         self._draining_since: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._next_start, self._pause = 0.0, 1.0
+        self._waits_since: float | None = None
         self.port = record.port
         self._requests, self._failures = self._told.requests, self._told.failures
 
@@ -184,6 +189,7 @@ class Front:
         await asyncio.gather(*(one.look() for one in self._replicas.values()))
         for one in [one for one in self._replicas.values() if one.over is not None]:
             self._lose(one)
+        await self._roll()
         self._switch()
         await self._grow()
         await self._drain()
@@ -229,23 +235,88 @@ class Front:
             if one.version == version and one.state != DRAINING
         ]
 
+    async def _roll(self) -> None:
+        """See whether the wanted version lacks GPUs that the served one has; begin to roll.
+
+        Then one old replica ends for each new one that waits, and never more than one ahead of
+        those that are ready. The last old one ends when all new ones but one answer.
+        """
+        wanted, serves = self._record.wanted, self._told.serves
+        waiting = [one for one in self._of(wanted) if one.state == QUEUED]
+        if not serves or wanted in (serves, self._told.failed) or not waiting:
+            self._waits_since = None
+            self._told = replace(self._told, held_up="")
+            return
+        if self._told.rolls == wanted:
+            return
+        now = time.monotonic()
+        self._waits_since = now if self._waits_since is None else self._waits_since
+        if now - self._waits_since < _ROLLS_AFTER:
+            return
+        self._waits_since = now  # so often it is asked
+        held_up = await self._lacks(wanted, len(waiting))
+        rolls = self._told.rolls
+        if not held_up:
+            say(f"no GPU is free for version {wanted}: it takes those of version {serves}")
+            rolls = wanted
+            held_up = f"version {wanted} takes the GPUs of version {serves} one by one"
+        elif held_up != self._told.held_up:
+            say(held_up)
+        self._told = replace(self._told, rolls=rolls, held_up=held_up)
+
+    @property
+    def _rolls(self) -> bool:
+        """Whether replicas of the wanted version take the places of the served one's one by one."""
+        told, wanted = self._told, self._record.wanted
+        return told.rolls == wanted and wanted not in (told.failed, told.serves)
+
+    async def _lacks(self, wanted: int, waiting: int) -> str:
+        """Return why the wanted version waits; empty where it is for the GPUs of the old one."""
+        try:
+            spec, _ = await aside(self._record.what, wanted)
+            former, _ = await aside(self._record.what, self._told.serves)
+            room = await aside(self._cluster.gpu_room, spec)
+        except (SubmarineError, OSError, ValueError, KeyError):  # the cluster does not answer now
+            return self._told.held_up or f"version {wanted} waits in the queue"
+        each, theirs = spec.gpus or 0, former.gpus or 0
+        if not each or room.free >= each:
+            return f"version {wanted} waits in the queue"
+        if theirs < each:
+            return f"version {wanted} waits for GPUs: the replicas before it have too few to give"
+        if room.wanted > waiting * each:
+            return f"version {wanted} waits for GPUs, as other jobs do"
+        if self._record.replicas == 1:
+            return f"version {wanted} waits for a GPU: version {self._told.serves} has the only one"
+        return ""
+
     def _switch(self) -> None:
         """Pass requests on to the wanted version once all of its replicas are ready."""
         wanted = self._record.wanted
-        ready = sum(one.state == READY for one in self._of(wanted))
+        mine = self._of(wanted)
+        ready = sum(one.state == READY for one in mine)
         if ready:
             self._pause = 1.0
-        if wanted == self._told.serves or ready < self._record.replicas:
+        enough = self._record.replicas
+        if self._told.rolls == wanted and any(one.state == QUEUED for one in mine):
+            enough = max(1, enough - 1)  # the last one has the GPU of the last old one
+        if wanted == self._told.serves or ready < enough:
             return
         say(f"version {wanted} is served by {count(ready, 'replica')}")
-        self._told = replace(self._told, serves=wanted)
+        self._told = replace(self._told, serves=wanted, held_up="")
 
     def _needed(self, version: int) -> int:
         """Return how many replicas of a version there are to be."""
         wanted, serves = self._record.wanted, self._told.serves
         # What is served stays until the wanted one, if that can be brought up, takes its place.
         alive = version == serves or (version == wanted and version != self._told.failed)
-        return self._record.replicas if alive else 0
+        asked = self._record.replicas if alive else 0
+        if version == serves and asked and self._rolls:
+            begun = sum(one.state != QUEUED for one in self._of(wanted))
+            ready = sum(one.state == READY for one in self._of(wanted))
+            # One ahead: each that begins has its GPU, and the next one's is given when it answers.
+            given = max(begun, ready + 1)
+            return max(1, asked - given)
+        return asked
 
     async def _grow(self) -> None:
         """Ask for the replicas that are lacking."""
@@ -277,7 +348,9 @@ class Front:
     async def _drain(self) -> None:
         """Ask those to end that nobody needs any more, once they have nothing to do."""
         for version in {one.version for one in self._replicas.values()}:
-            for one in self._of(version)[self._needed(version) :]:
+            # What answers goes last.
+            ready_first = sorted(self._of(version), key=lambda one: one.state != READY)
+            for one in ready_first[self._needed(version) :]:
                 one.state = DRAINING
                 self._draining_since[one.job_id] = time.monotonic()
         for job_id, since in list(self._draining_since.items()):
@@ -290,24 +363,27 @@ class Front:
         told = replace(
             self._told,
             replicas=tuple(one.told() for one in self._replicas.values()),
+            server=next((one.server for one in self._replicas.values() if one.server), "")
+            or self._told.server,
             requests=self._requests,
             failures=self._failures,
         )
-        if told != self._told:
-            self._told = told
+        self._told = told
+        if told != self._written:
             await aside(self._record.tell, told)
+            self._written = told
         ready, wanted = told.ready, self._record.replicas
         progress(
             min(1.0, ready / wanted),
-            f"{ready} of {count(wanted, 'replica')} ready, version {told.serves}",
+            f"{ready} of {count(wanted, 'replica')} ready, version {told.serves}"
+            + (f"; {told.held_up}" if told.held_up else ""),
         )
 
     # Requests.
 
     def page(self) -> tuple[str, str]:
         """Return the page to try the model by, and its policy."""
-        server = next((one.server for one in self._replicas.values() if one.server), "mlflow")
-        return try_page(self._record.name, server, self._record.takes)
+        return try_page(self._record.name, self._told.server or "mlflow", self._record.takes)
 
     async def answer(self, request: Request) -> tuple[int, HTTPHeaders, bytes]:
         """Return what a replica answers: the status, the headers and the body."""
@@ -336,11 +412,10 @@ class Front:
 
     def _choose(self, tried: set[str]) -> Replica | None:
         """Return the ready replica of what is served that has the fewest requests."""
-        ready = [
-            one
-            for one in self._of(self._told.serves)
-            if one.state == READY and one.job_id not in tried
-        ]
+        serving = self._of(self._told.serves)
+        if self._rolls:  # the old ones grow fewer: those that have taken their places help
+            serving += self._of(self._record.wanted)
+        ready = [one for one in serving if one.state == READY and one.job_id not in tried]
         return min(ready, key=lambda one: one.busy, default=None)
 
     def end_replicas(self) -> None:

@@ -36,7 +36,7 @@ from submarine_engine.serving.record import (
     iter_servings,
     servings_of,
 )
-from submarine_engine.serving.replica import LOOPBACK, SERVERS, run_replica
+from submarine_engine.serving.replica import ALONE, LOOPBACK, SERVERS, run_replica
 
 LOCAL = "local"
 """Where fronts run: on the machine of whoever asks."""
@@ -84,7 +84,8 @@ class Serving:
         """How it stands, in a line."""
         ready = f"{self.told.ready} of {self.record.replicas} ready"
         model = self.record.models.get(str(self.told.serves or self.record.wanted), "")
-        return f"{self.name}: {self.state}, {ready}, version {self.told.serves} ({model})"
+        held_up = f"; {self.told.held_up}" if self.told.held_up else ""
+        return f"{self.name}: {self.state}, {ready}, version {self.told.serves} ({model}){held_up}"
 
     def row(self) -> tuple[str, ...]:
         """Return it as lists show it."""
@@ -125,7 +126,7 @@ def stand(record: ServingRecord) -> Serving:
     """
     told = record.told()
     try:
-        state = open_job(record.job).status().state if record.job else JobState.QUEUED
+        state = open_job(record.job).status().state if record.job else _state_before(record)
     except SubmarineError:
         state = JobState.LOST
     if state.final:
@@ -135,6 +136,17 @@ def stand(record: ServingRecord) -> Serving:
     if told.serves != record.wanted:
         return Serving(record, told, "updating")
     return Serving(record, told, "ready" if told.ready else "failing")
+
+
+def _state_before(record: ServingRecord) -> JobState:
+    """Return the state of what no front has had yet: lost, where nobody is about to begin one."""
+    asking = not locks.is_free(_starting(record.folder))
+    return JobState.QUEUED if asking else JobState.LOST
+
+
+def _starting(folder: Path) -> Path:
+    """Return the lock that is held while the front of that folder is asked for."""
+    return folder.with_name(f".{folder.name}.lock")
 
 
 def servings() -> list[Serving]:
@@ -179,8 +191,10 @@ def start(
     port = _port(options.get("port"))
     cluster = str(load_config({"cluster": options.get("cluster")}).value("cluster"))
     spec, bundle, like = _prepared(model, name, cluster, options)
-    with locks.held(servings / f".{name}.lock"):
-        _refuse_taken(servings / name)
+    with locks.held(_starting(servings / name)):
+        _refuse_taken(servings / name, by_job=True)
+        with suppress(JobNotFoundError):  # what a front has left would end by itself, but later
+            _cancel_replicas(ServingRecord.read(servings / name))
         shutil.rmtree(servings / name, ignore_errors=True)
         record = ServingRecord(
             folder=make_private(servings / name),
@@ -237,7 +251,7 @@ def _prepared(
     limit = where.room() or int(load_config().value("capture_limit"))
     made = prepare_call(
         run_replica,
-        (data, name, server),
+        (data, name, server, ALONE),
         {**keywords, "name": name, "retries": _BEGUN_AGAIN},
         cells=[],
         namespace={},
@@ -437,9 +451,13 @@ def _forget_once_over(record: ServingRecord) -> None:
     shutil.rmtree(record.folder, ignore_errors=True)
 
 
-def _refuse_taken(folder: Path) -> None:
+def _refuse_taken(folder: Path, *, by_job: bool = False) -> None:
+    """Refuse a name that is taken; by a job alone where nobody else can be about to begin one."""
     with suppress(JobNotFoundError):
-        now = stand(ServingRecord.read(folder))
+        record = ServingRecord.read(folder)
+        if by_job and not record.job:
+            return
+        now = stand(record)
         if now.state not in {state.value for state in JobState if state.final}:
             raise CommandError(
                 f"something is served under the name {folder.name} already",

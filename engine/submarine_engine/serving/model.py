@@ -5,14 +5,15 @@ A model travels to its replicas as one value of their script, packed.
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import os
 import tarfile
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,14 @@ MLMODEL = "MLmodel"
 _WIDTH = "n_features_in"
 """In the metadata of models that are kept here: how many numbers they take."""
 _MOST_COLUMNS = 1000
+_EXAMPLE = "serving_input_example.json"
+"""What MLflow itself keeps of an input example: the body of a request."""
+_LARGEST_EXAMPLE = 64 << 10
 _OF_JOB = "job:"
 _FLAVOURS = {
     "sklearn": "mlflow.sklearn",
     "torch": "mlflow.pytorch",
-    "keras": "mlflow.tensorflow",
+    "keras": "mlflow.keras",
     "tensorflow": "mlflow.tensorflow",
     "xgboost": "mlflow.xgboost",
     "lightgbm": "mlflow.lightgbm",
@@ -121,23 +125,57 @@ def takes(folder: Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``columns``, the names of what it takes, or ``width``, how many numbers; empty where the
-        file does not say, or says what nobody can read.
+        ``example``, a request that was kept with it; ``columns``, the names of what it takes, or
+        ``width``, how many numbers, and ``type``, what NumPy calls these. Without those that the
+        files do not say, or say in a way that nobody can read.
     """
     import yaml  # noqa: PLC0415 - comes with MLflow
 
+    kept = _kept_example(folder)
+    example = {} if kept is None else {"example": kept}
     try:
         told = yaml.safe_load((folder / MLMODEL).read_text(encoding="utf-8"))
         signature = told.get("signature")
         inputs = json.loads(signature["inputs"]) if signature else []
         columns = [str(one["name"]) for one in inputs if one.get("name")]
         if columns:
-            return {"columns": columns[:_MOST_COLUMNS]}
-        shape = inputs[0]["tensor-spec"]["shape"] if inputs else ()
+            return {"columns": columns[:_MOST_COLUMNS], **example}
+        tensor = inputs[0]["tensor-spec"] if inputs else {}
+        shape = tensor.get("shape")
         width = shape[-1] if shape else (told.get("metadata") or {}).get(_WIDTH, 0)
-        return {"width": int(width)} if int(width) > 0 else {}
+        kind = {"type": str(tensor["dtype"])} if tensor else {}
+        return {**({"width": int(width), **kind} if int(width) > 0 else kind), **example}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
+        return example
+
+
+def _kept_example(folder: Path) -> dict[str, Any] | None:
+    """Return the request that is kept with a model; None where there is none that is small."""
+    path = folder / _EXAMPLE
+    try:
+        if path.stat().st_size > _LARGEST_EXAMPLE:
+            return None
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def flavours(folder: Path) -> dict[str, Any]:
+    """Return what a model's file tells of its flavours; empty where it cannot be read.
+
+    Parameters
+    ----------
+    folder
+        In MLflow's format.
+    """
+    import yaml  # noqa: PLC0415 - comes with MLflow
+
+    try:
+        found = yaml.safe_load((folder / MLMODEL).read_text(encoding="utf-8"))["flavors"]
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
         return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -252,17 +290,36 @@ def saved(model: object) -> Iterator[Path]:
 
 
 def _save(module: Any, flavour: str, model: object, folder: Path) -> None:  # noqa: ANN401 - MLflow's
-    width = getattr(model, "n_features_in_", None)  # as scikit-learn has it, and its kin
+    width = _width(model)
     # Else MLflow starts a process to guess requirements: replicas run in the job's own Python.
     how: dict[str, Any] = {"pip_requirements": []}
-    if isinstance(width, int):
+    if width is not None:
         how["metadata"] = {_WIDTH: width}
     if flavour == "mlflow.pyfunc":
         module.save_model(str(folder), python_model=model, **how)
         return
     if flavour == "mlflow.sklearn":  # its usual one since 3.17 needs a package more
         how["serialization_format"] = "cloudpickle"
+    known = inspect.signature(module.save_model).parameters
+    if flavour == "mlflow.pytorch" and "serialization_format" in known:
+        how["serialization_format"] = "pickle"  # its usual one since 3.12 needs an example
     module.save_model(model, str(folder), **how)
+
+
+def _width(model: Any) -> int | None:  # noqa: ANN401 - of whatever framework
+    """Return how many numbers a model takes a row, as it says itself; None where it does not."""
+    asks: tuple[Callable[[], Any], ...] = (
+        lambda: model.n_features_in_,  # scikit-learn, and its kin
+        lambda: model.num_features(),  # noqa: PLW0108 - XGBoost's Booster; others have none
+        lambda: model.input_shape[1] if len(model.input_shape) == 2 else None,  # Keras  # noqa: PLR2004 - rows of numbers
+        lambda: model[0].in_features,  # torch.nn.Sequential
+    )
+    for ask in asks:
+        with suppress(Exception):  # it has no such thing, or is not ready to tell
+            found = ask()
+            if isinstance(found, int) and found > 0:
+                return found
+    return None
 
 
 def check_installed() -> None:

@@ -62,6 +62,12 @@ class FrontState:
         Why, in a line.
     replicas
         Those that there are.
+    rolls
+        The version whose replicas take the GPUs of the former ones one after the other; 0 for none.
+    held_up
+        Why the wanted version is not served yet, in words; empty where nothing but time is missing.
+    server
+        What the replicas run, one of `replica.SERVERS`; empty until it is known.
     requests, failures
         How many requests were answered, and how many could not be passed on to any replica.
     """
@@ -72,6 +78,9 @@ class FrontState:
     failed_job: str = ""
     reason: str = ""
     replicas: tuple[ReplicaState, ...] = ()
+    rolls: int = 0
+    held_up: str = ""
+    server: str = ""
     requests: int = 0
     failures: int = 0
 

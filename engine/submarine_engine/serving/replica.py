@@ -10,17 +10,22 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import signal
 import socket
 import tempfile
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from submarine_runtime import progress
+from submarine_runtime.call_frames import Reader
+from submarine_runtime.worker import calls_path
 
-from submarine_engine.errors import UnsupportedError
+from submarine_engine.errors import JobError, UnsupportedError
 from submarine_engine.extras import install_extra
-from submarine_engine.serving.model import unpack
+from submarine_engine.serving.model import flavours, unpack
 
 SERVERS = {"mlserver": "/v2/health/ready", "mlflow": "/ping"}
 """The servers that there are, the first that is installed unless one is asked for, and where each
@@ -28,8 +33,13 @@ tells whether it is ready."""
 
 LOOPBACK = "127.0.0.1"
 
+ALONE = 120.0
+"""Seconds without a word from the front after which a replica ends: a front that is killed is there
+again within some, and one that was ended by ``job kill``, or with its machine, never is."""
+_LOOK = 0.5
 
-def run_replica(packed: bytes, called: str, server: str) -> None:
+
+def run_replica(packed: bytes, called: str, server: str, alone: float = ALONE) -> None:
     """Serve a model until the job is asked to end.
 
     Parameters
@@ -40,9 +50,13 @@ def run_replica(packed: bytes, called: str, server: str) -> None:
         Its name in the server's addresses.
     server
         Of `SERVERS`; empty for the first that is installed.
+    alone
+        Seconds without a word from the front after which it ends.
 
     Raises
     ------
+    JobError
+        The front is gone.
     UnsupportedError
         The server or MLflow is not installed in the job's Python.
     Exception
@@ -50,19 +64,73 @@ def run_replica(packed: bytes, called: str, server: str) -> None:
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     chosen = server or ("mlserver" if importlib.util.find_spec("mlserver") else "mlflow")
+    watch = _Watch(alone)
+    try:
+        _serve_packed(packed, called, chosen)
+    except KeyboardInterrupt:
+        if not watch.is_alone:
+            raise
+    if watch.is_alone:
+        raise _final(
+            JobError(
+                f"the front is gone: no word from it for {alone:g} s, so the replica has ended",
+                fix="serve the model anew: submarine serve start",
+            )
+        )
+
+
+def _serve_packed(packed: bytes, called: str, server: str) -> None:
     progress(0.0, "loads the model")
     with tempfile.TemporaryDirectory(prefix="submarine-served-") as folder:
         try:
             unpack(packed, Path(folder))
-            model = _load(folder, chosen)
+            model = load(folder, server)
         except Exception as error:
-            with suppress(AttributeError):  # to begin it again would come to the same
-                error.submarine_final = True  # type: ignore[attr-defined] # read by the runtime
+            _final(error)
             raise
-        _serve[chosen](model, called)
+        _serve[server](model, called)
 
 
-def _load(folder: str, server: str) -> Any:  # noqa: ANN401 - MLflow's
+class _Watch:
+    """Notes whether the front is still there, and interrupts the process once it is not.
+
+    The front tells so where a pool's controller tells its workers, so it is heard on any cluster.
+    """
+
+    def __init__(self, alone: float) -> None:
+        self.is_alone = False
+        self._after = alone
+        self._reader = Reader(calls_path(os.environ["SUBMARINE_TASK_DIR"]))
+        threading.Thread(target=self._listen, name="front", daemon=True).start()
+
+    def _listen(self) -> None:
+        heard = time.monotonic()
+        while time.monotonic() - heard < self._after:
+            time.sleep(_LOOK)
+            if any(True for _ in self._reader.read()):
+                heard = time.monotonic()
+        self.is_alone = True
+        # Both servers end by it, and so does a model that is being loaded.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def load(folder: str, server: str) -> Any:  # noqa: ANN401 - MLflow's
+    """Return a model, loaded.
+
+    Parameters
+    ----------
+    folder
+        In MLflow's format.
+    server
+        Of `SERVERS`.
+
+    Raises
+    ------
+    UnsupportedError
+        The server, MLflow, or a package that the model needs is not installed in the job's Python.
+    Exception
+        It does not load: whatever its code raises.
+    """
     try:
         import mlflow.pyfunc  # noqa: PLC0415 - an extra
 
@@ -72,7 +140,45 @@ def _load(folder: str, server: str) -> Any:  # noqa: ANN401 - MLflow's
         raise UnsupportedError(
             f"the job's Python cannot serve models: {error}", fix=install_extra("serve")
         ) from error
-    return mlflow.pyfunc.load_model(folder)
+    told = flavours(Path(folder))
+    if backend := (told.get("keras") or {}).get("keras_backend"):
+        os.environ["KERAS_BACKEND"] = str(backend)  # that of whoever saved it, before it is loaded
+    try:
+        model = mlflow.pyfunc.load_model(folder)
+    except ModuleNotFoundError as error:
+        package = _PACKAGES.get(str(error.name).partition(".")[0], error.name)
+        raise UnsupportedError(
+            f"the model needs the package {package}, which the job's Python does not have: {error}",
+            where=", ".join(sorted({*told} - {"python_function"})),
+            fix=f"install it there: pip install {package}",
+        ) from error
+    return _OfOneType(model) if "pytorch" in told else model
+
+
+_PACKAGES = {"sklearn": "scikit-learn", "yaml": "pyyaml"}
+"""Packages that are called otherwise than what is imported of them."""
+
+
+class _OfOneType:
+    """A model of PyTorch that is given numbers of the type of its own.
+
+    Requests in JSON have one type of floating point numbers, which NumPy takes for ``float64``, and
+    PyTorch's layers take no other than their own.
+    """
+
+    def __init__(self, model: Any) -> None:  # noqa: ANN401 - MLflow's
+        self._model = model
+        weights: Any = getattr(model.get_raw_model(), "parameters", tuple)()
+        self._types = {str(one.dtype) for one in weights if one.is_floating_point()}
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - MLflow's
+        return getattr(self._model, name)
+
+    def predict(self, data: Any, params: Any = None) -> Any:  # noqa: ANN401 - MLflow's
+        """Return what the model says, as MLflow's own does."""
+        if self._types == {"torch.float32"} and getattr(data, "dtype", None) == "float64":
+            data = data.astype("float32")
+        return self._model.predict(data, params=params)
 
 
 def _by_mlflow(model: Any, called: str) -> None:  # noqa: ANN401, ARG001 - MLflow's; it has no name there
@@ -117,9 +223,14 @@ def _by_mlserver(model: Any, called: str) -> None:  # noqa: ANN401 - MLflow's
         raise _ended("MLServer")
 
 
-def _ended(server: str) -> RuntimeError:
-    error = RuntimeError(f"{server} has ended by itself: its log says why")
-    error.submarine_final = True  # type: ignore[attr-defined] # read by the runtime
+def _ended(server: str) -> Exception:
+    return _final(RuntimeError(f"{server} has ended by itself: its log says why"))
+
+
+def _final(error: Exception) -> Exception:
+    """Return an error after which the job is not begun again: that would come to the same."""
+    with suppress(AttributeError):
+        error.submarine_final = True  # type: ignore[attr-defined] # read by the runtime
     return error
 
 

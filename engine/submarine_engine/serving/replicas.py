@@ -7,7 +7,9 @@ for the next request: each costs a process beside the task.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,6 +17,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from submarine_runtime.call_frames import CALLS, append, cut_torn, frame
 from tornado.http1connection import HTTP1Connection, HTTP1ConnectionParameters
 from tornado.httputil import (
     HTTPHeaders,
@@ -26,6 +29,7 @@ from tornado.httputil import (
 from tornado.iostream import IOStream, StreamClosedError
 
 from submarine_engine.errors import SubmarineError
+from submarine_engine.history import JobPaths, default_home
 from submarine_engine.inside import connect
 from submarine_engine.job import JobState
 from submarine_engine.serving.record import ReplicaState
@@ -33,6 +37,7 @@ from submarine_engine.serving.replica import SERVERS
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
+    from submarine_engine.lifecycle import JobStatus
 
 QUEUED, STARTING, READY, FAILING, DRAINING = (
     "queued", "starting", "ready", "failing", "draining",
@@ -45,6 +50,8 @@ ANSWER_WITHIN = 600.0
 """Seconds that a model may take for an answer."""
 
 _PROBE_WITHIN = 10.0
+_STAY = 10.0
+"""Seconds between two words that the front is there, of which `replica.ALONE` lets some be lost."""
 _MOST_IDLE = 16
 _PLACE = re.compile(r"([a-z]{1,16}) at port ([0-9]{1,5})", re.ASCII)
 _THREADS = ThreadPoolExecutor(32, "serving")
@@ -141,6 +148,8 @@ class Replica:
         self._place: tuple[int, str, int] | None = None
         """The attempt, the server and its port."""
         self._idle: list[IOStream] = []
+        self._stays: int | None = None
+        self._stayed = -_STAY
 
     @property
     def server(self) -> str:
@@ -160,7 +169,12 @@ class Replica:
         if status.state.final:
             self.over, self.reason = status.state, status.reason
             self.close()
+            if self._stays is not None:
+                os.close(self._stays)
+                self._stays = None
             return
+        with suppress(OSError):  # no folder yet, or no room: it has time until it ends
+            await aside(self._stay, status)
         place = None
         if status.state is JobState.RUNNING and status.tasks:
             # What the job's code says there is a stranger's word; it leads into the job alone.
@@ -172,6 +186,18 @@ class Replica:
             self._place = place
         is_ready = place is not None and await self._probe(SERVERS[place[1]])
         self._settle(status.state, ready=is_ready)
+
+    def _stay(self, status: JobStatus) -> None:
+        """Tell it now and then that there is somebody: it would end by itself."""
+        if not status.tasks or time.monotonic() - self._stayed < _STAY:
+            return
+        if self._stays is None:
+            path = JobPaths(default_home(), self.job_id).task(status.tasks[0].task).root / CALLS
+            cut_torn(str(path))  # of a front that was killed as it wrote
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._stays = os.open(path, flags, 0o600)
+        append(self._stays, frame({"kind": "stay"}))
+        self._stayed = time.monotonic()
 
     def _settle(self, state: JobState, *, ready: bool) -> None:
         if self.state == DRAINING:

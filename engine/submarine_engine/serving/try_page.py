@@ -28,19 +28,60 @@ def example(server: str, name: str, takes: Mapping[str, Any]) -> tuple[str, dict
     takes
         As `submarine_engine.serving.model.takes` tells.
     """
+    kept = takes.get("example")
     columns: Sequence[str] = takes.get("columns") or ()
     width = min(int(takes.get("width") or 1), _LONGEST)
     if server == "mlserver":
-        shapes = [(one, [1]) for one in columns] or [("x", [1, width])]
-        inputs = [
-            {"name": one, "shape": shape, "datatype": "FP64", "data": [0.0] * shape[-1]}
-            for one, shape in shapes
-        ]
+        inputs = _tensors(kept or {})
+        if not inputs:
+            kind = _DATATYPES.get(str(takes.get("type")), "FP64")
+            zero = 0 if kind.startswith("INT") else 0.0
+            shapes = [(one, [1]) for one in columns] or [("x", [1, width])]
+            inputs = [_tensor(one, kind, shape, [zero] * shape[-1]) for one, shape in shapes]
         return f"v2/models/{name}/infer", {"inputs": inputs}
+    if kept:
+        return "invocations", dict(kept)
     if columns:
         rows = {"columns": list(columns), "data": [[0.0] * len(columns)]}
         return "invocations", {"dataframe_split": rows}
     return "invocations", {"inputs": [[0.0] * width]}
+
+
+_DATATYPES = {"float32": "FP32", "float64": "FP64", "int32": "INT32", "int64": "INT64"}
+
+
+def _tensors(kept: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return MLflow's form of a request in that of the protocol; empty where it has other forms."""
+    try:
+        if "dataframe_split" in kept:
+            rows = kept["dataframe_split"]["data"]
+            columns = zip(kept["dataframe_split"]["columns"], zip(*rows, strict=True), strict=True)
+            return [_tensor(str(name), _kind(data), [len(rows)], data) for name, data in columns]
+        shape, data = [], kept["inputs"]
+        while isinstance(data[0], list):
+            shape.append(len(data))
+            data = [value for row in data for value in row]
+        # Of several dimensions each but the last is counted on the way down.
+        shape = [
+            now // before for before, now in zip([1, *shape], [*shape, len(data)], strict=True)
+        ]
+        return [_tensor("x", _kind(data), shape, data)]
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        return []
+
+
+def _kind(data: Sequence[Any]) -> str:
+    if all(isinstance(one, str) for one in data):
+        return "BYTES"
+    if all(isinstance(one, int) and not isinstance(one, bool) for one in data):
+        return "INT64"
+    if all(isinstance(one, (int, float)) for one in data):
+        return "FP64"
+    raise TypeError(data)
+
+
+def _tensor(name: str, kind: str, shape: list[int], data: Sequence[Any]) -> dict[str, Any]:
+    return {"name": name, "shape": shape, "datatype": kind, "data": list(data)}
 
 
 def try_page(name: str, server: str, takes: Mapping[str, Any]) -> tuple[str, str]:

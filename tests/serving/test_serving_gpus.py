@@ -1,0 +1,100 @@
+"""Replicas with GPUs, of which there are no more than the old ones have."""
+
+from __future__ import annotations
+
+import pytest
+from submarine_engine.records import open_job
+from submarine_engine.serving.launching import stand, start, update, wait
+
+from tests.jobs import until
+from tests.serving.conftest import ask, quiet
+from tests.serving.test_update import Load
+
+
+@pytest.fixture
+def seeing(tmp_path):
+    """Return a function that makes a model which answers with a number and the GPUs it sees."""
+    with quiet():
+        import mlflow.pyfunc
+
+        class Seeing(mlflow.pyfunc.PythonModel):
+            def __init__(self, number):
+                self.number = number
+
+            def predict(self, context, model_input, params=None):  # noqa: ARG002 - as MLflow calls it
+                import os
+
+                return [f"{self.number} on {os.environ['CUDA_VISIBLE_DEVICES']}"] * len(model_input)
+
+    def make(number):
+        path = tmp_path / f"seeing-{number}"
+        with quiet():
+            mlflow.pyfunc.save_model(str(path), python_model=Seeing(number), pip_requirements=[])
+        return str(path)
+
+    return make
+
+
+def answers(record, number):
+    """Return all that is answered, once there are so many different ones."""
+    seen = set()
+
+    def more():
+        seen.update(ask(record.address, {"inputs": [[1]]}).told["predictions"])
+        return len(seen) == number
+
+    with Load(record.address, clients=2):  # the one that has nothing to do is asked
+        until(more)
+    return seen
+
+
+@pytest.mark.service
+def test_an_update_of_the_only_replica_waits_for_a_gpu_and_says_so(home, seeing, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "1")
+    record = start(seeing(1), {"name": "one", "gpus": 1})
+    first = wait(record)
+    assert ask(record.address, {"inputs": [[1]]}).told == {"predictions": ["1 on 0"]}
+    update("one", seeing(2), {})
+    until(lambda: stand(record).told.held_up)
+    assert "version 2 waits for a GPU: version 1 has the only one" in stand(record).words
+    until(lambda: "version 2 waits for a GPU" in open_job(record.job).status().tasks[0].message)
+    assert ask(record.address, {"inputs": [[1]]}).told == {"predictions": ["1 on 0"]}
+    assert first.told.replicas[0] in stand(record).told.replicas
+
+
+@pytest.mark.long
+def test_an_update_takes_the_gpus_of_the_old_replicas_one_by_one(home, seeing, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")
+    record = start(seeing(1), {"name": "two", "gpus": 1, "replicas": 2})
+    wait(record)
+    assert answers(record, 2) == {"1 on 0", "1 on 1"}  # each has its own
+    said = []
+    with Load(record.address, clients=2) as load:
+        load.goes_on()
+        wait(update("two", seeing(2), {}), said.append)
+        load.goes_on()
+    assert load.failed == []
+    assert any("version 2 takes the GPUs of version 1 one by one" in line for line in said), said
+    assert answers(record, 2) == {"2 on 0", "2 on 1"}
+    now = stand(record).told
+    assert (now.serves, now.failures, now.held_up) == (2, 0, "")
+    until(lambda: len(stand(record).told.replicas) == 2)
+
+
+@pytest.mark.long
+def test_an_update_that_does_not_load_gives_the_gpus_back_to_the_old_replicas(
+    home, seeing, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")
+    record = start(seeing(1), {"name": "back", "gpus": 1, "replicas": 2})
+    wait(record)
+    broken = seeing(2)
+    (tmp_path / "seeing-2" / "python_model.pkl").write_bytes(b"no pickle")
+    with Load(record.address, clients=2) as load:
+        load.goes_on()
+        with pytest.raises(Exception, match="load key"):
+            wait(update("back", broken, {}))
+        until(lambda: stand(record).told.ready == 2)
+        load.goes_on()
+    assert load.failed == []
+    assert answers(record, 2) == {"1 on 0", "1 on 1"}
