@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.lifecycle import JobStatus
     from submarine_magics.card.record import Record
+    from submarine_magics.card.trying import Trying
 
 
 # The job card as data: what a front end shows of a job, looked at again and again.
@@ -66,19 +67,25 @@ class CardPoller:
             The job cannot be read any more.
         """
         from submarine_magics.card.pages import with_links  # noqa: PLC0415 - as above
+        from submarine_magics.card.trying import read_trying  # noqa: PLC0415 - as above
 
         status = self._job.status()
         record = with_links(self._record, self._job, final=status.state.final)
         logs, outputs = self._logs(status), self._outputs(status)
         parts = {key: value for part in self._parts for key, value in part(status).items()}
-        seen = (status, record, logs, outputs, parts)
+        trying = None if status.state.final else read_trying(self._job, record.spec)
+        seen = (status, record, logs, outputs, parts, trying)
         if seen == self._seen:
             return None, status.state.final
-        card = self._card(status, record, parts) | {"logs": logs, "outputs": outputs} | parts
+        card = (
+            self._card(status, record, parts, trying) | {"logs": logs, "outputs": outputs} | parts
+        )
         self._seen = seen  # not earlier: who failed to draw it has not shown it
         return json.dumps(card), status.state.final
 
-    def _card(self, status: JobStatus, record: Record, parts: dict[str, Any]) -> dict[str, Any]:
+    def _card(
+        self, status: JobStatus, record: Record, parts: dict[str, Any], trying: Trying | None
+    ) -> dict[str, Any]:
         from submarine_magics.card.model import view  # noqa: PLC0415 - as above
         from submarine_magics.card.served import Extras, served_tree  # noqa: PLC0415 - as above
 
@@ -91,6 +98,7 @@ class CardPoller:
             scalars=parts.get("scalars", {}),
             tensorboard=parts.get("tensorboard", False),
             can_save=parts.get("can_save", False),
+            trying=trying,
         )
         return {
             # The script is long, in the tree, and has a route of its own.

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from importlib.resources import files
+from types import SimpleNamespace
 
 import pytest
+from submarine_engine.history import make_private
+from submarine_engine.job import JobSpec
+from submarine_engine.serving.record import FrontState, ServingRecord
 from submarine_engine.stacks import Stacks, Step, TaskStacks, Thread
 from submarine_engine.traceback import Frame
 from submarine_magics.card import view
 from submarine_magics.card.served import Extras, corners, measured, served_tree, stacks_tree
+from submarine_magics.card.trying import Trying, read_trying
 
 FRAMES = [
     {"cell": "In [2]", "cell_id": "c2", "line": 6, "function": "<module>", "text": "train()"},
@@ -50,8 +56,9 @@ def test_the_page_s_script_knows_each_element_and_attribute(draw):
     script = files("submarine_magics.card").joinpath("tree.js").read_text()
     sets = dict(re.findall(r"const (\w+) = new Set\((.*?)\);", script, re.DOTALL))
     tags, attributes = (set(re.findall(r"[\w-]+", sets[name])) for name in ("TAGS", "ATTRIBUTES"))
+    every = replace(EVERYTHING, trying=Trying(port=1, path="invocations", body="{}"))
     for state in ("running", "failed", "queued", "team"):
-        for tag, given, _ in elements(draw(state)):
+        for tag, given, _ in elements(draw(state, every)):
             assert tag in tags
             plain = {key for key in given if not key.startswith(("aria-", "data-"))}
             assert plain <= attributes | {"class", "grow", "width"}
@@ -136,6 +143,41 @@ def test_tasks_stand_side_by_side_the_odd_one_first_and_their_words_stay_text():
     script = files("submarine_magics.card").joinpath("tree.js").read_text()
     tags = re.findall(r"[\w-]+", re.search(r"TAGS = new Set\((.*?)\);", script, re.DOTALL)[1])
     assert {part[0] for part in elements(tree)} <= set(tags)
+
+
+def test_a_served_model_has_a_form_to_try_it_by(draw):
+    trying = Trying(port=4711, path="invocations", body='{"x": "</textarea><b>\u202e"}')
+    tree = draw(extras=Extras(trying=trying))
+    slots = named(tree, "data-slot")
+    assert slots["try"][1]["data-to"] == "4711/invocations"
+    assert {"sends", "tried", "untried", "answer"} <= set(slots)
+    (body,) = (part for part in elements(tree) if part[0] == "textarea")
+    assert body[2] == ['{"x": "</textarea><b>[U+202E]"}']
+    assert "try" not in named(draw(extras=Extras()), "data-slot")
+    assert "try" not in named(draw("succeeded", Extras(trying=trying)), "data-slot")
+
+
+def test_only_a_front_that_serves_can_be_tried(tmp_path):
+    home = tmp_path / "home"
+    job = SimpleNamespace(id="20260101-000000-aaaaa", cluster=SimpleNamespace(home=home))
+    assert read_trying(job, JobSpec(name="digits")) is None
+    record = ServingRecord(
+        folder=make_private(home / "servings" / "digits"), cluster="local", port=4711,
+        workdir="/", takes={"width": 2}, jobs=(job.id,),
+    )  # fmt: skip
+    record.write()
+    assert read_trying(job, JobSpec(name="digits")) is None  # nothing is ready
+    record.tell(FrontState(job=job.id, serves=1, server="mlflow"))
+    found = read_trying(job, JobSpec(name="digits"))
+    assert found == Trying(port=4711, path="invocations", body='{"inputs": [[0.0, 0.0]]}')
+    record.tell(FrontState(job=job.id, serves=1, server="mlserver"))
+    assert read_trying(job, JobSpec(name="digits")).path == "v2/models/digits/infer"
+    other = SimpleNamespace(id="20260101-000000-bbbbb", cluster=job.cluster)
+    assert read_trying(other, JobSpec(name="digits")) is None  # a replica has the same name
+    replace(record, takes={"width": 4096}).write()
+    assert read_trying(job, JobSpec(name="digits")).body == ""  # too long for a card
+    (home / "servings" / "digits" / "serving.json").write_text("{")
+    assert read_trying(job, JobSpec(name="digits")) is None
 
 
 def test_of_very_many_places_the_first_are_shown():

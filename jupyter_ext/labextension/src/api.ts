@@ -92,6 +92,26 @@ export class Api {
     return this.post(`api/jobs/${encodeURIComponent(job)}/save`, { path });
   }
 
+  /** Send JSON to a port inside a job, by the server's proxy: `to` is `PORT/PATH`. */
+  async port(
+    job: string,
+    to: string,
+    body: string
+  ): Promise<{ ok: boolean; status: number; text: string; ms: number }> {
+    const began = performance.now();
+    const headers = { 'Content-Type': 'application/json' };
+    const url = this.url(`proxy/${encodeURIComponent(job)}/${to}`);
+    let response: Response;
+    try {
+      const init = { method: 'POST', body, headers };
+      response = await ServerConnection.makeRequest(url, init, this.settings);
+    } catch {
+      throw new ApiError(UNREACHABLE);
+    }
+    const { ok, status } = response;
+    return { ok, status, text: await response.text(), ms: Math.round(performance.now() - began) };
+  }
+
   /** Ask each task of a running job where it stands. */
   stacks(job: string): Promise<StacksTold> {
     return this.post(`api/jobs/${encodeURIComponent(job)}/stacks`);

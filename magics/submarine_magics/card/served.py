@@ -16,6 +16,7 @@ from submarine_engine.job import TaskState
 from submarine_magics.card import tree
 from submarine_magics.card.model import CardView
 from submarine_magics.card.nodes import Node, node
+from submarine_magics.card.trying import Trying, try_node
 from submarine_magics.card.words import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -47,12 +48,15 @@ class Extras:
         Whether TensorBoard has something to show, or the job asked for one.
     can_save
         Whether the model can be saved now.
+    trying
+        How to try the model that the job serves; None for all other jobs.
     """
 
     frames: Sequence[Mapping[str, Any]] = ()
     scalars: Mapping[str, Points] = field(default_factory=dict)
     tensorboard: bool = False
     can_save: bool = False
+    trying: Trying | None = None
 
 
 def served_tree(card: CardView, extras: Extras | None = None) -> Node:
@@ -78,6 +82,7 @@ def served_tree(card: CardView, extras: Extras | None = None) -> Node:
         _slot("div", "sentence", "remembered"),
         _frames(more.frames) if more.frames else None,
         progress,
+        try_node(more.trying) if more.trying and not card.final else None,
         # Of a sweep they are its trials': each is drawn where it is opened.
         _curves(more.scalars) if card.sweep is None else None,
         *rest,

@@ -12,6 +12,23 @@ import { jump } from './jump';
 import type { Ui } from './ui';
 
 const RUN_CELL = 'notebook:run-cell';
+const LONGEST = 20_000; // characters of an answer that a card shows
+
+/**
+ * What an answer says of a failure, whoever gave it (the model's server, the front, Jupyter's), and
+ * the rest of it, the traceback as such where there is one.
+ */
+function failure(text: string): [string, string] {
+  try {
+    const { message, error, detail, what, stack_trace: trace } = JSON.parse(text);
+    const found = message ?? error ?? detail ?? what ?? '';
+    const words = typeof found === 'string' ? found : JSON.stringify(found);
+    const last = typeof trace === 'string' ? trace.trim().split('\n').pop() : '';
+    return [[words, last].filter(Boolean).join(' ').slice(0, 600), last ? trace : text];
+  } catch {
+    return ['', text];
+  }
+}
 
 /** What the card's surroundings can do. */
 export interface Place {
@@ -68,6 +85,34 @@ export class Actions {
       this._change({ save: { busy: false, error: '', done: `Saved to ${saved.path}` } });
     } catch (error) {
       this._change({ save: { busy: false, error: problem(error), done: '' } });
+    }
+  }
+
+  /** Open what listens at a port inside a job in a tab of its own. */
+  portPage(job: string, to: string): void {
+    window.open(this._api.url(`proxy/${encodeURIComponent(job)}/${to}`), '_blank', 'noopener');
+  }
+
+  /** Send a request to the model that the job serves; what it answers is only ever text. */
+  async try(card: Card, to: string, body: string): Promise<void> {
+    const begin = { busy: false, told: '', error: '', answer: '' };
+    try {
+      JSON.parse(body);
+    } catch (error) {
+      this._change({ tried: { ...begin, error: `Not sent: it is no JSON. ${problem(error)}` } });
+      return;
+    }
+    this._change({ tried: { ...begin, busy: true } });
+    try {
+      const { status, ok, text, ms } = await this._api.port(card.job_id, to, body);
+      const told = `${status}, ${ms} ms`;
+      const [words, all] = ok ? ['', text] : failure(text);
+      const error = ok ? '' : `The model has not answered: ${words || told}`;
+      const left = all.length - LONGEST;
+      const answer = left > 0 ? `${all.slice(0, LONGEST)}\n… ${left} characters more` : all;
+      this._change({ tried: { busy: false, told, error, answer } });
+    } catch (error) {
+      this._change({ tried: { ...begin, error: `Not sent: ${problem(error)}` } });
     }
   }
 

@@ -15,7 +15,7 @@ import { changes, type Ui } from './ui';
 const BEAT = 1000; // ms
 
 export class CardBody extends Widget {
-  /** @param act - called with what was clicked: its `data-action`, or `submit-save`. */
+  /** @param act - called with what was clicked: its `data-action`, or `submit-save`, `submit-try`. */
   constructor(private readonly _act: (action: string, element: HTMLElement) => void) {
     super();
     this.addClass('submarine-CardBody');
@@ -26,15 +26,20 @@ export class CardBody extends Widget {
       }
     });
     this.node.addEventListener('keydown', event => {
-      const { form } = event.target as HTMLInputElement;
-      if (event.key === 'Enter' && !event.isComposing && form instanceof HTMLFormElement) {
+      const field = event.target as HTMLInputElement;
+      const { form } = field;
+      // A text of several lines has Enter for itself, and is sent as cells are run: with Ctrl.
+      const sends = field.localName !== 'textarea' || event.ctrlKey || event.metaKey;
+      const isEnter = event.key === 'Enter' && !event.isComposing;
+      if (isEnter && sends && form instanceof HTMLFormElement) {
         event.preventDefault();
         form.requestSubmit();
       }
     });
     this.node.addEventListener('submit', event => {
       event.preventDefault();
-      this._act('submit-save', event.target as HTMLElement);
+      const form = event.target as HTMLElement;
+      this._act(form.dataset.slot === 'try' ? 'submit-try' : 'submit-save', form);
     });
   }
 

@@ -206,6 +206,51 @@ describe('CardRenderer', () => {
     expect(button.getAttribute('aria-expanded')).toBe('false');
   });
 
+  it('sends what is typed to a served model, and shows the answer as text alone', async () => {
+    const { card, say, api } = await drawn();
+    const slots = ['sends', 'tried', 'untried', 'answer'].map((name): Tree => [
+      name === 'sends' ? 'button' : 'pre',
+      { 'data-slot': name, ...(name === 'sends' ? { type: 'submit' } : { hidden: '' }) },
+      [name === 'sends' ? 'Send' : '']
+    ]);
+    const body: Tree = ['textarea', { name: 'body' }, ['{"inputs": [[1]]}']];
+    const form: Tree = [
+      'form',
+      { 'data-slot': 'try', 'data-to': '1/invocations' },
+      [body, ...slots]
+    ];
+    await say('card', { ...saved, tree: ['div', {}, [form]] as Tree });
+    const found = (name: string) => card.node.querySelector<HTMLElement>(`[data-slot=${name}]`)!;
+    const send = async (key?: string) => {
+      const area = card.node.querySelector('textarea')!;
+      if (key) {
+        area.value = key;
+      }
+      area.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }));
+      const pressed = { key: 'Enter', ctrlKey: true, bubbles: true };
+      area.dispatchEvent(new KeyboardEvent('keydown', pressed)); // alone it is a new line
+      await vi.advanceTimersByTimeAsync(1);
+    };
+    const port = vi.fn(async () => ({ ok: true, status: 200, text: '<b>4</b>', ms: 7 }));
+    Object.assign(api, { port });
+    await send();
+    expect(port.mock.calls).toEqual([['j', '1/invocations', '{"inputs": [[1]]}']]);
+    expect(found('answer').textContent).toBe('<b>4</b>');
+    expect(found('answer').querySelector('b')).toBe(null);
+    expect([found('tried').textContent, found('untried').hidden]).toEqual(['200, 7 ms', true]);
+    const text = JSON.stringify({ error_code: 'BAD', message: 'no <i>rows</i>' });
+    port.mockImplementation(async () => ({ ok: false, status: 400, text, ms: 1 }));
+    await send();
+    expect(found('untried').textContent).toBe('The model has not answered: no <i>rows</i>');
+    await send('{');
+    expect(found('untried').textContent).toMatch(/^Not sent: it is no JSON/);
+    expect(found('answer').hidden).toBe(true);
+    port.mockImplementation(async () => Promise.reject(new Error('Server unreachable')));
+    await send('[]');
+    expect(found('untried').textContent).toMatch(/^Not sent: Server unreachable/);
+    expect(port.mock.calls.length).toBe(3);
+  });
+
   it('is what a command means while it, or a log, has the focus', async () => {
     const { card, say } = await drawn();
     await say('card', saved);

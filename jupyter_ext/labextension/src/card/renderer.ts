@@ -286,6 +286,11 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
         const worker = element.dataset.job ?? '';
         this._place.openLog(worker, `worker of ${card.title}`);
       },
+      'submit-try': () => {
+        const { value } = element.querySelector<HTMLTextAreaElement>('[name=body]')!;
+        return this._actions.try(card, element.dataset.to ?? '', value);
+      },
+      'page-of-port': () => this._actions.portPage(card.job_id, element.dataset.to ?? ''),
       save: () => this._askForPath(),
       'submit-save': () =>
         this._actions.save(card, element.querySelector<HTMLInputElement>('[name=path]')!.value)

@@ -20,6 +20,8 @@ export interface Ui {
   stacks: { open: boolean; busy: boolean };
   /** Null while nobody asks for a path. */
   save: { busy: boolean; error: string; done: string } | null;
+  /** What became of a request to the model that the job serves; null before the first. */
+  tried: { busy: boolean; told: string; error: string; answer: string } | null;
   /** Why a frame could not be shown. */
   jump: string;
   /** What the reader looks at among a sweep's trials; null for the card's own tables. */
@@ -36,18 +38,28 @@ export const QUIET: Ui = {
   logOpen: false,
   stacks: { open: false, busy: false },
   save: null,
+  tried: null,
   jump: '',
   trials: null
 };
 
-const ACTIONS = ['log', 'stacks', 'terminal', 'tensorboard', 'save', 'cancel', 'kill'];
+const ACTIONS = [
+  'log',
+  'stacks',
+  'terminal',
+  'tensorboard',
+  'save',
+  'cancel',
+  'kill',
+  'page-of-port'
+];
 
 /** What tables and lists have: the words of these buttons are their own. */
 const OF_LISTS = ['artifact', 'every', 'page', 'pin', 'sort', 'trial', 'unpin'];
 
 /** The changes, by the names that `submarine_magics.card.served` gives to elements. */
 export function changes(card: Card, ui: Ui): Changes {
-  const { save } = ui;
+  const { save, tried } = ui;
   const hidden = Object.fromEntries(ACTIONS.map(action => [action, { hidden: '' }]));
   const going = { text: 'Cancelling…', disabled: '', 'aria-label': `Cancelling job ${card.title}` };
   const live = {
@@ -62,6 +74,11 @@ export function changes(card: Card, ui: Ui): Changes {
   };
   return {
     ...(ui.served ? live : hidden),
+    ...(ui.served ? {} : { sends: { disabled: '' } }),
+    ...(tried?.busy ? { sends: { text: 'Sending…', disabled: '' } } : {}),
+    tried: said(tried?.told),
+    untried: said(tried?.error),
+    answer: said(tried?.answer),
     ...(ui.served ? {} : Object.fromEntries(OF_LISTS.map(one => [one, { disabled: '' }]))),
     ...(ui.served && ui.trials ? { trials: { inside: ui.trials } } : {}),
     ...(ui.remembered ? { again: { hidden: null } } : {}),
