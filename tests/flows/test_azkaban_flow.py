@@ -117,7 +117,7 @@ def test_an_uploaded_flow_comes_back_as_the_same_notebook(double, call, cells, t
         code, out, err = call("flow", "open", source, "--output", target)
         assert code == 0, err
         assert out == f"{target}\n"
-        once, again = read_notebook(built), read_notebook(target)
+        once, again = read_notebook(built).cells, read_notebook(target).cells
         assert [one.cell for one in again] == [one.cell for one in once]
         assert [one.parameters for one in again] == [one.parameters for one in once]
         assert [(one.options or "").replace("=", " ") for one in again] == [
@@ -143,6 +143,21 @@ def test_what_cannot_go_is_refused_before_anything_is_asked_for(double, call, ce
         assert code == 64
         assert what in err
     assert not double.executions
+
+
+def test_scheduled_runs_have_the_values_and_the_mail_that_were_given(double, call, cells, tmp_path):
+    notebook(tmp_path / "train.ipynb", *cells)
+    more = ("--schedule", "0 2 * * *", "--mail", "ana@example.com, bo@example.com")
+    assert call("flow", "build", "train.ipynb", *more)[0] == 0
+    code, _, err = call("azkaban", "upload", "train.flow", "--param", "day=sunday")
+    assert code == 0, err
+    [one] = double.schedules.values()
+    assert one["words"]["flowOverride[day]"] == "sunday"
+    assert one["words"]["failureEmails"] == "ana@example.com,bo@example.com"
+    call("flow", "build", "train.ipynb")
+    code, _, err = call("azkaban", "upload", "train.flow", "--param", "day=sunday")
+    assert code == 64
+    assert "the flow names no schedule" in err
 
 
 def test_a_schedule_that_azkaban_cannot_have_is_refused_before_the_upload(

@@ -74,6 +74,15 @@ PLAIN = shape(
 )
 
 
+def test_mail_and_the_delay_of_retries_are_airflows_own():
+    nodes = (Node(name="fit", cells=(4,), retries=2, retry_delay=300.0),)
+    text = text_of(flow_with(nodes=nodes, mail="ana@example.com,bo@example.com"))
+    assert "retries=2, retry_delay=timedelta(seconds=300.0)" in text
+    assert '"email": ["ana@example.com", "bo@example.com"],' in text.replace("'", '"')
+    assert '"email_on_failure": True' in text
+    assert "email" not in text_of(FLOW)
+
+
 def test_the_file_reads_as_the_one_that_is_kept():
     text = text_of(FLOW)
     compile(text, "nightly.py", "exec")

@@ -217,6 +217,8 @@ def test_what_no_flow_can_be_is_refused_at_cell_and_line(flow_of, cells, where, 
         ({"given": {"rate": "fast"}}, "'fast' is no value of parameter 'rate'"),
         ({"name": "a/b"}, "'a/b' cannot name a flow"),
         ({"retries": -1}, "retries=-1"),
+        ({"retry_delay": -1.0}, "retry_delay=-1.0 is no length of time"),
+        ({"mail": "ana@example.com, nobody"}, "'nobody' is no address of mail"),
     ],
 )
 def test_options_that_are_not_possible_are_refused(flow_of, options, words):

@@ -101,6 +101,62 @@ def test_a_node_is_tried_as_often_as_the_flow_says(flow_of, call, folder, states
     assert status_of(folder, "r").records["a"].attempt == 3
 
 
+def test_a_node_waits_before_its_next_try_and_a_cancel_ends_that(
+    flow_of, call, folder, states, tmp_path
+):
+    flag = tmp_path / "flag"
+    flow_of(
+        f"{JOB}a\nimport os\nassert os.path.exists({str(flag)!r})",
+        f"{JOB}b --after a\nprint(1)",
+        retries=1,
+        retry_delay=600.0,
+    )
+    words = [sys.executable, "-m", "submarine_engine.cli", "flow", "run", folder, "--run", "r"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as runner:
+        assert runner.stderr is not None
+        told = b""
+        for line in runner.stderr:
+            told += line
+            if b"tried again in 10 min" in line:
+                break
+        assert b"tried again in 10 min" in told
+        assert call("flow", "cancel", folder)[:2] == (0, "r asked to end\n")
+        runner.communicate(timeout=60)
+    assert states() == {"a": F, "b": C}
+    flag.touch()
+    assert call("flow", "retry", folder)[0] == 0
+    assert states() == {"a": S, "b": S}
+
+
+def test_what_follows_a_node_that_is_tried_again_is_not_skipped(flow_of, call, folder, tmp_path):
+    flag = tmp_path / "flag"
+    # Its process ends a while after it has written that the node has failed.
+    late = "import atexit, os, sys, time\n"
+    flow_of(
+        f"{JOB}a\nimport os\nfound = os.path.exists({str(flag)!r})\n"
+        f"open({str(flag)!r}, 'w').close()\nassert found",
+        f"{JOB}b --after a\nprint('after all')",
+        retries=1,
+    )
+    (tmp_path / "sitecustomize.py").write_text(
+        f"{late}if 'node' in sys.orig_argv:\n    atexit.register(time.sleep, 1)\n"
+    )
+    words = [sys.executable, "-m", "submarine_engine.cli", "flow", "run", folder, "--run", "r"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(words, env=environment, capture_output=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert b"after all" in done.stdout
+
+
+def test_a_node_that_is_tried_again_begins_after_the_delay(flow_of, call, folder):
+    flow_of(f"{JOB}a\nimport time\nprint('at', time.time())\nraise ValueError",
+            retries=1, retry_delay=1.5)  # fmt: skip
+    code, out, _ = call("flow", "run", folder, "--run", "r")
+    assert code == 1
+    first, second = (float(line.split("at ")[1]) for line in out.splitlines() if "│ at " in line)
+    assert second - first > 1.5
+
+
 def test_a_node_that_takes_too_long_fails(flow_of, call, folder, states):
     flow_of(f"{JOB}a\nimport time\ntime.sleep(600)", time_limit=0.5)
     code, _, err = call("flow", "run", folder, "--run", "r")

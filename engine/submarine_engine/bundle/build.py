@@ -279,6 +279,9 @@ class BuildOptions:
         Likewise, all that they hold: what a value of the notebook shares stays one object.
     secrets
         Variables of the environment that are secrets: what they hold never becomes text of it.
+    hidden
+        Names that IPython hides among the builtins, where the cells are of a notebook whose kernel
+        is not here: ``display``.
     """
 
     limit: int = LIMIT
@@ -288,6 +291,7 @@ class BuildOptions:
     changes: Sequence[ModuleValue] = ()
     held: Sequence[ModuleValue] = ()
     secrets: Collection[str] = ()
+    hidden: Collection[str] = ()
 
 
 _PLAIN = BuildOptions()
@@ -353,7 +357,7 @@ def _build(
     by_value: set[str] = set()
     again: list[MadeAgain] = []
     while True:
-        origins = Origins(executed, namespace, len(cells), as_source, by_value)
+        origins = Origins(executed, namespace, len(cells), as_source, by_value, options.hidden)
         try:
             notice = Notice(options.tell)
             with notice:

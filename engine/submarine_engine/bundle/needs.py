@@ -99,6 +99,10 @@ class Outdated:
 Origin = Builtin | Imported | Defined | Kept | Outdated
 
 
+IPYTHONS = {"display": "IPython.display", "get_ipython": "IPython"}
+"""What IPython hides among the builtins, and where it is imported from."""
+
+
 class Origins:
     """Finds out where names come from.
 
@@ -115,16 +119,20 @@ class Origins:
         definitions that the value refers to.
     by_value
         Functions and classes that travel as they are, also where a statement defines them.
+    hidden
+        Names that IPython hides among the builtins of the notebook's kernel, which is not here.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - all that names come from
         self,
         executed: Executed,
         namespace: Mapping[str, object],
         main: int,
         as_source: Mapping[str, frozenset[str]],
         by_value: Collection[str] = (),
+        hidden: Collection[str] = (),
     ) -> None:
+        self._hidden = hidden
         self.by_value = by_value
         self.executed = executed
         self._namespace = namespace
@@ -286,13 +294,11 @@ class Origins:
     def _unbound(self, name: str) -> Origin | None:
         if hasattr(builtins, name):
             module = str(getattr(getattr(builtins, name), "__module__", ""))
-            if name in ("display", "get_ipython") and module.startswith("IPython"):
-                # IPython hides its own helpers among the builtins.
-                hidden = "IPython.display" if name == "display" else "IPython"
-                return Imported((Import(hidden, name),))
+            if name in IPYTHONS and module.startswith("IPython"):
+                return Imported((Import(IPYTHONS[name], name),))
             return Builtin()
         if name not in self._namespace:
-            return None
+            return Imported((Import(IPYTHONS[name], name),)) if name in self._hidden else None
         value = self._namespace[name]
         if isinstance(value, types.ModuleType) and value.__name__ in sys.modules:
             return Imported((import_module(value.__name__, name),))

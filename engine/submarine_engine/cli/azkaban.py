@@ -17,7 +17,7 @@ from submarine_engine.errors import CommandError, ConfigError, UnsupportedError
 from submarine_engine.extras import install_extra
 from submarine_engine.flows import azkaban
 from submarine_engine.flows.model import Flow
-from submarine_engine.flows.reopen import write_notebook
+from submarine_engine.flows.reopen import file_of, write_notebook
 from submarine_engine.history import default_home
 from submarine_engine.secret_values import secret_value
 
@@ -50,6 +50,13 @@ def upload(command: Command, output: Output) -> int:
     flow = azkaban.read(data, where=str(archive))
     project = command.values.get("project", flow.name)
     cron = flow.schedule and azkaban.quartz(flow.schedule)
+    given = _parameters(flow, command.values.get("param", ()))
+    if given and not cron:
+        raise CommandError(
+            "--param is for scheduled runs, and the flow names no schedule",
+            where="--param",
+            fix="build it with --schedule, or give the values to `azkaban run`",
+        )
     client = _client()
     version = client.upload(
         project,
@@ -59,7 +66,8 @@ def upload(command: Command, output: Output) -> int:
         replace=bool(command.values.get("replace")),
     )
     if cron:
-        client.schedule(project, flow.name, cron, mail=command.values.get("mail", ""))
+        mail = command.values.get("mail", flow.mail)
+        client.schedule(project, flow.name, cron, given, mail=mail)
     before = None if cron else client.scheduled(project, flow.name)
     if output.json:
         told = {"project": project, "flow": flow.name, "version": version, "schedule": cron or None}
@@ -86,7 +94,9 @@ def run(command: Command, output: Output) -> int:
     given = _parameters(flow, command.values.get("param", ()))
     if "submarine" in command.values:
         given["submarine.command"] = command.values["submarine"]
-    number, before = client.execute(project, flow.name, given, mail=command.values.get("mail", ""))
+    number, before = client.execute(
+        project, flow.name, given, mail=command.values.get("mail", flow.mail)
+    )
     if before:
         output.note(f"execution {number} was asked for before, and runs: nothing was asked anew")
     if command.values.get("detach"):
@@ -154,7 +164,7 @@ def open_(command: Command, output: Output) -> int:
         flow = azkaban.read(_read(path), where=str(path))
     else:
         flow = azkaban.read(_client().download(named), where=f"project {named}")
-    target = write_notebook(flow, Path(command.values.get("output", f"{flow.name}.ipynb")))
+    target = write_notebook(flow, Path(command.values.get("output", file_of(flow))))
     if output.json:
         output.data({"flow": flow.name, "notebook": str(target), "cells": len(flow.cells)})
     else:

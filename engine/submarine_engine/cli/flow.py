@@ -48,7 +48,7 @@ def build(command: Command, output: Output) -> int:
             fix=f"write --to {' or '.join((*WRITERS, _NONE))}",
         )
     folder = Path(values.get("output") or notebook.with_suffix(".flow"))
-    flow = build_flow(notebook, folder, _options(values))
+    flow = build_flow(notebook, folder, _options(values), _told(output))
     written = WRITERS[to](flow, folder) if to != _NONE else folder
     if output.json:
         output.data({"flow": flow.name, "folder": str(folder), "written": str(written)})
@@ -59,12 +59,18 @@ def build(command: Command, output: Output) -> int:
     return _through(Runner(folder), output) if values.get("run") else OK
 
 
+def _told(output: Output) -> Callable[[str], object]:
+    return lambda words: output.note(visible(words, line=True))
+
+
 def _options(values: Any) -> FlowOptions:  # noqa: ANN401 - of a command
     return FlowOptions(
         name=values.get("name", ""),
         schedule=values.get("schedule", ""),
         given=_given(values) or {},
+        mail=values.get("mail", ""),
         retries=values.get("retries", 0),
+        retry_delay=values.get("retry_delay"),
         time_limit=values.get("time_limit"),
         notify=(values["notify"],) if "notify" in values else (),
     )
@@ -82,7 +88,7 @@ def _given(values: Any) -> dict[str, str] | None:  # noqa: ANN401 - of a command
 def show(command: Command, output: Output) -> int:
     """Draw a flow, or the one that a notebook would become."""
     path = Path(command.values["flow"])
-    flow = Flow.read(path) if path.is_dir() else build_flow(path, None)
+    flow = Flow.read(path) if path.is_dir() else build_flow(path, None, tell=_told(output))
     if output.json:
         output.data(flow.to_json())
         return OK

@@ -64,7 +64,12 @@ _PARAM = Option(
 )  # fmt: skip
 _PROJECT = Argument("project", options.NAME, "The project at Azkaban.")
 _EXECUTION = Argument("execution", options.COUNT, "The execution's number.")
-_MAIL = Option("mail", options.NAME, "Whom Azkaban writes to of a failure; several by commas.")
+_MAIL = Option(
+    "mail",
+    options.NAME,
+    "Whom Azkaban writes to of a failure; several by commas. As "
+    "`flow build --mail` said unless given.",
+)
 _RUN_ID = Option("run", options.COMMAND, "Which run; the newest unless given.")
 _ZEPPELIN_HOME = Option("zeppelin-home", options.PATH,
     "The folder that Zeppelin was unpacked to; ZEPPELIN_HOME unless given.")  # fmt: skip
@@ -321,7 +326,8 @@ VERBS = (
     Verb("serve stop", "End what is served under a name, with its replicas.", _SERVED,
         examples=("serve stop digits",), run=".serving:stop"),
     _in_terminal("flow build", "Make a flow of a notebook: its cells, to be run by a scheduler.",
-        Argument("notebook", options.PATH, "The notebook: train.ipynb."),
+        Argument("notebook", options.PATH, "The notebook: train.ipynb. Or a note of Zeppelin's: "
+            "note.zpln."),
         Option("name", options.NAME, "What the flow is called; as the notebook unless given."),
         Option("schedule", options.COMMAND, 'When it runs, as cron has it: "0 2 * * *".'),
         _PARAM,
@@ -329,9 +335,13 @@ VERBS = (
         Option("output", options.PATH, "The flow's folder; NOTEBOOK.flow unless given. On a path "
             "that all workers share, any worker can run any node."),
         Option("retries", options.COUNT, "How often a node that fails is run once more."),
+        Option("retry_delay", options.SECONDS, "How long after a failure that is: 5m. Unless "
+            "given, at once; in Airflow as it is set up, in Azkaban after 10 s."),
         Option("time_limit", options.SECONDS, "How long one try of a node may take: 90m, 2h."),
         Option("notify", options.NAME, "The name of a secret that holds a webhook's address: it is "
             "told how each node's job has ended."),
+        Option("mail", options.NAME, "Whom Airflow or Azkaban write to, by their own settings, "
+            "when a node has failed for good; several by commas."),
         Option("run", None, "Run it here and now, too."),
         details="Cells with %%submarine, or tagged so, become nodes; plain cells that do more than "
             "define become nodes without a GPU, those joined that work on one another's values. "
@@ -402,8 +412,8 @@ VERBS = (
     _in_terminal("flow open", "Make a notebook of a flow again: the same cells.",
         Argument("flow", options.PATH, "A flow's folder, its zip for Azkaban, or the name of a "
             "project at Azkaban."),
-        Option("output", options.PATH, "The notebook to write; NAME.ipynb here unless given. "
-            "Nothing that is there is replaced."),
+        Option("output", options.PATH, "The notebook to write; NAME.ipynb here unless given, "
+            "NAME.zpln where it was a note of Zeppelin's. Nothing that is there is replaced."),
         examples=("flow open train.flow", "flow open nightly --output train.ipynb"),
         run=".azkaban:open_"),
     _in_terminal("azkaban login", "Open a session at an Azkaban, and keep it for other commands.",
@@ -421,9 +431,9 @@ VERBS = (
         Option("project", options.NAME, "The project, which is made where there is none; called "
             "as the flow unless given."),
         Option("replace", None, "Also where that removes other flows of the project."),
-        _MAIL,
+        _PARAM, _MAIL,
         details="A project that is there gets a new version. A flow that names a schedule is put "
-            "on it.",
+            "on it, with the values of --param.",
         examples=("azkaban upload train.flow", "azkaban upload train-azkaban.zip --project night"),
         run=".azkaban:upload"),
     _in_terminal("azkaban run", "Run a project's flow at Azkaban now, and follow it.", _PROJECT,

@@ -191,7 +191,7 @@ def _dag(flow: Flow, owner: str) -> Iterator[str]:
         for parameter in flow.parameters:
             yield f"        {_literal(parameter.name)}: {_param(parameter)},"
         yield "    },"
-    yield f'    default_args={{"owner": {_literal(owner)}}},'
+    yield from _default_args(flow, owner)
     yield '    tags=["submarine"],'
     yield "):"
     yield "    nodes = {"
@@ -202,12 +202,27 @@ def _dag(flow: Flow, owner: str) -> Iterator[str]:
         yield from _edges(node)
 
 
+def _default_args(flow: Flow, owner: str) -> Iterator[str]:
+    if not flow.mail:
+        yield f'    default_args={{"owner": {_literal(owner)}}},'
+        return
+    yield "    default_args={"
+    yield f'        "owner": {_literal(owner)},'
+    yield "        # By Airflow's own mail settings, when no try is left."
+    yield f'        "email": {_literal(flow.mail.split(","))},'
+    yield '        "email_on_failure": True,'
+    yield '        "email_on_retry": False,'
+    yield "    },"
+
+
 def _task(node: Node) -> Iterator[str]:
     words = [f"task_id={_literal(node.name)}"]
     if node.condition != ALL_SUCCESS:
         words.append(f"trigger_rule={_literal(node.condition)}")
     # Said always: a site's default would run again what its author wants to run once.
     words.append(f"retries={node.retries}")
+    if node.retry_delay is not None:
+        words.append(f"retry_delay=timedelta(seconds={node.retry_delay!r})")
     if node.time_limit is not None:
         words.append(f"execution_timeout=timedelta(seconds={node.time_limit!r})")
     listed = ", ".join(map(str, node.cells))

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import re
+import sys
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from submarine_engine.bundle import settings
 from submarine_engine.bundle.model import Bundle, Cell, LineSpan
 from submarine_engine.bundle.source import FUNCTIONS, Kind, scope_names
 from submarine_engine.bundle.statements import Statement, parse
 from submarine_engine.bundle.values import constant, is_constant
+from submarine_engine.errors import FlowError
 
 _DEFINITIONS = (ast.Import, ast.ImportFrom, *FUNCTIONS, ast.ClassDef)
 # What they set goes with every job: their statements do, or what they have come to.
@@ -250,6 +256,53 @@ def carried(cells: Iterable[Cell], *, seeds: bool = True) -> Iterator[str]:
             if path or (seeds and isinstance(node, ast.Expr) and settings.seeded(text)):
                 names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
                 yield "\n".join([*(imports[name] for name in names & imports.keys()), text])
+
+
+@contextmanager
+def stars_loaded(cells: Iterable[Cell], root: Path) -> Iterator[None]:
+    """Have the modules whose names cells import by a star loaded: nothing else tells these names.
+
+    Parameters
+    ----------
+    cells
+        Those that count as executed, and the one to come.
+    root
+        The notebook's folder; modules from there are forgotten at the end.
+
+    Raises
+    ------
+    FlowError
+        One cannot be imported here.
+    """
+    before, path = set(sys.modules), list(sys.path)
+    sys.path.insert(0, str(root))
+    try:
+        for cell in cells:
+            if "*" not in cell.source:
+                continue
+            for statement in parse(cell.source).statements:
+                for module in statement.reads(lazy=False).stars:
+                    _load(module, f"{cell.label}, line {statement.node.lineno}")
+        yield
+    finally:
+        sys.path[:] = path
+        for name in sys.modules.keys() - before:
+            if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(root):
+                del sys.modules[name]
+
+
+def _load(module: str, where: str) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the job's own run shows them
+            importlib.import_module(module)
+    except Exception as error:
+        raise FlowError(
+            f"which names `from {module} import *` binds cannot be told here:"
+            f" {type(error).__name__}: {error}",
+            where=where,
+            fix="name in the cell what it imports, or install the module here",
+        ) from error
 
 
 # Several plain cells that run as one node.

@@ -107,10 +107,15 @@ def write_1(flow: Flow, folder: Path) -> Path:
         job = {"type": "command", **_job(flow, node)}
         if node.follows:
             job["dependencies"] = ",".join(node.follows)
+        if flow.mail and node.name == last:
+            job["failure.emails"] = flow.mail
         head[f"{node.name}.job"] = _properties(job)
     if last not in {node.name for node in flow.nodes}:
         ends = [node.name for node in flow.order if not flow.followers(node.name)]
-        head[f"{last}.job"] = _properties({"type": "noop", "dependencies": ",".join(ends)})
+        end = {"type": "noop", "dependencies": ",".join(ends)}
+        if flow.mail:  # of Flow 1.0 Azkaban asks the last job who is written to
+            end["failure.emails"] = flow.mail
+        head[f"{last}.job"] = _properties(end)
     name = f"{flow.name}-azkaban-1.0.zip"
     return _pack(flow, folder, head, name, refused=(".job", ".pull", ".properties"))
 
@@ -215,6 +220,8 @@ def given_text(parameter: Parameter) -> str:
 def _config(flow: Flow) -> dict[str, str]:
     """Return the properties of the flow: parameters, by which Azkaban's page asks for them."""
     found = {"failure.action": "finishPossible", **SETTINGS}
+    if flow.mail:
+        found["failure.emails"] = flow.mail
     for parameter in flow.parameters:
         text = given_text(parameter)
         fault, fix = unfit(text), "write its value without"
@@ -237,7 +244,8 @@ def _job(flow: Flow, node: Node) -> dict[str, str]:
     found = {"command": " ".join(words)}
     if node.retries:
         found["retries"] = str(node.retries)
-        found["retry.backoff"] = str(round(RETRY_PAUSE * 1000))
+        pause = RETRY_PAUSE if node.retry_delay is None else node.retry_delay
+        found["retry.backoff"] = str(round(pause * 1000))
     return found
 
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -352,18 +353,29 @@ class Azkaban:
                     )
         return bytes(found)
 
-    def schedule(self, project: str, flow: str, cron: str, *, mail: str = "") -> None:
+    def schedule(
+        self,
+        project: str,
+        flow: str,
+        cron: str,
+        parameters: Mapping[str, str] = MappingProxyType({}),
+        *,
+        mail: str = "",
+    ) -> None:
         """Schedule a flow, in place of a schedule that it has.
 
         Parameters
         ----------
         cron
             A line as Quartz has it: see `azkaban.quartz`.
+        parameters
+            Flow parameters of each scheduled run, by name.
         mail
             Who is told of a failure, parted by commas.
         """
         words = {"ajax": "scheduleCronFlow", "projectName": project, "flow": flow}
-        answer = self._ask("/schedule", {**words, "cronExpression": cron, **_options({}, mail)})
+        words |= {"cronExpression": cron, **_options(parameters, mail)}
+        answer = self._ask("/schedule", words)
         if answer.get("status") != "success":
             error = plain(answer.get("message") or answer.get("error", "it does not say why"))
             self._refused(error, f"flow {flow} of {project}", "see the schedule")

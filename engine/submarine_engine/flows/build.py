@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from submarine_runtime.home import containers_of
 from submarine_engine.bundle import BuildOptions, Bundle, Cell, build
 from submarine_engine.bundle.maincell import take_apart
 from submarine_engine.bundle.model import Content, pieces_of
+from submarine_engine.bundle.needs import IPYTHONS
 from submarine_engine.bundle.values import constant, is_constant
 from submarine_engine.command import Command, parse_cell
 from submarine_engine.errors import BundleError, CommandError, FlowError, UndefinedNameError
@@ -26,6 +27,7 @@ from submarine_engine.flows.analysis import (
     effects,
     functions_of,
     joined,
+    stars_loaded,
 )
 from submarine_engine.flows.model import (
     ALL_SUCCESS,
@@ -38,7 +40,7 @@ from submarine_engine.flows.model import (
     Read,
     name_fault,
 )
-from submarine_engine.flows.notebook import NotebookCell, read_notebook
+from submarine_engine.flows.notebook import Notebook, NotebookCell, read_notebook
 from submarine_engine.flows.session import write_once
 from submarine_engine.history import make_private, write_aside
 
@@ -62,14 +64,18 @@ class FlowOptions:
         Five fields of cron; empty for none.
     given
         Texts of ``--param``, by name: the defaults of this flow's parameters.
-    retries, time_limit, notify
+    mail
+        As `Flow` has it.
+    retries, retry_delay, time_limit, notify
         As `Node` has them, for all nodes.
     """
 
     name: str = ""
     schedule: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
+    mail: str = ""
     retries: int = 0
+    retry_delay: float | None = None
     time_limit: float | None = None
     notify: tuple[str, ...] = ()
 
@@ -77,17 +83,24 @@ class FlowOptions:
 _DEFAULTS = FlowOptions()
 
 
-def build_flow(notebook: Path, folder: Path | None, options: FlowOptions = _DEFAULTS) -> Flow:
+def build_flow(
+    notebook: Path,
+    folder: Path | None,
+    options: FlowOptions = _DEFAULTS,
+    tell: Callable[[str], object] = lambda _: None,
+) -> Flow:
     """Make a flow of a notebook; nothing of it runs.
 
     Parameters
     ----------
     notebook
-        An ``.ipynb`` file.
+        An ``.ipynb`` file, or a note of Zeppelin's.
     folder
         Where the flow is written, with the bundles that are complete; None writes nothing.
     options
         Its name, schedule, parameters, and what all nodes have.
+    tell
+        Is told what of the notebook is left out, in words.
 
     Raises
     ------
@@ -99,11 +112,15 @@ def build_flow(notebook: Path, folder: Path | None, options: FlowOptions = _DEFA
     BundleError
         A cell does not parse, or asks a person.
     """
-    cells = read_notebook(notebook)
+    found = read_notebook(notebook)
+    cells = found.cells
+    for words in found.left_out:
+        tell(words)
     parameters, number = _parameters(cells, notebook.name)
     chosen = Flow.values_of(parameters, options.given)
-    name = options.name or _ODD.sub("-", notebook.stem).strip("-.") or "flow"
-    building = _Building(cells, notebook, options, overriding(number, parameters, chosen))
+    name = options.name or _ODD.sub("-", found.title or notebook.stem).strip("-.") or "flow"
+    added = overriding(number, parameters, chosen)
+    building = _Building(found, notebook, options, added)
     flow = building.flow(
         name=name,
         notebook=notebook.name,
@@ -111,6 +128,7 @@ def build_flow(notebook: Path, folder: Path | None, options: FlowOptions = _DEFA
         parameters=tuple(replace(one, default=chosen[one.name]) for one in parameters),
         parameters_cell=number,
         schedule=" ".join(options.schedule.split()),
+        mail=",".join(one.strip() for one in options.mail.split(",")) if options.mail else "",
         workdir=str(notebook.absolute().parent),
     )
     if folder is not None:
@@ -210,15 +228,16 @@ class _Unit:
 class _Building:
     def __init__(
         self,
-        cells: Sequence[NotebookCell],
+        found: Notebook,
         notebook: Path,
         options: FlowOptions,
         added: tuple[int, Cell] | None,
     ) -> None:
         self.modules: dict[str, Content] = {}
         self.bundles: list[Bundle] = []
-        self.found = cells
-        self.cells = [one.cell for one in cells]
+        self.found = found.cells
+        self.left_out = found.left_out
+        self.cells = [one.cell for one in found.cells]
         self.context = with_cell(self.cells, added)
         self.notebook = notebook
         self.options = options
@@ -235,6 +254,7 @@ class _Building:
         units = self._units()
         self._refuse()
         self._connect(units)
+        self._follow_shells(units)
         self._refuse()
         nodes = tuple(map(self._node, units))
         self.bundles = [unit.bundle for unit in units if unit.bundle is not None]
@@ -296,10 +316,14 @@ class _Building:
 
     def _names_in(self, index: int) -> set[str]:
         """Return the names that a cell reads or binds, with those of functions that it uses."""
+        names, _ = self._used_in(index)
+        return names | {*self.effects[index].binds}
+
+    def _used_in(self, index: int) -> tuple[set[str], set[str]]:
+        """Return the names that a cell reads, and those that functions it uses bind as global."""
         found: set[str] = set()
-        todo = [
-            name for statement in self.effects[index].statements for name in _read_by(statement)
-        ]
+        bound: set[str] = set()
+        todo = list(self.effects[index].statements)
         functions = {
             name: statement
             for at in range(index + 1)
@@ -308,12 +332,15 @@ class _Building:
             if name in self.effects[at].defines
         }
         while todo:
-            name = todo.pop()
-            if name not in found:
-                found.add(name)
-                if name in functions:
-                    todo += _read_by(functions[name])
-        return found | {*self.effects[index].binds}
+            reads = todo.pop().reads(lazy=False)
+            # What defines a function binds nothing: whoever uses it does.
+            bound |= reads.sets
+            for name in (*reads.now, *(one for uses in reads.later.values() for one in uses)):
+                if name not in found:
+                    found.add(name)
+                    if name in functions:
+                        todo.append(functions[name])
+        return found, bound
 
     def _check_names(self, units: Sequence[_Unit]) -> None:
         seen: dict[str, _Unit] = {}
@@ -365,6 +392,37 @@ class _Building:
                     if name not in unit.binds and name not in changes:
                         pending.pop(name, None)
         self._refuse_changed_definitions(units, functions)
+        self._refuse_widgets(units)
+
+    def _follow_shells(self, units: Sequence[_Unit]) -> None:
+        """Have units follow plain cells above that run commands: what these leave no code tells."""
+        for order, unit in enumerate(units):
+            known = {one.name: one for one in units[:order]}
+            for one in reversed(units[:order]):
+                shell = one.options is None and any(self.found[at].shell for at in one.cells)
+                if shell and one.name not in _all_followed(unit, known):
+                    unit.after = (*unit.after, one.name)
+
+    def _refuse_widgets(self, units: Sequence[_Unit]) -> None:
+        """Refuse widgets that another node reads: they live in a notebook's page."""
+        modules = {
+            name
+            for one in self.effects
+            for statement in one.statements
+            if isinstance(statement.node, (ast.Import, ast.ImportFrom))
+            and "ipywidgets" in ast.unparse(statement.node)
+            for name in statement.binds
+        }
+        for unit in units if modules else ():
+            for name, source in unit.reads.items():
+                for at in source.cells:
+                    for statement in self.effects[at].statements:
+                        if name in statement.binds and _is_of(statement.node, modules):
+                            where = f"{self.cells[at].label}, line {statement.node.lineno}"
+                            reader = self.cells[unit.cells[0]].label
+                            what = f"`{name}` is a widget, and {reader} reads it: in a flow nobody"
+                            fix = "bind its value in a cell tagged `parameters`: --param changes it"
+                            self.faults.append((f"{what} is there to set it", where, fix))
 
     def _share(
         self,
@@ -434,12 +492,16 @@ class _Building:
         cells = [self.cells[index] for index in unit.cells]
         above = context(self.context, [cell.number for cell in cells])
         namespace = {**constants(above), **{name: Pending() for name in pending}}
+        # Whatever is wrong with it, later cells find what it binds: each fault is told once.
+        by_functions = set[str]().union(*(self._used_in(at)[1] for at in unit.cells))
+        names = [name for at in unit.cells for name in self.effects[at].binds]
+        unit.binds = tuple(dict.fromkeys((*names, *sorted(by_functions))))
         try:
             bundle = make_bundle(cells, above, namespace, self.root)
         except UndefinedNameError as error:
             self.faults.append((error.what, error.where, self._where_bound(error.what)))
             return
-        except BundleError as error:
+        except (BundleError, FlowError) as error:
             self.faults.append((error.what, error.where, error.fix))
             return
         # Random states, and what no stand-in is for, are as they are when the node runs.
@@ -448,9 +510,10 @@ class _Building:
         )
         self.modules |= {path: bundle.files[path] for path in bundle.manifest.modules}
         unit.bundle = bundle if complete else None
-        unit.needs = tuple(value.name for value in bundle.manifest.values if value.name in pending)
-        names = dict.fromkeys(name for at in unit.cells for name in self.effects[at].binds)
-        unit.binds = tuple(names)
+        captured = [value.name for value in bundle.manifest.values if value.name in pending]
+        # A function that the cell never calls leaves its global names as they were.
+        kept = sorted(by_functions & pending.keys())
+        unit.needs = tuple(dict.fromkeys((*captured, *kept)))
 
     def _where_bound(self, what: str) -> str:
         """Return what to do about a name that no cell above binds."""
@@ -463,6 +526,9 @@ class _Building:
         ]
         if later:
             return f"{later[0]} binds it, below: move that cell up"
+        if self.left_out:
+            listed = "; ".join(self.left_out)
+            return f"no cell of the flow binds it ({listed}): bind it in a Python cell"
         return (
             "no cell of the notebook binds it: its cell may be deleted, or was run elsewhere; write"
             " it again"
@@ -498,6 +564,7 @@ class _Building:
             after=unit.after,
             condition=unit.condition,
             retries=self.options.retries,
+            retry_delay=self.options.retry_delay,
             time_limit=self.options.time_limit,
             notify=self.options.notify,
         )
@@ -517,9 +584,26 @@ def _holds(unit: _Unit, name: str, version: int) -> bool:
     return False
 
 
-def _read_by(statement: Any) -> list[str]:  # noqa: ANN401 - a `Statement`
-    reads = statement.reads(lazy=False)
-    return [*reads.now, *(name for uses in reads.later.values() for name in uses)]
+def _all_followed(unit: _Unit, known: Mapping[str, _Unit]) -> set[str]:
+    """Return the names of all units that come before one, directly or not."""
+    found: set[str] = set()
+    todo = [unit]
+    while todo:
+        one = todo.pop()
+        for name in (*one.after, *(source.name for source in one.reads.values())):
+            if name in known and name not in found:
+                found.add(name)
+                todo.append(known[name])
+    return found
+
+
+def _is_of(node: ast.stmt, modules: set[str]) -> bool:
+    """Return whether a statement binds what a call of one of some modules has made."""
+    value = getattr(node, "value", None)
+    function = value.func if isinstance(value, ast.Call) else None
+    while isinstance(function, ast.Attribute):
+        function = function.value
+    return isinstance(function, ast.Name) and function.id in modules
 
 
 def _words(options: str) -> list[str]:
@@ -580,8 +664,9 @@ def make_bundle(
     options
         What it depends on besides; plain ones unless given.
     """
-    options = replace(options or BuildOptions(), root=root)
-    bundle = build(joined(cells), above, namespace, options=options)
+    options = replace(options or BuildOptions(), root=root, hidden=tuple(IPYTHONS))
+    with stars_loaded([*above, *cells], root):
+        bundle = build(joined(cells), above, namespace, options=options)
     return as_in_a_kernel(bundle, cells, above)
 
 

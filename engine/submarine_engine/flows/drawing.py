@@ -25,13 +25,14 @@ def drawn(flow: Flow, notes: Mapping[str, str] | None = None) -> Iterator[str]:
     for node in flow.order:
         yield ""
         mark = "○" if node.kind == CELL else "●"
-        note = (notes or {}).get(node.name) if notes is not None else _runs(node)
+        note = (notes or {}).get(node.name) if notes is not None else _runs(node, flow)
         yield f"{mark} {node.name:<{width}}  {note or ''}".rstrip()
         yield from _edges(node)
 
 
-def _runs(node: Node) -> str:
-    cells = ", ".join(f"In [{number}]" for number in node.cells)
+def _runs(node: Node, flow: Flow) -> str:
+    labels = {cell.number: cell.label for cell in flow.cells}
+    cells = ", ".join(labels[number] for number in node.cells)
     options = " ".join(node.options)
     condition = "" if node.condition == ALL_SUCCESS else f"when {node.condition}"
     return "  ".join(filter(None, (cells, options, condition)))

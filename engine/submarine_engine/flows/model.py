@@ -145,6 +145,8 @@ class Node:
         ``one_failed``.
     retries
         How often it is run once more after a failure, by whoever runs the flow.
+    retry_delay
+        Seconds between a failure and the next try; None for as whoever runs the flow has it.
     time_limit
         Seconds that one try may take; None for no limit.
     notify
@@ -161,6 +163,7 @@ class Node:
     after: tuple[str, ...] = ()
     condition: str = ALL_SUCCESS
     retries: int = 0
+    retry_delay: float | None = None
     time_limit: float | None = None
     notify: tuple[str, ...] = ()
 
@@ -197,6 +200,7 @@ class Node:
             ),
             condition=_text(data.get("condition", ALL_SUCCESS), "condition"),
             retries=_whole(data.get("retries", 0), "retries"),
+            retry_delay=data.get("retry_delay"),
             time_limit=data.get("time_limit"),
             **texts,
         )
@@ -220,6 +224,8 @@ class Node:
             yield f"retries={self.retries!r} is not from 0 to {_MOST_RETRIES}"
         if self.time_limit is not None and not _is_time(self.time_limit):
             yield f"time_limit={self.time_limit!r} is no length of time in seconds"
+        if self.retry_delay is not None and not _is_time(self.retry_delay):
+            yield f"retry_delay={self.retry_delay!r} is no length of time in seconds"
         yield from filter(None, map(_webhook_fault, self.notify))
 
     def _kind_faults(self) -> Iterable[str]:
@@ -279,6 +285,8 @@ class Flow:
         Number of the cell tagged ``parameters``; None where there is none.
     schedule
         When it runs by itself: five fields of cron; empty for never.
+    mail
+        Addresses that the scheduler writes to when a node has failed, parted by commas.
     workdir
         The notebook's folder, where relative paths begin; where it is not there, the flow's.
     nodes
@@ -297,6 +305,7 @@ class Flow:
     parameters: tuple[Parameter, ...] = ()
     parameters_cell: int | None = None
     schedule: str = ""
+    mail: str = ""
     workdir: str = ""
     nodes: tuple[Node, ...] = ()
     _order: list[Node] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -317,6 +326,8 @@ class Flow:
             yield f"{what}, and begins with a letter or digit", "--name"
         if self.schedule and (fault := cron_fault(self.schedule)):
             yield fault, "--schedule"
+        if self.mail and (fault := mail_fault(self.mail)):
+            yield fault, "--mail"
         if not self.nodes:
             yield "there is no node: no cell of the notebook has anything to run", flow
         if len({cell.number for cell in self.cells}) < len(self.cells):
@@ -465,6 +476,7 @@ class Flow:
             "name": self.name,
             "notebook": self.notebook,
             "schedule": self.schedule,
+            "mail": self.mail,
             "workdir": self.workdir,
             "parameters": [one.to_json() for one in self.parameters],
             "parameters_cell": self.parameters_cell,
@@ -504,6 +516,7 @@ class Flow:
                 parameters=tuple(map(Parameter.from_json, data.get("parameters", ()))),
                 parameters_cell=None if cell is None else _whole(cell, "parameters_cell"),
                 schedule=_text(data.get("schedule", ""), "schedule"),
+                mail=_text(data.get("mail", ""), "mail"),
                 workdir=_text(data.get("workdir", ""), "workdir"),
                 nodes=tuple(map(Node.from_json, data["nodes"])),
             )
@@ -676,6 +689,23 @@ def cron_fault(schedule: str) -> str:
         for part in word.split(","):
             if fault := _part_fault(part, least, most, names):
                 return f"{schedule!r:.80} is no line of cron: {called} {part!r:.40} {fault}"
+    return ""
+
+
+_ADDRESS = re.compile(r"[\w.!#$%&'*+/=?^`|~-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})*", re.ASCII)
+
+
+def mail_fault(mail: str) -> str:
+    """Return in words why nobody can write to these addresses; empty where one can.
+
+    Parameters
+    ----------
+    mail
+        Addresses, parted by commas.
+    """
+    for one in mail.split(","):
+        if not _ADDRESS.fullmatch(one.strip()):
+            return f"{one.strip()!r:.80} is no address of mail: write ana@example.com"
     return ""
 
 

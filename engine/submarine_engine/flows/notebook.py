@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from submarine_engine.bundle.maincell import check_syntax
 from submarine_engine.bundle.model import Cell
 from submarine_engine.command.tags import job_options
-from submarine_engine.errors import CellSyntaxError, FlowError
+from submarine_engine.errors import CellSyntaxError, FlowError, SubmarineError
 
 _LARGEST = 256 * 1024 * 1024
 _MAGIC = re.compile(r"%%submarine(?:\.(\w+))?(?:[ \t]+(.*))?$")
 _PARAMETERS = "parameters"
+# Runs its code many times, apart from the notebook.
+_ASIDE = re.compile(r"%{1,2}timeit\b")
 # As IPython marks its own syntax: where none of it begins a line, a cell is Python as it is.
 _SYNTAX = re.compile(r"^\s*[%!?/,;]|=\s*[%!]|\?\s*$|^\s*(?:>>>|In ?\[)", re.MULTILINE)
 
@@ -41,14 +44,85 @@ class NotebookCell:
     options: str | None = None
     parameters: bool = False
 
+    @property
+    def shell(self) -> bool:
+        """Whether it runs commands of a shell: ``!wget …``."""
+        return any("subprocess" in line for line in self.cell.imports)
 
-def read_notebook(path: Path) -> list[NotebookCell]:
+
+@dataclass(frozen=True, slots=True)
+class CellText:
+    """A cell with code as its front end has it.
+
+    Parameters
+    ----------
+    text
+        As its kernel gets it, each line where people see it; a job begins with ``%%submarine``.
+    number
+        As a fresh kernel that runs all cells would count it, or its place.
+    identity, tags, name
+        Its id and its tags; how the front end calls it, where it is not by the number.
+    """
+
+    text: str
+    number: int
+    identity: str | None = None
+    tags: tuple[str, ...] = ()
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """How people call it."""
+        return self.name or f"In [{self.number}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Notebook:
+    """What a notebook's file says.
+
+    Parameters
+    ----------
+    cells
+        Those with code, in its order.
+    title
+        What people call it; empty where that is its file's name.
+    left_out
+        What of it has code and is no part of a flow, in words.
+    """
+
+    cells: Sequence[NotebookCell]
+    title: str = ""
+    left_out: tuple[str, ...] = ()
+
+
+class Format(Protocol):
+    """A front end's files of notebooks, other than Jupyter's: entry point ``submarine.notes``."""
+
+    SUFFIXES: tuple[str, ...]
+
+    def knows(self, data: Any, /) -> bool:  # noqa: ANN401 - JSON
+        """Return whether a file's JSON is such a notebook."""
+
+    def read(self, data: Any, where: str, /) -> Notebook:  # noqa: ANN401 - likewise
+        """Return what it says; `where` is the name of its file."""
+
+    def write(self, flow: Any, /) -> Mapping[str, Any]:  # noqa: ANN401 - a `Flow`, which imports this
+        """Return the JSON of a notebook with the cells of a flow."""
+
+
+@lru_cache(maxsize=1)
+def formats() -> Sequence[Format]:
+    """Return the formats of the front ends that are installed."""
+    return [entry.load() for entry in entry_points(group="submarine.notes")]
+
+
+def read_notebook(path: Path) -> Notebook:
     """Read the cells with code of a notebook, in its order.
 
     Parameters
     ----------
     path
-        A Jupyter notebook, ``.ipynb``.
+        A Jupyter notebook, ``.ipynb``, or a note of Zeppelin's, ``.zpln`` or ``note.json``.
 
     Raises
     ------
@@ -70,27 +144,50 @@ def read_notebook(path: Path) -> list[NotebookCell]:
         raise FlowError(
             f"the notebook cannot be read: {error}", where=where, fix="name an .ipynb file"
         ) from None
-    found: list[NotebookCell] = []
-    for raw, identity, tags in _code(data, where):
-        if raw.strip():
-            found.append(_cell(raw, len(found) + 1, identity, tags))
-    return found
+    with told_of(where):
+        known = isinstance(data, dict) and "cells" in data  # Jupyter's: no other is looked for
+        for form in () if known else formats():
+            if form.knows(data):
+                return form.read(data, where)
+        return Notebook([understood(one) for one in _code(data, where)])
 
 
-def _code(data: Any, where: str) -> Iterator[tuple[str, str | None, list[str]]]:  # noqa: ANN401 - JSON
-    """Yield text, id and tags of the cells with code."""
+@contextmanager
+def told_of(notebook: str) -> Iterator[None]:
+    """Have errors of a cell say whose it is.
+
+    Parameters
+    ----------
+    notebook
+        The name of its file.
+    """
+    try:
+        yield
+    except SubmarineError as error:
+        if notebook not in error.where:
+            error.where = f"{notebook}, {error.where}" if error.where else notebook
+        raise
+
+
+def _code(data: Any, where: str) -> Iterator[CellText]:  # noqa: ANN401 - JSON
+    """Yield the cells with code."""
+    number = 0
     try:
         for cell in data["cells"]:
             if cell["cell_type"] != "code":
                 continue
             source = cell["source"]
             text = source if isinstance(source, str) else "".join(source)
+            if not text.strip():
+                continue
+            number += 1
             tags = cell.get("metadata", {}).get("tags", [])
             identity = cell.get("id")
-            yield (
+            yield CellText(
                 text,
+                number,
                 identity if isinstance(identity, str) else None,
-                [tag for tag in tags if isinstance(tag, str)],
+                tuple(tag for tag in tags if isinstance(tag, str)),
             )
     except (KeyError, TypeError, AttributeError):
         raise FlowError(
@@ -98,37 +195,50 @@ def _code(data: Any, where: str) -> Iterator[tuple[str, str | None, list[str]]]:
         ) from None
 
 
-def _cell(raw: str, number: int, identity: str | None, tags: list[str]) -> NotebookCell:
-    lines = raw.split("\n")
+def understood(one: CellText) -> NotebookCell:
+    """Return what a cell says, in plain Python.
+
+    Parameters
+    ----------
+    one
+        The cell.
+
+    Raises
+    ------
+    FlowError
+        It is a part of a script.
+    CellSyntaxError
+        It does not parse, or holds what no job can hold.
+    """
+    lines, tagged = one.text.split("\n"), _PARAMETERS in one.tags
     above = next(
         (at for at, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")),
         0,
     )
     magic = _MAGIC.match(lines[above].rstrip())
     if magic is None:
-        cell = _python(raw, number, identity)
-        return NotebookCell(cell, job_options(tags), _PARAMETERS in tags)
+        options = job_options(one.tags)
+        return NotebookCell(_python(one, one.text, plain=options is None), options, tagged)
     if magic[1]:
         raise FlowError(
             f"a part (%%submarine.{magic[1]}) is no node of a flow",
-            where=f"In [{number}], line {above + 1}",
+            where=f"{one.label}, line {above + 1}",
             fix="write %%submarine above the cell that runs",
         )
     body = "\n" * (above + 1) + "\n".join(lines[above + 1 :])
-    cell = _python(body, number, identity, raw)
-    return NotebookCell(cell, (magic[2] or "").strip(), _PARAMETERS in tags)
+    return NotebookCell(_python(one, body), (magic[2] or "").strip(), tagged)
 
 
-def _python(text: str, number: int, identity: str | None, raw: str = "") -> Cell:
+def _python(one: CellText, text: str, *, plain: bool = False) -> Cell:
     """Return a cell in plain Python; IPython's syntax is translated by who knows it."""
-    cell = Cell(number=number, source=text, raw=raw or text, id=identity)
+    cell = Cell(number=one.number, source=text, raw=one.text, id=one.identity, name=one.name)
     if _SYNTAX.search(text):
-        cell = _translated(cell)
+        cell = _translated(cell, plain=plain)
     check_syntax(cell, may_await=True)
     return cell
 
 
-def _translated(cell: Cell) -> Cell:
+def _translated(cell: Cell, *, plain: bool) -> Cell:
     body = cell.source.lstrip("\n")
     shift = len(cell.source) - len(body)
     found = _translator()
@@ -136,16 +246,16 @@ def _translated(cell: Cell) -> Cell:
         return cell  # it may be Python after all; else its error says the line
     translation = found(body)
     for problem in translation.problems:
+        if plain and _ASIDE.match(problem.text) and "get_ipython" not in translation.source:
+            continue  # it leaves nothing for other cells: a flow does without
         raise CellSyntaxError(
             f"`{problem.text}` cannot run in a job: {problem.what}",
             where=f"{cell.label}, line {problem.line + shift}",
             fix=problem.fix,
         )
-    return Cell(
-        number=cell.number,
+    return replace(
+        cell,
         source="\n" * shift + translation.source,
-        raw=cell.raw,
-        id=cell.id,
         dropped=tuple(
             type(one)(line=one.line + shift, text=one.text, reason=one.reason)
             for one in translation.dropped

@@ -11,6 +11,7 @@ from submarine_engine.bundle.model import Cell
 from submarine_engine.command.tags import TAG
 from submarine_engine.errors import FlowError
 from submarine_engine.flows.model import JOB, Flow, Node
+from submarine_engine.flows.notebook import Format, formats
 
 
 def notebook_of(flow: Flow) -> dict[str, Any]:
@@ -53,20 +54,53 @@ def _has_magic(raw: str) -> bool:
     return any(line.startswith("%%submarine") for line in raw.splitlines())
 
 
-def write_notebook(flow: Flow, path: Path) -> Path:
-    """Write `notebook_of` to a file that is not there yet.
+def format_of(flow: Flow) -> Format | None:
+    """Return the format of the file that a flow was built of; None for Jupyter's.
 
     Parameters
     ----------
-    path
-        The notebook's.
+    flow
+        The flow.
+    """
+    if flow.notebook.endswith(".ipynb"):
+        return None
+    return next((one for one in formats() if flow.notebook.endswith(one.SUFFIXES)), None)
+
+
+def file_of(flow: Flow) -> str:
+    """Return the name of the file that a flow's notebook is written to unless another is given.
+
+    Parameters
+    ----------
+    flow
+        The flow.
+    """
+    form = format_of(flow)
+    return f"{flow.name}{form.SUFFIXES[0] if form else '.ipynb'}"
+
+
+def write_notebook(flow: Flow, path: Path) -> Path:
+    """Write a flow's cells to a file that is not there yet: of the kind that it was built of.
+
+    Parameters
+    ----------
+    flow, path
+        The flow, and the notebook's file.
 
     Raises
     ------
     FlowError
         The file is there, or cannot be written.
     """
-    text = json.dumps(notebook_of(flow), indent=1, ensure_ascii=False) + "\n"
+    form = format_of(flow)
+    if form is not None and path.suffix not in form.SUFFIXES:
+        raise FlowError(
+            f"the flow was built of {flow.notebook}, and comes back as a file of that kind",
+            where=str(path),
+            fix=f"name one that ends in {form.SUFFIXES[0]}: --output NAME{form.SUFFIXES[0]}",
+        )
+    data = notebook_of(flow) if form is None else form.write(flow)
+    text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

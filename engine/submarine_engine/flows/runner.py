@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from submarine_engine.amounts import duration
 from submarine_engine.clusters import locks
 from submarine_engine.errors import FlowError, SubmarineError
 from submarine_engine.flows.model import Flow, FlowPaths, Node
@@ -145,11 +146,12 @@ def cancel_run(folder: Path, run: str) -> bool:
         The flow's, and the run's id.
     """
     flow, paths = Flow.read(folder), FlowPaths(folder)
-    found = False
+    found, driven = False, status_of(folder, run).driven
     # The last first: none of them begins because of another one's end.
     for node in reversed(flow.order):
         record = read_record(paths, run, node.name)
-        if record.state.final:
+        # One that has failed may wait for its next try.
+        if record.state.final and not (driven and record.state is NodeState.FAILED):
             continue
         found = True
         files = NodePaths(paths.node(run, node.name))
@@ -286,6 +288,9 @@ class Runner:
             record = read_record(self._paths, self.run, node.name)
             if node.name not in self._processes:
                 record = self._decide(node, record, states)
+            elif record.state.final:
+                # Its process is about to end: only then is it known whether it is tried again.
+                record = replace(record, state=NodeState.RUNNING)
             states[node.name] = record.state
             if self._told.get(node.name) is not record.state:
                 self._told[node.name] = record.state
@@ -297,12 +302,7 @@ class Runner:
         self, node: Node, record: NodeRecord, states: Mapping[str, NodeState]
     ) -> NodeRecord:
         if record.state is NodeState.FAILED:
-            first = self._first.get(node.name)
-            if first is not None and record.attempt < first + node.retries:
-                self.tell(node.name, f"{_words(record)}; tried again")
-                self._start(node, record.attempt + 1)
-                return NodeRecord(state=NodeState.RUNNING, attempt=record.attempt + 1)
-            return record
+            return self._again(node, record)
         if record.state.final:
             return record
         if record.state is NodeState.RUNNING:
@@ -316,6 +316,22 @@ class Runner:
         if runs:
             self._start(node, record.attempt + 1)
         return record
+
+    def _again(self, node: Node, record: NodeRecord) -> NodeRecord:
+        """Begin the next try of what has failed, where one is left and its time has come."""
+        first = self._first.get(node.name)
+        cancelled = NodePaths(self._paths.node(self.run, node.name)).cancel.exists()
+        if first is None or record.attempt >= first + node.retries or cancelled:
+            return record
+        delay, waits = node.retry_delay or 0, self._told.get(node.name) is NodeState.WAITING
+        if time.time() < (record.ended or 0) + delay:
+            if not waits:
+                self.tell(node.name, f"{_words(record)}; tried again in {duration(delay)}")
+            return NodeRecord(state=NodeState.WAITING, attempt=record.attempt)
+        if not waits:
+            self.tell(node.name, f"{_words(record)}; tried again")
+        self._start(node, record.attempt + 1)
+        return NodeRecord(state=NodeState.RUNNING, attempt=record.attempt + 1)
 
     def _start(self, node: Node, attempt: int) -> None:
         files = NodePaths(self._paths.node(self.run, node.name))

@@ -22,6 +22,7 @@ from typing import Any
 from submarine_engine.bundle import BuildOptions, Bundle, Cell, Manifest, build
 from submarine_engine.bundle.capture import Capture
 from submarine_engine.bundle.model import Sent, pieces_of
+from submarine_engine.bundle.needs import IPYTHONS
 from submarine_engine.bundle.source import FUNCTIONS
 from submarine_engine.bundle.statements import is_guard
 from submarine_engine.errors import BundleError, FlowError
@@ -230,7 +231,7 @@ class Session:
                 fix="make it in the cell that uses it, or turn it into something that pickles",
             )
         main = Cell(number=None, source=f"({', '.join(names)},)", name=_VALUES)
-        options = BuildOptions(limit=sys.maxsize, root=self.root)
+        options = BuildOptions(limit=sys.maxsize, root=self.root, hidden=tuple(IPYTHONS))
         try:
             return build(main, [*self.cells, *cells], self.namespace, options=options)
         except BundleError as error:
