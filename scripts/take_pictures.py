@@ -4,7 +4,8 @@
 place and draws its losses, and the cell that uses the model; ``charts.png``: what two workers
 report and use, over time;
 ``yarn-*.png``: one on YARN while it runs and after, and its application at the ResourceManager;
-``zeppelin.png``: a note in Zeppelin; ``airflow.png``: a flow in Airflow; ``reopen.gif``: a cell
+``zeppelin.png``: a note in Zeppelin; ``airflow.png``: a flow in Airflow; ``flow.png``: one in
+JupyterLab, as it runs; ``reopen.gif``: a cell
 whose page was closed and whose kernel was restarted while it trained; ``sweep.gif``: a sweep that
 grows, yields to another job, and grows.
 """
@@ -20,6 +21,7 @@ from io import BytesIO
 from pathlib import Path
 
 from airflow_pictures import take_airflow
+from flow_pictures import take_flow
 from lab_driver import LIMIT, Lab, Notebook, chromium
 from PIL import Image
 from playwright.sync_api import Browser
@@ -142,7 +144,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=960)
     parser.add_argument(
         "--scene",
-        choices=("airflow", "cell", "charts", "reopen", "sweep", "yarn", "zeppelin"),
+        choices=("airflow", "cell", "charts", "flow", "reopen", "sweep", "yarn", "zeppelin"),
         help="only this one",
     )
     options = parser.parse_args()
@@ -154,6 +156,9 @@ def main() -> None:
         if options.scene in (None, "charts"):
             with local_lab() as lab:
                 take_charts(browser, lab, lab.work, options.to / "charts.png", options.theme)
+        if options.scene in (None, "flow"):
+            with local_lab() as lab:
+                take_flow(browser, lab, options.to / "flow.png", options.theme)
         if options.scene in (None, "reopen"):
             with local_lab() as lab:
                 record(browser, lab, options.to / "reopen.gif")

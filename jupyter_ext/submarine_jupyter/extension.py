@@ -10,6 +10,7 @@ from traitlets import Float, Int, List, Unicode
 from submarine_jupyter import (
     artifacts,
     charts,
+    flows,
     metrics,
     proxy,
     save,
@@ -46,6 +47,7 @@ from submarine_jupyter.work import LIMIT, MOST_STREAMS, Watchers, Work
 PLUGINS: tuple[Plugin, ...] = (
     artifacts.PLUGIN,
     charts.PLUGIN,
+    flows.PLUGIN,
     metrics.PLUGIN,
     proxy.PLUGIN,
     save.PLUGIN,

@@ -43,6 +43,7 @@ from submarine_magics.card import mimebundle
 from submarine_magics.card.pages import board_page
 from submarine_magics.card.words import visible
 from submarine_magics.cell_view import attach, show_log
+from submarine_magics.flows import cancel_flow, flow_status, retry_flow, run_flow, show_flow
 from submarine_magics.homecoming import bring_home, fetch
 from submarine_magics.running import parts_bundle, run_parts
 from submarine_magics.serving import list_servings, start_serving, stop_serving, update_serving
@@ -581,6 +582,11 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("notebook", "list"): _list_notebooks,
     ("notebook", "open"): _open_notebook,
     ("notebook", "stop"): _stop_notebooks,
+    ("flow", "show"): show_flow,
+    ("flow", "run"): run_flow,
+    ("flow", "status"): flow_status,
+    ("flow", "cancel"): cancel_flow,
+    ("flow", "retry"): retry_flow,
     ("serve", "start"): start_serving,
     ("serve", "update"): update_serving,
     ("serve", "list"): list_servings,

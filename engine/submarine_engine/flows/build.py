@@ -83,6 +83,36 @@ class FlowOptions:
 _DEFAULTS = FlowOptions()
 
 
+def options_of(flow: Flow) -> FlowOptions:
+    """Return the options that a flow was built with.
+
+    Parameters
+    ----------
+    flow
+        One that was built of a notebook: its nodes have the same retries, time limit and webhooks.
+    """
+    cells = [
+        NotebookCell(cell, parameters=cell.number == flow.parameters_cell) for cell in flow.cells
+    ]
+    own = {one.name: one.default for one in _parameters(cells, flow.notebook)[0]}
+    given = {
+        one.name: one.default if isinstance(one.default, str) else repr(one.default)
+        for one in flow.parameters
+        if not _alike(own.get(one.name), one.default)
+    }
+    first = flow.nodes[0]
+    return FlowOptions(
+        name=flow.name,
+        schedule=flow.schedule,
+        given=given,
+        mail=flow.mail,
+        retries=first.retries,
+        retry_delay=first.retry_delay,
+        time_limit=first.time_limit,
+        notify=first.notify,
+    )
+
+
 def build_flow(
     notebook: Path,
     folder: Path | None,

@@ -147,6 +147,24 @@ def read_record(paths: FlowPaths, run: str, node: str) -> NodeRecord:
         ) from None
 
 
+def sizes_left(paths: FlowPaths, run: str, node: str, record: NodeRecord) -> dict[str, int]:
+    """Return how many bytes each value has that a node has left; none where it is not known.
+
+    Parameters
+    ----------
+    paths, run, node
+        The flow, the run's id, the node's name.
+    record
+        What the node has come to.
+    """
+    folder = NodePaths(paths.node(run, node)).values(record.attempt)
+    try:
+        values = (read_json(folder / "manifest.json") or {}).get("values", [])
+        return {str(one["name"]): int(one["size"]) for one in values}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
 def write_record(paths: FlowPaths, run: str, node: str, record: NodeRecord) -> NodeRecord:
     """Write what a node has come to, and return it."""
     folder = paths.node(run, node)

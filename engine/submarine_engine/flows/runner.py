@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from submarine_engine.amounts import duration
 from submarine_engine.clusters import locks
+from submarine_engine.clusters.machine import process_stat, spawn_detached
 from submarine_engine.errors import FlowError, SubmarineError
 from submarine_engine.flows.model import Flow, FlowPaths, Node
 from submarine_engine.flows.node import may_run
@@ -34,6 +35,7 @@ from submarine_engine.history import make_private, new_job_id, read_json
 from submarine_engine.records import open_job
 
 _PAUSE = 0.05  # seconds between two looks at the processes: a node takes a second at least
+_EXITS = 10.0  # seconds that a process has to exit once its run is over
 # A process that ends without an end of its node was killed, or had no answer from its cluster.
 _MOST_STARTS = 3
 
@@ -112,6 +114,18 @@ class RunStatus:
         return any(one.state in bad for one in self.records.values())
 
 
+def newest_status(folder: Path) -> RunStatus | None:
+    """Return how far a flow's newest run is; None before the first.
+
+    Parameters
+    ----------
+    folder
+        The flow's.
+    """
+    runs = runs_of(folder)
+    return status_of(folder, runs[-1]) if runs else None
+
+
 def status_of(folder: Path, run: str) -> RunStatus:
     """Return how far a run is.
 
@@ -135,6 +149,93 @@ def _status(flow: Flow, paths: FlowPaths, run: str) -> RunStatus:
 
 def _lock_of(paths: FlowPaths, run: str) -> Path:
     return paths.run(run) / "runner.lock"
+
+
+def start_run(folder: Path, run: str = "", given: Mapping[str, str] | None = None) -> str:
+    """Have a process of its own see a run through; it outlives this one.
+
+    Parameters
+    ----------
+    folder
+        The flow's.
+    run
+        The run's id: one that goes on where it stands, or is new; any new one where it is empty.
+    given
+        Texts of ``--param``; None for those that it has begun with.
+
+    Returns
+    -------
+    str
+        The run's id. Its process holds the run by then, or the run is over.
+
+    Raises
+    ------
+    FlowError
+        Another process runs it, or its process has ended at once: it says why.
+    """
+    runner = Runner(folder, run, given)
+    paths, status = FlowPaths(folder), status_of(folder, runner.run)
+    if status.over:
+        return runner.run
+    if status.driven:
+        raise _taken(folder, runner.run)
+    log = paths.run(runner.run) / "runner.log"
+    before = log.stat().st_size if log.is_file() else 0
+    words = ["flow", "run", str(folder.resolve()), "--run", runner.run, "--json"]
+    pid = spawn_detached(
+        [sys.executable, "-m", "submarine_engine.cli", *words], os.environ, log=log, keep=()
+    )
+    while True:
+        status = status_of(folder, runner.run)
+        if status.driven or status.over:
+            return runner.run
+        found = process_stat(pid)
+        if found is None or found.state == "Z":
+            text = log.read_bytes()[before:].decode(errors="replace").strip()
+            raise FlowError(
+                f"its process has ended at once: {text[-1000:] or 'it said nothing'}",
+                where=str(folder),
+                fix=f"run it in a terminal: submarine flow run {folder} --run {runner.run}",
+            )
+        time.sleep(_PAUSE)
+
+
+def retry_run(folder: Path, run: str) -> list[str]:
+    """Run again what has failed in a run, and what follows it, by a process as of `start_run`.
+
+    Parameters
+    ----------
+    folder, run
+        The flow's, and the run's id.
+
+    Returns
+    -------
+    list
+        The nodes that run again; where there are none, and the run is over, nothing is begun.
+
+    Raises
+    ------
+    FlowError
+        As `start_run`; also where the run still goes on.
+    """
+    end = time.monotonic() + _EXITS
+    status = status_of(folder, run)
+    while status.over and status.driven and time.monotonic() < end:
+        time.sleep(_PAUSE)  # its process is about to exit
+        status = status_of(folder, run)
+    if status.driven:
+        raise _taken(folder, run)
+    again = reset_failed(folder, run)
+    start_run(folder, run)
+    return again
+
+
+def _taken(folder: Path, run: str) -> FlowError:
+    return FlowError(
+        f"another process runs {run}",
+        where=str(folder),
+        fix=f"see how far it is: submarine flow status {folder} --run {run}",
+    )
 
 
 def cancel_run(folder: Path, run: str) -> bool:
@@ -267,11 +368,7 @@ class Runner:
     def _alone(self) -> Iterator[None]:
         lock = locks.take(_lock_of(self._paths, self.run))
         if lock is None:
-            raise FlowError(
-                f"another process runs {self.run}",
-                where=str(self.folder),
-                fix=f"see how far it is: submarine flow status {self.folder} --run {self.run}",
-            )
+            raise _taken(self.folder, self.run)
         try:
             yield
         finally:

@@ -6,6 +6,7 @@ import { ServerConnection } from '@jupyterlab/services';
 
 import type {
   Compared,
+  FlowCard,
   Found,
   JobMetrics,
   LineAt,
@@ -156,6 +157,17 @@ export class Api {
     return this.get(`${logPath({ job, task, stream: 'all' })}/at?time=${time}&around=2`);
   }
 
+  /** The flow of a notebook or folder, and its newest run unless that is named. */
+  flow(path: string, run = ''): Promise<FlowCard> {
+    const of = run ? `&run=${encodeURIComponent(run)}` : '';
+    return this.get(`api/flows?path=${encodeURIComponent(path)}${of}`);
+  }
+
+  /** Build, run, cancel or retry a flow; answers with its card then. */
+  flowDo(action: FlowAction, path: string, run = ''): Promise<FlowCard> {
+    return this.post(`api/flows/${action}`, run ? { path, run } : { path });
+  }
+
   /** Open one of the server's terminals with a shell inside a running job. */
   terminal(job: string): Promise<{ name: string }> {
     return this.post(`api/jobs/${encodeURIComponent(job)}/terminal`);
@@ -204,6 +216,8 @@ export interface BoardWanted {
   all?: boolean;
   logdir?: string;
 }
+
+export type FlowAction = 'build' | 'run' | 'cancel' | 'retry';
 
 export interface LogName {
   job: string;

@@ -51,3 +51,10 @@ export const runIcon = new LabIcon({
     '<path d="M3 4h11v5H3zm2 1.500v2h2v-2zm-2 5h9v5H3zm2 1.500v2h2v-2zm9-1.500 8 5.500-8 5.500z"/>'
   )
 });
+
+export const flowIcon = new LabIcon({
+  name: 'submarine:flow',
+  svgstr: svg(
+    '<path d="M8 2h8v6h-3v3h6v5h2v6h-7v-6h3v-3H7v3h3v6H3v-6h2v-5h6V8H8zm2 2v2h4V4zM5 18v2h3v-2zm11 0v2h3v-2z" fill-rule="evenodd"/>'
+  )
+});

@@ -6,6 +6,7 @@ import { cardPlugin } from './card/plugin';
 import { commandsPlugin } from './commands/plugin';
 import { endedPlugin } from './ended/plugin';
 import { firstPlugin } from './first/plugin';
+import { flowPlugin } from './flow/plugin';
 import { panelPlugin } from './panel/plugin';
 import { feedPlugin } from './plugin';
 import { statusPlugin } from './status/plugin';
@@ -17,6 +18,7 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   commandsPlugin,
   endedPlugin,
   firstPlugin,
+  flowPlugin,
   panelPlugin,
   statusPlugin,
   toolbarPlugin

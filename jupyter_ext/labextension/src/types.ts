@@ -176,3 +176,18 @@ export interface Found {
   lines: number[];
   next: number | null;
 }
+
+/** The card of a flow and its newest run: what pages go by, and the tree that they draw. */
+export interface FlowCard {
+  name: string;
+  /** Absolute; empty where it is not there any more. */
+  notebook: string;
+  folder: string;
+  /** Empty where it has not run. */
+  run: string;
+  state: string;
+  /** Whether it changes by itself. */
+  going: boolean;
+  now: number;
+  tree: Tree;
+}

@@ -14,12 +14,12 @@ from submarine_magics.card.model import web_address
 
 # Words in a row are easier to read than a list of strings.
 TAGS = frozenset(
-    "a button caption circle code details div li polyline pre span "  # noqa: SIM905 - as said above
-    "strong summary svg table tbody td th thead tr ul".split()
+    "a button caption circle code details div g li path polyline pre span "  # noqa: SIM905 - as said above
+    "strong summary svg table tbody td text th thead title tr ul".split()
 )
 ATTRIBUTES = frozenset(
     "class title href target rel role scope open tabindex type disabled "  # noqa: SIM905
-    "viewBox points cx cy r".split()
+    "viewBox points cx cy r d x y".split()
 )
 
 

@@ -4,13 +4,13 @@
 import { clock } from "./words.js";
 
 const TAGS = new Set(
-  ("a button caption circle code details div form input li ol polyline pre span strong summary svg " +
-    "table tbody td textarea th thead tr ul").split(" "),
+  ("a button caption circle code details div form g input li ol path polyline pre span strong summary " +
+    "svg table tbody td text textarea th thead title tr ul").split(" "),
 );
-const DRAWN = new Set(["circle", "polyline", "svg"]);
+const DRAWN = new Set(["circle", "g", "path", "polyline", "svg", "text", "title"]);
 const ATTRIBUTES = new Set(
   ("title href target rel role scope open tabindex type disabled hidden name required placeholder " +
-    "rows spellcheck viewBox points cx cy r").split(" "),
+    "rows spellcheck viewBox points cx cy r d x y").split(" "),
 );
 const STYLES = { grow: "flexGrow", width: "width" };
 const OURS = /^(smc-[\w-]+|submarine-card|tex2jax_ignore)$/; // a page's other classes do other things

@@ -18,14 +18,15 @@ import type { BoardWanted } from '../api';
 import { CompareView } from '../charts/compare';
 import { MetricsView } from '../charts/view';
 import { element } from '../dom';
+import { FlowView } from '../flow/view';
 import type { ISubmarine } from '../plugin';
 import { StacksView } from '../stacks/view';
 import type { JobSummary } from '../types';
 import { visible } from '../words';
 import { jobs } from './choose';
 import { askForEnd, mayCancel } from './dialogs';
-import { COMPARE, METRICS, OPEN_LOG, SHOW_SCRIPT, STACKS } from './ids';
-import { contentsPaths, findCell, insertAttach, showCell } from './notebooks';
+import { COMPARE, METRICS, OPEN_LOG, SHOW_FLOW, SHOW_SCRIPT, STACKS } from './ids';
+import { contentsPaths, findCell, flowCell, insertAttach, showCell } from './notebooks';
 import type { Again, Tabs } from './tabs';
 
 /** JupyterLab's own: shows the terminal of a name. */
@@ -124,8 +125,34 @@ export class Actions {
     void this._show(content, 'Compare jobs', `submarine-compare-${jobs.join('-')}`, again);
   }
 
+  /** Show the graph of a flow, with its newest run. */
+  flow(path: string): void {
+    const { commands } = this._app;
+    const content = new FlowView(this._submarine.api, commands, path);
+    content.addClass('submarine-mod-tab');
+    const again = { command: SHOW_FLOW, args: { path } };
+    const name = visible(path.split('/').pop(), 40);
+    void this._show(content, `Flow: ${name}`, `submarine-flow-${path}`, again);
+  }
+
+  /** Go to a cell of a flow: by its id, else by its number among the cells that a kernel runs. */
+  async goToFlowCell(notebook: string, cell: string, number: number): Promise<void> {
+    const panel = await this._openPath(notebook);
+    if (!panel) {
+      throw new Refusal(
+        `The notebook is not below this server's folder: ${visible(notebook, 200)}`
+      );
+    }
+    this._app.shell.activateById(panel.id);
+    const index = flowCell([...(panel.content.model?.cells ?? [])], cell, number);
+    if (index < 0) {
+      throw new Refusal('The cell is no longer in the notebook.');
+    }
+    await showCell(panel, index);
+  }
+
   private async _show(
-    content: MetricsView | CompareView,
+    content: MetricsView | CompareView | FlowView,
     title: string,
     id: string,
     again: Again
@@ -201,10 +228,24 @@ export class Actions {
   }
 
   private async _openNotebook(job: JobSummary): Promise<NotebookPanel> {
-    const { contents } = this._app.serviceManager;
     const { feed, api } = this._submarine;
     const all = job.notebook ? [] : await jobs(feed, api); // a card does not tell
     const { notebook } = all.find(each => each.id === job.id) ?? job;
+    const widget = await this._openPath(notebook);
+    if (widget) {
+      return widget;
+    }
+    const where = visible(notebook, 200);
+    throw new Refusal(
+      where.endsWith('.ipynb')
+        ? `The notebook of ${shown(job)} is not below this server's folder: ${where}`
+        : `${shown(job)} does not come from a notebook.`
+    );
+  }
+
+  /** Open a notebook by the path of its file; null where it is not below the server's root. */
+  private async _openPath(notebook: string): Promise<NotebookPanel | null> {
+    const { contents } = this._app.serviceManager;
     for (const path of contentsPaths(notebook)) {
       const there = await contents.get(path, { content: false }).catch(() => null);
       if (there) {
@@ -216,12 +257,7 @@ export class Actions {
         }
       }
     }
-    const where = visible(notebook, 200);
-    throw new Refusal(
-      where.endsWith('.ipynb')
-        ? `The notebook of ${shown(job)} is not below this server's folder: ${where}`
-        : `${shown(job)} does not come from a notebook.`
-    );
+    return null;
   }
 
   /** Seconds since a job was submitted, by the server's clock where that is known. */

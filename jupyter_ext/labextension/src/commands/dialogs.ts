@@ -40,3 +40,14 @@ export async function askForEnd(name: string): Promise<'keep' | 'cancel' | 'kill
   });
   return answer.button.label === STOP ? 'cancel' : answer.button.label === KILL ? 'kill' : 'keep';
 }
+
+/** Ask whether the run of a flow shall end. */
+export async function mayCancelRun(name: string): Promise<boolean> {
+  const answer = await showDialog({
+    title: `Cancel the run of ${name}?`,
+    body: 'The jobs of its nodes are stopped gently. What has succeeded stays, and Retry goes on from there.',
+    buttons: [Dialog.cancelButton({ label: KEEP }), Dialog.warnButton({ label: 'Cancel the run' })],
+    defaultButton: 0
+  });
+  return answer.button.accept;
+}

@@ -24,6 +24,11 @@ export const SHOW_SCRIPT = 'submarine:show-script';
 export const COPY_ID = 'submarine:copy-id';
 export const GO_TO_CELL = 'submarine:go-to-cell';
 
+/** `{path}`: of a notebook, or of a flow's folder; that of the current notebook where left out. */
+export const SHOW_FLOW = 'submarine:show-flow';
+/** `{notebook, cell, number}`; the flow's own, in no menu. */
+export const GO_TO_FLOW_CELL = 'submarine:go-to-flow-cell';
+
 /** The log view's own command, `{job}`. */
 export const OPEN_LOG = 'submarine:open-log';
 

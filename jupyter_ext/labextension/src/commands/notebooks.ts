@@ -127,6 +127,15 @@ export function findCell(
   return null;
 }
 
+/** Where the cell of a flow is: the one with its id, else the code cell of that number from 1. */
+export function flowCell(cells: ICellModel[], id: string, number: number): number {
+  const found = cells.findIndex(cell => Boolean(id) && cell.id === id);
+  const code = cells.filter(
+    cell => cell.type === 'code' && cell.sharedModel.getSource().trim() !== ''
+  );
+  return found >= 0 ? found : cells.indexOf(code[number - 1]);
+}
+
 /** Make a cell the active one, and bring it into view. */
 export async function showCell(panel: NotebookPanel, index: number): Promise<void> {
   panel.content.activeCellIndex = index;

@@ -7,6 +7,7 @@ import {
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
+import { IDefaultFileBrowser } from '@jupyterlab/filebrowser';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import {
@@ -22,12 +23,14 @@ import {
   terminalIcon
 } from '@jupyterlab/ui-components';
 
-import { chartIcon, compareIcon, metricsIcon, stacksIcon } from '../icons';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+
+import { chartIcon, compareIcon, flowIcon, metricsIcon, stacksIcon } from '../icons';
 import { MOST_COMPARED } from '../charts/compare';
 import { ISubmarine } from '../plugin';
 import type { JobSummary } from '../types';
 import { isFinal, problem } from '../words';
-import { Actions } from './actions';
+import { Actions, Refusal } from './actions';
 import { ask, askSeveral, inFocus, jobs, known, summary } from './choose';
 import * as ids from './ids';
 import { jobOf } from './notebooks';
@@ -53,7 +56,14 @@ export const commandsPlugin: JupyterFrontEndPlugin<IJobCommands> = {
   autoStart: true,
   provides: IJobCommands,
   requires: [ISubmarine],
-  optional: [INotebookTracker, ICommandPalette, ILabShell, ISettingRegistry, ILayoutRestorer],
+  optional: [
+    INotebookTracker,
+    ICommandPalette,
+    ILabShell,
+    ISettingRegistry,
+    ILayoutRestorer,
+    IDefaultFileBrowser
+  ],
   activate: (
     app: JupyterFrontEnd,
     submarine: ISubmarine,
@@ -61,7 +71,8 @@ export const commandsPlugin: JupyterFrontEndPlugin<IJobCommands> = {
     palette: ICommandPalette | null,
     lab: ILabShell | null,
     registry: ISettingRegistry | null,
-    restorer: ILayoutRestorer | null
+    restorer: ILayoutRestorer | null,
+    browser: IDefaultFileBrowser | null
   ) => {
     const settings = { runAttached: true };
     void registry?.load(COMMANDS_ID).then(loaded => {
@@ -107,6 +118,8 @@ export const commandsPlugin: JupyterFrontEndPlugin<IJobCommands> = {
       label: 'Open TensorBoard for a Folder',
       execute: args => actions.tensorboard({ logdir: String(args.logdir ?? '') })
     });
+    addFlow(app, actions, tracker, browser);
+    palette?.addItem({ command: ids.SHOW_FLOW, category: CATEGORY });
     return { groups: ids.JOB_GROUPS };
   }
 };
@@ -255,6 +268,53 @@ function register(
           await run(job);
         }
       })
+  });
+}
+
+/** The graph of a flow: of a notebook, or of a flow's folder, as the file browser has them. */
+function addFlow(
+  app: JupyterFrontEnd,
+  actions: Actions,
+  tracker: INotebookTracker | null,
+  browser: IDefaultFileBrowser | null
+): void {
+  const { contents } = app.serviceManager;
+  const selected = () => browser?.selectedItems().next().value?.path ?? '';
+  const wanted = (args: ReadonlyPartialJSONObject): string => {
+    const given = typeof args.path === 'string' ? args.path : args.browser ? selected() : '';
+    return contents.localPath(given || (tracker?.currentWidget?.context.path ?? ''));
+  };
+  app.commands.addCommand(ids.SHOW_FLOW, {
+    label: 'Show Flow',
+    caption:
+      "Show the notebook's jobs and cells as a flow: what follows what, and how its run goes",
+    icon: flowIcon,
+    isVisible: args => !args.browser || /\.(ipynb|flow)$/.test(selected()),
+    describedBy: {
+      args: {
+        type: 'object',
+        properties: { path: { type: 'string' }, browser: { type: 'boolean' } }
+      }
+    },
+    execute: args =>
+      told(() => {
+        const path = wanted(args);
+        if (!path) {
+          throw new Refusal('No notebook is open. Open one first.');
+        }
+        actions.flow(path);
+      })
+  });
+  app.commands.addCommand(ids.GO_TO_FLOW_CELL, {
+    label: 'Go to a Cell of a Flow',
+    execute: args =>
+      told(() =>
+        actions.goToFlowCell(
+          String(args.notebook ?? ''),
+          String(args.cell ?? ''),
+          Number(args.number)
+        )
+      )
   });
 }
 

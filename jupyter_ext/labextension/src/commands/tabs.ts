@@ -5,7 +5,7 @@ import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { Widget } from '@lumino/widgets';
 
-import { COMPARE, METRICS, SHOW_SCRIPT, STACKS } from './ids';
+import { COMPARE, METRICS, SHOW_FLOW, SHOW_SCRIPT, STACKS } from './ids';
 
 /** What opens a tab again. */
 export interface Again {
@@ -31,7 +31,7 @@ export class Tabs {
     private readonly _shell: JupyterFrontEnd.IShell,
     restorer: ILayoutRestorer | null
   ) {
-    for (const command of restorer ? [METRICS, COMPARE, STACKS, SHOW_SCRIPT] : []) {
+    for (const command of restorer ? [METRICS, COMPARE, STACKS, SHOW_SCRIPT, SHOW_FLOW] : []) {
       const tracker = new WidgetTracker<Tab>({ namespace: command.replace(':', '-') });
       this._trackers.set(command, tracker);
       void restorer!.restore(tracker, { command, args: tab => tab.args, name: tab => tab.id });

@@ -22,7 +22,8 @@ export class JobsPanel extends Widget {
   constructor(
     private readonly _submarine: ISubmarine,
     private readonly _commands: CommandRegistry,
-    private readonly _groups: string[][]
+    private readonly _groups: string[][],
+    flow: HTMLElement | null = null
   ) {
     super();
     this.id = PANEL_ID;
@@ -36,6 +37,7 @@ export class JobsPanel extends Widget {
     this.node.append(
       this._note,
       this._gpus.node,
+      ...(flow ? [flow] : []),
       new Usage(_submarine.api).node,
       this._makeFilter(),
       this._makeButtons(),

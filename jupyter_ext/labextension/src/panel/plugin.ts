@@ -6,10 +6,12 @@ import {
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import { SHOW_PANEL } from '../commands/ids';
 import { IJobCommands } from '../commands/token';
+import { FlowSection } from '../flow/section';
 import { jobsIcon } from '../icons';
 import { ISubmarine } from '../plugin';
 import { JobsPanel, PANEL_ID } from './panel';
@@ -21,18 +23,21 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
   description: 'Shows GPUs and jobs in the side bar.',
   autoStart: true,
   requires: [ISubmarine, IJobCommands],
-  optional: [ISettingRegistry, ICommandPalette, ILayoutRestorer],
+  optional: [ISettingRegistry, ICommandPalette, ILayoutRestorer, INotebookTracker],
   activate: async (
     app: JupyterFrontEnd,
     submarine: ISubmarine,
     { groups }: IJobCommands,
     registry: ISettingRegistry | null,
     palette: ICommandPalette | null,
-    restorer: ILayoutRestorer | null
+    restorer: ILayoutRestorer | null,
+    tracker: INotebookTracker | null
   ) => {
     let panel: JobsPanel | null = null;
     const add = () => {
-      panel = new JobsPanel(submarine, app.commands, groups);
+      const flow = tracker && new FlowSection(submarine.api, app, tracker);
+      panel = new JobsPanel(submarine, app.commands, groups, flow?.node);
+      panel.disposed.connect(() => flow?.dispose());
       panel.title.icon = jobsIcon;
       app.shell.add(panel, 'left', { rank: 600, type: 'Submarine' });
       restorer?.add(panel, PANEL_ID);
