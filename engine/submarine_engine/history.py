@@ -8,6 +8,7 @@ are only ever appended to.
 
 from __future__ import annotations
 
+import calendar
 import errno
 import json
 import math
@@ -89,6 +90,14 @@ def new_job_id() -> str:
 def is_job_id(text: str) -> bool:
     """Return whether a text is of the form of a job id."""
     return _JOB_ID.fullmatch(text) is not None
+
+
+def submitted_at(job_id: str) -> float:
+    """Return when a job was submitted, on the wall clock, to the second, as its id says."""
+    try:
+        return float(calendar.timegm(time.strptime(job_id[:_SECOND], "%Y%m%d-%H%M%S")))
+    except ValueError:
+        return 0.0
 
 
 _STREAMS = (

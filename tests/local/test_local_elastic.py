@@ -7,7 +7,8 @@ import os
 import signal
 
 import pytest
-from submarine_engine.clusters.local.scheduler import Holder, Leases, Ticket, release_lease
+from submarine_engine.clusters.local.leases import Holder, Leases, release_lease
+from submarine_engine.clusters.local.scheduler import Ticket
 from submarine_engine.errors import ResourcesError
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 from submarine_engine.records import list_jobs

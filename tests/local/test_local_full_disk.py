@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from submarine_engine.bundle.model import Bundle, Manifest
 from submarine_engine.clusters.local import LocalCluster
-from submarine_engine.clusters.local.scheduler import Holder, Leases, release_lease
+from submarine_engine.clusters.local.leases import Holder, Leases, release_lease
 from submarine_engine.errors import SubmissionError
 from submarine_engine.job import JobSpec, JobState
 

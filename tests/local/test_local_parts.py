@@ -15,7 +15,7 @@ import warnings
 import pytest
 from submarine_engine.clusters import locks, tasks
 from submarine_engine.clusters.local import backend
-from submarine_engine.clusters.local.scheduler import Holder, Leases, release_lease
+from submarine_engine.clusters.local.leases import Holder, Leases, release_lease
 from submarine_engine.clusters.tasks import Ending, final_task_state
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import Moment
@@ -151,7 +151,7 @@ def test_a_lease_passes_to_whoever_inherits_it(tmp_path):
 FORK = """
 import os, signal, sys
 from pathlib import Path
-from submarine_engine.clusters.local.scheduler import Holder, Leases, release_lease
+from submarine_engine.clusters.local.leases import Holder, Leases, release_lease
 leases = Leases(Path(sys.argv[1]))
 taken = leases.take(("0",), 1, Holder("", ""))
 pid = os.fork()

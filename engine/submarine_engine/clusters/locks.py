@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 import time
 from _thread import RLock
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from submarine_engine.errors import ClusterError
@@ -70,7 +71,56 @@ def share(descriptor: int) -> None:
 def unlock(descriptor: int) -> None:
     """Close an inherited descriptor, and free its lock for whoever else has it open, too."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
+    with suppress(OSError):  # a file system without such locks has none to free
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _record(fcntl.F_UNLCK))
     os.close(descriptor)
+
+
+# Locks that other users can see and cannot take. Whoever may read a file may ``flock`` it; a write
+# lock of fcntl(2) needs a descriptor that may write. So one on a file of alice's that others may
+# only read is alice's: nobody can make it look held, or keep it from falling free.
+
+_RECORD = "hhqqi"  # struct flock: type, whence, start, length (0: all of it), pid
+
+
+def _record(kind: int) -> bytes:
+    return struct.pack(_RECORD, kind, os.SEEK_SET, 0, 0, 0)
+
+
+def make_claimed(path: Path) -> int:
+    """Make a file of this user's and lock it before anybody else can open it.
+
+    The lock is as that of `take`: of the open file, and gone with its last descriptor.
+
+    Returns
+    -------
+    int
+        The descriptor that holds the lock, see `drop` and `share`. The file is 0600.
+
+    Raises
+    ------
+    OSError
+        There is such a file already, or it cannot be made.
+    """
+    descriptor = _open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _record(fcntl.F_WRLCK))
+    except BaseException:
+        drop(descriptor)
+        raise
+    return descriptor
+
+
+def is_claimed(descriptor: int) -> bool:
+    """Return whether somebody who may write a file holds the lock of `make_claimed` on it.
+
+    Parameters
+    ----------
+    descriptor
+        The file, open to be read. What others have locked who may only read it does not count.
+    """
+    told = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _record(fcntl.F_RDLCK))
+    return bool(struct.unpack(_RECORD, told)[0] == fcntl.F_WRLCK)
 
 
 def _open(path: Path, flags: int) -> int:

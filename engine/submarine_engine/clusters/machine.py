@@ -34,6 +34,17 @@ def boot_id() -> str:
         return ""
 
 
+@cache
+def user_name_of(uid: int) -> str:
+    """Return a user's name; the number where the machine knows none."""
+    import pwd  # noqa: PLC0415 - few need it
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
 def vcores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0))

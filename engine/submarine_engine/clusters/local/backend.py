@@ -41,6 +41,7 @@ from submarine_engine.clusters.job_run import JobRun
 from submarine_engine.clusters.local.checks import NO_GPUS, check_spec, local_checks, local_path
 from submarine_engine.clusters.local.gpus import Inventory, inventory
 from submarine_engine.clusters.local.launch import launch_file, open_logs
+from submarine_engine.clusters.local.leases import is_shared
 from submarine_engine.clusters.local.scheduler import Queue, Ticket
 from submarine_engine.clusters.machine import (
     Stat,
@@ -540,7 +541,13 @@ class LocalBackend(Backend):
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what this machine cannot do, and choose the number of GPUs where it is open."""
-        return check_spec(spec, self.inventory)
+        spec = check_spec(spec, self.inventory)
+        if not is_shared():
+            return spec
+        from submarine_engine.clusters.local.shared import shared_machine  # noqa: PLC0415 - seldom
+
+        shared = shared_machine()
+        return shared.check(spec) if shared else spec
 
     def prepare(
         self,
@@ -657,6 +664,7 @@ class LocalBackend(Backend):
                 host=machine.host(),
                 memory=device.memory and device.memory >> 20,
                 job_id=(holder := holders[device.id]) and (holder.job_id or None),
+                holder=holder and (holder.user or None),
             )
             for device in devices
         ]

@@ -13,7 +13,7 @@ from submarine_engine.clusters.environment import file_address, refuse_reserved
 from submarine_engine.clusters.local.gpus import DECLARATION, Inventory
 from submarine_engine.errors import ResourcesError, UnsupportedError
 from submarine_engine.extras import install_extra
-from submarine_engine.findings import OK, Check
+from submarine_engine.findings import BAD, OK, Check
 from submarine_engine.job import JobSpec, Resources
 
 if TYPE_CHECKING:
@@ -152,6 +152,31 @@ def local_checks(gpus: Sequence[Gpu], config: Config) -> Iterator[Check]:
     else:
         how = "found through NVML" if gpus else _nvml_problem()
     yield replace(check, what=f"{check.what}; {how}")
+    if gpus:
+        yield _sharing()
+
+
+def _sharing() -> Check:
+    from submarine_engine.clusters.local.shared import shared_machine  # noqa: PLC0415 - seldom
+
+    title = "other users"
+    shared = shared_machine()
+    if shared is None:
+        return Check(
+            title,
+            OK,
+            "this machine is not set up to be shared: other users' jobs are not known, and may be "
+            "given the same GPUs",
+            "where others have jobs here, root runs `submarine machine setup`",
+        )
+    shared.policy()
+    if not shared.is_member:
+        what = f"the GPUs are shared by the group {shared.group}, which you are no member of"
+        return Check(title, BAD, what, f"usermod -aG {shared.group} USER, then log in anew")
+    held, waiting = shared.held(), shared.waiting()
+    users = len({lease.uid for lease in held} | {waiter.uid for waiter in waiting})
+    what = f"one queue for the group {shared.group}: {len(held)} GPUs held, {users} users with jobs"
+    return Check(title, OK, what)
 
 
 def _nvml_problem() -> str:

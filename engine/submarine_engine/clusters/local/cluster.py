@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from submarine_engine.clusters import locks
+from submarine_engine.clusters import locks, machine
 from submarine_engine.clusters.base import AnswerPipe
 from submarine_engine.clusters.driver import DrivenCluster
 from submarine_engine.clusters.local import launch
@@ -27,6 +27,7 @@ from submarine_engine.history import JobPaths, default_home, read_json
 from submarine_engine.lifecycle import JobStatus, apply
 
 if TYPE_CHECKING:
+    from submarine_engine.clusters.local.turns import Turn
     from submarine_engine.config import Config
     from submarine_engine.findings import Check
     from submarine_engine.job import JobSpec
@@ -86,7 +87,8 @@ def describe(queue: Queue, job_id: str, ahead: int) -> str:
     """Return what a job waits for.
 
     ``waiting behind bob-llm (4 GPUs, 2 free)`` where another job is first in the queue, since
-    nobody is let past it; else ``2 of 2 GPUs in use by 'mnist' (…ab3de)``.
+    nobody is let past it; else ``2 of 2 GPUs in use by 'mnist' (…ab3de)``. On a machine that users
+    share, ``2 of 4 GPUs are alice's; you are next``.
     """
     first = queue.first() if ahead else None
     ticket = first or queue.ticket(job_id)
@@ -98,12 +100,33 @@ def describe(queue: Queue, job_id: str, ahead: int) -> str:
         more = f", {ahead} jobs ahead" if ahead > 1 else ""
         return f"waiting behind {first.name} ({asked}, {len(pool) - len(holders)} free){more}"
     words = []
-    if holders:
-        names = [str(holder) for holder, _ in Counter(holders).most_common()]
+    ours = [holder for holder in holders if not holder.user]
+    if ours:
+        names = [str(holder) for holder, _ in Counter(ours).most_common()]
         if len(names) > _NAMED:
             names[_NAMED - 1 :] = [f"{len(names) - _NAMED + 1} other jobs"]
-        words.append(f"{len(holders)} of {len(pool)} GPUs in use by {' and '.join(names)}")
-    return ", ".join(words) or "next in turn"
+        words.append(f"{len(ours)} of {len(pool)} GPUs in use by {' and '.join(names)}")
+    users = Counter(holder.user for holder in holders if holder.user).most_common()
+    words += [
+        f"{held} of {len(pool)} GPUs {'is' if held == 1 else 'are'} {user}'s"
+        for user, held in users
+    ]
+    turn = queue.turn(ticket) if ticket else None
+    told = ", ".join(words)
+    if turn is not None:
+        return "; ".join(filter(None, (told, _turn_words(turn))))
+    return told or "next in turn"
+
+
+def _turn_words(turn: Turn) -> str:
+    if turn.at_most:
+        return "you hold as many GPUs as this machine's owner lets one user have"
+    if not turn.users:
+        return "you are next"
+    names = list(dict.fromkeys(map(machine.user_name_of, turn.users)))
+    if len(names) > _NAMED:
+        return f"{len(names)} users are before you"
+    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} before you"
 
 
 # The local cluster: the seam `Cluster`, over files, locks and processes of this machine.

@@ -98,6 +98,74 @@ def _ask() -> Inventory:
             pynvml.nvmlShutdown()
 
 
+_used: tuple[float, dict[str, int]] | None = None
+_USED_FRESH = 1.0
+
+
+def used_by_others(pool: Sequence[str]) -> dict[str, int]:
+    """Return which GPUs other users' processes compute on, as NVML tells: the user's id by GPU.
+
+    Only what NVML calls by its own id is asked for: of a declared GPU it knows nothing. A process
+    that this machine's kernel does not show (it is in another container) does not count.
+
+    Parameters
+    ----------
+    pool
+        The GPUs that matter.
+    """
+    global _used  # noqa: PLW0603 - as in `_ask_once`
+    if not any(gpu.startswith(("GPU-", "MIG-")) for gpu in pool):
+        return {}
+    if _used is None or time.monotonic() - _used[0] > _USED_FRESH:
+        _used = time.monotonic(), _ask_used()
+    return {gpu: uid for gpu, uid in _used[1].items() if gpu in pool}
+
+
+def utilization() -> dict[str, int]:
+    """Return how busy each GPU is, in percent, as far as NVML tells."""
+    found = {}
+    with suppress(ImportError):
+        import pynvml  # noqa: PLC0415 - an optional extra
+
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlInit()
+            for index in range(pynvml.nvmlDeviceGetCount()):
+                with suppress(pynvml.NVMLError):  # a GPU that is divided does not tell
+                    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                    rates = pynvml.nvmlDeviceGetUtilizationRates(handle)
+                    found[_text(pynvml.nvmlDeviceGetUUID(handle))] = int(rates.gpu)
+            pynvml.nvmlShutdown()
+    return found
+
+
+def _ask_used() -> dict[str, int]:
+    try:
+        import pynvml  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        return {}
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return {}
+    found = {}
+    try:
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            whole = pynvml.nvmlDeviceGetHandleByIndex(index)
+            for handle in list(_slices(pynvml, whole)) or [whole]:
+                with suppress(pynvml.NVMLError):  # one that does not tell
+                    for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
+                        with suppress(OSError):
+                            uid = Path(f"/proc/{int(process.pid)}").stat().st_uid
+                            if uid != os.geteuid():
+                                found[_text(pynvml.nvmlDeviceGetUUID(handle))] = uid
+    except pynvml.NVMLError:
+        return found
+    finally:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+    return found
+
+
 def _devices(nvml: Any) -> Iterator[Device]:  # noqa: ANN401 - a module without types
     for index in range(nvml.nvmlDeviceGetCount()):
         whole = nvml.nvmlDeviceGetHandleByIndex(index)

@@ -54,4 +54,5 @@ DECLARED = Declared(
             example="4",
         ),
     ),
+    verbs="submarine_engine.clusters.local.verbs:GROUP",
 )

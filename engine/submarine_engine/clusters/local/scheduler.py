@@ -1,7 +1,9 @@
 """Who gets this machine's GPUs: first come, first served; all of a job's GPUs or none.
 
-The queue is a file of tickets, a GPU's lease the lock of a file. Whoever looks may grant; while
-tickets wait, a scheduler process does. A job whose supervisor was killed is found by its free lock,
+The queue is a file of tickets, a GPU's lease the lock of a file (`leases`). Whoever looks may
+grant; while tickets wait, a scheduler process does. On a machine that several users share
+(`shared`), each has a queue of their own, and the first of it is granted when it is their turn
+(`turns`). A job whose supervisor was killed is found by its free lock,
 and gets its last word here (`recover_lost`).
 """
 
@@ -12,15 +14,22 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from submarine_engine.clusters import locks, machine
 from submarine_engine.clusters.local import launch
 from submarine_engine.clusters.local.launch import launch_file, start
+from submarine_engine.clusters.local.leases import (
+    Holder,
+    Leases,
+    SharedLeases,
+    is_shared,
+    release_lease,
+)
 from submarine_engine.clusters.machine import reap, spawn_detached
 from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.clusters.tasks import (
@@ -30,7 +39,7 @@ from submarine_engine.clusters.tasks import (
     returned_event,
     tells_of_another,
 )
-from submarine_engine.errors import ClusterError, JobNotFoundError
+from submarine_engine.errors import ClusterError, ConfigError, JobNotFoundError
 from submarine_engine.events import (
     CancelRequested,
     Event,
@@ -41,7 +50,7 @@ from submarine_engine.events import (
     Released,
     Started,
 )
-from submarine_engine.history import JobPaths, make_private, read_json, write_aside
+from submarine_engine.history import JobPaths, make_private, read_json, submitted_at, write_aside
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.lifecycle import (
     JobStatus,
@@ -52,111 +61,9 @@ from submarine_engine.lifecycle import (
     fold,
 )
 
-# GPU leases: one locked file a GPU.
-#
-# A lease is the lock on the GPU's file. The descriptor is inherited by the job's supervisor and by
-# the task, so the GPU falls free when the last of them is gone, killed with -9 or not. Nothing has
-# to be cleaned up, and what the file says is only for people.
-#
-# Leases are taken and looked at under the queue's lock, which keeps two takers apart.
-
-
-_LONGEST_LABEL = 200
-
-
-class Holder(NamedTuple):
-    """Who holds a GPU, as the lease's file tells; both empty where it cannot be read."""
-
-    job_id: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.name!r} (…{self.job_id[-5:]})" if self.job_id else "another process"
-
-
-class Leases:
-    """The leases of one machine.
-
-    Parameters
-    ----------
-    folder
-        Where the files are; made when it is first needed.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def take(  # noqa: PLR0913 - what is wanted, each part by its name
-        self,
-        pool: Sequence[str],
-        count: int,
-        holder: Holder,
-        is_over: Callable[[str], bool] = lambda _: True,
-        *,
-        more: int = 0,
-        step: int = 1,
-    ) -> dict[str, int] | None:
-        """Take `count` GPUs of `pool`, all or none.
-
-        Parameters
-        ----------
-        more, step
-            How many besides at most, where they are free: `step` or a multiple of it.
-        is_over
-            Asked with the id of the job that held a GPU before: whether nothing of it is left that
-            could still use that GPU. The lock alone does not tell, since a process may have closed
-            its descriptors.
-
-        Returns
-        -------
-        dict or None
-            Locked descriptors by GPU id; None where too few are free.
-        """
-        make_private(self._folder)
-        taken: dict[str, int] = {}
-        for gpu in pool:
-            if len(taken) == count + more:
-                break
-            descriptor = locks.take(self._folder / gpu)
-            if descriptor is None:
-                continue
-            former = os.pread(descriptor, _LONGEST_LABEL, 0).decode(errors="replace")
-            if former and not is_over(former.partition(" ")[0]):
-                locks.drop(descriptor)
-                continue
-            taken[gpu] = descriptor
-        if len(taken) < count:
-            release_lease(taken)
-            return None
-        while (len(taken) - count) % step:
-            locks.drop(taken.popitem()[1])
-        label = f"{holder.job_id} {holder.name}"[:_LONGEST_LABEL].encode()
-        for descriptor in taken.values():
-            # A full disk costs the label, never the lease.
-            with suppress(OSError):
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, label, 0)
-        return taken
-
-    def holders(self, pool: Sequence[str]) -> dict[str, Holder | None]:
-        """Return who holds each GPU of `pool`; None where it is free."""
-        return {gpu: self._holder(self._folder / gpu) for gpu in pool}
-
-    def _holder(self, path: Path) -> Holder | None:
-        if locks.is_free(path):
-            return None
-        try:
-            job_id, _, name = path.read_text(errors="replace").partition(" ")
-        except OSError:
-            return Holder("", "")
-        return Holder(job_id, name)
-
-
-def release_lease(leases: dict[str, int]) -> None:
-    """Close the descriptors; the GPUs are free where no other process has inherited them."""
-    while leases:
-        locks.drop(leases.popitem()[1])
-
+if TYPE_CHECKING:
+    from submarine_engine.clusters.local.shared import SharedMachine
+    from submarine_engine.clusters.local.turns import Turn, Turns
 
 # The file that is the queue: a line a ticket, in order.
 #
@@ -186,6 +93,11 @@ class Ticket(NamedTuple):
         least, most = spec.smallest.gpus or 0, spec.gpus or 0
         step = next((role.resources.gpus or 0 for role in spec.roles if role.least), 0)
         return cls(job_id, spec.name, least, tuple(pool), most - least, step or 1)
+
+    @property
+    def since(self) -> float:
+        """When the job was submitted, to the second, on the wall clock."""
+        return submitted_at(self.job_id)
 
     @property
     def line(self) -> str:
@@ -299,7 +211,53 @@ class Queue:
         self._file = QueueFile(self._folder / "queue")
         self._seen_holders: dict[tuple[str, ...], tuple[float, dict[str, Holder | None]]] = {}
         self._cared = 0.0
-        self.leases = Leases(self._folder / "gpus")
+        self._own = Leases(self._folder / "gpus")
+        self._shared: tuple[SharedMachine, SharedLeases, Turns] | None = None
+
+    def _machine(self) -> tuple[SharedLeases, Turns] | None:
+        """Return leases and turns of a machine that users share; None where each is alone.
+
+        Raises
+        ------
+        ClusterError
+            What its owner has made cannot be trusted, or his policy not be read.
+        """
+        if not is_shared():  # most are not, and their jobs' first lines wait for no import
+            return None
+        from submarine_engine.clusters.local.shared import shared_machine  # noqa: PLC0415 - as above
+
+        try:
+            found = shared_machine()
+            if found is None:
+                return None
+            if self._shared is None or self._shared[0] is not found:
+                leases = found.leases(self._folder / "gpus", self._home)
+                self._shared = found, leases, found.turns(self._folder, self._home)
+            self._shared[2].policy = found.policy()
+        except ConfigError as error:
+            raise ClusterError(error.what, where=error.where, fix=error.fix) from error
+        return self._shared[1:]
+
+    @property
+    def leases(self) -> Leases:
+        """The leases of this machine's GPUs; raises as `shared_machine` does."""
+        found = self._machine()
+        return found[0] if found else self._own
+
+    def turn(self, ticket: Ticket) -> Turn | None:
+        """Return what stands between a job and its GPUs; None where nobody else's jobs count.
+
+        Raises
+        ------
+        ClusterError, OSError
+            The machine's folder or policy cannot be used.
+        """
+        found = self._machine()
+        if found is None:
+            return None
+        leases, turns = found
+        taken = {gpu for gpu, holder in leases.holders(ticket.pool).items() if holder}
+        return turns.look(ticket.gpus, ticket.pool, ticket.since, leases.look(), taken)
 
     def add(self, ticket: Ticket) -> None:
         """Put a ticket at the end.
@@ -415,7 +373,7 @@ class Queue:
         ClusterError
             The queue is locked.
         """
-        if self._file.lines():
+        if self._file.lines() or self._others_wait():
             return 0
         return sum(holder is None for holder in self.holders(pool, fresh=False).values())
 
@@ -434,12 +392,10 @@ class Queue:
         """
         make_private(self._folder)
         with self._lock():
-            if self._file.lines():
+            if self._file.lines() or self._others_wait():
                 return {}
-            holder = Holder(*wanted[:2])
-            room = {"more": wanted.more, "step": wanted.step}
             self._seen_holders = {}
-            taken = self.leases.take(wanted.pool, 0, holder, self._is_over, **room) or {}
+            taken = self._take(wanted) or {}
         for descriptor in taken.values():
             locks.share(descriptor)
         return taken
@@ -449,6 +405,7 @@ class Queue:
         with self._lock():
             if self._file.lines():
                 return False
+            self.withdraw()
             locks.drop(keeper_lock)
             return True
 
@@ -456,14 +413,7 @@ class Queue:
         left = dict(self._file.lines())
         for ticket in self:
             if waits := self._waits(ticket):
-                taken = self.leases.take(
-                    ticket.pool,
-                    ticket.gpus,
-                    Holder(*ticket[:2]),
-                    self._is_over,
-                    more=ticket.more,
-                    step=ticket.step,
-                )
+                taken = self._take(ticket)
                 if taken is None:
                     break
                 try:
@@ -477,6 +427,51 @@ class Queue:
                 self._file.replace(left.values())
         if len(left) < len(self._file.lines()):
             self._file.replace(left.values())
+
+    def _take(self, ticket: Ticket) -> dict[str, int] | None:
+        """Take a job's GPUs where they are free and it is its turn."""
+        more = ticket.more
+        turn = self.turn(ticket)
+        if turn is not None:
+            if turn.room < 0:
+                return None
+            more = min(more, turn.room)
+        holder = Holder(*ticket[:2])
+        taken = self.leases.take(
+            ticket.pool, ticket.gpus, holder, self._is_over, more=more, step=ticket.step
+        )
+        if taken and self._shared is not None:
+            self._shared[2].took(len(taken))
+        return taken
+
+    def _others_wait(self) -> bool:
+        """Return whether other users of this machine wait for GPUs."""
+        found = self._machine()
+        return found is not None and bool(found[1].others())
+
+    def tell(self) -> int:
+        """Tell the machine's other users what the first job here waits for, for a keeper.
+
+        Returns
+        -------
+        int
+            How many users come before; 0 where the machine is nobody else's.
+
+        Raises
+        ------
+        ClusterError, OSError
+            As `turn`.
+        """
+        found, first = self._machine(), self.first()
+        if found is None or first is None:
+            return 0
+        found[1].tell(first.gpus, first.pool, len(self._file.lines()), first.since)
+        return found[1].place
+
+    def withdraw(self) -> None:
+        """Tell that nobody waits here any more."""
+        if self._shared is not None:
+            self._shared[2].withdraw()
 
     def _waits(self, ticket: Ticket) -> bool:
         """Return False for a job that is gone, or was begun by a granter that was killed then."""
@@ -700,6 +695,10 @@ def _last_of_task(task: TaskStatus, ending: Ending, end: TaskEnd) -> list[Event]
 
 
 _INTERVAL = 0.2
+_SELDOM = 1.0
+_SOON = 4
+"""Users before this one with whom it may be its turn at any moment: beyond, its keeper looks more
+seldom, so that fifty users' keepers together cost no core."""
 _CARE = 10
 
 
@@ -710,14 +709,17 @@ def main(arguments: list[str]) -> None:
     queue = Queue(home)
     turn = 0
     while home.exists():
-        # A full disk, or a queue that a stopped process has locked: later, then.
+        before = 0
+        # A full disk, a queue that a stopped process has locked, or a policy that root has to mend:
+        # later, then.
         with suppress(OSError, ClusterError):
             if not queue.grant(keep=False) and queue.leave_if_empty(lock):
                 return
+            before = queue.tell()
             if turn % _CARE == 0:
                 _settle_holders(home, queue)
         turn += 1
-        time.sleep(_INTERVAL)
+        time.sleep(_INTERVAL if before <= _SOON else _SELDOM)
         reap()
 
 
