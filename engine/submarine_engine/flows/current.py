@@ -91,7 +91,7 @@ def _built(folder: Path, notebook: Path | None) -> CurrentFlow:
     flow, changed = Flow.read(folder), False
     if notebook is not None:
         try:
-            now = [one.cell.raw for one in read_notebook(notebook)]
+            now = [one.cell.raw for one in read_notebook(notebook).cells]
             changed = now != [cell.raw for cell in flow.cells]
         except SubmarineError:  # what is wrong with it is said by who builds it
             changed = True
