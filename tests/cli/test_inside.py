@@ -39,7 +39,7 @@ def waits(folder, submarine):
     port = folder / "port"
     yield until(lambda: port.exists() and port.read_text().strip())
     open_job("waits").kill()
-    open_job("waits").wait(60)
+    open_job("waits").wait(180)
 
 
 def test_a_program_has_this_commands_streams_and_code(waits, start, folder):

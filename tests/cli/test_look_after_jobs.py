@@ -288,7 +288,7 @@ def test_where_a_jobs_tasks_stand(folder, submarine):
     (told,) = objects(submarine("job", "stacks", "train", "--json"))
     assert [group["tasks"] for group in told["groups"]] == [["worker-0"], ["worker-1", "worker-2"]]
     job.kill()
-    job.wait(60)
+    job.wait(180)
     done = submarine("job", "stacks", "train")
     assert done.returncode != 0
     assert b"the job is over (cancelled): it has no stacks any more" in done.stderr
@@ -327,7 +327,7 @@ def test_a_job_that_failed_is_run_again_and_followed(folder, submarine):
     (started,) = objects(submarine("job", "retry", "train", "--detach", "--json"))
     assert started["name"] == "train"
     assert started["job"] not in (former, "")
-    assert open_job(started["job"]).wait(60).state is JobState.SUCCEEDED
+    assert open_job(started["job"]).wait(180).state is JobState.SUCCEEDED
     (folder / "mended").unlink()
     done = submarine("job", "retry", former)
     assert (done.returncode, done.stdout) == (3, b"run\n")

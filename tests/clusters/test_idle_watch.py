@@ -235,7 +235,7 @@ def test_it_waits_for_somebody_who_saves_the_model_right_now(tmp_path):
     lock = locks.take(job.paths.save_lock)
     job.use(0, 70)
     job.step()
-    assert waits.wait(60)
+    assert waits.wait(180)
     assert not job.saved
     locks.drop(lock)
     assert job.reason()

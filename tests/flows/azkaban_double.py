@@ -556,7 +556,7 @@ def azkaban_double(folder):
         for one in double.executions.values():
             one.kill()
         for one in double.executions.values():
-            one.thread.join(60)
+            one.thread.join(180)
         server.shutdown()
         server.server_close()
         thread.join()

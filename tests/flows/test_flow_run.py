@@ -173,9 +173,9 @@ def test_a_run_is_cancelled_with_its_jobs(flow_of, call, folder, states, tmp_pat
     )
     words = [sys.executable, "-m", "submarine_engine.cli", "flow", "run", folder, "--run", "r"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as runner:
-        until(side.exists, 60)
+        until(side.exists)
         assert call("flow", "cancel", folder)[:2] == (0, "r asked to end\n")
-        assert runner.wait(60) == 1
+        assert runner.wait(180) == 1
     assert states() == {"a": C, "b": C}
     assert call("flow", "cancel", folder)[:2] == (1, "r was over already\n")
 
@@ -185,9 +185,9 @@ def test_an_interrupt_cancels_the_run(flow_of, folder, states, tmp_path):
     flow_of(f"{JOB}a\nimport time\nopen({str(side)!r}, 'w').close()\ntime.sleep(600)")
     words = [sys.executable, "-m", "submarine_engine.cli", "flow", "run", folder, "--run", "r"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as runner:
-        until(side.exists, 60)
+        until(side.exists)
         runner.send_signal(signal.SIGINT)
-        assert runner.wait(60) == 130
+        assert runner.wait(180) == 130
     assert states() == {"a": C}
 
 
@@ -202,7 +202,7 @@ def test_a_run_goes_on_after_its_runner_and_a_node_were_killed(
     )
     words = [sys.executable, "-m", "submarine_engine.cli", "flow", "run", folder, "--run", "r"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as runner:
-        until(side.exists, 60)
+        until(side.exists)
         runner.kill()
     lock = NodePaths(FlowPaths(folder).node("r", "a")).lock
     holders = _holders(lock)
@@ -239,12 +239,12 @@ def test_two_runners_of_one_run_are_refused(flow_of, call, folder, tmp_path):
     )
     words = [sys.executable, "-m", "submarine_engine.cli", "flow", "run", folder, "--run", "r"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as runner:
-        until(side.exists, 60)
+        until(side.exists)
         code, _, err = call("flow", "run", folder, "--run", "r")
         assert code == 65
         assert "another process runs r" in err
         flag.touch()
-        assert runner.wait(60) == 0
+        assert runner.wait(180) == 0
 
 
 @pytest.mark.parametrize("verb", ["status", "cancel", "retry"])

@@ -53,7 +53,7 @@ def begin(tmp_path):
     yield begin
     for job in jobs:
         job.kill()
-        job.wait(60)
+        job.wait(180)
 
 
 def warned(job):

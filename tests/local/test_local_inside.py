@@ -48,7 +48,7 @@ def begin(local):
     yield begin
     for job in jobs:
         job.kill()
-        job.wait(60)
+        job.wait(180)
 
 
 def printed(job, local):
@@ -94,7 +94,7 @@ def test_who_goes_takes_along_what_ran_and_the_rest_goes_on(begin, local):
     assert all(map(lives, pids))
     session._channel._connection.shutdown(socket.SHUT_RDWR)  # as a kernel that is killed
     until(lambda: not any(map(lives, pids)))
-    follower.join(60)
+    follower.join(180)
     assert job.running()
     assert job.exec(["true"]).returncode == 0
 
@@ -121,7 +121,7 @@ def test_the_server_is_made_again_and_strangers_learn_nothing(begin, local, monk
         connection.connect("inside.sock")
         channel = Channel(connection)
         channel.send(b"B", json.dumps(asked).encode())
-        wait(channel, 60)
+        wait(channel, 180)
         assert channel.read()[0][0] == REFUSED
         channel.close()
     os.kill(told["pid"], signal.SIGKILL)  # what it would have ended is the supervisor's then
@@ -151,12 +151,12 @@ def test_a_port_leads_to_the_task_for_this_user(begin, local):
         came = bytearray()
         while data := connection.recv(1 << 16):
             came += data
-        sender.join(60)
+        sender.join(180)
     assert came == much + b"end"
     with pytest.raises(CommandError, match=f"port {forward.port} of this machine cannot be had"):
         Forward(local.cluster, job.id, port, forward.port)
     job.kill()
-    over.join(60)
+    over.join(180)
     assert not over.is_alive()
     assert not is_own(1, forward.port)
     forward.close()
@@ -223,7 +223,7 @@ def test_a_job_that_ends_before_anybody_has_heard_says_so_and_leaves_no_question
         job.kill()
     finally:
         os.kill(supervisor, signal.SIGCONT)
-    asker.join(60)
+    asker.join(180)
     assert came == ["the job is over (cancelled): nothing runs inside it any more"]
     assert not asked.exists()
 

@@ -41,4 +41,4 @@ def test_a_program_writes_into_the_cell_with_secrets_masked(monkeypatch, capsys)
     with pytest.raises(CommandError, match="the command is missing"):
         exec_()
     open_job("holds").kill()
-    open_job("holds").wait(60)
+    open_job("holds").wait(180)

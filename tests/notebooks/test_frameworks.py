@@ -312,7 +312,7 @@ def test_a_rank_that_does_not_join_the_others_is_named(tmp_path):
         assert job.status().state is JobState.RUNNING
     finally:
         job.kill()
-        job.wait(60)
+        job.wait(180)
 
 
 OF_TORCH = """

@@ -37,7 +37,7 @@ PROGRAM = """
             return peer
         while True:
             try:
-                peer = socket.create_connection(address, timeout=60)
+                peer = socket.create_connection(address, timeout=180)
                 break
             except ConnectionRefusedError:
                 time.sleep(0.01)

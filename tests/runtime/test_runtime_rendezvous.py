@@ -213,7 +213,7 @@ def test_strangers_who_say_nothing_keep_no_worker_waiting(port, monkeypatch):
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as worker:
+        with socket.create_connection(("127.0.0.1", port), timeout=180) as worker:
             worker.sendall(b"0")
             assert worker.recv(20) == b"%d" % told["dmlc_tracker_port"]
 

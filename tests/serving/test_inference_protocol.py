@@ -36,9 +36,9 @@ def test_a_model_answers_by_the_protocol(home, digits, site, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(site))
     record = start(str(path), {"name": "digits", "server": "mlserver", "replicas": 2})
     wait(record)
-    with urllib.request.urlopen(f"{record.address}/v2/health/ready", timeout=60) as answer:  # noqa: S310 - of this machine
+    with urllib.request.urlopen(f"{record.address}/v2/health/ready", timeout=180) as answer:  # noqa: S310 - of this machine
         assert answer.status == 200
-    with urllib.request.urlopen(f"{record.address}/v2/models/digits", timeout=60) as answer:  # noqa: S310 - likewise
+    with urllib.request.urlopen(f"{record.address}/v2/models/digits", timeout=180) as answer:  # noqa: S310 - likewise
         assert json.loads(answer.read())["name"] == "digits"
     values = [value for image in images for value in image]
     tensor = {"name": "x", "shape": [5, 64], "datatype": "FP64", "data": values}

@@ -42,7 +42,7 @@ def test_a_model_is_served_listed_and_stopped(home, submarine, digits):  # noqa:
 
     elsewhere = urllib.request.Request(told["address"], headers={"Host": "rebound.example"})  # noqa: S310 - of this machine
     with pytest.raises(urllib.error.HTTPError, match="403") as refused:
-        urllib.request.urlopen(elsewhere, timeout=60)  # noqa: S310 - likewise
+        urllib.request.urlopen(elsewhere, timeout=180)  # noqa: S310 - likewise
     refused.value.close()
 
     (listed,) = submarine("serve", "list").stdout.decode().splitlines()[1:]

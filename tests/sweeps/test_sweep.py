@@ -79,7 +79,7 @@ def test_failed_trials_are_tried_again_while_the_others_run(program):
     told, _ = program("""
         def train(x):
             flag = os.environ["SUBMARINE_HOME"] + f".{x}"
-            deadline = time.time() + 100
+            deadline = time.time() + 180
             while x == 2 and not os.path.exists(flag):
                 assert time.time() < deadline
                 time.sleep(0.02)
@@ -88,7 +88,7 @@ def test_failed_trials_are_tried_again_while_the_others_run(program):
             return x
 
         def wait_for(condition):
-            deadline = time.time() + 100
+            deadline = time.time() + 180
             while not condition():
                 assert time.time() < deadline
                 time.sleep(0.02)
@@ -273,7 +273,7 @@ def test_a_sweep_is_extended_paused_and_resumed(program):
 
         os.environ["GO"] = go = os.environ["SUBMARINE_HOME"] + ".go"  # it is slow until then
         found = search(train, {"x": integer(1, 100)}, trials=1, pruner="none", wait=False)
-        deadline = time.time() + 100
+        deadline = time.time() + 180
         while not any(trial.reports for trial in found.trials):
             assert time.time() < deadline
             time.sleep(0.02)
@@ -308,7 +308,7 @@ def test_a_cancelled_sweep_is_found_by_its_name_with_what_it_has_found(program):
 
         running = search(train, {"x": [1, 2]}, sampler="grid", name="halves", wait=False)
         found = open_sweep("halves")
-        deadline = time.time() + 100
+        deadline = time.time() + 180
         while "complete" not in found.counts() or len(found.trials) < 2:
             assert time.time() < deadline
             time.sleep(0.02)
@@ -387,7 +387,7 @@ def test_a_second_controller_of_a_sweep_is_refused(program):
             time.sleep(60)
 
         found = search(train, {"x": [1, 2]}, trials=2, wait=False)
-        deadline = time.time() + 100
+        deadline = time.time() + 180
         while not found.trials:
             assert time.time() < deadline
             time.sleep(0.02)

@@ -54,7 +54,7 @@ def leaks(data):
 def get(url):
     """Return what a page shows to a stranger; nothing where it is refused."""
     asked = url + ("&" if "?" in url else "?") + "user.name=nobody"
-    with suppress(HTTPError), OPENER.open(asked, timeout=60) as answer:
+    with suppress(HTTPError), OPENER.open(asked, timeout=180) as answer:
         return answer.read()
     return b""
 

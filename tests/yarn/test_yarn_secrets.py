@@ -53,7 +53,7 @@ def holds(data):
 
 
 def get(url):
-    with build_opener(ProxyHandler({})).open(url, timeout=30) as answer:
+    with build_opener(ProxyHandler({})).open(url, timeout=180) as answer:
         return answer.read()
 
 

@@ -49,7 +49,7 @@ def job():
 def status(url, method="GET", host=""):
     request = urllib.request.Request(url, method=method, headers={"Host": host} if host else {})  # noqa: S310 - loopback
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=180) as answer:  # noqa: S310
             return answer.status
     except urllib.error.HTTPError as error:
         error.close()

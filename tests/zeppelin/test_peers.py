@@ -51,7 +51,7 @@ def pair(host, family=socket.AF_INET):
 def call_as(port, uid="-"):
     found = subprocess.run(
         [sys.executable, "-c", CALL, str(port), str(uid)],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=180, check=True,
     )  # fmt: skip
     return found.stdout.strip()
 
@@ -146,7 +146,7 @@ def test_it_listens_on_when_it_was_short_of_files_or_threads(monkeypatch):
     listener.serve(None, lambda: None, lambda _: "not you")
     try:
         for _ in range(2):
-            with socket.create_connection(("127.0.0.1", listener.port), timeout=30) as caller:
+            with socket.create_connection(("127.0.0.1", listener.port), timeout=180) as caller:
                 assert caller.recv(1) == b""
     finally:
         listener.close()

@@ -194,10 +194,10 @@ def test_a_folder_of_the_home_that_is_no_cluster_is_passed_over(up):
 def test_the_doctor_says_which_it_is_and_what_comes_after_it(up, tmp_path):
     cluster, _ = up()
     home = default_home()
-    first, *_ = yarn_checks({}, home=home, patience=10)
+    first, *_ = yarn_checks({}, home=home, patience=120)
     assert f"{cluster.layout.conf}, from `submarine cluster up`" in first.what
     write(tmp_path, "yarn-site.xml", {"yarn.resourcemanager.webapp.address": "127.0.0.1:1"})
-    first, second, *_ = yarn_checks({"HADOOP_CONF_DIR": str(tmp_path)}, home=home, patience=10)
+    first, second, *_ = yarn_checks({"HADOOP_CONF_DIR": str(tmp_path)}, home=home, patience=120)
     assert f"{tmp_path}, from HADOOP_CONF_DIR" in first.what
     assert second.verdict == NOTE
     assert second.what == "'yarn' runs, and jobs do not go there: HADOOP_CONF_DIR comes before it"
