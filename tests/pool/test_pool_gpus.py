@@ -112,8 +112,8 @@ def test_a_worker_with_nothing_to_do_gives_its_gpu_back_while_others_run(program
         begun = lambda: len(list(Path(folder).glob("begun-*")))
         found = map(hold, [folder] * 3, range(3), gpus=1)
         until(lambda: begun() == 3)
-        (entry,) = list_jobs()  # one for all of it, with what its workers hold
-        assert (entry.id, entry.gpus) == (found.job.id, 3), entry
+        # One for all of it, with what its workers hold; each is noted after its code has begun.
+        until(lambda: [(one.id, one.gpus) for one in list_jobs()] == [(found.job.id, 3)])
         Path(folder, "go-1").touch()
         until(lambda: held() == 2)
         until(lambda: list_jobs()[0].to_json()["gpus"] == 2)
