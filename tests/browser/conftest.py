@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import pytest
-from lab_driver import LIMIT, Lab, Notebook, chromium
+from lab_driver import FLAGS, LIMIT, Lab, Notebook, find_chromium
+from playwright.sync_api import Error, sync_playwright
 
 from tests.browser.panels import Jobs, Panel
 
@@ -38,18 +40,52 @@ def bare_lab(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")  # its event loop runs on in this thread: no other test may find it
-def browser():
-    with chromium() as browser:
-        yield browser
+def playwright():
+    with sync_playwright() as playwright:
+        yield playwright
+
+
+@pytest.fixture(scope="module")
+def browser(playwright):
+    """Return a browser for tests that need more than one user of it."""
+    browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="session")
+def profile(tmp_path_factory):
+    """Give the folder of a user's browser, which keeps what it has compiled of JupyterLab's page.
+
+    A page is there in little more than half of the time then.
+    """
+    return tmp_path_factory.mktemp("profile")
+
+
+@pytest.fixture(scope="module")
+def user(playwright, profile):
+    """Return that user's browser."""
+    user = playwright.chromium.launch_persistent_context(
+        profile, executable_path=find_chromium(), args=FLAGS,
+        viewport={"width": 1000, "height": 900},
+    )  # fmt: skip
+    yield user
+    user.close()
 
 
 @pytest.fixture
-def page(browser):
-    context = browser.new_context(viewport={"width": 1000, "height": 900})
-    page = context.new_page()
+def page(user):
+    """Give a page; what it and those that it has opened leave in the browser is gone afterwards."""
+    there = user.pages
+    page = user.new_page()
     page.set_default_timeout(LIMIT)
     yield page
-    context.close()
+    for one in user.pages:
+        if one not in there:
+            with suppress(Error):  # a page without an address has no storage
+                one.evaluate("() => localStorage.clear()")
+            one.close()
+    user.clear_cookies()
 
 
 @pytest.fixture

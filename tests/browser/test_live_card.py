@@ -6,6 +6,7 @@ import base64
 import json
 
 import pytest
+from lab_driver import LIMIT
 from submarine_engine.amounts import clock
 from submarine_engine.bundle import Bundle, Manifest
 from submarine_engine.clusters.local import LocalCluster
@@ -45,6 +46,16 @@ HOSTILE = [
         ["span", {"innerHTML": "<b>x</b>"}, ["<img src=x onerror='window.hacked = true'>"]],
     ],
 ]  # fmt: skip
+
+
+@pytest.fixture
+def page(browser):
+    """Give a page whose clock is its own: all pages of one user have the same."""
+    context = browser.new_context(viewport={"width": 1000, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(LIMIT)
+    yield page
+    context.close()
 
 
 @pytest.fixture(scope="module")
