@@ -33,6 +33,9 @@ class SubmarineProvisioner(KernelProvisionerBase):
     words = List(Unicode(), help="Options of `submarine notebook kernel`.").tag(config=True)
 
     _kernel: RemoteKernel | None = None
+    _mourned = ""
+    """The job whose end was told: a page shows only that its kernel is gone."""
+
     _down = False
     """Whether the kernel was asked to end so that it can be begun anew."""
 
@@ -50,6 +53,10 @@ class SubmarineProvisioner(KernelProvisionerBase):
             return None
         if not getattr(self.parent, "shutting_down", False):
             self._leave_dead()
+            if self._mourned != self._kernel.job.id:
+                self._mourned = self._kernel.job.id
+                why = status.reason or status.state.value
+                self.log.warning("the kernel's job %s is over: %s", self._mourned, why)
         return 0 if status.state is JobState.SUCCEEDED else 1
 
     def _leave_dead(self) -> None:

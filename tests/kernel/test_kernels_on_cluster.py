@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -125,15 +126,24 @@ def test_a_kernel_that_nobody_uses_gives_its_gpu_back(manager, tmp_path):
     assert "nobody has used it for 6 s: it ends, its GPUs are given back" in log
 
 
-def test_a_kernel_that_dies_is_a_job_that_failed(manager, tmp_path):
+def test_a_kernel_that_dies_is_a_job_that_failed(manager, tmp_path, caplog):
     kernel = manager("--gpus", "0")
     kernel.start_kernel(cwd=str(tmp_path))
     job = the_job()
     with Client(kernel) as client:
         client.client.execute("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
         job.wait(LIMIT)
-    assert not kernel.is_alive()
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, kernel.provisioner.log.name):
+        assert not kernel.is_alive()
+        assert not kernel.is_alive()
     assert "the kernel has ended (by SIGKILL)" in job.status().reason
+    # The page shows that it is gone; why, Jupyter's log says, once.
+    told = [one.getMessage() for one in caplog.records]
+    assert (
+        sum(f"job {job.id} is over: NotebookError: the kernel has ended" in one for one in told)
+        == 1
+    )
 
 
 def test_a_kernel_without_a_gpu_in_time_says_so(manager, tmp_path):
