@@ -90,6 +90,7 @@ FIGURES: dict[str, Callable[[Path], Figure | list[Figure]]] = {
     "yarn-exec": inside.yarn,
     "kernel": kernels.local,
     "yarn-kernel": kernels.yarn,
+    "yarn-kernel-cold": kernels.cold,
     "yarn-warm": yarnstart.warm,
     "yarn-first": yarnstart.first,
     "yarn-command": yarnstart.command,
