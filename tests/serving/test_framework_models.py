@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 from submarine_engine.errors import UnsupportedError
-from submarine_engine.serving.launching import servings
+from submarine_engine.serving.launching import servings, wait
 
 from tests.kernels import Driven
 from tests.serving.conftest import ask
@@ -78,12 +78,13 @@ def test_a_model_of_the_notebook_says_over_the_wire_what_it_says_there(home, nam
     try:
         ran = kernel.run(f"x = {X}\n{MODELS[name]}")
         assert ran.reply["status"] == "ok", ran.error
-        served = kernel.run(f"%submarine serve model --name {name} --server mlflow")
+        served = kernel.run(f"%submarine serve model --name {name} --server mlflow --detach")
         assert served.reply["status"] == "ok", served.error + served.stream("stderr")
         said = json.loads(str(kernel.value("said")))
     finally:
         kernel.stop()
     (one,) = servings()
+    wait(one.record)  # such a package takes its time to be imported
     status, told = ask(one.record.address, {"inputs": X})
     assert status == 200, told
     found = np.array(told["predictions"])

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from submarine_engine.history import JobPaths
 from submarine_engine.records import children_of, open_job
 from submarine_engine.serving import front, launching
 from submarine_engine.serving.launching import servings, stand, start, stop, update, wait
@@ -24,15 +25,32 @@ def test_replicas_end_by_themselves_once_their_front_is_killed_for_good(
     monkeypatch.setattr(launching, "ALONE", 15.0)  # the front speaks every ten seconds
     record = start(str(constant(1)), {"name": "left"})
     (replica,) = wait(record).told.replicas
+    until(lambda: words_to(home, replica.job))
     open_job(record.job).kill()
     until(open_job(record.job).done)
     until(open_job(replica.job).done)
+    until(lambda: [one.state for one in servings()] == ["cancelled"])
     ended = open_job(replica.job).status()
     assert ended.reason.startswith("JobError: the front is gone: no word from it for 15 s")
     assert ended.attempt == 1  # it is not begun again
-    assert [one.state for one in servings()] == ["cancelled"]
     again = wait(start(str(constant(2)), {"name": "left"}))  # the name is free
     assert ask(again.record.address, {"inputs": [[1]]}).told == {"predictions": [2]}
+
+
+def words_to(home, job):
+    """Return how often the front has told a replica that it is there."""
+    calls = JobPaths(home, job).task("worker-0").root / "calls"
+    return calls.read_bytes().count(b'"stay"') if calls.exists() else 0
+
+
+@pytest.mark.long
+def test_a_replica_stays_for_as_long_as_its_front_says_so(home, constant, monkeypatch):
+    monkeypatch.setattr(launching, "ALONE", 15.0)
+    record = start(str(constant(1)), {"name": "stays"})
+    (replica,) = wait(record).told.replicas
+    until(lambda: words_to(home, replica.job) >= 4)  # thirty seconds later
+    assert ask(record.address, {"inputs": [[1]]}).told == {"predictions": [1]}
+    assert [one.job for one in stand(record).told.replicas] == [replica.job]
 
 
 def walked_front(name, /):

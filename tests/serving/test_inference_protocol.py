@@ -9,8 +9,11 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from submarine_engine.serving.launching import start, wait
+from submarine_engine.records import open_job
+from submarine_engine.serving import launching
+from submarine_engine.serving.launching import stand, start, wait
 
+from tests.jobs import until
 from tests.serving.conftest import ask
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +28,12 @@ def site(tmp_path_factory):
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     versions = ["--constraint", ROOT / "constraints-serve.txt"]
     wanted = ["mlserver", "mlflow-skinny", "pandas", "scikit-learn"]
-    subprocess.run([*pip, "--target", found, *versions, *wanted], check=True)
+    ran = subprocess.run(
+        [*pip, "--target", found, *versions, *wanted], check=False, capture_output=True, text=True
+    )
+    if ran.returncode:  # without a network, or a mirror that lacks one of them
+        told = "\n".join(ran.stderr.strip().splitlines()[-5:])
+        pytest.fail(f"MLServer, some sixty packages, cannot be installed by pip:\n{told}")
     return found
 
 
@@ -48,3 +56,23 @@ def test_a_model_answers_by_the_protocol(home, digits, site, monkeypatch):
     assert (output["data"], output["datatype"]) == (labels, "INT64")
     wrong = ask(record.address, {"inputs": []}, "/v2/models/other/infer")
     assert wrong.status == 404
+    # What is no request, or has numbers of another form, is told in words; the model goes on.
+    words = {**tensor, "shape": [1], "datatype": "BYTES", "data": ["no number"]}
+    for body in ({"odd": 1}, {"inputs": [words]}, {"inputs": [{**tensor, "shape": [1, 2]}]}):
+        refused = ask(record.address, body, "/v2/models/digits/infer")
+        assert 400 <= refused.status <= 500
+        assert json.loads(refused.told), refused
+    assert ask(record.address, {"inputs": [tensor]}, "/v2/models/digits/infer").told == told.told
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_mlserver_ends_too_once_its_front_is_killed_for_good(home, digits, site, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.setattr(launching, "ALONE", 15.0)
+    record = start(str(digits[0]), {"name": "left"})
+    (replica,) = wait(record).told.replicas
+    assert stand(record).told.server == "mlserver"  # as it is there
+    open_job(record.job).kill()
+    until(open_job(replica.job).done)
+    assert "the front is gone" in open_job(replica.job).status().reason

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import io
+import itertools
 import json
 import os
 import shutil
@@ -10,15 +12,19 @@ import socket
 import tarfile
 import urllib.error
 import urllib.request
+from contextlib import closing
+from importlib.util import find_spec
 
 import pytest
 from submarine_engine.clusters.local import LocalCluster
-from submarine_engine.errors import CommandError, JobError, JobFailedError
+from submarine_engine.errors import CommandError, JobError, JobFailedError, UnsupportedError
 from submarine_engine.future import Job
 from submarine_engine.history import JobPaths
 from submarine_engine.records import open_job
 from submarine_engine.serving.launching import stand, start, wait
 from submarine_engine.serving.model import found, packed, unpack
+from submarine_engine.serving.replica import load
+from submarine_engine.serving.replicas import LARGEST
 
 from tests.cli.conftest import folder, submarine  # noqa: F401 - fixtures
 from tests.jobs import bundle_of, spec_of, until
@@ -79,6 +85,37 @@ def status_for_another_user(address):
 
 
 @pytest.mark.service
+def test_a_request_that_is_none_gets_words_and_the_model_goes_on(home, digits):
+    path, images, labels = digits
+    record = start(str(path), {"name": "digits", "server": "mlflow"})
+    wait(record)
+
+    def said(body, kind="application/json", size=None):
+        connection = http.client.HTTPConnection("127.0.0.1", record.port, timeout=180)
+        with closing(connection):
+            headers = {"Content-Type": kind} | ({"Content-Length": str(size)} if size else {})
+            connection.request("POST", "/invocations", body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    status, told = said(json.dumps({"inputs": [["no number"] * 64]}))
+    assert status == 400, told
+    assert "Traceback" in told  # the model's own words
+    status, told = said(json.dumps({"inputs": [[1, 2]]}))
+    assert status == 400, told
+    assert "64" in told  # how many it takes
+    assert said("no JSON")[0] == 400
+    assert said("a,b", "text/plain")[0] == 415
+    # More than is ever kept: all of it is read, nothing of it stays, and the answer says how much.
+    piece, pieces = bytes(1 << 20), (LARGEST >> 20) + 1
+    status, told = said(itertools.repeat(piece, pieces), size=pieces << 20)
+    assert status == 413
+    assert f"{LARGEST} are the most: ask in parts" in told
+    assert ask(record.address, {"inputs": images}) == (200, {"predictions": labels})
+    assert [one.state for one in stand(record).told.replicas] == ["ready"]
+
+
+@pytest.mark.service
 def test_a_model_that_does_not_load_gives_its_traceback(home, constant, tmp_path):
     broken = tmp_path / "broken"
     shutil.copytree(constant(7), broken)
@@ -135,6 +172,13 @@ def test_a_packed_model_writes_nothing_elsewhere(tmp_path):
         with pytest.raises(ValueError, match="out"):
             unpack(buffer.getvalue(), tmp_path / "into")
     assert [path.name for path in tmp_path.iterdir()] == ["into"]
+
+
+@pytest.mark.skipif(bool(find_spec("mlserver")), reason="this Python has MLServer")
+def test_a_server_that_the_job_s_python_lacks_is_said_with_what_to_install(constant):
+    with pytest.raises(UnsupportedError, match="No module named 'mlserver'") as caught:
+        load(str(constant(1)), "mlserver")
+    assert "mlserver" in caught.value.fix
 
 
 def test_what_cannot_be_served_is_said_before_anything_is_asked_for(home, constant, tmp_path):

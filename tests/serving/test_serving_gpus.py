@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from submarine_engine.records import open_job
 from submarine_engine.serving.launching import stand, start, update, wait
+from submarine_engine.serving.record import ServingRecord
 
 from tests.jobs import until
 from tests.serving.conftest import ask, quiet
@@ -79,6 +80,12 @@ def test_an_update_takes_the_gpus_of_the_old_replicas_one_by_one(home, seeing, m
     now = stand(record).told
     assert (now.serves, now.failures, now.held_up) == (2, 0, "")
     until(lambda: len(stand(record).told.replicas) == 2)
+    # More replicas than GPUs, with a new model: as many of it answer as there are GPUs.
+    update("two", seeing(3), {"replicas": 3})
+    until(lambda: stand(record).told.serves == 3)
+    assert answers(record, 2) == {"3 on 0", "3 on 1"}
+    now = stand(ServingRecord.read(record.folder))
+    assert now.words.startswith("two: ready, 2 of 3 ready, version 3")
 
 
 @pytest.mark.long

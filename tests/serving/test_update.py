@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from submarine_engine.errors import CommandError, JobError, JobFailedError, JobNotFoundError
 from submarine_engine.records import open_job
 from submarine_engine.serving.launching import servings, stand, start, stop, update, wait
+from submarine_engine.serving.record import ServingRecord
 
 from tests.jobs import until
 from tests.serving.conftest import ask
@@ -166,6 +168,32 @@ def test_an_update_that_does_not_load_leaves_all_as_it_was(home, constant, tmp_p
     with pytest.raises(JobNotFoundError, match="nothing is served under"):
         update("kept", str(constant(1)), {})
     assert servings() == []
+
+
+@pytest.mark.long
+def test_an_update_takes_the_place_of_one_that_is_not_over(home, constant):
+    record = start(str(constant(1)), {"name": "twice"})
+    wait(record)
+    with Load(record.address, clients=2) as load:
+        load.goes_on()
+        second = update("twice", str(constant(2)), {})
+        until(lambda: any(one.version == 2 for one in stand(record).told.replicas))
+        third = update("twice", str(constant(3)), {"replicas": 2})
+        with pytest.raises(JobError, match="another model was put in its place"):
+            wait(second)
+        wait(third)
+        assert ask(record.address, {"inputs": [[1]]}).told == {"predictions": [3]}
+        load.goes_on()
+    assert load.failed == []
+    assert set(load.answers) == {1, 3}
+    until(lambda: [one.version for one in stand(record).told.replicas] == [3, 3])
+    # Two at once: each has a number of its own, and one of them is what is served.
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda n: update("twice", str(constant(n)), {}), (4, 5)))
+    assert {one.wanted for one in both} == {4, 5}
+    wait(max(both, key=lambda one: one.wanted))
+    now = ask(record.address, {"inputs": [[1]]}).told["predictions"][0]
+    assert ServingRecord.read(record.folder).models["5"] == str(constant(now))
 
 
 @pytest.mark.long

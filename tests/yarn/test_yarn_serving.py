@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from submarine_engine.events import Moment
 from submarine_engine.records import open_job
+from submarine_engine.serving import launching
 from submarine_engine.serving.launching import servings, stand, start, stop, update, wait
 
 from tests.jobs import until
@@ -34,3 +36,18 @@ def test_replicas_are_containers_and_are_replaced(constant):  # noqa: F811 - the
     until(job.done)
     until(lambda: len(stand(record).told.replicas) == 1)
     assert stop("on-yarn")
+
+
+@pytest.mark.usefixtures("served")
+def test_a_container_hears_its_front_and_ends_without_it(constant, monkeypatch):  # noqa: F811 - the fixture
+    monkeypatch.setattr(launching, "ALONE", 40.0)
+    record = start(str(constant(1)), {"name": "left-on-yarn", "cluster": "yarn", "memory": "1G"})
+    (replica,) = wait(record).told.replicas
+    job = open_job(replica.job)
+    began = job.status().tasks[0].busy
+    until(lambda: began.until(Moment.now()) > 60)
+    assert ask(record.address, {"inputs": [[1]]}).told == {"predictions": [1]}
+    assert [one.job for one in stand(record).told.replicas] == [replica.job]
+    open_job(record.job).kill()
+    until(job.done)
+    assert "the front is gone" in job.status().reason

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from submarine_runtime import progress
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPHeaders
-from tornado.web import Application, RequestHandler
+from tornado.web import Application, RequestHandler, stream_request_body
 
 from submarine_engine.amounts import count
 from submarine_engine.clusters import locks, open_cluster
@@ -62,6 +62,7 @@ _DRAINS_WITHIN = 600.0
 _LONGEST_PAUSE = 60.0
 _ROLLS_AFTER = 5.0
 """Seconds that new replicas wait for free GPUs before old ones give theirs: a grant takes some."""
+_ENDLESS = 1 << 62
 _TRIES = 10  # replicas, of which more than two at once were never seen to be lost
 
 _PASS = (
@@ -138,7 +139,6 @@ class Front:
         """Listen, and look after the replicas."""
         server = HTTPServer(
             Application([(r"/.*", _Passes, {"front": self})]),
-            max_body_size=LARGEST,
             max_buffer_size=LARGEST,
         )
         try:
@@ -238,8 +238,8 @@ class Front:
     async def _roll(self) -> None:
         """See whether the wanted version lacks GPUs that the served one has; begin to roll.
 
-        Then one old replica ends for each new one that waits, and never more than one ahead of
-        those that are ready. The last old one ends when all new ones but one answer.
+        Then old replicas end one ahead of the new ones that are ready: so all but one answer at
+        any time, of whichever version.
         """
         wanted, serves = self._record.wanted, self._told.serves
         waiting = [one for one in self._of(wanted) if one.state == QUEUED]
@@ -254,7 +254,8 @@ class Front:
         if now - self._waits_since < _ROLLS_AFTER:
             return
         self._waits_since = now  # so often it is asked
-        held_up = await self._lacks(wanted, len(waiting))
+        had = sum(one.state != QUEUED for one in self._of(serves))
+        held_up = await self._lacks(wanted, len(waiting), had)
         rolls = self._told.rolls
         if not held_up:
             say(f"no GPU is free for version {wanted}: it takes those of version {serves}")
@@ -262,7 +263,7 @@ class Front:
             held_up = f"version {wanted} takes the GPUs of version {serves} one by one"
         elif held_up != self._told.held_up:
             say(held_up)
-        self._told = replace(self._told, rolls=rolls, held_up=held_up)
+        self._told = replace(self._told, rolls=rolls, had=had, held_up=held_up)
 
     @property
     def _rolls(self) -> bool:
@@ -270,7 +271,7 @@ class Front:
         told, wanted = self._told, self._record.wanted
         return told.rolls == wanted and wanted not in (told.failed, told.serves)
 
-    async def _lacks(self, wanted: int, waiting: int) -> str:
+    async def _lacks(self, wanted: int, waiting: int, had: int) -> str:
         """Return why the wanted version waits; empty where it is for the GPUs of the old one."""
         try:
             spec, _ = await aside(self._record.what, wanted)
@@ -285,7 +286,7 @@ class Front:
             return f"version {wanted} waits for GPUs: the replicas before it have too few to give"
         if room.wanted > waiting * each:
             return f"version {wanted} waits for GPUs, as other jobs do"
-        if self._record.replicas == 1:
+        if had <= 1:
             return f"version {wanted} waits for a GPU: version {self._told.serves} has the only one"
         return ""
 
@@ -298,7 +299,8 @@ class Front:
             self._pause = 1.0
         enough = self._record.replicas
         if self._told.rolls == wanted and any(one.state == QUEUED for one in mine):
-            enough = max(1, enough - 1)  # the last one has the GPU of the last old one
+            # The next one is to have the GPU of the last old one; there may be no more than before.
+            enough = max(1, min(enough, self._told.had) - 1)
         if wanted == self._told.serves or ready < enough:
             return
         say(f"version {wanted} is served by {count(ready, 'replica')}")
@@ -311,11 +313,8 @@ class Front:
         alive = version == serves or (version == wanted and version != self._told.failed)
         asked = self._record.replicas if alive else 0
         if version == serves and asked and self._rolls:
-            begun = sum(one.state != QUEUED for one in self._of(wanted))
             ready = sum(one.state == READY for one in self._of(wanted))
-            # One ahead: each that begins has its GPU, and the next one's is given when it answers.
-            given = max(begun, ready + 1)
-            return max(1, asked - given)
+            return max(1, self._told.had - ready - 1)
         return asked
 
     async def _grow(self) -> None:
@@ -436,14 +435,20 @@ _FinalError.__qualname__ = JobFailedError.__qualname__
 _FinalError.__module__ = JobFailedError.__module__
 
 
+@stream_request_body
 class _Passes(RequestHandler):
     """Passes any request on."""
 
     def initialize(self, front: Front) -> None:
         self._front = front
+        self._pieces: list[bytes] = []
+        self._size = 0
 
     async def prepare(self) -> None:
-        """Refuse other users of the machine: the port of loopback is open to them."""
+        """Refuse other users of the machine: the port of loopback is open to them.
+
+        It comes before the body is read, so that nobody else's is.
+        """
         connection: Any = self.request.connection
         context = connection.context
         if not getattr(context, "is_own", False):
@@ -451,8 +456,18 @@ class _Passes(RequestHandler):
         # By another name, a page of somebody else's in the user's browser would reach the model.
         named = self.request.host_name in {LOOPBACK, "localhost"}
         if not (context.is_own and named):
+            self.set_header("Connection", "close")
             self._write(*_refusal(HTTPStatus.FORBIDDEN, "this is another user's"))
             self.finish()
+            return
+        connection.set_max_body_size(_ENDLESS)  # what is too much is refused in words, below
+
+    async def data_received(self, chunk: bytes) -> None:
+        """Take a piece of the body; of one that is too large nothing is kept."""
+        self._size += len(chunk)
+        self._pieces.append(chunk)
+        if self._size > LARGEST:
+            self._pieces.clear()
 
     async def get(self) -> None:
         asked = self.request
@@ -462,11 +477,15 @@ class _Passes(RequestHandler):
             self.set_header("Cache-Control", "no-store")
             self.write(page)
             return
+        if self._size > LARGEST:
+            words = f"the request has {self._size} bytes, and {LARGEST} are the most: ask in parts"
+            self._write(*_refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, words))
+            return
         headers = HTTPHeaders()
         for name in _PASS:
             for value in asked.headers.get_list(name):
                 headers.add(name, value)
-        request = Request(str(asked.method), str(asked.uri), headers, asked.body)
+        request = Request(str(asked.method), str(asked.uri), headers, b"".join(self._pieces))
         self._write(*await self._front.answer(request))
 
     head = post = put = patch = delete = options = get
@@ -482,7 +501,9 @@ class _Passes(RequestHandler):
 
 
 def _refusal(status: HTTPStatus, words: str) -> tuple[int, HTTPHeaders, bytes]:
-    headers = HTTPHeaders({"Content-Type": "application/json", "Retry-After": "1"})
+    headers = HTTPHeaders({"Content-Type": "application/json"})
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        headers["Retry-After"] = "1"
     return status, headers, json.dumps({"error": words}).encode()
 
 

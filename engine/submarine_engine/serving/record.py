@@ -64,6 +64,8 @@ class FrontState:
         Those that there are.
     rolls
         The version whose replicas take the GPUs of the former ones one after the other; 0 for none.
+    had
+        How many replicas of the former version there were as that began.
     held_up
         Why the wanted version is not served yet, in words; empty where nothing but time is missing.
     server
@@ -79,6 +81,7 @@ class FrontState:
     reason: str = ""
     replicas: tuple[ReplicaState, ...] = ()
     rolls: int = 0
+    had: int = 0
     held_up: str = ""
     server: str = ""
     requests: int = 0
