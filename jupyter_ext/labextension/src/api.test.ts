@@ -1,0 +1,25 @@
+// @vitest-environment jsdom
+import { ServerConnection } from '@jupyterlab/services';
+import { describe, expect, it, vi } from 'vitest';
+
+import { Api } from './api';
+
+vi.hoisted(() => vi.stubGlobal('DragEvent', Event)); // jsdom has none, and Lumino derives from it
+
+describe('Api', () => {
+  it('asks a port inside a job below the address that a hub gives the server', async () => {
+    const asked: Request[] = [];
+    const fetch = async (request: RequestInfo | URL) => {
+      asked.push(request as Request);
+      return new Response('no', { status: 503 });
+    };
+    const baseUrl = 'http://hub.example/user/me/';
+    const api = new Api(ServerConnection.makeSettings({ baseUrl, fetch }));
+    const told = await api.port('j', '4711/v2/models/m/infer', '{}');
+    expect([told.ok, told.status, told.text]).toEqual([false, 503, 'no']);
+    const [address] = asked[0].url.split('?'); // Jupyter's own way past caches
+    expect(address).toBe(`${baseUrl}submarine/proxy/j/4711/v2/models/m/infer`);
+    expect(asked[0].method).toBe('POST');
+    expect(await asked[0].text()).toBe('{}');
+  });
+});
