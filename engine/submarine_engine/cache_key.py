@@ -47,6 +47,7 @@ from submarine_engine.config import load_config
 from submarine_engine.declared import declared
 from submarine_engine.errors import CommandError, UnsupportedError
 from submarine_engine.history import default_home, read_json, write_json
+from submarine_engine.job import FLOW_MARK
 from submarine_engine.secret_values import secret_variables
 
 if TYPE_CHECKING:
@@ -639,7 +640,8 @@ def _spec(spec: JobSpec) -> Iterator[Part]:
 
 def _variables(spec: JobSpec, code: str, salt: bytes) -> Iterator[Part]:
     given = {**os.environ, **spec.env, **secret_variables(spec)}
-    asked = {*spec.env, *spec.secrets}
+    # It is another one in each run of a flow, and counts where the code names it.
+    asked = {*spec.env, *spec.secrets} - {FLOW_MARK}
     for name, value in sorted(given.items()):
         if name not in asked and _SESSION.fullmatch(name) and name not in code:
             continue

@@ -44,6 +44,9 @@ _LAUNCHER = re.compile(
 )
 _KIND_WORDS = {int: "whole number", bool: "truth value", str: "text"}
 
+FLOW_MARK = "SUBMARINE_FLOW"
+"""The variable of a node's job that says of which flow, run, node and try it is."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionInfo:

@@ -73,6 +73,7 @@ def _options(values: Any) -> FlowOptions:  # noqa: ANN401 - of a command
         retry_delay=values.get("retry_delay"),
         time_limit=values.get("time_limit"),
         notify=(values["notify"],) if "notify" in values else (),
+        cache=bool(values.get("cache")),
     )
 
 
@@ -144,10 +145,14 @@ def _show_status(status: RunStatus, output: Output) -> None:
             output.data({"node": name, "run": status.run, **record.to_json()})
         return
     rows = [
-        (name, one.state.value, str(one.attempt or ""), _seconds(one), one.job, one.error)
+        (name, _state(one), str(one.attempt or ""), _seconds(one), one.job, one.error)
         for name, one in status.records.items()
     ]
     output.table(("node", "state", "try", "time", "job", "error"), rows)
+
+
+def _state(record: NodeRecord) -> str:
+    return f"{record.state.value}{', remembered' if record.remembered else ''}"
 
 
 def _seconds(record: NodeRecord) -> str:

@@ -340,6 +340,8 @@ VERBS = (
         Option("time_limit", options.SECONDS, "How long one try of a node may take: 90m, 2h."),
         Option("notify", options.NAME, "The name of a secret that holds a webhook's address: it is "
             "told how each node's job has ended."),
+        Option("cache", None, "Run no node whose code, values, parameters and files are those of "
+            "an earlier run: its result is remembered, as by a cell's own --cache."),
         Option("mail", options.NAME, "Whom Airflow or Azkaban write to, by their own settings, "
             "when a node has failed for good; several by commas."),
         Option("run", None, "Run it here and now, too."),

@@ -66,7 +66,7 @@ class FlowOptions:
         Texts of ``--param``, by name: the defaults of this flow's parameters.
     mail
         As `Flow` has it.
-    retries, retry_delay, time_limit, notify
+    retries, retry_delay, time_limit, notify, cache
         As `Node` has them, for all nodes.
     """
 
@@ -78,6 +78,7 @@ class FlowOptions:
     retry_delay: float | None = None
     time_limit: float | None = None
     notify: tuple[str, ...] = ()
+    cache: bool = False
 
 
 _DEFAULTS = FlowOptions()
@@ -597,6 +598,7 @@ class _Building:
             retry_delay=self.options.retry_delay,
             time_limit=self.options.time_limit,
             notify=self.options.notify,
+            cache=self.options.cache,
         )
 
 

@@ -151,6 +151,9 @@ class Node:
         Seconds that one try may take; None for no limit.
     notify
         Names of secrets that hold the addresses of webhooks, which are told of its end.
+    cache
+        Whether it is not run where its result is remembered: its code, the values that it reads,
+        the parameters and files are the same; a cell may say so for itself, too.
     """
 
     name: str
@@ -166,6 +169,7 @@ class Node:
     retry_delay: float | None = None
     time_limit: float | None = None
     notify: tuple[str, ...] = ()
+    cache: bool = False
 
     @property
     def follows(self) -> tuple[str, ...]:
@@ -202,6 +206,7 @@ class Node:
             retries=_whole(data.get("retries", 0), "retries"),
             retry_delay=data.get("retry_delay"),
             time_limit=data.get("time_limit"),
+            cache=data.get("cache") is True,
             **texts,
         )
 

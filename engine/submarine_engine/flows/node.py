@@ -45,15 +45,12 @@ from submarine_engine.flows.records import (
 from submarine_engine.flows.session import Session, write_once
 from submarine_engine.future import Job
 from submarine_engine.history import default_home, make_private
-from submarine_engine.job import JobSpec, JobState, Resources, Role
+from submarine_engine.job import FLOW_MARK, JobSpec, JobState, Resources, Role
 from submarine_engine.records import iter_jobs, open_job, record_of
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
     from submarine_engine.lifecycle import JobStatus
-
-MARK = "SUBMARINE_FLOW"
-"""The variable of a node's job that says of which flow, run, node and try it is."""
 
 # A job's folder is named when it is made, at most this long after the intent was written: clocks
 # of two workers differ.
@@ -229,7 +226,8 @@ class _Running:
                 record = self._write(replace(record, bundle=bundle.hash, cluster=cluster.name))
                 write_once(bundle, self.paths.bundle(bundle.hash))
                 job = self._submit(cluster, spec, bundle, caching)
-            record = self._write(replace(record, job=job.id, cluster=job.cluster.name))
+            record = replace(record, job=job.id, cluster=job.cluster.name)
+            record = self._write(replace(record, remembered=job.remembered))
             status = self.follow(job, self.node.name, lambda: self._goes_on(record))
             if status.state is JobState.CANCELLED:
                 return self._write(self._cut_short(record))
@@ -258,17 +256,18 @@ class _Running:
 
     def _spec(self, record: NodeRecord) -> tuple[Cluster, JobSpec, Caching | None]:
         name = f"{self.flow.name}.{self.node.name}"
-        env = {MARK: self._mark(record)}
+        origin = f"{self.flow.workdir}/{self.flow.notebook} {self.node.name}"
+        caching = Caching(origin=origin) if self.node.cache else None
+        env = {FLOW_MARK: self._mark(record)}
         if self.node.kind == CELL:
             role = Role(resources=Resources(gpus=0))
             spec = JobSpec(name=job_name(name), roles=(role,), env=env)
-            return open_cluster("local"), self._told(spec), None
+            return open_cluster("local"), self._told(spec), caching
         command = parse_cell(list(self.node.options))
         chosen = load_config({"cluster": command.values.get("cluster")}).value("cluster")
         spec = command.named(job_name(name))
         spec = self._told(replace(spec, env={**spec.env, **env}))
-        origin = f"{self.flow.workdir}/{self.flow.notebook} {self.node.name}"
-        return open_cluster(str(chosen)), spec, Caching.of(command.values, origin)
+        return open_cluster(str(chosen)), spec, Caching.of(command.values, origin) or caching
 
     def _told(self, spec: JobSpec) -> JobSpec:
         """Say whose it is, and who is told of its end unless the cell says so itself."""
@@ -354,7 +353,7 @@ class _Running:
             if summary.created is not None and summary.created.wall < since:
                 break
             data = record_of(summary.id, home)
-            if data.get("spec", {}).get("env", {}).get(MARK) == mark:
+            if data.get("spec", {}).get("env", {}).get(FLOW_MARK) == mark:
                 self.tell(f"node {self.node.name} goes on: job {summary.id}")
                 return open_job(summary.id)
         return None

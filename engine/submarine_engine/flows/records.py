@@ -52,6 +52,8 @@ class NodeRecord:
         Seconds since 1970; None where it is not so far.
     error
         What went wrong, in words: notebook, cell and line.
+    remembered
+        From when its result is, in words, where nothing ran for it; empty where its job did.
     shared
         Which of the values that it has left share an object with others that it had.
     """
@@ -64,6 +66,7 @@ class NodeRecord:
     started: float | None = None
     ended: float | None = None
     error: str = ""
+    remembered: str = ""
     shared: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

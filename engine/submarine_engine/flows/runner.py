@@ -476,4 +476,6 @@ def _words(record: NodeRecord) -> str:
         text += f", try {record.attempt}"
     if record.job:
         text += f" ({record.job})"
+    if record.remembered:
+        text += f", not run: the result is {record.remembered}"
     return f"{text}: {record.error}" if record.error else text
