@@ -217,7 +217,7 @@ def understood(one: CellText) -> NotebookCell:
     )
     magic = _MAGIC.match(lines[above].rstrip())
     if magic is None:
-        options = job_options(one.tags)
+        options = job_options(list(one.tags))
         return NotebookCell(_python(one, one.text, plain=options is None), options, tagged)
     if magic[1]:
         raise FlowError(
