@@ -68,7 +68,10 @@ class NotebookServer:
 
 
 def submit(
-    values: Mapping[str, Any], tell: Callable[[str], object], cluster: str | None = None
+    values: Mapping[str, Any],
+    tell: Callable[[str], object],
+    cluster: str | None = None,
+    workdir: Path | None = None,
 ) -> Job:
     """Submit a notebook server.
 
@@ -80,6 +83,8 @@ def submit(
         Is told, in words, what takes long.
     cluster
         Where, unless the values say; the configured one for None.
+    workdir
+        Where relative paths begin, and where its notebooks are; the current folder for None.
 
     Raises
     ------
@@ -88,10 +93,11 @@ def submit(
     SubmissionError, ClusterError
         The cluster refuses the job.
     """
-    own = _own(values)
+    here = workdir or Path.cwd()
+    own = _own(values, here)
     if cluster is not None:
         values = {"cluster": cluster, **values}
-    return submit_server(NOTEBOOK, "notebook_server", values, own, tell, Path.cwd())
+    return submit_server(NOTEBOOK, "notebook_server", values, own, tell, here)
 
 
 def spec_of(kind: str, values: Mapping[str, Any]) -> JobSpec:
@@ -146,7 +152,7 @@ def submit_server(  # noqa: PLR0913, PLR0917 - what is to run, and where
     return Job(where, where.submit(spec, _bundle(module, own), workdir=workdir))
 
 
-def _own(values: Mapping[str, Any]) -> dict[str, Any]:
+def _own(values: Mapping[str, Any], here: Path) -> dict[str, Any]:
     """Return the arguments of `submarine_runtime.notebook_server.serve`."""
     port, folder = values.get("port", 0), values.get("dir")
     if not 0 <= port <= _MOST_PORT:
@@ -159,11 +165,11 @@ def _own(values: Mapping[str, Any]) -> dict[str, Any]:
                 fix="name a folder that the cluster's machines have, too; without --dir the"
                 " notebook's files come home as the job's artifacts",
             )
-        folder = str(Path(folder).expanduser().absolute())
+        folder = str(here.absolute() / Path(folder).expanduser())
     return {
         "idle": float(values.get("idle", IDLE)),
         "folder": folder,
-        "here": str(Path.cwd()),
+        "here": str(here.absolute()),
         "port": port,
     }
 

@@ -99,6 +99,7 @@ class CardPoller:
             tensorboard=parts.get("tensorboard", False),
             can_save=parts.get("can_save", False),
             trying=trying,
+            notebook=parts.get("notebook", False),
         )
         return {
             # The script is long, in the tree, and has a route of its own.
@@ -300,6 +301,7 @@ def _row(paths: JobPaths, job: JobSummary) -> dict[str, Any]:
         "notebook": origin.notebook,
         "cell": origin.cell,
         "cell_id": origin.cell_id,
+        "serves": origin.serves,
         "progress": 1.0 if job.state is JobState.SUCCEEDED else None,
         "open": not job.state.final,
     }

@@ -34,11 +34,15 @@ _LONGEST = 400
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Notebook, the cell as people call it (``In [3]``), and its id; empty where nobody knows."""
+    """Notebook, the cell as people call it (``In [3]``), and its id; empty where nobody knows.
+
+    `serves` is as `JobSpec` has it: what kind of page the job serves.
+    """
 
     notebook: str = ""
     cell: str = ""
     cell_id: str = ""
+    serves: str = ""
 
 
 _found: OrderedDict[str, Origin] = OrderedDict()
@@ -58,7 +62,7 @@ def _read(paths: JobPaths) -> Origin:
     record = _json(paths, "record.json")
     manifest = _json(paths, "bundle/manifest.json")
     spec = record.get("spec")
-    notebook = spec.get("notebook") if isinstance(spec, dict) else ""
+    spec = spec if isinstance(spec, dict) else {}
     entry, spans = manifest.get("entry"), manifest.get("lines")
     ours = [
         span
@@ -66,7 +70,8 @@ def _read(paths: JobPaths) -> Origin:
         if isinstance(span, dict) and span.get("file") == entry
     ]
     last = ours[-1] if ours else {}  # the main cell ends the script
-    return Origin(_text(notebook), _text(last.get("cell")), _text(last.get("cell_id")))
+    cell, cell_id = _text(last.get("cell")), _text(last.get("cell_id"))
+    return Origin(_text(spec.get("notebook")), cell, cell_id, _text(spec.get("serves")))
 
 
 def _text(value: object) -> str:

@@ -370,7 +370,7 @@ def _overview(gpu: dict[str, Any], share: dict[str, Any]) -> dict[str, Any]:
             "gpus": _list(gpu),
         }
     )
-    texts = ("id", "cluster", "name", "state", "reason", "notebook", "cell", "cell_id")
+    texts = ("id", "cluster", "name", "state", "reason", "notebook", "cell", "cell_id", "serves")
     numbers = ("created", "finished", "progress")
     job = _object(
         {

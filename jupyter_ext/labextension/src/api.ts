@@ -7,11 +7,13 @@ import { ServerConnection } from '@jupyterlab/services';
 import type {
   Compared,
   FlowCard,
+  FormField,
   Found,
   JobMetrics,
   LineAt,
   Lines,
   Looking,
+  NotebookStand,
   Overview,
   Shown,
   Spark,
@@ -166,6 +168,19 @@ export class Api {
   /** Build, run, cancel or retry a flow; answers with its card then. */
   flowDo(action: FlowAction, path: string, run = ''): Promise<FlowCard> {
     return this.post(`api/flows/${action}`, run ? { path, run } : { path });
+  }
+
+  async notebookForm(): Promise<FormField[]> {
+    return (await this.get<{ fields: FormField[] }>('api/notebooks/form')).fields;
+  }
+
+  /** Start a Jupyter server on a cluster, as a job; its folder from the server's root. */
+  startNotebook(folder: string, options: Record<string, string>): Promise<{ job: string }> {
+    return this.post('api/notebooks', { folder, options });
+  }
+
+  notebook(job: string): Promise<NotebookStand> {
+    return this.get(`api/jobs/${encodeURIComponent(job)}/notebook`);
   }
 
   /** Open one of the server's terminals with a shell inside a running job. */

@@ -58,3 +58,10 @@ export const flowIcon = new LabIcon({
     '<path d="M8 2h8v6h-3v3h6v5h2v6h-7v-6h3v-3H7v3h3v6H3v-6h2v-5h6V8H8zm2 2v2h4V4zM5 18v2h3v-2zm11 0v2h3v-2z" fill-rule="evenodd"/>'
   )
 });
+
+export const openIcon = new LabIcon({
+  name: 'submarine:open',
+  svgstr: svg(
+    '<path d="M4 4h7v2H6v12h12v-5h2v7H4zm9 0h7v7h-2V7.400l-7.300 7.300-1.400-1.400L16.600 6H13z"/>'
+  )
+});

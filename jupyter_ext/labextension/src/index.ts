@@ -7,6 +7,7 @@ import { commandsPlugin } from './commands/plugin';
 import { endedPlugin } from './ended/plugin';
 import { firstPlugin } from './first/plugin';
 import { flowPlugin } from './flow/plugin';
+import { startPlugin } from './start/plugin';
 import { panelPlugin } from './panel/plugin';
 import { feedPlugin } from './plugin';
 import { statusPlugin } from './status/plugin';
@@ -20,6 +21,7 @@ const plugins: JupyterFrontEndPlugin<unknown>[] = [
   firstPlugin,
   flowPlugin,
   panelPlugin,
+  startPlugin,
   statusPlugin,
   toolbarPlugin
 ];

@@ -67,6 +67,8 @@ export interface JobSummary {
   notebook: string;
   cell: string;
   cell_id?: string;
+  /** What it serves: `notebook`, `kernel`, …; empty for most jobs. */
+  serves?: string;
   progress: number | null;
 }
 
@@ -190,4 +192,22 @@ export interface FlowCard {
   going: boolean;
   now: number;
   tree: Tree;
+}
+
+/** A field of the dialog that asks for a notebook on the cluster: an option of the command. */
+export interface FormField {
+  key: string;
+  /** What stands for its value: `N`, `TIME`. */
+  value: string;
+  help: string;
+  choices: string[];
+  /** Whether it is folded in. */
+  more: boolean;
+}
+
+/** How far a notebook on the cluster is: `url` is below the base URL, empty until it can be used. */
+export interface NotebookStand {
+  state: string;
+  waits: string;
+  url: string;
 }

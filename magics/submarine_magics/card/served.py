@@ -50,6 +50,8 @@ class Extras:
         Whether the model can be saved now.
     trying
         How to try the model that the job serves; None for all other jobs.
+    notebook
+        Whether it serves a notebook that can be opened now.
     """
 
     frames: Sequence[Mapping[str, Any]] = ()
@@ -57,6 +59,7 @@ class Extras:
     tensorboard: bool = False
     can_save: bool = False
     trying: Trying | None = None
+    notebook: bool = False
 
 
 def served_tree(card: CardView, extras: Extras | None = None) -> Node:
@@ -115,6 +118,9 @@ def _with_actions(head: Node | str | None, card: CardView, more: Extras) -> Node
     runs = any(task.state == TaskState.RUNNING.value for task in card.tasks)
     runs = runs and not card.final
     actions = (
+        _button("notebook", "Open notebook", title="Open its page, through Jupyter's server")
+        if more.notebook
+        else None,
         _button("log", "Log", aria_expanded="false"),
         _button("stacks", "Stacks", title="See where each task stands now: cell and line")
         if runs

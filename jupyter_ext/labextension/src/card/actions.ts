@@ -3,7 +3,7 @@
 import type { INotebookTracker } from '@jupyterlab/notebook';
 
 import { mayCancel } from '../commands/dialogs';
-import { KILL, TENSORBOARD, TERMINAL } from '../commands/ids';
+import { KILL, OPEN_NOTEBOOK, TENSORBOARD, TERMINAL } from '../commands/ids';
 import type { ISubmarine } from '../plugin';
 import type { Card } from '../types';
 import { problem } from '../words';
@@ -66,6 +66,11 @@ export class Actions {
   async tensorboard(card: Card): Promise<void> {
     this._change({ problem: '' });
     await this._try('No TensorBoard', {}, () => this._place.execute(TENSORBOARD, card.job_id));
+  }
+
+  async notebook(card: Card): Promise<void> {
+    this._change({ problem: '' });
+    await this._try('Not opened', {}, () => this._place.execute(OPEN_NOTEBOOK, card.job_id));
   }
 
   async terminal(card: Card): Promise<void> {

@@ -279,6 +279,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
       kill: () => this._actions.kill(card),
       tensorboard: () => this._actions.tensorboard(card),
       artifact: () => this._actions.artifact(card.job_id, element.dataset),
+      notebook: () => this._actions.notebook(card),
       terminal: () => this._actions.terminal(card),
       jump: () => this._actions.jump(this.node, element.dataset),
       board: () => this._actions.board(element.dataset.logdir ?? ''),

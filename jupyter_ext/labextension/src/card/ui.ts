@@ -44,6 +44,7 @@ export const QUIET: Ui = {
 };
 
 const ACTIONS = [
+  'notebook',
   'log',
   'stacks',
   'terminal',

@@ -180,6 +180,17 @@ export class Actions {
     }
   }
 
+  /** Open the page of a notebook on the cluster, in a tab of the browser. */
+  async openNotebook(job: JobSummary): Promise<void> {
+    const { api } = this._submarine;
+    const { url, waits, state } = await api.notebook(job.id);
+    if (!url) {
+      const why = waits || (state === 'running' ? 'it starts' : `it is ${state}`);
+      throw new Refusal(`${shown(job)} cannot be opened yet: ${visible(why, 300)}.`);
+    }
+    this._open(URLExt.join(api.settings.baseUrl, url));
+  }
+
   /** Open what a job serves at a port, in a tab of the browser. */
   async port(job: JobSummary): Promise<void> {
     const label = 'A port at which the job serves pages:';

@@ -19,6 +19,9 @@ export const METRICS = 'submarine:show-metrics';
 export const COMPARE = 'submarine:compare-jobs';
 export const STACKS = 'submarine:show-stacks';
 export const TERMINAL = 'submarine:open-terminal';
+export const OPEN_NOTEBOOK = 'submarine:open-notebook';
+/** `{cwd}`: the folder that the launcher is in. */
+export const NEW_NOTEBOOK = 'submarine:new-notebook';
 export const PORT = 'submarine:open-port';
 export const SHOW_SCRIPT = 'submarine:show-script';
 export const COPY_ID = 'submarine:copy-id';
@@ -34,7 +37,7 @@ export const OPEN_LOG = 'submarine:open-log';
 
 /** What is done to one job, in the order of buttons and menus; groups are set apart. */
 export const JOB_GROUPS = [
-  [SHOW_LOG, METRICS, GO_TO_CELL, STACKS, TERMINAL, PORT, TENSORBOARD, SHOW_SCRIPT],
+  [SHOW_LOG, METRICS, GO_TO_CELL, OPEN_NOTEBOOK, STACKS, TERMINAL, PORT, TENSORBOARD, SHOW_SCRIPT],
   [COMPARE],
   [ATTACH, INSERT_ATTACH, COPY_ID],
   [CANCEL, KILL]

@@ -25,7 +25,7 @@ import {
 
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { chartIcon, compareIcon, flowIcon, metricsIcon, stacksIcon } from '../icons';
+import { chartIcon, compareIcon, flowIcon, metricsIcon, openIcon, stacksIcon } from '../icons';
 import { MOST_COMPARED } from '../charts/compare';
 import { ISubmarine } from '../plugin';
 import type { JobSummary } from '../types';
@@ -163,6 +163,15 @@ function jobCommands(actions: Actions, settings: { runAttached: boolean }): JobC
       icon: terminalIcon,
       run: job => actions.terminal(job),
       applies: job => job.state === 'running' || job.state === 'cancelling'
+    },
+    {
+      id: ids.OPEN_NOTEBOOK,
+      label: 'Open Notebook on Cluster',
+      caption: 'Open the page of the notebook that runs as this job',
+      icon: openIcon,
+      run: job => actions.openNotebook(job),
+      // Of a job that is known by its card alone nobody can say; the server does.
+      applies: job => runs(job) && (job.serves ?? 'notebook') === 'notebook'
     },
     {
       id: ids.PORT,
