@@ -23,6 +23,8 @@ from tests.jobs import (
     until,
 )
 
+from .users import Place, needs_root
+
 
 class Local:
     """A local cluster with a home of its own, and jobs from the text of a script."""
@@ -117,3 +119,40 @@ def local(tmp_path, monkeypatch):
 def declare_gpus(monkeypatch):
     """Declare GPUs, as a user does where none can be found."""
     return lambda count: monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", str(count))
+
+
+# Users who share a machine: see `users`.
+
+
+@pytest.fixture(scope="module")
+def place():
+    needs_root()
+    made = Place().begin()
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.fixture(scope="module")
+def users(place):
+    return place.user("alice"), place.user("bob")
+
+
+@pytest.fixture
+def alice(users, place):
+    place.policy("")
+    return users[0]
+
+
+@pytest.fixture
+def bob(users):
+    return users[1]
+
+
+@pytest.fixture
+def gate(place, request):
+    """Give a file for which jobs wait."""
+    path = place.folder / f"gate-{request.node.name[:60]}"
+    yield path
+    path.touch()

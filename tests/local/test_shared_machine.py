@@ -12,47 +12,9 @@ from submarine_engine.errors import ConfigError
 
 from tests.jobs import until
 
-from .users import Place, needs_root
+from .users import waiting
 
-WAIT = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.02)\n"
-
-
-@pytest.fixture(scope="module")
-def place():
-    needs_root()
-    made = Place().begin()
-    try:
-        yield made
-    finally:
-        made.end()
-
-
-@pytest.fixture(scope="module")
-def users(place):
-    return place.user("alice"), place.user("bob")
-
-
-@pytest.fixture
-def alice(users, place):
-    place.policy("")
-    return users[0]
-
-
-@pytest.fixture
-def bob(users):
-    return users[1]
-
-
-@pytest.fixture
-def gate(place, request):
-    """Give a file for which jobs wait."""
-    path = place.folder / f"gate-{request.node.name[:60]}"
-    yield path
-    path.touch()
-
-
-def waiting(gate):
-    return WAIT.format(str(gate))
+pytestmark = pytest.mark.service  # it makes users
 
 
 def test_what_one_user_holds_another_is_not_given(alice, bob, gate):
@@ -90,7 +52,7 @@ def test_users_take_turns(alice, bob, gate):
     assert {names[2], names[3]} == {bob.name, alice.name}
 
 
-@pytest.mark.parametrize("number", ["SIGSTOP", "SIGKILL"])
+@pytest.mark.parametrize("number", ["SIGSTOP", pytest.param("SIGKILL", marks=pytest.mark.long)])
 def test_who_does_not_take_a_turn_keeps_nobody(alice, bob, gate, number):
     held = alice.submit(waiting(gate), 4)
     alice.until(held, "running")

@@ -22,6 +22,7 @@ from tests.jobs import until
 
 AGENT = Path(__file__).with_name("agent.py")
 ROOT = Path(__file__).parents[2]
+WAIT = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.02)\n"
 PRELUDE = """
 import json, os, sys, time
 from pathlib import Path
@@ -216,3 +217,8 @@ def needs_root():
         pytest.skip("only root can make users")
     if python() is None:
         pytest.skip("no Python here can be run by another user")
+
+
+def waiting(gate):
+    """Return the script of a job that goes on until `gate` is there."""
+    return WAIT.format(str(gate))
