@@ -70,7 +70,7 @@ pytest-frameworks: $(FRAMEWORKS)/.frameworks
 	$(FRAMEWORKS)/bin/python -m pytest --durations 20 tests/notebooks/test_frameworks.py tests/notebooks/test_framework_reruns.py tests/notebooks/test_framework_trials.py tests/notebooks/test_distributed.py tests/serving/test_framework_models.py \
 		tests/yarn/kills/test_yarn_kills_trainings.py
 
-services: $(VENV)/.dev $(VENV)/.lab
+services: $(VENV)/.dev $(VENV)/.lab $(VENV)/.kerberos
 	scripts/require chromium mvn=maven
 	$(BIN)/python -m submarine_engine.installer
 	$(BIN)/python tests/zeppelin/server.py
@@ -100,6 +100,12 @@ clean: ## remove environments, builds and caches
 $(VENV)/.demo: $(REQUIREMENTS)
 	scripts/install $(VENV) $(PYTHON) demo
 	scripts/labextension $(VENV)
+	touch $@
+
+# Kerberos' Python packages are built here, and a secure cluster has a KDC of its own.
+$(VENV)/.kerberos: $(VENV)/.dev
+	scripts/require krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc
+	EXTRAS=kerberos scripts/install $(VENV) $(PYTHON) test
 	touch $@
 
 $(VENV)/.lab: $(VENV)/.dev $(LAB)

@@ -25,7 +25,12 @@ from tests.jobs import end_processes_of
 
 CARETAKER = Path(__file__).with_name("yarn") / "caretaker.py"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
-REAL = {"the cluster", "the cluster, without its GPUs", "clusters of their own"}
+REAL = {
+    "the cluster",
+    "the secure cluster",
+    "the cluster, without its GPUs",
+    "clusters of their own",
+}
 MEMORY = 32_768
 """MiB that the shared node declares: what tests wait for on it are GPUs, and nothing else."""
 
@@ -66,10 +71,10 @@ def yarn_cluster(home: Path | None = None, conf: object = None) -> KeptCluster:
     return KeptCluster(YarnBackend(home or default_home(), conf))
 
 
-def start(home: Path, name: str, nodes: int) -> Yarn:
+def start(home: Path, name: str, nodes: int, *, secure: bool | None = None) -> Yarn:
     """Start a cluster, or what of it does not run."""
     cluster = HadoopCluster(home, name)
-    plan = cluster.up(Wanted(gpus=4, nodes=nodes))
+    plan = cluster.up(Wanted(gpus=4, nodes=nodes, secure=secure))
     return Yarn(cluster, cluster.layout.conf, cluster.environment(), plan.rm_web, plan.namenode_web)
 
 
@@ -137,6 +142,19 @@ def use(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) -> Yarn:
 def on_yarn(yarn, monkeypatch) -> Yarn:
     """Return the shared cluster, with the environment set for it."""
     return use(yarn, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def secure_yarn(tmp_path_factory) -> Iterator[Yarn]:
+    """Return a cluster that asks for Kerberos; whoever runs the tests has a ticket for a day."""
+    with looked_after(tmp_path_factory.mktemp("yarn-secure")) as home:
+        yield start(home, "secure", 1, secure=True)
+
+
+@pytest.fixture
+def on_secure_yarn(secure_yarn, monkeypatch) -> Yarn:
+    """Return that cluster, with the environment set for it."""
+    return use(secure_yarn, monkeypatch)
 
 
 @pytest.fixture(scope="session")

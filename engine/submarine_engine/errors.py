@@ -24,6 +24,7 @@
     │   ├── SaveError               a running job's model could not be saved; the job goes on
     │   └── ResultError             the job succeeded, its result cannot be loaded here
     └── ClusterError                the cluster does not answer
+        └── KerberosError           it wants Kerberos, and there is no ticket that it takes
 
 Errors carry data: ``what`` happened, ``where`` (cell, line, job, host), the ``fix``; they pickle.
 """
@@ -304,3 +305,7 @@ class ResultError(JobError):
 
 class ClusterError(SubmarineError):
     """The cluster does not answer, or answers nonsense."""
+
+
+class KerberosError(ClusterError):
+    """The cluster wants Kerberos, and there is no ticket that it takes; the fix gets one."""

@@ -534,7 +534,7 @@ IN_CALLS = {
 """What to write in `launch` and `submit` for options of ``job run`` that they do not have."""
 
 _LEAVE = "leave it out"
-_KERBEROS = ("no cluster of this release uses Kerberos", _LEAVE)
+_KERBEROS = ("your Kerberos ticket says who you are, see kinit", _LEAVE)
 _IMAGE = ("all containers of a job start from one image", "give it by --docker_image")
 _MXNET = ("there is no scheduler role for MXNet in this release", _LEAVE)
 REASONS = {

@@ -8,13 +8,16 @@ from __future__ import annotations
 import sys
 
 from submarine_engine.errors import SubmarineError
-from submarine_engine.installer.java import fetch_jars, find_java
+from submarine_engine.installer import realm
+from submarine_engine.installer.java import POM, fetch_jars, find_java
 
 
 def main() -> int:
     """Find Java, fetch the jars; 1 where one of them is not to be had, said by name."""
     try:
-        fetch_jars(find_java(), report=lambda text: sys.stderr.write(f"{text}\n"))
+        java = find_java()
+        for pom in (POM, realm.POM):
+            fetch_jars(java, pom=pom, report=lambda text: sys.stderr.write(f"{text}\n"))
     except SubmarineError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.history import default_home
+from submarine_engine.installer import realm
 from submarine_engine.installer.daemons import (
     Daemon,
     Starter,
@@ -191,12 +192,16 @@ class HadoopCluster:
             if plan and find_daemons(self.layout):
                 self._start(plan, report, timeout)
                 return plan
+            secure = bool(plan.secure if plan else wanted and wanted.secure)
+            if secure:
+                realm.check_programs()
             java = find_java()
             report(f"Java {java.version}: {java.home}")
             jars = fetch_jars(java, report=report)
+            more = fetch_jars(java, pom=realm.POM, report=report) if secure else None
             with hold_block(self.layout.root, plan.port if plan else None) as port:
                 asked = plan.wanted if plan else wanted or Wanted()
-                plan = Plan.make(asked, port=port, java=java, jars=jars)
+                plan = Plan.make(asked, port=port, java=java, jars=jars, secure_jars=more)
                 write_files(plan, self.layout)
                 self._start(plan, report, timeout)
         return plan
@@ -229,7 +234,7 @@ class HadoopCluster:
         running = find_daemons(self.layout)
         ended = [f"{name} does not run" for name in daemon_names(plan) if name not in running]
         # Asked twice: a node that tells news of itself between two questions looks restarted.
-        return ended or (missing_parts(plan) and missing_parts(plan))
+        return ended or (missing_parts(plan, self.layout) and missing_parts(plan, self.layout))
 
     def daemon(self, name: str) -> Daemon:
         """Return one daemon, to kill it or start it.
@@ -284,6 +289,9 @@ class HadoopCluster:
             report(f"starting {', '.join(absent)}")
             starter.start(absent)
         starter.wait()
+        if plan.secure:
+            realm.take_ticket(plan, self.layout)
+            report(f"you have a ticket as {plan.user}@{realm.REALM} for a day")
 
     def _end(self) -> None:
         for name in find_daemons(self.layout):

@@ -18,7 +18,9 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from submarine_engine.errors import ClusterError
+from submarine_engine import kerberos
+from submarine_engine.errors import ClusterError, KerberosError
+from submarine_engine.installer import realm
 from submarine_engine.installer.plan import Layout, Plan
 from submarine_engine.installer.sites import quick_flags
 
@@ -32,6 +34,8 @@ from submarine_engine.installer.sites import quick_flags
 
 
 _END_PATIENCE = 30.0
+KDC, KDC_PROGRAM = "kdc", "krb5kdc"
+"""The KDC of a secure cluster: known by its pid file, which is in the cluster's folder."""
 
 
 def marks(layout: Layout, daemon: str) -> list[str]:
@@ -111,6 +115,8 @@ def _own_pids() -> Iterator[int]:
 
 def _daemon_name(pid: int, layout: Layout) -> str | None:
     arguments = _strings(pid, "cmdline")
+    if str(realm.pid_file(layout)) in arguments and Path(arguments[0]).name == KDC_PROGRAM:
+        return KDC
     if marks(layout, "")[0] not in arguments:
         return None
     prefix = marks(layout, "")[1]
@@ -167,7 +173,8 @@ class Daemon:
     Parameters
     ----------
     name
-        ``resourcemanager``, ``namenode``, ``datanode`` or ``nodemanager-N``.
+        ``resourcemanager``, ``namenode``, ``datanode``, ``nodemanager-N``, or ``kdc`` of a secure
+        cluster.
     """
 
     def __init__(self, name: str, plan: Plan, layout: Layout) -> None:
@@ -186,8 +193,10 @@ class Daemon:
 
     @property
     def web(self) -> str:
-        """The address of its pages."""
+        """The address of its pages; empty for the KDC, which has none."""
         plan = self._plan
+        if self.name == KDC:
+            return ""
         _, _, number = self.name.partition("-")
         if number:
             return plan.node_web(int(number))
@@ -222,13 +231,18 @@ class Daemon:
         """
         kind, _, number = self.name.partition("-")
         layout, plan = self._layout, self._plan
-        folders = [str(layout.conf), str(layout.web), f"{plan.jars}/*"]
+        folders = [str(layout.conf), str(layout.web), plan.class_path]
         if number:
             folders.insert(0, str(layout.node_conf(int(number))))
+        if kind == KDC:
+            self._launch(realm.kdc_command(layout), realm.kdc_environment(layout))
+            return
+        secure = [*realm.java_flags(layout), *realm.native_flags(layout)] if plan.secure else []
         command = [
             str(plan.java.program),
             *quick_flags(_HEAP[kind]),
             *plan.java.flags(),
+            *secure,
             f"-Djava.io.tmpdir={layout.tmp}",
             *marks(layout, FORMATTER if wait else self.name),
             "-cp",
@@ -236,11 +250,18 @@ class Daemon:
             _CLASSES[kind],
             *arguments,
         ]
+        self._launch(command, wait=wait)
+
+    def _launch(
+        self, command: list[str], more: Mapping[str, str] | None = None, *, wait: bool = False
+    ) -> None:
+        plan, layout = self._plan, self._layout
         # `setsid --fork` is gone at once, and init waits for the daemon, not this process.
         launcher = [] if wait else ["setsid", "--fork"]
         with open(self.log, "ab", opener=_private) as log:
             done = subprocess.run(  # noqa: S603 - our own program
-                [*launcher, *command], env=daemon_environment(plan, layout), cwd=layout.tmp,
+                [*launcher, *command], env={**daemon_environment(plan, layout), **(more or {})},
+                cwd=layout.tmp,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, umask=0o077, check=False,
             )  # fmt: skip
         if done.returncode:
@@ -263,7 +284,8 @@ class Daemon:
 def daemon_names(plan: Plan) -> list[str]:
     """Return the names of a cluster's daemons, in the order of their start."""
     hdfs = ["namenode", "datanode"] if plan.hdfs else []
-    return ["resourcemanager", *hdfs, *(f"nodemanager-{n}" for n in range(plan.nodes))]
+    kdc = [KDC] if plan.secure else []
+    return [*kdc, "resourcemanager", *hdfs, *(f"nodemanager-{n}" for n in range(plan.nodes))]
 
 
 def daemon_environment(plan: Plan, layout: Layout) -> dict[str, str]:
@@ -281,6 +303,13 @@ def cluster_environment(plan: Plan, layout: Layout, outer: Mapping[str, str]) ->
         "JAVA_HOME": str(plan.java.home),
         "PATH": ":".join([here, *path]),
     }
+    if plan.secure:
+        own = realm.environment(layout)
+        # In the cluster's own realm a ticket of another of its users is meant: it stays.
+        kept = (
+            outer.get(kerberos.CACHE) if outer.get(kerberos.CONFIG) == own[kerberos.CONFIG] else ""
+        )
+        found |= {**own, kerberos.CACHE: kept or own[kerberos.CACHE]}
     if any(name.lower() in _PROXIES and value for name, value in outer.items()):
         # gRPC, for one, would ask the proxy for loopback.
         direct = [outer.get("no_proxy") or outer.get("NO_PROXY") or "", "127.0.0.1", "localhost"]
@@ -309,39 +338,42 @@ def _private(path: str | Path, flags: int) -> int:
 _ANSWER_PATIENCE = 5.0
 _ACTORS = "BPServiceActorInfo"
 # Nobody there, or a daemon that is still on its way up and says other things than it will.
-_NO_ANSWER = (OSError, HTTPException, ValueError, KeyError, TypeError)
+_NO_ANSWER = (OSError, HTTPException, ValueError, KeyError, TypeError, KerberosError)
 # A proxy of the environment has no business on loopback.
 _OPENER = build_opener(ProxyHandler({}))
 
 
-def missing_parts(plan: Plan) -> list[str]:
+def missing_parts(plan: Plan, layout: Layout) -> list[str]:
     """Return what is still missing before a job could run, in words; empty when it could."""
-    found = [_missing_yarn(plan)]
+    if plan.secure and not realm.kdc_answers(plan):
+        return ["the kdc does not answer"]
+    asked = _Asked(layout if plan.secure else None)
+    found = [_missing_yarn(plan, asked)]
     if plan.hdfs:
-        found.append(_missing_hdfs(plan))
+        found.append(_missing_hdfs(plan, asked))
     return [problem for problem in found if problem]
 
 
-def _missing_yarn(plan: Plan) -> str:
+def _missing_yarn(plan: Plan, ask: _Asked) -> str:
     try:
-        nodes = _ask(f"{plan.rm_web}/ws/v1/cluster/nodes")["nodes"]
+        nodes = ask(f"{plan.rm_web}/ws/v1/cluster/nodes")["nodes"]
         known = {str(node["id"]).rpartition(":")[2]: node for node in (nodes or {}).get("node", ())}
     except _NO_ANSWER:
         return "the resourcemanager does not answer"
-    ready = sum(_node_runs(plan, number, known) for number in range(plan.nodes))
+    ready = sum(_node_runs(plan, number, known, ask) for number in range(plan.nodes))
     if ready == plan.nodes:
         return ""
     return f"{ready} of {plan.nodes} nodes running with {plan.gpus} GPUs"
 
 
-def _node_runs(plan: Plan, number: int, known: Mapping[str, Any]) -> bool:
+def _node_runs(plan: Plan, number: int, known: Mapping[str, Any], ask: _Asked) -> bool:
     node = known.get(str(plan.node_port(number, 0)))
     if node is None or node["state"] != "RUNNING" or _gpus(node) != plan.gpus:
         return False
     # What the ResourceManager says of a node that was killed stays true for seconds: it has to be
     # of the node's present life.
     try:
-        own = _ask(f"{plan.node_web(number)}/ws/v1/node/info")["nodeInfo"]
+        own = ask(f"{plan.node_web(number)}/ws/v1/node/info")["nodeInfo"]
         return bool(own["nodeHealthy"] and own["lastNodeUpdateTime"] == node["lastHealthUpdate"])
     except _NO_ANSWER:
         return False
@@ -352,53 +384,67 @@ def _gpus(node: dict[str, Any]) -> int:
     return next((int(kind["value"]) for kind in kinds if kind["name"] == "yarn.io/gpu"), 0)
 
 
-def _missing_hdfs(plan: Plan) -> str:
+def _missing_hdfs(plan: Plan, ask: _Asked) -> str:
     try:
-        if _bean(plan.namenode_web, "NameNode", "NameNodeInfo")["Safemode"]:
+        if _bean(ask, plan.namenode_web, "NameNode", "NameNodeInfo")["Safemode"]:
             return "HDFS is in safe mode"
-        if not _bean(plan.namenode_web, "NameNode", "FSNamesystemState")["NumLiveDataNodes"]:
+        if not _bean(ask, plan.namenode_web, "NameNode", "FSNamesystemState")["NumLiveDataNodes"]:
             return "HDFS has no datanode"
     except _NO_ANSWER:
         return "the namenode does not answer"
-    if not _datanode_runs(plan):
+    if not _datanode_runs(plan, ask):
         return "the datanode does not answer"
     # Whoever submits needs a home, and NodeManagers a place for logs that everybody may write.
     # HDFS gives the folders above one the same mode: others have homes below /user.
-    folders = {"/user": "755", f"/user/{plan.user}": "700", "/tmp": "1777"}  # noqa: S108 - of HDFS
-    made = all(_make_folder(plan, path, mode) for path, mode in folders.items())
+    folders = {"/user": "755", "/tmp": "1777"}  # noqa: S108 - of HDFS
+    made = all(_make_folder(plan, ask, path, mode) for path, mode in folders.items())
+    for user in realm.users(plan) if plan.secure else (plan.user,):
+        made = made and _make_folder(plan, ask, f"/user/{user}", "700", user)
     return "" if made else "HDFS lets no folder be made"
 
 
-def _datanode_runs(plan: Plan) -> bool:
+def _datanode_runs(plan: Plan, ask: _Asked) -> bool:
     try:
-        actors = json.loads(_bean(plan.datanode_web, "DataNode", "DataNodeInfo")[_ACTORS])
+        actors = json.loads(_bean(ask, plan.datanode_web, "DataNode", "DataNodeInfo")[_ACTORS])
         return bool(actors) and all(actor["ActorState"] == "RUNNING" for actor in actors)
     except _NO_ANSWER:
         return False
 
 
-def _bean(web: str, service: str, name: str) -> dict[str, Any]:
-    (found,) = _ask(f"{web}/jmx?qry=Hadoop:service={service},name={name}")["beans"]
+def _bean(ask: _Asked, web: str, service: str, name: str) -> dict[str, Any]:
+    (found,) = ask(f"{web}/jmx?qry=Hadoop:service={service},name={name}")["beans"]
     return dict(found)
 
 
-def _make_folder(plan: Plan, path: str, mode: str) -> bool:
-    query = f"?op=MKDIRS&permission={mode}&user.name={plan.user}"
+def _make_folder(plan: Plan, ask: _Asked, path: str, mode: str, owner: str = "") -> bool:
+    where = f"{plan.namenode_web}/webhdfs/v1{path}"
+    who = "" if plan.secure else f"&user.name={plan.user}"
     try:
-        return bool(_ask(f"{plan.namenode_web}/webhdfs/v1{path}{query}", "PUT")["boolean"])
+        made = bool(ask(f"{where}?op=MKDIRS&permission={mode}{who}", "PUT")["boolean"])
+        if made and owner and plan.secure:
+            ask(f"{where}?op=SETOWNER&owner={owner}&group={owner}", "PUT")
     except _NO_ANSWER:
         return False
+    return made
 
 
-def _ask(url: str, method: str = "GET") -> dict[str, Any]:
-    request = Request(url, method=method)  # noqa: S310 - an address of ours
-    try:
-        with _OPENER.open(request, timeout=_ANSWER_PATIENCE) as answer:
-            found: dict[str, Any] = json.load(answer)
-    except HTTPError as error:
-        error.close()
-        raise
-    return found
+class _Asked:
+    """Asks daemons; those of a secure cluster, whose `layout` is given, as its NameNode."""
+
+    def __init__(self, layout: Layout | None) -> None:
+        self._layout = layout
+
+    def __call__(self, url: str, method: str = "GET") -> dict[str, Any]:
+        request = Request(url, method=method)  # noqa: S310 - an address of ours
+        if self._layout is not None:
+            request.add_header("Authorization", realm.header(self._layout))
+        try:
+            with _OPENER.open(request, timeout=_ANSWER_PATIENCE) as answer:
+                found: dict[str, Any] = json.loads(answer.read() or b"{}")
+        except HTTPError as error:
+            error.close()
+            raise
+        return found
 
 
 # Starting daemons in order, and waiting until a job could run.
@@ -427,6 +473,12 @@ class Starter:
 
         Those of HDFS come last, since the file system may have to be made first.
         """
+        if KDC in names:
+            realm.make_realm(self._plan, self._layout)
+            Daemon(KDC, self._plan, self._layout).run()
+            if not realm.wait_for_kdc(self._plan, self._end):
+                raise Daemon(KDC, self._plan, self._layout).failure()
+        names = [name for name in names if name != KDC]
         for name in sorted(names, key=("namenode", "datanode").__contains__):
             if name == "namenode":
                 self._format()
@@ -440,7 +492,7 @@ class Starter:
         ClusterError
             A daemon has ended by itself, or it takes too long.
         """
-        while problems := missing_parts(self._plan):
+        while problems := missing_parts(self._plan, self._layout):
             running = find_daemons(self._layout)
             for name in daemon_names(self._plan):
                 if name not in running:

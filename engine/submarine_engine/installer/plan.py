@@ -187,6 +187,7 @@ class Layout:
         self.datanode = self.data / "datanode"
         self.formatted = self.data / "namenode-is-formatted"
         self.states = self.data / "resourcemanager"
+        self.kerberos = self.root / "kerberos"
 
     def log(self, daemon: str) -> Path:
         """Return the log of a daemon."""
@@ -290,6 +291,8 @@ def listening_ports() -> set[int]:
 
 
 PLAN_VERSION = 1
+CLIENT_JAR = "hadoop-mapreduce-client-core-3.4.1.jar"
+"""The jar with a class that a secure submission needs; of `secure_jars` the one on class paths."""
 MOST_NODES = 16
 MOST_GPUS = 64
 
@@ -309,16 +312,19 @@ class Wanted:
         NodeManagers; 1 unless asked for.
     hdfs
         Whether there is an HDFS; there is unless asked for otherwise.
+    secure
+        Whether it asks for Kerberos, of a realm of its own; not unless asked for.
 
     Raises
     ------
     CommandError
-        A number is out of range.
+        A number is out of range, or a secure cluster is to have no HDFS.
     """
 
     gpus: int | None = None
     nodes: int | None = None
     hdfs: bool | None = None
+    secure: bool | None = None
 
     def __post_init__(self) -> None:
         if self.nodes is not None and not 1 <= self.nodes <= MOST_NODES:
@@ -328,6 +334,11 @@ class Wanted:
         if self.gpus is not None and not 0 <= self.gpus <= MOST_GPUS:
             raise CommandError(
                 f"--gpus {self.gpus} is not possible", fix=f"give a number from 0 to {MOST_GPUS}"
+            )
+        if self.secure and self.hdfs is False:
+            raise CommandError(
+                "a secure cluster has an HDFS: its users' files are apart there alone",
+                fix="leave out --no-hdfs, or --secure",
             )
 
 
@@ -348,7 +359,11 @@ class Plan:
     java, jars
         What the daemons run on and from.
     user
-        Who runs it, and the owner of all of its HDFS.
+        Who runs it, and the owner of all of its HDFS where that is not secure.
+    secure
+        Whether it asks for Kerberos, see `submarine_engine.installer.realm`.
+    secure_jars
+        What a secure cluster has beside `jars`.
     """
 
     nodes: int
@@ -360,9 +375,13 @@ class Plan:
     java: Java
     jars: Path
     user: str
+    secure: bool = False
+    secure_jars: Path | None = None
 
     @classmethod
-    def make(cls, wanted: Wanted, *, port: int, java: Java, jars: Path) -> Plan:
+    def make(
+        cls, wanted: Wanted, *, port: int, java: Java, jars: Path, secure_jars: Path | None = None
+    ) -> Plan:
         """Decide what was left open in `wanted`."""
         nodes = wanted.nodes or 1
         chosen = choose_gpus(wanted.gpus, nodes, find_gpus(), port)
@@ -376,6 +395,8 @@ class Plan:
             java=java,
             jars=jars,
             user=getpass.getuser(),
+            secure=bool(wanted.secure),
+            secure_jars=secure_jars,
         )
 
     def cards_of(self, node: int) -> tuple[Card, ...]:
@@ -385,7 +406,7 @@ class Plan:
     @property
     def wanted(self) -> Wanted:
         """What makes a cluster of the same shape."""
-        return Wanted(self.gpus, self.nodes, self.hdfs)
+        return Wanted(self.gpus, self.nodes, self.hdfs, self.secure or None)
 
     def differs(self, wanted: Wanted) -> str:
         """Return what was asked for and is otherwise here; empty where nothing is."""
@@ -393,6 +414,7 @@ class Plan:
             (wanted.nodes, self.nodes, f"--nodes {self.nodes}"),
             (wanted.gpus, self.gpus, f"--gpus {self.gpus}"),
             (wanted.hdfs, self.hdfs, "--hdfs" if self.hdfs else "--no-hdfs"),
+            (wanted.secure, self.secure, "--secure" if self.secure else "--no-secure"),
         )
         return " ".join(told for asked, here, told in pairs if asked not in (None, here))
 
@@ -401,23 +423,34 @@ class Plan:
         return self.port + _NODES_BEGIN + number * _PORTS_A_NODE + place
 
     @property
+    def host(self) -> str:
+        """What the daemons are called: Kerberos knows services by their host's name."""
+        return "localhost" if self.secure else "127.0.0.1"
+
+    @property
+    def class_path(self) -> str:
+        """The jars of daemons and commands, as Java takes them."""
+        more = [] if self.secure_jars is None else [f"{self.secure_jars}/{CLIENT_JAR}"]
+        return ":".join([f"{self.jars}/*", *more])
+
+    @property
     def rm_web(self) -> str:
         """Address of the ResourceManager's pages and REST interface."""
-        return f"http://127.0.0.1:{self.port + 4}"
+        return f"http://{self.host}:{self.port + 4}"
 
     @property
     def namenode_web(self) -> str:
         """Address of the NameNode's pages and of WebHDFS."""
-        return f"http://127.0.0.1:{self.port + 6}"
+        return f"http://{self.host}:{self.port + 6}"
 
     @property
     def datanode_web(self) -> str:
         """Address of the DataNode's pages."""
-        return f"http://127.0.0.1:{self.port + 8}"
+        return f"http://{self.host}:{self.port + 8}"
 
     def node_web(self, number: int) -> str:
         """Address of a NodeManager's pages and REST interface."""
-        return f"http://127.0.0.1:{self.node_port(number, 1)}"
+        return f"http://{self.host}:{self.node_port(number, 1)}"
 
     @property
     def default_fs(self) -> str:
@@ -425,11 +458,12 @@ class Plan:
 
         skein cannot submit where it is ``file:///``: it compares hosts, and there is none.
         """
-        return f"hdfs://127.0.0.1:{self.port + 5}" if self.hdfs else "viewfs://local"
+        return f"hdfs://{self.host}:{self.port + 5}" if self.hdfs else "viewfs://local"
 
     def to_json(self) -> str:
         """Return the text of ``cluster.json``."""
         plain = {**asdict(self), "version": PLAN_VERSION, "jars": str(self.jars)}
+        plain["secure_jars"] = str(self.secure_jars or "")
         plain["java"] = {"home": str(self.java.home), "version": self.java.version}
         plain["cards"] = [card._asdict() for card in self.cards]
         return json.dumps(plain, indent=1) + "\n"
@@ -459,6 +493,8 @@ def read_plan(layout: Layout) -> Plan | None:
     try:
         java = Java(Path(plain["java"]["home"]), plain["java"]["version"])
         cards = tuple(Card(**card) for card in plain["cards"])
-        return Plan(**{**plain, "java": java, "cards": cards, "jars": Path(plain["jars"])})
+        more = Path(plain["secure_jars"]) if plain.get("secure_jars") else None
+        paths = {"jars": Path(plain["jars"]), "secure_jars": more}
+        return Plan(**{**plain, "java": java, "cards": cards, **paths})
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

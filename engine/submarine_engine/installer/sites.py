@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from submarine_engine.history import write_aside
+from submarine_engine.installer import realm
 from submarine_engine.installer.plan import Layout, Plan, gpus_xml
 
 # Hadoop's configuration: small, quick to notice things, loopback alone.
@@ -20,7 +21,7 @@ from submarine_engine.installer.plan import Layout, Plan, gpus_xml
 # which recovery after a kill needs.
 
 
-HOST = "127.0.0.1"
+HOST = "127.0.0.1"  # what they listen on, by whatever name they are called
 NODE_MEMORY = 8192
 NODE_VCORES = 16
 HEARTBEAT = 100
@@ -42,13 +43,17 @@ log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 
 def shared_sites(plan: Plan, layout: Layout) -> dict[str, dict[str, str]]:
     """Return the files of the folder that ``HADOOP_CONF_DIR`` names: properties by file."""
-    return {
+    sites = {
         "core-site.xml": _core(plan, layout),
         "hdfs-site.xml": _hdfs(plan, layout),
         "yarn-site.xml": _yarn(plan, layout),
         "capacity-scheduler.xml": _queues(),
         "resource-types.xml": {"yarn.resource-types": "yarn.io/gpu"},
     }
+    if plan.secure:
+        for name, properties in realm.secure_sites(plan, layout).items():
+            sites[name] |= properties
+    return sites
 
 
 def node_site(plan: Plan, layout: Layout, number: int) -> dict[str, str]:
@@ -58,16 +63,16 @@ def node_site(plan: Plan, layout: Layout, number: int) -> dict[str, str]:
         "local-dirs": data / "local",
         "log-dirs": data / "logs",
         "recovery.dir": data / "recovery",
-        "address": f"{HOST}:{plan.node_port(number, 0)}",
-        "webapp.address": f"{HOST}:{plan.node_port(number, 1)}",
-        "localizer.address": f"{HOST}:{plan.node_port(number, 2)}",
-        "collector-service.address": f"{HOST}:{plan.node_port(number, 3)}",
+        "address": f"{plan.host}:{plan.node_port(number, 0)}",
+        "webapp.address": f"{plan.host}:{plan.node_port(number, 1)}",
+        "localizer.address": f"{plan.host}:{plan.node_port(number, 2)}",
+        "collector-service.address": f"{plan.host}:{plan.node_port(number, 3)}",
     }
     if plan.gpus:
         program = layout.gpu_program(number)
         own["resource-plugins.gpu.path-to-discovery-executables"] = program
     return {
-        **_yarn(plan, layout),
+        **shared_sites(plan, layout)["yarn-site.xml"],
         **{f"yarn.nodemanager.{key}": str(value) for key, value in own.items()},
     }
 
@@ -98,11 +103,11 @@ def _hdfs(plan: Plan, layout: Layout) -> dict[str, str]:
         "dfs.replication": "1",
         "dfs.namenode.name.dir": f"file://{layout.namenode}",
         "dfs.datanode.data.dir": f"file://{layout.datanode}",
-        "dfs.namenode.http-address": f"{HOST}:{plan.port + 6}",
+        "dfs.namenode.http-address": f"{plan.host}:{plan.port + 6}",
         "dfs.namenode.rpc-bind-host": HOST,
-        "dfs.datanode.address": f"{HOST}:{plan.port + 7}",
-        "dfs.datanode.http.address": f"{HOST}:{plan.port + 8}",
-        "dfs.datanode.ipc.address": f"{HOST}:{plan.port + 9}",
+        "dfs.datanode.address": f"{plan.host}:{plan.port + 7}",
+        "dfs.datanode.http.address": f"{plan.host}:{plan.port + 8}",
+        "dfs.datanode.ipc.address": f"{plan.host}:{plan.port + 9}",
         "dfs.permissions.superusergroup": plan.user,
         "dfs.namenode.safemode.extension": "0",
         "dfs.heartbeat.interval": "1",
@@ -122,7 +127,7 @@ def _yarn(plan: Plan, layout: Layout) -> dict[str, str]:
         # Several NodeManagers on one host are told apart by their ports.
         "yarn.scheduler.include-port-in-node-name": str(plan.nodes > 1).lower(),
         # There is no HADOOP_HOME with the layout that the default counts on.
-        "yarn.application.classpath": f"{layout.conf},{plan.jars}/*",
+        "yarn.application.classpath": f"{layout.conf},{plan.class_path}".replace(":", ","),
         # A copy of each container's start script, with its variables, in its log folder.
         "yarn.nodemanager.log-container-debug-info.enabled": "false",
         "yarn.log-aggregation-enable": "true",
@@ -136,9 +141,9 @@ def _yarn(plan: Plan, layout: Layout) -> dict[str, str]:
 def _resourcemanager(plan: Plan, layout: Layout) -> dict[str, str]:
     names = ("address", "scheduler.address", "resource-tracker.address", "admin.address",
              "webapp.address")  # fmt: skip
-    addresses = {name: f"{HOST}:{plan.port + place}" for place, name in enumerate(names)}
+    addresses = {name: f"{plan.host}:{plan.port + place}" for place, name in enumerate(names)}
     settings = {
-        "hostname": HOST,
+        "hostname": plan.host,
         **addresses,
         "bind-host": HOST,
         "scheduler.class": _SCHEDULER,
@@ -163,7 +168,7 @@ def _resourcemanager(plan: Plan, layout: Layout) -> dict[str, str]:
 
 def _nodemanagers(plan: Plan) -> dict[str, str]:
     settings = {
-        "hostname": HOST,
+        "hostname": plan.host,
         "bind-host": HOST,
         "resource.memory-mb": str(NODE_MEMORY),
         "resource.cpu-vcores": str(NODE_VCORES),
@@ -239,9 +244,9 @@ verb=$1
 case $verb in
 classpath)
     if [ "$1" = --glob ]; then
-        echo {conf}:$(echo {jars}/*.jar | tr ' ' :)
+        echo {conf}:$(echo {jars} | tr ' ' :)
     else
-        echo {conf}:{jars}/'*'
+        echo {classes}
     fi
     exit ;;
 {cases}
@@ -249,7 +254,7 @@ classpath)
     echo "{name}: there is no '$verb' here; there are: classpath {verbs}" >&2
     exit 64 ;;
 esac
-exec {java} -cp {conf}:{jars}/'*' "$@"
+exec {java} -cp {classes} "$@"
 """
 
 
@@ -274,7 +279,10 @@ def quick_flags(heap: int) -> list[str]:
 
 def _script(name: str, plan: Plan, layout: Layout) -> str:
     verbs = COMMANDS[name]
+    more = [shlex.quote(path) for path in plan.class_path.split(":")[1:]]
     java = [str(plan.java.program), *quick_flags(256), *plan.java.flags()]
+    if plan.secure:
+        java += realm.java_flags(layout)
     return _SCRIPT.format(
         name=name,
         verbs=" ".join(verbs),
@@ -283,7 +291,8 @@ def _script(name: str, plan: Plan, layout: Layout) -> str:
             for verb, kind in verbs.items()
         ),
         conf=shlex.quote(str(layout.conf)),
-        jars=shlex.quote(str(plan.jars)),
+        jars=" ".join([f"{shlex.quote(str(plan.jars))}/*.jar", *more]),
+        classes=shlex.quote(f"{layout.conf}:{plan.class_path}"),
         home=shlex.quote(str(plan.java.home)),
         java=shlex.join(java),
     )
@@ -314,6 +323,9 @@ def write_files(plan: Plan, layout: Layout) -> None:
         _make(layout.gpu_program(number).parent)
         _write(layout.node_gpus(number), gpus_xml(plan.cards_of(number)))
         _write(folder / "yarn-site.xml", site_xml(node_site(plan, layout, number)))
+    if plan.secure:
+        _make(layout.kerberos)
+        realm.write_config(plan, layout)
     for path, text in programs(plan, layout).items():
         _write(path, text)
         path.chmod(0o700)

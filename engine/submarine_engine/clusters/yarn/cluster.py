@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from submarine_engine import kerberos
 from submarine_engine.bundle.modules import ran_by_path
 from submarine_engine.clusters.backend import Backend
 from submarine_engine.clusters.base import Gpu, GpuRoom, GpuShare, Saved
@@ -328,6 +329,9 @@ class YarnBackend(Backend):
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what the cluster cannot do, and fill in what was left to it."""
+        if self.conf.kerberos:  # nothing is begun that nobody may ask for
+            kerberos.use(self.conf.environment)
+            kerberos.read_ticket()
         return check_spec(spec, self.conf, self._rm)
 
     def prepare(

@@ -16,9 +16,11 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 
+from submarine_engine import kerberos
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.yarn import gpus as inventory
 from submarine_engine.clusters.yarn.driver import KeeperFolder
@@ -32,7 +34,7 @@ from submarine_engine.clusters.yarn.hadoop_json import (
     listed,
     told,
 )
-from submarine_engine.clusters.yarn.hdfs import open_hdfs
+from submarine_engine.clusters.yarn.hdfs import name_nodes, open_hdfs
 from submarine_engine.clusters.yarn.node_pages import NodeConnection
 from submarine_engine.clusters.yarn.preflight import MASTER_MEMORY, queue_refusal, storage_problem
 from submarine_engine.clusters.yarn.rest import ResourceManager, new_session
@@ -45,7 +47,7 @@ from submarine_engine.clusters.yarn.scheduler import (
     read_nodes,
     read_scheduler,
 )
-from submarine_engine.errors import ClusterError, SubmarineError
+from submarine_engine.errors import ClusterError, KerberosError, SubmarineError
 from submarine_engine.extras import install_extra
 from submarine_engine.findings import BAD, NOTE, OK, Check
 from submarine_engine.history import default_home
@@ -59,7 +61,6 @@ _TIMEOUT = (2.0, 5.0)
 _LARGEST_ANSWER = 1 << 20
 _NODES_TRIED = 3
 _SKEW = 5.0
-_KERBEROS_SKEW = 300.0  # clockskew of krb5.conf(5)
 
 
 class Questions:
@@ -141,7 +142,7 @@ def _clock(stamp: tuple[str, float], conf: HadoopConf) -> Iterator[Check]:
         return
     if abs(skew) < _SKEW:
         return
-    verdict = BAD if conf.kerberos and abs(skew) > _KERBEROS_SKEW else NOTE
+    verdict = BAD if conf.kerberos and abs(skew) > kerberos.SKEW else NOTE
     ahead = "ahead of" if skew > 0 else "behind"
     what = f"the ResourceManager's is {abs(skew):.0f} s {ahead} this machine's"
     yield Check("clocks", verdict, what, "let both ask the same time server (chrony, ntpd)")
@@ -171,7 +172,7 @@ def node_page_checks(asked: Questions) -> Iterator[Check]:
     tried = [node for node in asked.nodes() if node.up][:_NODES_TRIED]
     for node in tried:
         try:
-            connection = NodeConnection(node.web, user=asked.conf.user, timeout=_TIMEOUT[0])
+            connection = NodeConnection(node.web, user=asked.conf.web_user, timeout=_TIMEOUT[0])
             try:
                 answer = connection.get("/ws/v1/node/info")
                 connection.body(_LARGEST_ANSWER)
@@ -392,22 +393,47 @@ def identity_check(conf: HadoopConf, environ: Mapping[str, str]) -> Iterator[Che
     if not conf.kerberos:
         yield Check("user", OK, f"{conf.user} (no Kerberos)")
         return
-    title = "Kerberos"
-    if find_spec("requests_gssapi") is None:
-        what = "requests-gssapi is not installed, and the cluster's pages ask for it"
-        yield Check(title, BAD, what, "pip install requests-gssapi")
-    program = shutil.which("klist", path=environ.get("PATH", ""))
-    if program is None:
-        what = "there is no program `klist` on the PATH to look for a ticket with"
-        yield Check(title, NOTE, what, "install Kerberos' programs (krb5-user)")
+    config = environ.get(kerberos.CONFIG, "/etc/krb5.conf")
+    if not os.access(config.partition(":")[0], os.R_OK):
+        fix = f"let {kerberos.CONFIG} name the krb5.conf of the cluster's realm"
+        yield Check("krb5.conf", BAD, f"{config} cannot be read", fix)
         return
-    done = _run([program, "-s"], environ)
-    if isinstance(done, str):
-        yield Check(title, NOTE, f"`{program} -s` {done}", "see whether `klist` works")
-    elif done.returncode:
-        yield Check(title, BAD, "there is no valid ticket", "kinit")
-    else:
-        yield Check(title, OK, f"{conf.user} has a valid ticket")
+    yield Check("krb5.conf", OK, config)
+    kerberos.use(environ)
+    try:
+        ticket = kerberos.read_ticket()
+    except KerberosError as error:
+        yield Check("ticket", BAD, f"{error.where}: {error.what}", error.fix)
+        return
+    yield Check("ticket", OK, str(ticket))
+    for host in spnego_hosts(conf):
+        wrong = kerberos.explain(host)
+        title = f"SPNEGO at {host}"
+        if wrong is None:
+            yield Check(title, OK, f"the realm knows HTTP/{host}")
+        else:
+            yield Check(title, BAD, wrong.what, wrong.fix)
+
+
+def spnego_hosts(conf: HadoopConf) -> list[str]:
+    """Return the hosts of ResourceManagers and NameNodes, each once."""
+    hosts = [urlsplit(url).hostname for url in conf.rm_urls]
+    hosts += [node.host for node in name_nodes(conf)]
+    return list(dict.fromkeys(host for host in hosts if host))
+
+
+def token_check(asked: Questions) -> Iterator[Check]:
+    """Check that HDFS gives the token with which containers read and write there."""
+    title = "delegation token"
+    files = open_hdfs(asked.conf)
+    if files is None:
+        yield Check(title, NOTE, "no HDFS answers, so none is needed", "")
+        return
+    try:
+        files.container_environment()
+        yield Check(title, OK, f"{files.where} gives one to {asked.conf.user}")
+    finally:
+        files.close()
 
 
 # The doctor's look at the queue that jobs go to, and at the GPUs.
@@ -542,6 +568,8 @@ def _on_cluster(conf: HadoopConf, queue: str | None, patience: float) -> list[Ch
             ("application masters", lambda: master_checks(asked)),
             ("log aggregation", lambda: aggregation_checks(asked)),
         ]
+        if conf.kerberos:
+            others.append(("delegation token", lambda: token_check(asked)))
     return managers + run_checks(others, patience)
 
 

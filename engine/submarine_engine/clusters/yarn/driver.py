@@ -20,6 +20,7 @@ from skein.exceptions import DriverError, DriverNotRunningError, SkeinError
 from submarine_runtime.container import KEY_FILE
 from submarine_runtime.sealing import KEY_SIZE
 
+from submarine_engine import kerberos
 from submarine_engine.clusters import backend
 from submarine_engine.clusters.yarn.options import HADOOP_CONF_DIR
 from submarine_engine.errors import ClusterError
@@ -221,6 +222,9 @@ class Driver:
             self._forget_dead()
             log = str(self._folder.skein / "driver.log")
             options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+            if self._folder.conf.kerberos and os.environ.get(kerberos.CONFIG):
+                # Java does not read the variable that all others do.
+                options.append(f"-Djava.security.krb5.conf={os.environ[kerberos.CONFIG]}")
             skein.Client.start_global_driver(log=log, java_options=options)
             return skein.Client.from_global_driver()
 

@@ -89,7 +89,7 @@ def cluster_gpus(rm: ResourceManager, home_jobs: Mapping[str, str] | None = None
         return []
     holdings = _holdings(rm) if any(node.used.get(GPU) for node in nodes) else {}
     with ThreadPoolExecutor(min(_AT_ONCE, len(nodes))) as pool:
-        told_by = list(pool.map(lambda node: node_devices(node, rm.user), nodes))
+        told_by = list(pool.map(lambda node: node_devices(node, rm.web_user), nodes))
     jobs = home_jobs or {}
     return [
         gpu
@@ -177,7 +177,7 @@ def gpus_of(container: Mapping[str, object]) -> int:
     return sum(number(one.get("value")) for one in entries if one.get("key") == GPU)
 
 
-def node_devices(node: Node, user: str = "") -> Devices:
+def node_devices(node: Node, user: str | None = "") -> Devices:
     """Ask a NodeManager for its GPUs; none where it does not answer."""
     try:
         connection = NodeConnection(node.web, user=user, timeout=_NODE_TIMEOUT)

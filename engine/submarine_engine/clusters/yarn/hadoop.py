@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree as ET
 
+from submarine_engine import kerberos
 from submarine_engine.clusters.store import user_name
 from submarine_engine.config import DEFAULT, load_config
 from submarine_engine.errors import ConfigError, SubmarineError
@@ -68,7 +69,7 @@ class HadoopConf:
     values
         The properties of its files, later files winning.
     fingerprint
-        Hex digits that are new whenever one of the files is.
+        Hex digits that are new whenever one of the files is, and with Kerberos for each user.
     origin, environment
         As `ConfFolder` has them.
     """
@@ -123,8 +124,37 @@ class HadoopConf:
 
     @property
     def user(self) -> str:
-        """Whom the cluster knows this process as: ``HADOOP_USER_NAME``, else the system's user."""
+        """Whom the cluster knows this process as.
+
+        With Kerberos who the ticket is of, also where that has expired; else ``HADOOP_USER_NAME``,
+        else the system's user.
+        """
+        if self.kerberos:
+            kerberos.use(self.environment)
+            if principal := kerberos.known_principal():
+                return kerberos.short_name(principal)
+            return user_name()
         return os.environ.get("HADOOP_USER_NAME") or user_name()
+
+    @property
+    def web_user(self) -> str | None:
+        """Who asks the cluster's pages; None where the ticket says so."""
+        if self.kerberos:
+            kerberos.use(self.environment)
+            return None
+        return self.user
+
+    @property
+    def nodes_show_logs(self) -> bool:
+        """Whether a node's pages may show a user the logs of their own containers.
+
+        With Kerberos a NodeManager reads a log as its owner's alone, and what containers write is
+        theirs under LinuxContainerExecutor alone. Else it is of whom the NodeManager runs as: on a
+        cluster of one's own, the user of this machine.
+        """
+        executor = self.get("yarn.nodemanager.container-executor.class")
+        apart = executor.endswith(".LinuxContainerExecutor")
+        return not self.kerberos or apart or self.user == user_name()
 
     @property
     def rm_urls(self) -> tuple[str, ...]:
@@ -252,13 +282,18 @@ def read_conf(found: ConfFolder) -> HadoopConf:
             where=str(folder),
             fix=f"name the folder that holds it ({found.origin})",
         )
-    return HadoopConf(
+    conf = HadoopConf(
         folder,
         values,
         digest.hexdigest()[:16],
         origin=found.origin,
         environment=found.environment,
     )
+    if conf.kerberos:
+        # Who has skein's certificates has the masters: each principal has a keeper of its own.
+        digest.update(conf.user.encode())
+        conf.fingerprint = digest.hexdigest()[:16]
+    return conf
 
 
 def _properties(data: bytes, path: Path) -> dict[str, str]:

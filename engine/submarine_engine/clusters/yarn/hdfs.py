@@ -22,7 +22,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from submarine_runtime.checkpoint_hdfs import VARIABLE
 
 from submarine_engine.clusters.yarn.hadoop_json import told
-from submarine_engine.errors import ClusterError, SubmarineError, SubmissionError
+from submarine_engine.clusters.yarn.rest import secure_session
+from submarine_engine.errors import ClusterError, KerberosError, SubmarineError, SubmissionError
 from submarine_engine.extras import install_extra
 
 if TYPE_CHECKING:
@@ -481,7 +482,7 @@ def open_hdfs(conf: HadoopConf, user: str | None = None) -> Hdfs | None:
     for node in nodes:
         others = tuple(other for other in nodes if other != node)
         with suppress(_NotActiveError):
-            return _open(QuietWebHDFS, node, others, conf.default_fs, who)
+            return _open(QuietWebHDFS, node, others, conf, who)
     return None
 
 
@@ -493,23 +494,20 @@ def _open(
     kind: type[QuietWebHDFS],
     node: NameNode,
     others: tuple[NameNode, ...],
-    url: str,
+    conf: HadoopConf,
     user: str | None,
 ) -> Hdfs:
-    try:
-        web = kind(node.host, node.port, user=user, kerberos=user is None, use_https=node.secure)
-    except ImportError as error:
-        raise ClusterError(
-            f"HDFS wants Kerberos, which needs a package that is not installed: {error.name}",
-            where=f"HDFS at {node}",
-            fix="pip install requests-kerberos",
-        ) from error
+    web = kind(node.host, node.port, user=user, kerberos=conf.kerberos, use_https=node.secure)
+    if conf.kerberos:
+        secure_session(conf, web.session)
     try:
         if others:
             web.ask("GETFILESTATUS", "/")  # a standby NameNode knows the home, and nothing else
-        return Hdfs(web, url, (node, *others))
+        return Hdfs(web, conf.default_fs, (node, *others))
     except (ClusterError, OSError, RuntimeError, json.JSONDecodeError) as error:
         web.session.close()
+        if isinstance(error, KerberosError):
+            raise
         if isinstance(error, PermissionError) or isinstance(error.__cause__, PermissionError):
             raise
         raise _NotActiveError from error

@@ -163,7 +163,9 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose_channel(nodes: Sequence[str], hdfs: Callable[[], bool], *, user: str = "") -> Choice:
+def choose_channel(
+    nodes: Sequence[str], hdfs: Callable[[], bool], *, user: str | None = ""
+) -> Choice:
     """Find out on which way logs can come from here.
 
     Parameters
@@ -173,7 +175,7 @@ def choose_channel(nodes: Sequence[str], hdfs: Callable[[], bool], *, user: str 
     hdfs
         Tells whether HDFS answers here; asked only where no node does.
     user
-        For YARN's simple authentication.
+        As `NodeConnection` has it.
     """
     silent = ""
     for address in nodes[:3]:
@@ -187,7 +189,7 @@ def choose_channel(nodes: Sequence[str], hdfs: Callable[[], bool], *, user: str 
     return Choice(Channel.AFTER, f"{silent}; HDFS cannot be reached either")
 
 
-def _wrong_with(address: str, user: str) -> str:
+def _wrong_with(address: str, user: str | None) -> str:
     """Return why a node's pages cannot be used; empty where they can."""
     try:
         connection = NodeConnection(address, user=user, timeout=_ANSWER)
@@ -490,7 +492,7 @@ class LogTransport:
             return HdfsSource(_Files(self._files), f"{_LOGS}/{job_id}/{container}", container)
         if self.choice().channel is Channel.AFTER:
             return NoSource(container)
-        return NodeSource(NodeLogs(node, user=self._conf.user), container)
+        return NodeSource(NodeLogs(node, user=self._conf.web_user), container)
 
     def clear(self, job_id: str) -> None:
         """Remove from HDFS what a job that is over has brought there; everything of it is home."""
@@ -515,7 +517,9 @@ class LogTransport:
             for node in self._rm.nodes()
             if node.get("state") == "RUNNING" and node.get("nodeHTTPAddress")
         ]
-        return choose_channel(running, lambda: self._hdfs() is not None, user=self._conf.user)
+        if not self._conf.nodes_show_logs and self._hdfs() is not None:
+            return Choice(Channel.HDFS, "the nodes show logs to the user alone whom they run as")
+        return choose_channel(running, lambda: self._hdfs() is not None, user=self._conf.web_user)
 
     def _files(self) -> Hdfs:
         hdfs = self._hdfs()

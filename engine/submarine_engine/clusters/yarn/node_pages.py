@@ -13,11 +13,13 @@ from urllib.parse import quote, urlsplit
 from submarine_engine.clusters.log_mirror import LogsGoneError, LogTruncatedError
 from submarine_engine.clusters.yarn.log_format import LARGEST, Tail, application_of, read_header
 from submarine_engine.errors import ClusterError
+from submarine_engine.kerberos import Handshake
 
 # One kept connection to a NodeManager's web pages.
 
 
 _CONNECT = 3.0
+_REFUSES = 300
 _REST = 0.25
 _LARGEST_REST = 1 << 20
 
@@ -32,7 +34,7 @@ class NodeConnection:
     address
         ``host:port``, or a URL of scheme ``http`` or ``https``.
     user
-        For YARN's simple authentication; empty for none.
+        For YARN's simple authentication; empty for none. None where the ticket says who asks.
     timeout
         Seconds to wait for the next bytes of an answer.
 
@@ -42,7 +44,7 @@ class NodeConnection:
         `address` is none.
     """
 
-    def __init__(self, address: str, *, user: str, timeout: float) -> None:
+    def __init__(self, address: str, *, user: str | None, timeout: float) -> None:
         wrong = ClusterError(f"{address!r} is not the web address of a node")
         try:
             parts = urlsplit(address if "://" in address else f"http://{address}")
@@ -53,7 +55,8 @@ class NodeConnection:
             raise wrong
         self.where = f"node {parts.netloc}"
         self._secure = parts.scheme == "https"
-        self._host, self._port = host, port
+        self._host: str = host
+        self._port = port
         self._user = user
         self._timeout = timeout
         self._connection: HTTPConnection | None = None
@@ -129,8 +132,17 @@ class NodeConnection:
 
     def _ask(self, connection: HTTPConnection, target: str) -> HTTPResponse:
         headers = {"Accept": "application/json, text/plain", "Accept-Encoding": "identity"}
+        proof = Handshake(self._host) if self._user is None else None
+        if proof is not None:
+            headers["Authorization"] = proof.header
         connection.request("GET", target, headers=headers)
         self._response = connection.getresponse()
+        if proof is not None and self._response.status < _REFUSES:
+            try:
+                proof.verify(self._response.getheader("WWW-Authenticate"))
+            except ClusterError:
+                self.close()
+                raise
         return self._response
 
     def _settle(self) -> None:
@@ -186,12 +198,12 @@ class NodeLogs:
     address
         The NodeManager's web address, as the ResourceManager gives it: ``host:port``, or a URL.
     user
-        For YARN's simple authentication; empty for none.
+        As `NodeConnection` has it.
     timeout
         Seconds to wait for the next bytes of an answer.
     """
 
-    def __init__(self, address: str, *, user: str = "", timeout: float = 10.0) -> None:
+    def __init__(self, address: str, *, user: str | None = "", timeout: float = 10.0) -> None:
         self._connection = NodeConnection(address, user=user, timeout=timeout)
         self._sizes: dict[tuple[str, str], int] = {}
         self._slack = _LEAST_SLACK

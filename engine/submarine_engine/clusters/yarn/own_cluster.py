@@ -12,8 +12,14 @@ from submarine_engine.command.parser import Command
 from submarine_engine.errors import ClusterError, SubmarineError
 from submarine_engine.installer import DaemonStatus, HadoopCluster, Plan, Wanted
 from submarine_engine.installer.plan import DEFAULT_NAME
+from submarine_engine.installer.realm import REALM, users
 
 _PIECE = 1 << 20
+_TRUST = (
+    "it believes every name, as Hadoop does without Kerberos: who else has an account on this "
+    "machine can run code as {user} by it. Use it where you trust them all, and end it when you "
+    "are done"
+)
 _NAP = 0.2
 
 
@@ -22,7 +28,8 @@ def up(command: Command, output: Output) -> int:
     given = command.values
     cluster = _cluster(command)
     plan = cluster.up(
-        Wanted(given.get("gpus"), given.get("nodes"), given.get("hdfs")), report=output.note
+        Wanted(given.get("gpus"), given.get("nodes"), given.get("hdfs"), given.get("secure")),
+        report=output.note,
     )
     if output.json:
         output.data(_shape(cluster, plan))
@@ -31,11 +38,11 @@ def up(command: Command, output: Output) -> int:
     output.line(f"  ResourceManager  {plan.rm_web}")
     if plan.hdfs:
         output.line(f"  HDFS             {plan.default_fs}  {plan.namenode_web}")
-    output.note(
-        "it believes every name, as Hadoop does without Kerberos: who else has an account on this "
-        f"machine can run code as {plan.user} by it. Use it where you trust them all, and end it "
-        "when you are done"
-    )
+    if plan.secure:
+        output.line(f"  Kerberos         {REALM}, users {', '.join(users(plan))}")
+        output.line(f"  keytabs          {cluster.layout.kerberos / 'keytabs'}")
+    else:
+        output.note(_TRUST.format(user=plan.user))
     output.line(
         "\nJobs go there by --cluster yarn, %submarine use yarn, or SUBMARINE_CLUSTER=yarn."
     )
@@ -140,7 +147,8 @@ def _told(plan: Plan) -> str:
     nodes = f"{plan.nodes} node" + ("s" if plan.nodes > 1 else "")
     kind = "the machine's own" if plan.real else "declared"
     gpus = f"{plan.gpus} GPUs each, {kind}" if plan.gpus else "no GPUs"
-    return f"{nodes}, {gpus}, {'HDFS' if plan.hdfs else 'no HDFS'}"
+    hdfs = "HDFS" if plan.hdfs else "no HDFS"
+    return f"{nodes}, {gpus}, {hdfs}{', Kerberos' if plan.secure else ''}"
 
 
 def _shape(cluster: HadoopCluster, plan: Plan) -> dict[str, object]:
@@ -149,6 +157,7 @@ def _shape(cluster: HadoopCluster, plan: Plan) -> dict[str, object]:
         "nodes": plan.nodes,
         "gpus": plan.gpus,
         "real_gpus": plan.real,
+        "secure": plan.secure,
         "default_fs": plan.default_fs,
         "resourcemanager": plan.rm_web,
         "environment": cluster.environment(),

@@ -5,14 +5,17 @@ Documents are described in Hadoop's "ResourceManager REST APIs" (Hadoop 3.4).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import requests
 
-from submarine_engine.errors import ClusterError
+from submarine_engine import kerberos
+from submarine_engine.errors import ClusterError, KerberosError
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
@@ -27,24 +30,32 @@ def new_session(conf: HadoopConf) -> requests.Session:
 
     Raises
     ------
-    ClusterError
-        The cluster wants Kerberos, and the package for that is not installed.
+    KerberosError
+        The cluster wants Kerberos, and the packages for that are not installed.
     """
     session = requests.Session()
     session.trust_env = False  # a proxy for the outside has no way to the cluster
     session.headers["Accept"] = "application/json"
     if conf.kerberos:
-        try:
-            from requests_gssapi import (  # type: ignore[import-not-found] # noqa: PLC0415 - where needed
-                HTTPSPNEGOAuth,
-            )
-        except ImportError as error:
-            raise ClusterError(
-                "the cluster wants Kerberos, and requests-gssapi is not installed",
-                fix="pip install requests-gssapi, then kinit",
-            ) from error
-        session.auth = HTTPSPNEGOAuth()
+        secure_session(conf, session)
     return session
+
+
+def secure_session(conf: HadoopConf, session: requests.Session) -> None:
+    """Let a session speak Kerberos, as the user's ticket for this cluster says.
+
+    Raises
+    ------
+    KerberosError
+        The packages for it are not installed.
+    """
+    kerberos.use(conf.environment)
+    kerberos.check_installed()
+    try:
+        from submarine_engine.clusters.yarn import spnego  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise kerberos.not_installed() from error
+    spnego.secure(session)
 
 
 class ResourceManager:
@@ -64,6 +75,7 @@ class ResourceManager:
         self._session = new_session(conf)
         self._urls = list(conf.rm_urls)
         self.user = conf.user
+        self.web_user = conf.web_user
 
     @property
     def url(self) -> str:
@@ -162,7 +174,7 @@ class ResourceManager:
             # The active one first, next time; by one assignment, as threads ask.
             self._urls = [url, *(other for other in self._urls if other != url)]
             if not answer.ok:
-                raise _refused(answer)
+                raise (self._conf.kerberos and _not_admitted(answer)) or _refused(answer)
             return answer
         if problem and not standby:
             raise problem
@@ -197,6 +209,25 @@ def _refused(answer: requests.Response) -> ClusterError:
         f"the ResourceManager refuses ({answer.status_code}): {_short(said)}",
         where=answer.url.partition("?")[0],
         fix="its own words say why; its log says more",
+    )
+
+
+def _not_admitted(answer: requests.Response) -> ClusterError | None:
+    """Return why Kerberos does not let the user in; None where it does."""
+    denied = answer.status_code == requests.codes.forbidden and "RemoteException" not in answer.text
+    if answer.status_code != requests.codes.unauthorized and not denied:
+        return None
+    where = answer.url.partition("?")[0]
+    with suppress(ValueError, TypeError):
+        ahead = parsedate_to_datetime(answer.headers["Date"]).timestamp() - time.time()
+        if abs(ahead) > kerberos.SKEW:
+            return kerberos.skewed(ahead, where)
+    return KerberosError(
+        f"the ResourceManager does not take your ticket ({answer.status_code}): "
+        f"{_short(answer.reason or '')}",
+        where=where,
+        fix="see by `klist` whose it is, and whether it is of the cluster's realm; "
+        f"{kerberos.how_to_get_a_ticket()}",
     )
 
 

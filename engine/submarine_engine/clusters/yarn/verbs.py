@@ -17,11 +17,15 @@ GROUP = Group("cluster", "Have a YARN cluster of your own on this machine.",
         Option("hdfs", SWITCH,
             "Whether there is an HDFS; there is unless false. Also --no-hdfs: the cluster's files "
             "are this machine's."),
+        Option("secure", SWITCH,
+            "Whether it asks for Kerberos, of a realm of its own, with users alice and bob beside "
+            "you; not unless given."),
         _NAME,
         details="Real Hadoop daemons on loopback, from jars that Maven fetches once. What is up "
             "stays as it is, and what was interrupted is finished. The daemons stay until `cluster "
             "down`.",
-        examples=("cluster up", "cluster up --gpus 2 --nodes 3 --name three"),
+        examples=("cluster up", "cluster up --gpus 2 --nodes 3 --name three",
+            "cluster up --secure"),
         surfaces=IN_TERMINAL, run=f"{_HANDLERS}:up"),
     Verb("cluster env", "Write what to set so that programs find the cluster, for `eval`.",
         _NAME, examples=("cluster env",), surfaces=IN_TERMINAL, run=f"{_HANDLERS}:env"),
