@@ -61,7 +61,7 @@ pytest-check: $(VENV)/.dev
 pytest-test: services
 	$(PYTEST) $(WAITING) -m "not long" $(ARGS)
 
-pytest-long: services
+pytest-long: services $(VENV)/.kerberos
 	$(PYTEST) $(WAITING) --hypothesis-profile explore $(ARGS)
 
 # In an environment of its own, which has the frameworks; one process: each of them fills a machine.
@@ -70,7 +70,7 @@ pytest-frameworks: $(FRAMEWORKS)/.frameworks
 	$(FRAMEWORKS)/bin/python -m pytest --durations 20 tests/notebooks/test_frameworks.py tests/notebooks/test_framework_reruns.py tests/notebooks/test_framework_trials.py tests/notebooks/test_distributed.py tests/serving/test_framework_models.py \
 		tests/yarn/kills/test_yarn_kills_trainings.py
 
-services: $(VENV)/.dev $(VENV)/.lab $(VENV)/.kerberos
+services: $(VENV)/.dev $(VENV)/.lab
 	scripts/require chromium mvn=maven
 	$(BIN)/python -m submarine_engine.installer
 	$(BIN)/python tests/zeppelin/server.py

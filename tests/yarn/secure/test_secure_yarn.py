@@ -18,6 +18,8 @@ from tests.jobs import end_processes_of, until
 
 PATIENCE = 240
 
+pytestmark = pytest.mark.long
+
 
 def submarine(*words):
     command = [sys.executable, "-m", "submarine_engine.cli", *words]
