@@ -253,7 +253,7 @@ _CRASHES = (
 )  # fmt: skip
 # As `faulthandler` writes it, innermost first.
 _CRASH = re.compile(
-    r"^(?:Current thread|Thread) 0x[0-9a-f]+[^\n]{0,80}:\n((?:  File [^\n]*\n)+)", re.MULTILINE
+    r"^(Current thread|Thread) 0x[0-9a-f]+[^\n]{0,80}:\n((?:  File [^\n]*\n)+)", re.MULTILINE
 )
 _CRASH_FRAME = re.compile(r'  File "([^"\n]{1,1000})", line ([0-9]{1,9}) in ([^\n]{1,200})')
 
@@ -424,11 +424,14 @@ class Source:
         except OSError:
             return None
         at = text.rfind("Fatal Python error: ")
-        found = _CRASH.search(text, at) if at >= 0 else None
-        if not found:
+        threads = _CRASH.findall(text[at:]) if at >= 0 else []
+        if not threads:
             return None
+        # That of a library's own has no Python, and is not told: the main one waited for it, which
+        # is told last.
+        crashed = next((one for kind, one in threads if kind.startswith("Current")), threads[-1][1])
         stack = []
-        for file_, line, function in _CRASH_FRAME.findall(found[1]):
+        for file_, line, function in _CRASH_FRAME.findall(crashed):
             name = clean(file_).removeprefix(f"{self.folder}/")
             stack.append(RemoteFrame(file=name, line=int(line), function=clean(function), text=""))
         what = clean(text[at:].partition("\n")[0].removeprefix("Fatal Python error: "))

@@ -231,6 +231,16 @@ def test_a_crash_is_told_at_cell_and_line(ran):
     assert "JobFailedError: ended by SIGSEGV" in shown(error)
 
 
+def test_of_a_crash_in_a_thread_of_a_librarys_own_the_line_is_told_that_waited_for_it(ran):
+    begin = "ctypes.CDLL(None).pthread_create(ctypes.byref(thread), None, None, None)"
+    body = f"{begin}\n    threading.Event().wait(60)"
+    code = f"import ctypes, threading\nthread = ctypes.c_ulong()\ndef f():\n    {body}\nf()"
+    error = failed(ran.run(code))
+    assert error.what == "ended by SIGSEGV"
+    assert str(error.frames[0]) == "In [1], line 6: f()"
+    assert str(error.frames[1]).startswith(("In [1], line 4, in f()", "In [1], line 5, in f()"))
+
+
 def test_memory_that_ran_out_is_told_in_the_clusters_words(ran):
     ran.run("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
     error = failed(ran, "ended by SIGKILL: the machine had no memory left")

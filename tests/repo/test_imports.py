@@ -22,7 +22,7 @@ PACKAGES = {
 FRONT_ENDS = {"submarine_jupyter", "submarine_kernel", "submarine_magics", "submarine_zeppelin"}
 # Of others' packages, the engine may use these, each where the user has it.
 ENGINE_EXTRAS = {"click", "jupyter_core", "tomli", "mlflow", "mlserver", "pynvml", "skein",
-                 "requests", "requests_gssapi", "fsspec", "optuna", "pandas", "pyarrow",
+                 "requests", "requests_gssapi", "gssapi", "fsspec", "optuna", "pandas", "pyarrow",
                  "tensorboard", "tornado", "uvicorn", "yaml"}  # fmt: skip
 FRONT_END_EXTRAS = {
     "IPython", "anywidget", "ipykernel", "ipywidgets", "jupyter_client", "jupyter_core",

@@ -163,7 +163,8 @@ def test_the_script_sees_what_any_script_sees(box, environment):
     )
     job = one.work / "job"
     beside = [
-        "artifacts", "asked", "job", "logdir", "stacks", "submarine.key", "submarine_runtime.zip",
+        "artifacts", "asked", "asked-main", "job", "logdir", "stacks", "submarine.key",
+        "submarine_runtime.zip",
     ]  # fmt: skip
     assert out.splitlines() == [
         f"['{job}/bundle/script.py'] __main__ None", str(beside),

@@ -68,7 +68,7 @@ def owned_machine() -> SharedMachine:
         raise ClusterError(
             "only root may do that: the jobs are other users'",
             where=str(machine.folder),
-            fix="sudo submarine machine …; your own jobs end by `submarine job cancel`",
+            fix="sudo submarine machine …; your own jobs end by `submarine job cancel JOB`",
         )
     return machine
 
