@@ -1,10 +1,12 @@
 """Warm masters that nobody uses end as soon as others wait for the room that they hold."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.yarn import masters
 from submarine_engine.clusters.yarn.application import MASTER_MEMORY
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.hadoop_json import GPU, MEMORY, VCORES
@@ -47,12 +49,12 @@ def test_idle_masters_make_room(rm, tmp_path):
         each = {MEMORY: MASTER_MEMORY, VCORES: 1}
         return any(queue.am_used[name] + each[name] > queue.am_limit[name] for name in each)
 
-    masters = [run(0, "warm")]
+    started = [run(0, "warm")]
     while not is_full():
-        masters.append(run(len(masters), "warm"))
-    assert len(set(masters)) == len(masters)
+        started.append(run(len(started), "warm"))
+    assert len(set(started)) == len(started)
     run(0, "cold")
-    states = [rm.application(one)["state"] for one in masters]
+    states = [rm.application(one)["state"] for one in started]
     assert "FINISHED" in states
     assert "RUNNING" in states  # it made as much room as was wanted
 
@@ -127,3 +129,41 @@ PLENTY = {MEMORY: 99_999, VCORES: 99, GPU: 9}
 )
 def test_masters_end_where_that_helps(waiting, used, free, held):
     assert held_back(Manager(waiting, used, free), {"a": 1}) == held
+
+
+def test_who_waits_has_time_to_come_into_the_place_of_a_master_that_has_ended(monkeypatch):
+    looked, ended = [], []
+    stop = threading.Event()
+
+    def held(*_):
+        looked.append("a")
+        if len(looked) > 20:
+            stop.set()
+        return {"a"}
+
+    class Kept:
+        """A stand-in for the masters of a keeper: two are idle."""
+
+        def idle_queues(self):
+            return {"a": 2}
+
+        def end_idlest(self, queue):
+            ended.append(queue)
+            return f"application {len(ended)}"
+
+    class Finished:
+        """A stand-in for a ResourceManager whose applications are over."""
+
+        def application(self, _):
+            return {"state": "FINISHED"}
+
+    monkeypatch.setattr(masters, "held_back", held)
+    monkeypatch.setattr(masters, "_YIELD_INTERVAL", 0.001)
+    monkeypatch.setattr(masters, "_IS_TAKEN_WITHIN", float("inf"))
+    masters.yield_capacity(Kept(), Finished(), stop)
+    assert ended == ["a"]
+    looked.clear()
+    stop.clear()
+    monkeypatch.setattr(masters, "_IS_TAKEN_WITHIN", 0.0)
+    masters.yield_capacity(Kept(), Finished(), stop)
+    assert len(ended) > 2  # who waits still is not where the first has been

@@ -300,6 +300,9 @@ def timeout_due(life: Life, told: float | None, idle: float, now: float) -> floa
 _YIELD_INTERVAL = 1.0
 _ENDS_WITHIN = 30.0
 """Seconds in which a master ends; one that does not keeps others waiting no longer than that."""
+_IS_TAKEN_WITHIN = 5.0
+"""Seconds in which the scheduler gives away what a master has left: nodes report once a second, and
+one that has much to do gives at every second or third report."""
 # What a master may take at most: Hadoop's default rounds 256 MB up to that
 # (yarn.scheduler.minimum-allocation-mb).
 _MASTER = {MEMORY: 1024, VCORES: 1}
@@ -320,26 +323,36 @@ def yield_capacity(masters: Masters, rm: ResourceManager, stop: threading.Event)
         Ends it.
     """
     waited: set[str] = set()
-    ending: dict[str, tuple[str, float]] = {}
+    ending: dict[str, _End] = {}
     while not stop.wait(_YIELD_INTERVAL):
         idle = masters.idle_queues()
         wait = held_back(rm, idle) if idle else set()
-        # A master takes its time to end: that its place is not free yet is no reason for another.
-        wait -= {queue for queue, (app_id, since) in ending.items() if _ends(rm, app_id, since)}
+        # A master takes its time to end, and who waits to begin in its place: that is no reason for
+        # another's end.
+        wait -= {queue for queue, end in ending.items() if end.makes_room(rm)}
         for queue in wait & waited:
             if app_id := masters.end_idlest(queue):
-                ending[queue] = app_id, time.monotonic()
+                ending[queue] = _End(app_id)
         waited = wait
 
 
-def _ends(rm: ResourceManager, app_id: str, since: float) -> bool:
-    """Return whether a master that was asked to end, at a time, is still about to."""
-    if time.monotonic() - since > _ENDS_WITHIN:
-        return False
-    try:
-        return rm.application(app_id)["state"] not in FINAL
-    except (ClusterError, KeyError):
-        return True
+class _End:
+    """Of a master that was asked to end, now."""
+
+    def __init__(self, app_id: str) -> None:
+        self._app_id = app_id
+        self._asked = time.monotonic()
+        self._over: float | None = None
+
+    def makes_room(self, rm: ResourceManager) -> bool:
+        """Return whether who waits may still come into its place."""
+        now = time.monotonic()
+        if self._over is not None:
+            return now - self._over <= _IS_TAKEN_WITHIN
+        with suppress(ClusterError, KeyError):
+            if rm.application(self._app_id)["state"] in FINAL:
+                self._over = now
+        return now - self._asked <= _ENDS_WITHIN
 
 
 def held_back(rm: ResourceManager, idle: Mapping[str, int]) -> set[str]:
