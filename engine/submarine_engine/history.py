@@ -50,6 +50,26 @@ def default_home() -> Path:
     return Path(load_config().value("home"))
 
 
+def home_id(home: Path) -> str:
+    """Return what tells a home from all others, on whichever machine it is seen.
+
+    Parameters
+    ----------
+    home
+        As of `default_home`; made where it is missing.
+    """
+    path = home / "id"
+    with suppress(FileNotFoundError):
+        return path.read_text().strip()
+    make_private(home)
+    aside = home / f".id.{os.urandom(6).hex()}"
+    write_aside(aside, os.urandom(16).hex().encode())
+    with suppress(FileExistsError):  # another process was quicker
+        os.link(aside, path)
+    aside.unlink()
+    return path.read_text().strip()
+
+
 def shown_user() -> str | None:
     """Return whose jobs are shown: the setting `user`, of which ``$SUBMARINE_USER`` comes first.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from submarine_engine.errors import CommandError
 from submarine_engine.flows.current import CurrentFlow, build_again, current_flow
+from submarine_engine.flows.folder import Place, is_address, place_of
 from submarine_engine.flows.runner import (
     RunStatus,
     cancel_run,
@@ -73,7 +74,10 @@ class Show(Call):
         path = self.get_query_argument("path", "")
         run = self.get_query_argument("run", "")
         where = _path(path, self.settings)
-        self.tell(await self.work.call(_POOL, card_of, where, run))
+        self.tell(await self.work.call(_POOL, self._card, where, run))
+
+    def _card(self, where: str, run: str) -> dict[str, Any]:
+        return card_of(place_of(where), run)
 
 
 class Do(Call):
@@ -102,14 +106,15 @@ class Do(Call):
         where = _path(asked.get("path", ""), self.settings)
         self.tell(await self.work.call(_POOL, self._do, where, asked.get("run", "")))
 
-    def _do(self, where: Path, run: str) -> dict[str, Any]:
-        found = current_flow(where)
+    def _do(self, where: str, run: str) -> dict[str, Any]:
+        place = place_of(where)
+        found = current_flow(place)
         run = self._does(found, run)
-        return card_of(found.folder if found.built else where, run)
+        return card_of(found.folder if found.built else place, run)
 
 
-def _path(text: str, settings: dict[str, Any]) -> Path:
-    """Return the place that a request names: from the server's root, or absolute, as cards have it.
+def _path(text: str, settings: dict[str, Any]) -> str:
+    """Return what a request names: from the server's root, absolute as cards have it, an address.
 
     Raises
     ------
@@ -120,16 +125,18 @@ def _path(text: str, settings: dict[str, Any]) -> Path:
         raise CommandError(
             "the path cannot be used", where="path", fix="name a notebook, or a flow's folder"
         )
-    return Path(str(settings.get("server_root_dir", "."))).expanduser() / text
+    if is_address(text):
+        return text
+    return str(Path(str(settings.get("server_root_dir", "."))).expanduser() / text)
 
 
-def card_of(path: Path, run: str = "") -> dict[str, Any]:
+def card_of(path: Place, run: str = "") -> dict[str, Any]:
     """Return the card of a flow as a page draws it.
 
     Parameters
     ----------
     path
-        A notebook, a flow's folder, or the one that it lies in.
+        A notebook, a flow's folder, or the one that it lies in; or a flow's at an address.
     run
         The run that is shown; the newest where it is empty.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.display import display, update_display
@@ -20,6 +19,7 @@ from submarine_magics.show import say
 
 if TYPE_CHECKING:
     from submarine_engine.command import Command
+    from submarine_engine.flows.folder import Place
     from submarine_engine.flows.runner import RunStatus
 
     from submarine_magics.workbench import Workbench
@@ -32,7 +32,9 @@ _TICK = 1.0  # seconds after which the card's times are drawn anew, though nothi
 
 def show_flow(_: Workbench, command: Command) -> None:
     """Show the graph of a flow, or of the one that a notebook would become."""
-    display(_bundle(Path(command.values["flow"]), None), raw=True)
+    from submarine_engine.flows.folder import place_of  # noqa: PLC0415 - as above
+
+    display(_bundle(place_of(command.values["flow"]), None), raw=True)
 
 
 def flow_status(_: Workbench, command: Command) -> None:
@@ -43,9 +45,10 @@ def flow_status(_: Workbench, command: Command) -> None:
 
 def run_flow(_: Workbench, command: Command) -> None:
     """Run a flow to its end, or go on with a run of it; an interrupt cancels it."""
+    from submarine_engine.flows.folder import place_of  # noqa: PLC0415 - as above
     from submarine_engine.flows.runner import start_run  # noqa: PLC0415 - as above
 
-    folder, values = Path(command.values["folder"]), command.values
+    folder, values = place_of(command.values["folder"]), command.values
     given: dict[str, str] = dict(values.get("param", ()))
     if len(given) < len(values.get("param", ())):
         raise CommandError("a --param is given twice", fix="give each once")
@@ -72,20 +75,21 @@ def cancel_flow(_: Workbench, command: Command) -> None:
     say(f"run {visible(run)} {'is asked to end' if asked else 'was over already'}")
 
 
-def _run_of(command: Command) -> tuple[Path, str]:
+def _run_of(command: Command) -> tuple[Place, str]:
+    from submarine_engine.flows.folder import place_of  # noqa: PLC0415 - as above
     from submarine_engine.flows.runner import newest_run  # noqa: PLC0415 - as above
 
-    folder = Path(command.values["folder"])
+    folder = place_of(command.values["folder"])
     return folder, newest_run(folder, command.values.get("run"))
 
 
-def _status(folder: Path, run: str) -> RunStatus:
+def _status(folder: Place, run: str) -> RunStatus:
     from submarine_engine.flows.runner import status_of  # noqa: PLC0415 - as above
 
     return status_of(folder, run)
 
 
-def _bundle(path: Path, status: RunStatus | None) -> dict[str, Any]:
+def _bundle(path: Place, status: RunStatus | None) -> dict[str, Any]:
     from submarine_engine.flows.current import current_flow  # noqa: PLC0415 - as above
 
     from submarine_magics.card.flows import flow_bundle, view_flow  # noqa: PLC0415 - as above
@@ -93,7 +97,7 @@ def _bundle(path: Path, status: RunStatus | None) -> dict[str, Any]:
     return flow_bundle(view_flow(current_flow(path), status))
 
 
-def _follow(folder: Path, run: str) -> None:
+def _follow(folder: Place, run: str) -> None:
     """Show a run's card until the run is over.
 
     Raises
@@ -123,7 +127,7 @@ def _follow(folder: Path, run: str) -> None:
         raise _ended(folder, status)
 
 
-def _ended(folder: Path, status: RunStatus) -> FlowError:
+def _ended(folder: Place, status: RunStatus) -> FlowError:
     ends = [(name, one.state.value, one.error) for name, one in status.records.items()]
     bad = next((one for one in ends if one[1] == "failed"), None)
     if bad is not None:

@@ -109,7 +109,7 @@ def uploaded(client, project, tmp_path):
 
 
 def upload(client, project, folder, flow=FLOW, write=azkaban.write, **more):
-    data = write(flow, folder).read_bytes()
+    data = write(flow, folder, folder).read_bytes()
     return client.upload(project, data, flow=flow.name, description="a test's", **more)
 
 
@@ -278,7 +278,7 @@ def test_somebody_elses_project_is_refused(double, tmp_path):
 def test_an_azkaban_that_is_too_old_is_told(double, tmp_path):
     double.knows_flow_2 = False
     client = client_of(double.url, "ana", "secret of ana", tmp_path)
-    data = azkaban.write(FLOW, tmp_path)
+    data = azkaban.write(FLOW, tmp_path, tmp_path)
     with pytest.raises(SubmissionError, match="too old") as caught:
         client.upload("old", data.read_bytes(), flow="train", description="a test's")
     assert "azkaban-1.0" in caught.value.fix

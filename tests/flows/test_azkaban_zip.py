@@ -63,7 +63,7 @@ def words(flow, node="fit", **given):
 
 
 def test_the_zip_says_what_the_flow_says(folder):
-    path = WRITERS["azkaban"](FLOW, folder)
+    path = WRITERS["azkaban"](FLOW, folder, folder)
     (flow,) = load(path.read_bytes())
     assert flow.name == "train"
     assert flow.config["day"] == "2026-11-22"
@@ -80,10 +80,10 @@ def test_the_zip_says_what_the_flow_says(folder):
 
 
 def test_the_same_flow_gives_the_same_bytes_and_bundles_travel_as_they_are(folder):
-    first = azkaban.write(FLOW, folder).read_bytes()
+    first = azkaban.write(FLOW, folder, folder).read_bytes()
     (folder / "bundles" / DIGEST / "script.py").touch()
     (folder / "bundles" / ("f" * 64)).mkdir()  # of a flow that was built there before
-    assert azkaban.write(FLOW, folder).read_bytes() == first
+    assert azkaban.write(FLOW, folder, folder).read_bytes() == first
     with zipfile.ZipFile(io.BytesIO(first)) as archive:
         names = [name for name in archive.namelist() if "bundles" in name]
         assert names == [
@@ -96,7 +96,7 @@ def test_the_same_flow_gives_the_same_bytes_and_bundles_travel_as_they_are(folde
 
 
 def test_flow_1_0_says_the_same(folder):
-    (flow,) = load(WRITERS["azkaban-1.0"](PLAIN, folder).read_bytes())
+    (flow,) = load(WRITERS["azkaban-1.0"](PLAIN, folder, folder).read_bytes())
     assert flow.name == "train"
     assert {name: job["in"] for name, job in flow.jobs.items()} == {
         "load": [], "fit": ["load"], "train": ["fit"],
@@ -108,14 +108,14 @@ def test_flow_1_0_says_the_same(folder):
 
 @pytest.mark.parametrize("named", ["fit", "load"])
 def test_flow_1_0_of_a_flow_that_is_called_as_a_node(folder, named):
-    (flow,) = load(azkaban.write_1(flow_of(NODES[:2], name=named), folder).read_bytes())
+    (flow,) = load(azkaban.write_1(flow_of(NODES[:2], name=named), folder, folder).read_bytes())
     assert flow.name == {"fit": "fit", "load": "load-flow"}[named]
     assert flow.jobs.keys() - {flow.name} <= {"load", "fit"}
 
 
 def test_flow_1_0_refuses_conditions(folder):
     with pytest.raises(FlowError, match=r"no conditions, and report has one") as caught:
-        azkaban.write_1(FLOW, folder)
+        azkaban.write_1(FLOW, folder, folder)
     assert "--to azkaban" in caught.value.fix
 
 
@@ -134,7 +134,7 @@ def test_no_value_breaks_out_of_its_word(default, override, tmp_path_factory):
     parameters = (Parameter(name="no", default=default),)
     flow = flow_of((Node(name="fit", cells=(3,)),), parameters=parameters)
     for write in (azkaban.write, azkaban.write_1):
-        (read,) = load(write(flow, folder).read_bytes())
+        (read,) = load(write(flow, folder, folder).read_bytes())
         assert words(read)[-1] == f"--param=no={default}"
         assert words(read, no=override)[4:] == ["fit", "--run=azkaban-7", f"--param=no={override}"]
 
@@ -151,7 +151,7 @@ def test_no_value_breaks_out_of_its_word(default, override, tmp_path_factory):
 )
 def test_parameters_that_azkaban_cannot_have_are_refused(folder, parameter, what):
     with pytest.raises(FlowError, match=what) as caught:
-        azkaban.write(flow_of(parameters=(parameter,)), folder)
+        azkaban.write(flow_of(parameters=(parameter,)), folder, folder)
     assert f"parameter {parameter.name}" in caught.value.what
     assert caught.value.fix
     assert not list(folder.glob("*.zip"))
@@ -159,22 +159,23 @@ def test_parameters_that_azkaban_cannot_have_are_refused(folder, parameter, what
 
 def test_a_bundle_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(FlowError, match="not there"):
-        azkaban.write(FLOW, tmp_path)
+        azkaban.write(FLOW, tmp_path, tmp_path)
 
 
 def test_a_link_and_what_azkaban_would_read_are_refused(folder):
     inside = folder / "bundles" / DIGEST
     (inside / "other.flow").write_text("nodes: []")
     with pytest.raises(FlowError, match=r"other.flow"):
-        azkaban.write(FLOW, folder)
+        azkaban.write(FLOW, folder, folder)
     (inside / "other.flow").unlink()
     (inside / "link").symlink_to("/etc/passwd")
     with pytest.raises(FlowError, match="no plain file"):
-        azkaban.write(FLOW, folder)
+        azkaban.write(FLOW, folder, folder)
 
 
 def test_the_yaml_is_read_alike_by_every_reader_of_yaml(folder):
-    path = azkaban.write(flow_of(parameters=(Parameter(name="no", default="ünï"),)), folder)
+    flow = flow_of(parameters=(Parameter(name="no", default="ünï"),))
+    path = azkaban.write(flow, folder, folder)
     with zipfile.ZipFile(path) as archive:
         text = archive.read("train.flow")
     assert text.isascii()

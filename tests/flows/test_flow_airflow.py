@@ -112,19 +112,19 @@ def test_a_value_that_no_command_can_pass_is_refused_by_name():
 
 
 def test_it_is_written_into_the_flows_folder_and_anew(tmp_path):
-    path = WRITERS["airflow"](FLOW, tmp_path)
+    path = WRITERS["airflow"](FLOW, tmp_path, tmp_path)
     assert path == tmp_path / "nightly.py"
     assert path.stat().st_mode & 0o777 == 0o600
     assert repr(getpass.getuser()).strip("'") in path.read_text()
     # What jobs run are Python files too, and no DAGs.
     assert (tmp_path / ".airflowignore").read_text().split() == ["bundles/", "modules/", "runs/"]
     assert "2 * * *" in path.read_text()
-    write(flow_with(schedule=""), tmp_path)
+    write(flow_with(schedule=""), tmp_path, tmp_path)
     assert "schedule=None" in path.read_text()
 
 
 def test_the_command_is_the_one_that_wrote_it(tmp_path):
-    tree = ast.parse(write(FLOW, tmp_path).read_text())
+    tree = ast.parse(write(FLOW, tmp_path, tmp_path).read_text())
     values = {
         node.targets[0].id: node.value.value
         for node in tree.body
@@ -137,6 +137,6 @@ def test_the_command_is_the_one_that_wrote_it(tmp_path):
 def test_a_file_of_somebody_elses_stays(tmp_path):
     (tmp_path / "nightly.py").write_text("print('mine')\n")
     with pytest.raises(FlowError, match="has not written") as caught:
-        write(FLOW, tmp_path)
+        write(FLOW, tmp_path, tmp_path)
     assert "--name" in caught.value.fix
     assert (tmp_path / "nightly.py").read_text() == "print('mine')\n"

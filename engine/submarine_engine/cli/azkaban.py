@@ -45,7 +45,7 @@ def login(command: Command, output: Output) -> int:
 def upload(command: Command, output: Output) -> int:
     """Put a flow into a project, and on the schedule that it has."""
     path = Path(command.values["flow"]).expanduser()
-    archive = azkaban.write(Flow.read(path), path) if path.is_dir() else path
+    archive = azkaban.write(Flow.read(path), path, path) if path.is_dir() else path
     data = _read(archive)
     flow = azkaban.read(data, where=str(archive))
     project = command.values.get("project", flow.name)

@@ -17,6 +17,7 @@ from submarine_engine.command.parser import Command
 from submarine_engine.errors import CommandError, FlowError, SubmarineError
 from submarine_engine.flows.build import FlowOptions, build_flow
 from submarine_engine.flows.drawing import drawn
+from submarine_engine.flows.folder import RemotePath, place_of
 from submarine_engine.flows.model import Flow
 from submarine_engine.flows.node import Asked, run_node
 from submarine_engine.flows.records import NodeRecord, NodeState
@@ -47,9 +48,11 @@ def build(command: Command, output: Output) -> int:
             where="--to",
             fix=f"write --to {' or '.join((*WRITERS, _NONE))}",
         )
-    folder = Path(values.get("output") or notebook.with_suffix(".flow"))
+    folder = place_of(values.get("output") or str(notebook.with_suffix(".flow")))
     flow = build_flow(notebook, folder, _options(values), _told(output))
-    written = WRITERS[to](flow, folder) if to != _NONE else folder
+    # What a scheduler reads is a file of this machine.
+    into = folder if isinstance(folder, Path) else notebook.absolute().parent
+    written = WRITERS[to](flow, folder, into) if to != _NONE else folder
     if output.json:
         output.data({"flow": flow.name, "folder": str(folder), "written": str(written)})
         return OK
@@ -88,8 +91,11 @@ def _given(values: Any) -> dict[str, str] | None:  # noqa: ANN401 - of a command
 
 def show(command: Command, output: Output) -> int:
     """Draw a flow, or the one that a notebook would become."""
-    path = Path(command.values["flow"])
-    flow = Flow.read(path) if path.is_dir() else build_flow(path, None, tell=_told(output))
+    path = place_of(command.values["flow"])
+    if isinstance(path, RemotePath) or path.is_dir():
+        flow = Flow.read(path)
+    else:
+        flow = build_flow(path, None, tell=_told(output))
     if output.json:
         output.data(flow.to_json())
         return OK
@@ -102,7 +108,7 @@ def run(command: Command, output: Output) -> int:
     """Run a flow to its end, or go on with a run of it."""
     values = command.values
     wanted = values.get("run", "")
-    runner = Runner(Path(values["folder"]), wanted, _given(values))
+    runner = Runner(place_of(values["folder"]), wanted, _given(values))
     return _through(runner, output)
 
 
@@ -130,7 +136,7 @@ def _through(runner: Runner, output: Output) -> int:
 
 def status(command: Command, output: Output) -> int:
     """Show how far a run is."""
-    folder = Path(command.values["folder"])
+    folder = place_of(command.values["folder"])
     found = status_of(folder, newest_run(folder, command.values.get("run")))
     _show_status(found, output)
     if not (found.over or found.driven or output.json):
@@ -163,7 +169,7 @@ def _seconds(record: NodeRecord) -> str:
 
 def cancel(command: Command, output: Output) -> int:
     """Ask a run to end."""
-    folder = Path(command.values["folder"])
+    folder = place_of(command.values["folder"])
     wanted = newest_run(folder, command.values.get("run"))
     asked = cancel_run(folder, wanted)
     if output.json:
@@ -176,7 +182,7 @@ def cancel(command: Command, output: Output) -> int:
 
 def retry(command: Command, output: Output) -> int:
     """Run again what has failed, and what follows it."""
-    folder = Path(command.values["folder"])
+    folder = place_of(command.values["folder"])
     wanted = newest_run(folder, command.values.get("run"))
     again = reset_failed(folder, wanted)
     if not again and status_of(folder, wanted).over:
@@ -188,19 +194,20 @@ def retry(command: Command, output: Output) -> int:
 def node(command: Command, output: Output) -> int:
     """Run one node of one run, or return the end that it has come to."""
     values = command.values
-    asked = Asked(
-        folder=Path(values["folder"]),
-        node=values["node"],
-        run=values.get("run", ""),
-        given=_given(values),
-        attempt=values.get("attempt"),
-    )
+    given = _given(values)
     with _ended_by_sigterm(), noted(Interrupts()) as interrupts:
 
         def watch(job: Job, name: str, wanted: Callable[[], bool]) -> JobStatus:
             return _watch(job, name, wanted, output, interrupts)
 
         try:
+            asked = Asked(
+                folder=place_of(values["folder"]),
+                node=values["node"],
+                run=values.get("run", ""),
+                given=given,
+                attempt=values.get("attempt"),
+            )
             record = run_node(asked, watch, output.note)
         except SubmarineError as error:
             # To a scheduler a node has failed or it has not, whatever the reason.

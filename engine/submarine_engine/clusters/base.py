@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from submarine_engine.artifacts import JobArtifacts
     from submarine_engine.bundle import Bundle
+    from submarine_engine.clusters.storage import Storage
     from submarine_engine.config import Config
     from submarine_engine.events import Display, Event, LogChunk
     from submarine_engine.job import JobSpec
@@ -326,8 +327,28 @@ class ClusterKind(ABC):
 
     @classmethod
     def event_schemes(cls) -> tuple[str, ...]:
-        """Return the schemes of addresses that `let_read_events` is for: ``hdfs``."""
+        """Return the schemes of addresses that it opens, by the two below: ``hdfs``."""
         return ()
+
+    @classmethod
+    def open_storage(cls, address: str) -> tuple[Storage, str]:
+        """Return the storage of an address of `event_schemes`, and the path that it is there.
+
+        Parameters
+        ----------
+        address
+            Which.
+
+        Raises
+        ------
+        UnsupportedError, ConfigError, ClusterError
+            It cannot.
+        """
+        raise UnsupportedError(
+            f"this cluster keeps no files at {address:.120}",
+            where=cls.__name__,
+            fix="name a folder of this machine",
+        )
 
     @classmethod  # noqa: B027 - of clusters with a storage
     def let_read_events(cls, places: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from submarine_engine.errors import FlowError
+from submarine_engine.flows.folder import Place
 from submarine_engine.flows.model import ALL_SUCCESS, Flow, Node, Parameter
 from submarine_engine.history import write_aside
 
@@ -58,7 +59,8 @@ else:
     from airflow.providers.standard.hooks.subprocess import SubprocessHook
     from airflow.sdk import DAG, BaseOperator, Label, Param
 
-# As workers see them: the flow's folder on a path that they share, and their submarine command.
+# As workers see them: the flow's folder on a path that they share, or at an address (hdfs://…),
+# and their submarine command.
 FOLDER = {folder}
 SUBMARINE = {submarine}
 
@@ -69,7 +71,7 @@ class NodeOperator(BaseOperator):
     hook = None
 
     def execute(self, context):
-        if not os.path.isdir(FOLDER):
+        if "://" not in FOLDER and not os.path.isdir(FOLDER):
             raise FileNotFoundError(f"this worker has no flow's folder {{FOLDER}}: mount it here")
         if not shutil.which(SUBMARINE):
             raise FileNotFoundError(f"this worker has no command {{SUBMARINE}}: install it here")
@@ -83,7 +85,8 @@ class NodeOperator(BaseOperator):
         passed = {{k: v for k, v in os.environ.items() if not k.lstrip("_").startswith("AIRFLOW")}}
         self.hook = SubprocessHook()
         # A list of words goes to the process as it is: no shell reads it.
-        code = self.hook.run_command(words, env=passed, cwd=FOLDER).exit_code
+        cwd = None if "://" in FOLDER else FOLDER
+        code = self.hook.run_command(words, env=passed, cwd=cwd).exit_code
         self.hook = None
         if code:
             raise RuntimeError(f"node {{self.task_id}} failed, see above (exit code {{code}})")
@@ -97,15 +100,17 @@ class NodeOperator(BaseOperator):
 '''
 
 
-def write(flow: Flow, folder: Path) -> Path:
-    """Write the flow's DAG into its folder, for Airflow's folder of DAGs.
+def write(flow: Flow, folder: Place, into: Path) -> Path:
+    """Write the flow's DAG, for Airflow's folder of DAGs.
 
     Parameters
     ----------
     flow
         What to write; its schedule is in the time zone that Airflow has as its default.
     folder
-        The flow's, on a path that all workers share.
+        The flow's, on a path that all workers share, or at an address.
+    into
+        Where the file goes: the flow's own folder, where it is on this machine.
 
     Returns
     -------
@@ -117,7 +122,7 @@ def write(flow: Flow, folder: Path) -> Path:
     FlowError
         A value cannot be an argument of a process, or another program's file is in the way.
     """
-    path = folder / f"{flow.name}.py"
+    path = into / f"{flow.name}.py"
     text = dag_text(flow, folder)
     try:
         former = path.read_text(errors="replace")
@@ -132,11 +137,12 @@ def write(flow: Flow, folder: Path) -> Path:
     write_aside(path, text.encode())
     # Airflow takes each Python file below its folder of DAGs for one, those of jobs too. It
     # reads this as globs or, before 3.0, as regular expressions: as either it means the same.
-    write_aside(folder / ".airflowignore", b"bundles/\nmodules/\nruns/\n")
+    if isinstance(folder, Path):
+        write_aside(folder / ".airflowignore", b"bundles/\nmodules/\nruns/\n")
     return path
 
 
-def dag_text(flow: Flow, folder: Path, *, submarine: str = "", owner: str = "") -> str:
+def dag_text(flow: Flow, folder: Place, *, submarine: str = "", owner: str = "") -> str:
     """Return the DAG's file.
 
     Parameters
@@ -167,7 +173,7 @@ def dag_text(flow: Flow, folder: Path, *, submarine: str = "", owner: str = "") 
         mark=_MARK,
         oldest=OLDEST,
         least=".".join(map(str, OLDEST)),
-        folder=_literal(str(folder.absolute())),
+        folder=_literal(str(folder.absolute() if isinstance(folder, Path) else folder)),
         submarine=_literal(submarine or _command()),
     )
     return head + "\n".join(_dag(flow, owner or getpass.getuser())) + "\n"

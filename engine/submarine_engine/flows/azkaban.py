@@ -21,9 +21,11 @@ import re
 import stat
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from submarine_engine.errors import FlowError
+from submarine_engine.flows.folder import Copies, Place, RemotePath
 from submarine_engine.flows.model import ALL_SUCCESS, Flow, FlowPaths, Node, Parameter
 from submarine_engine.history import write_aside
 
@@ -48,7 +50,7 @@ _KEPT = frozenset(
 _EVALUATED = re.compile(r"\$[{(]")
 
 
-def write(flow: Flow, folder: Path) -> Path:
+def write(flow: Flow, folder: Place, into: Path) -> Path:
     """Write a flow as a Flow 2.0 zip; the same flow gives the same bytes.
 
     Parameters
@@ -56,7 +58,10 @@ def write(flow: Flow, folder: Path) -> Path:
     flow
         The flow.
     folder
-        The flow's own: it holds ``flow.json`` and the bundles. The zip is written there.
+        The flow's own: it holds ``flow.json`` and the bundles. One at an address is where nodes
+        run, so that any executor can run any of them.
+    into
+        Where the zip goes: the flow's own folder, where it is on this machine.
 
     Returns
     -------
@@ -70,19 +75,20 @@ def write(flow: Flow, folder: Path) -> Path:
     """
     head = {
         "flow20.project": "azkaban-flow-version: 2.0\n",
-        f"{flow.name}.flow": "\n".join(_yaml(flow)) + "\n",
+        f"{flow.name}.flow": "\n".join(_yaml(flow, folder)) + "\n",
     }
-    return _pack(flow, folder, head, f"{flow.name}-azkaban.zip", refused=(".flow", ".project"))
+    path = into / f"{flow.name}-azkaban.zip"
+    return _pack(flow, folder, head, path, refused=(".flow", ".project"))
 
 
-def write_1(flow: Flow, folder: Path) -> Path:
+def write_1(flow: Flow, folder: Place, into: Path) -> Path:
     """Write a flow as a Flow 1.0 zip, for an Azkaban that knows no other.
 
     Parameters
     ----------
     flow
         The flow.
-    folder
+    folder, into
         As for `write`.
 
     Returns
@@ -102,7 +108,7 @@ def write_1(flow: Flow, folder: Path) -> Path:
             fix="build it for Flow 2.0, which Azkaban reads too: --to azkaban",
         )
     last = _last(flow)
-    head = {"common.properties": _properties(_config(flow))}
+    head = {"common.properties": _properties(_config(flow, folder))}
     for node in flow.order:
         job = {"type": "command", **_job(flow, node)}
         if node.follows:
@@ -116,8 +122,8 @@ def write_1(flow: Flow, folder: Path) -> Path:
         if flow.mail:  # of Flow 1.0 Azkaban asks the last job who is written to
             end["failure.emails"] = flow.mail
         head[f"{last}.job"] = _properties(end)
-    name = f"{flow.name}-azkaban-1.0.zip"
-    return _pack(flow, folder, head, name, refused=(".job", ".pull", ".properties"))
+    path = into / f"{flow.name}-azkaban-1.0.zip"
+    return _pack(flow, folder, head, path, refused=(".job", ".pull", ".properties"))
 
 
 def read(archive: bytes, *, where: str) -> Flow:
@@ -217,9 +223,13 @@ def given_text(parameter: Parameter) -> str:
     return default if isinstance(default, str) else repr(default)
 
 
-def _config(flow: Flow) -> dict[str, str]:
+def _config(flow: Flow, folder: Place) -> dict[str, str]:
     """Return the properties of the flow: parameters, by which Azkaban's page asks for them."""
     found = {"failure.action": "finishPossible", **SETTINGS}
+    if isinstance(folder, RemotePath):
+        found["submarine.folder"] = str(folder)
+        if fault := unfit(str(folder)):
+            raise FlowError(fault, where=str(folder), fix="name another folder: --output")
     if flow.mail:
         found["failure.emails"] = flow.mail
     for parameter in flow.parameters:
@@ -249,11 +259,11 @@ def _job(flow: Flow, node: Node) -> dict[str, str]:
     return found
 
 
-def _yaml(flow: Flow) -> Iterator[str]:
+def _yaml(flow: Flow, folder: Place) -> Iterator[str]:
     """Yield the lines of the ``.flow`` file; what is text is quoted as in JSON, which is YAML."""
     yield f"# {flow.name}, made by `submarine flow build`: change the notebook, not this file."
     yield "config:"
-    yield from _yaml_config(_config(flow), "  ")
+    yield from _yaml_config(_config(flow, folder), "  ")
     yield "nodes:"
     for node in flow.order:
         yield f"  - name: {_yaml_text(node.name)}"
@@ -313,20 +323,24 @@ def _last(flow: Flow) -> str:
 
 
 def _pack(
-    flow: Flow, folder: Path, head: Mapping[str, str], name: str, *, refused: tuple[str, ...]
+    flow: Flow, folder: Place, head: Mapping[str, str], target: Path, *, refused: tuple[str, ...]
 ) -> Path:
     """Write the zip, with the files of `head` and the flow's own."""
     paths = FlowPaths(folder)
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+    with ExitStack() as stack, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in head.items():
             _add(archive, path, text.encode())
         flow_json = json.dumps(flow.to_json(), ensure_ascii=False, indent=1) + "\n"
         _add(archive, f"{FOLDER}/{paths.flow.name}", flow_json.encode())
         bundles = sorted({node.bundle for node in flow.nodes if node.bundle})
-        parts = [paths.bundle(digest) for digest in bundles]
-        for part in [*parts, *([paths.modules] if paths.modules.is_dir() else ())]:
-            for file in _files(part):
+        parts = [(paths.bundle(digest), f"{paths.bundles.name}/{digest}") for digest in bundles]
+        if paths.modules.is_dir():
+            parts.append((paths.modules, paths.modules.name))
+        stack.callback((copies := Copies()).close)
+        for place, named in parts:
+            part = copies.of(place)
+            for file in _files(part, str(place)):
                 if file.name.endswith(refused):
                     raise FlowError(
                         f"a file of the flow is called {file.name!r:.80}, which Azkaban would"
@@ -334,19 +348,18 @@ def _pack(
                         where=str(file),
                         fix="give it another name",
                     )
-                inside = file.relative_to(folder).as_posix()
-                _add(archive, f"{FOLDER}/{inside}", file.read_bytes())
-    target = folder / name
+                inside = file.relative_to(part).as_posix()
+                _add(archive, f"{FOLDER}/{named}/{inside}", file.read_bytes())
     write_aside(target, packed.getvalue())
     return target
 
 
-def _files(part: Path) -> list[Path]:
+def _files(part: Path, where: str) -> list[Path]:
     found = sorted(path for path in part.rglob("*") if path.is_symlink() or not path.is_dir())
     if not found:
         raise FlowError(
             "a part of the flow is not there",
-            where=str(part),
+            where=where,
             fix="build the flow anew: submarine flow build",
         )
     for path in found:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from submarine_engine.flows.analysis import (
     joined,
     stars_loaded,
 )
+from submarine_engine.flows.folder import Place, make_folder, write_file, write_once
+from submarine_engine.flows.leases import holder_of, take
 from submarine_engine.flows.model import (
     ALL_SUCCESS,
     CELL,
@@ -41,8 +44,6 @@ from submarine_engine.flows.model import (
     name_fault,
 )
 from submarine_engine.flows.notebook import Notebook, NotebookCell, read_notebook
-from submarine_engine.flows.session import write_once
-from submarine_engine.history import make_private, write_aside
 
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
 _REFUSED = {
@@ -116,7 +117,7 @@ def options_of(flow: Flow) -> FlowOptions:
 
 def build_flow(
     notebook: Path,
-    folder: Path | None,
+    folder: Place | None,
     options: FlowOptions = _DEFAULTS,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Flow:
@@ -142,6 +143,8 @@ def build_flow(
         Options of a cell, or a parameter, are not possible.
     BundleError
         A cell does not parse, or asks a person.
+    SubmarineError
+        The folder is a file, or another build writes it; what its storage says.
     """
     found = read_notebook(notebook)
     cells = found.cells
@@ -702,15 +705,33 @@ def make_bundle(
     return as_in_a_kernel(bundle, cells, above)
 
 
-def _write(flow: Flow, folder: Path, building: _Building) -> None:
+def _write(flow: Flow, folder: Place, building: _Building) -> None:
     """Write the flow, what it names first: who reads ``flow.json`` finds it all."""
     paths = FlowPaths(folder)
-    make_private(paths.bundles)
-    for bundle in building.bundles:
-        write_once(bundle, paths.bundle(bundle.hash))
-    for name, content in building.modules.items():
-        path = paths.modules / name
-        make_private(path.parent)
-        write_aside(path, b"".join(pieces_of(content)))
-    make_private(paths.runs)
-    flow.write(folder)
+    if folder.exists() and not folder.is_dir():
+        raise FlowError("it is a file, and no folder", where=str(folder), fix="name another one")
+    make_folder(folder)
+    with _alone(paths):
+        make_folder(paths.bundles)
+        for bundle in building.bundles:
+            write_once(bundle, paths.bundle(bundle.hash))
+        for name, content in building.modules.items():
+            write_file(paths.modules / name, b"".join(pieces_of(content)))
+        make_folder(paths.runs)
+        flow.write(folder)
+
+
+@contextmanager
+def _alone(paths: FlowPaths) -> Iterator[None]:
+    """Have no other process write the flow's folder meanwhile: it would be of two notebooks."""
+    lock = take(paths.building)
+    if lock is None:
+        raise FlowError(
+            f"another build of a flow writes this folder{holder_of(paths.building)}",
+            where=str(paths.folder),
+            fix="wait for its end, or name another folder: --output",
+        )
+    try:
+        yield
+    finally:
+        lock.drop()

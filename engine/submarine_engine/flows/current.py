@@ -7,11 +7,13 @@ from pathlib import Path
 
 from submarine_engine.errors import FlowError, SubmarineError
 from submarine_engine.flows.build import build_flow, options_of
-from submarine_engine.flows.model import Flow, FlowPaths
+from submarine_engine.flows.folder import Place, RemotePath
+from submarine_engine.flows.model import Flow
 from submarine_engine.flows.notebook import read_notebook
 from submarine_engine.flows.runner import newest_status
 
 _SUFFIX = ".flow"
+_FILE = "flow.json"
 _NAMED = 5
 
 
@@ -34,13 +36,13 @@ class CurrentFlow:
     """
 
     flow: Flow
-    folder: Path
+    folder: Place
     notebook: Path | None
     built: bool
     changed: bool = False
 
 
-def current_flow(path: Path) -> CurrentFlow:
+def current_flow(path: Place) -> CurrentFlow:
     """Return the flow of a notebook, of its own folder, or of the folder that it lies in.
 
     Parameters
@@ -56,14 +58,16 @@ def current_flow(path: Path) -> CurrentFlow:
     SubmarineError
         The notebook cannot become a flow, as `build_flow` says.
     """
+    if isinstance(path, RemotePath):  # its notebook is elsewhere
+        return CurrentFlow(flow=Flow.read(path), folder=path, notebook=None, built=True)
     if path.suffix == ".ipynb":
         folder = path.with_suffix(_SUFFIX)
-        if not FlowPaths(folder).flow.is_file():
+        if not (folder / _FILE).is_file():
             return CurrentFlow(
                 flow=build_flow(path, None), folder=folder, notebook=path, built=False
             )
         return _built(folder, path if path.is_file() else None)
-    folder = path if FlowPaths(path).flow.is_file() else _only_one(path)
+    folder = path if (path / _FILE).is_file() else _only_one(path)
     flow = Flow.read(folder)
     for place in (Path(flow.workdir), folder.parent):
         if flow.notebook and (place / flow.notebook).is_file():
@@ -72,7 +76,7 @@ def current_flow(path: Path) -> CurrentFlow:
 
 
 def _only_one(path: Path) -> Path:
-    found = sorted(one.parent for one in path.glob(f"*{_SUFFIX}/flow.json"))
+    found = sorted(one.parent for one in path.glob(f"*{_SUFFIX}/{_FILE}"))
     if len(found) == 1:
         return found[0]
     if not found:
@@ -98,7 +102,7 @@ def _built(folder: Path, notebook: Path | None) -> CurrentFlow:
     return CurrentFlow(flow=flow, folder=folder, notebook=notebook, built=True, changed=changed)
 
 
-def build_again(path: Path) -> CurrentFlow:
+def build_again(path: Place) -> CurrentFlow:
     """Build the flow of a notebook: for the first time, or as it was built before.
 
     Parameters

@@ -1,6 +1,7 @@
 """What a flow is, as plain validated data, and the folder that holds it.
 
-A flow's folder can lie on a path that all workers share: whoever has it can run any node::
+A flow's folder can lie on a path that all workers share, or at an address that they reach: whoever
+has it can run any node::
 
     flow.json                    this flow: its cells, its nodes, and what travels between them
     bundles/<sha256>/            the bundles that nodes run, each once
@@ -16,7 +17,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -24,7 +24,7 @@ from submarine_engine import webhooks
 from submarine_engine.bundle.model import Cell, Dropped
 from submarine_engine.command.values import CONDITIONS, did_you_mean
 from submarine_engine.errors import CommandError, FlowError
-from submarine_engine.history import read_json, write_json
+from submarine_engine.flows.folder import Place, make_folder, read_json, write_json
 
 FORMAT = 1
 """The format of ``flow.json`` that is written, and the only one that is read."""
@@ -532,7 +532,7 @@ class Flow:
             what = f"it lacks {error}" if missing else f"it is no flow: {error}"
             raise FlowError(what, where=where, fix="build it anew: submarine flow build") from None
 
-    def write(self, folder: Path) -> Path:
+    def write(self, folder: Place) -> Place:
         """Write ``flow.json``, aside and renamed.
 
         Parameters
@@ -542,16 +542,16 @@ class Flow:
 
         Returns
         -------
-        Path
+        Place
             The file.
         """
         paths = FlowPaths(folder)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder)
         write_json(paths.flow, self.to_json())
         return paths.flow
 
     @classmethod
-    def read(cls, folder: Path) -> Flow:
+    def read(cls, folder: Place) -> Flow:
         """Read what `write` wrote.
 
         Parameters
@@ -590,39 +590,44 @@ class FlowPaths:
         The flow's.
     """
 
-    folder: Path
+    folder: Place
 
     @property
-    def flow(self) -> Path:
+    def flow(self) -> Place:
         """What the flow is."""
         return self.folder / "flow.json"
 
     @property
-    def bundles(self) -> Path:
+    def bundles(self) -> Place:
         """The folder of its bundles."""
         return self.folder / "bundles"
 
-    def bundle(self, digest: str) -> Path:
+    def bundle(self, digest: str) -> Place:
         """Return the folder of one bundle."""
         if not _DIGEST.fullmatch(digest):
             raise FlowError(f"{digest!r:.80} is no hash of a bundle", where=str(self.folder))
         return self.bundles / digest
 
     @property
-    def modules(self) -> Path:
+    def modules(self) -> Place:
         """The folder of Python files beside the notebook that its cells import."""
         return self.folder / "modules"
 
     @property
-    def runs(self) -> Path:
+    def building(self) -> Place:
+        """Held by the process that builds it."""
+        return self.folder / "building"
+
+    @property
+    def runs(self) -> Place:
         """The folder of its runs."""
         return self.folder / "runs"
 
-    def run(self, run: str) -> Path:
+    def run(self, run: str) -> Place:
         """Return the folder of one run."""
         return self.runs / run_folder(run)
 
-    def node(self, run: str, node: str) -> Path:
+    def node(self, run: str, node: str) -> Place:
         """Return the folder of a node in one run."""
         if fault := name_fault(node):
             raise FlowError(fault, where=str(self.folder))

@@ -6,10 +6,11 @@ try it is, so that who takes over after a kill finds it on record and follows it
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,12 +19,30 @@ from submarine_engine import cache
 from submarine_engine.amounts import duration
 from submarine_engine.bundle import BuildOptions, Bundle
 from submarine_engine.cache import Caching
-from submarine_engine.clusters import locks, open_cluster
+from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.machine import host
 from submarine_engine.command import job_name, parse_cell
 from submarine_engine.config import load_config
-from submarine_engine.errors import FlowError, JobError, JobFailedError, SubmarineError
+from submarine_engine.errors import (
+    ClusterError,
+    FlowError,
+    JobError,
+    JobFailedError,
+    JobNotFoundError,
+    SubmarineError,
+)
 from submarine_engine.flows.analysis import constants
 from submarine_engine.flows.build import context, make_bundle, overriding, said_in, with_cell
+from submarine_engine.flows.folder import (
+    Copies,
+    Place,
+    RemotePath,
+    address_of,
+    beside,
+    make_folder,
+    write_once,
+)
+from submarine_engine.flows.leases import Lock, take
 from submarine_engine.flows.model import (
     ALL_DONE,
     ALL_SUCCESS,
@@ -42,9 +61,9 @@ from submarine_engine.flows.records import (
     settle_parameters,
     write_record,
 )
-from submarine_engine.flows.session import Session, write_once
+from submarine_engine.flows.session import Session
 from submarine_engine.future import Job
-from submarine_engine.history import default_home, make_private
+from submarine_engine.history import default_home, home_id
 from submarine_engine.job import FLOW_MARK, JobSpec, JobState, Resources, Role
 from submarine_engine.records import iter_jobs, open_job, record_of
 
@@ -55,6 +74,7 @@ if TYPE_CHECKING:
 # A job's folder is named when it is made, at most this long after the intent was written: clocks
 # of two workers differ.
 _CLOCKS = 300.0
+_LOOK = 2.0  # seconds between two looks in a storage whether a node is still wanted
 
 
 class Following(Protocol):
@@ -82,7 +102,7 @@ class Asked:
         returned as it is. None tries again after a failure.
     """
 
-    folder: Path
+    folder: Place
     node: str
     run: str
     given: Mapping[str, str] | None = None
@@ -119,16 +139,17 @@ def run_node(
     run_folder(asked.run)
     values = settle_parameters(flow, paths, asked.run, asked.given)
     files = NodePaths(paths.node(asked.run, node.name))
-    make_private(files.folder)
-    lock = locks.take(files.lock)
+    make_folder(files.folder)
+    lock, copies = take(files.lock), Copies()
     if lock is None:
         tell(f"node {node.name} is run by another process; waiting for it")
         while lock is None:
-            lock = locks.take(files.lock, wait=1.0)
+            lock = take(files.lock, wait=math.inf)
     try:
-        return _Running(flow, node, paths, asked, values, follow, tell).run()
+        return _Running(flow, node, paths, asked, values, follow, tell, lock, copies).run()
     finally:
-        locks.drop(lock)
+        lock.drop()
+        copies.close()
 
 
 class _Running:
@@ -143,7 +164,10 @@ class _Running:
         values: Mapping[str, Any],
         follow: Following,
         tell: Callable[[str], object],
+        lock: Lock,
+        copies: Copies,
     ) -> None:
+        self.lock, self.copies, self.looked = lock, copies, (0.0, False)
         self.flow, self.node, self.paths, self.asked = flow, node, paths, asked
         self.values, self.follow, self.tell = values, follow, tell
         self.files = NodePaths(paths.node(asked.run, node.name))
@@ -174,6 +198,8 @@ class _Running:
         except SubmarineError as error:
             if isinstance(error, JobError) and not isinstance(error, JobFailedError):
                 raise  # the job may go on: whoever comes next follows it
+            if isinstance(error, ClusterError) and isinstance(self.paths.folder, RemotePath):
+                raise  # likewise: it may have been the storage that did not answer
             self._write(ended(self._read(), NodeState.FAILED, str(error)))
             raise
 
@@ -181,6 +207,7 @@ class _Running:
         return read_record(self.paths, self.asked.run, self.node.name)
 
     def _write(self, record: NodeRecord) -> NodeRecord:
+        self.lock.check()
         return write_record(self.paths, self.asked.run, self.node.name, record)
 
     def _intend(self, former: NodeRecord) -> NodeRecord:
@@ -223,8 +250,11 @@ class _Running:
                 session, bundle = self._bundle(stack)
             if job is None:
                 assert bundle is not None  # noqa: S101 - for the type checker
+                # Who takes over looks for the job in this very home, and nowhere else.
+                record = replace(record, home=home_id(default_home()), host=host())
                 record = self._write(replace(record, bundle=bundle.hash, cluster=cluster.name))
                 write_once(bundle, self.paths.bundle(bundle.hash))
+                self.lock.check()
                 job = self._submit(cluster, spec, bundle, caching)
             record = replace(record, job=job.id, cluster=job.cluster.name)
             record = self._write(replace(record, remembered=job.remembered))
@@ -240,7 +270,17 @@ class _Running:
             return self._write(ended(record, NodeState.SUCCEEDED))
 
     def _goes_on(self, record: NodeRecord) -> bool:
-        return not self.files.cancel.exists() and not self._is_late(record)
+        return not self._is_cancelled() and not self._is_late(record)
+
+    def _is_cancelled(self) -> bool:
+        if isinstance(self.files.cancel, Path):
+            return self.files.cancel.exists()
+        at, cancelled = self.looked
+        if not cancelled and time.monotonic() - at > _LOOK:
+            with suppress(ClusterError):  # a storage that does not answer now is asked once more
+                cancelled = self.files.cancel.exists()
+            self.looked = time.monotonic(), cancelled
+        return cancelled
 
     def _is_late(self, record: NodeRecord) -> bool:
         limit, started = self.node.time_limit, record.started
@@ -276,7 +316,7 @@ class _Running:
         return replace(spec, notebook=self.flow.notebook, notify=notify)
 
     def _mark(self, record: NodeRecord) -> str:
-        return f"{self.asked.folder.resolve()}|{self.asked.run}|{self.node.name}|{record.attempt}"
+        return f"{address_of(self.asked.folder)}|{self.asked.run}|{self.node.name}|{record.attempt}"
 
     def _bundle(self, stack: ExitStack) -> tuple[Session | None, Bundle]:
         """Return what runs: the stored bundle, or one with the values that others have left."""
@@ -284,7 +324,8 @@ class _Running:
         stored = node.bundle if self.usual else ""
         if stored and not node.binds:
             return None, self._stored(stored)
-        session = stack.enter_context(Session(self.above, self.paths.modules).open())
+        modules = self.copies.of(self.paths.modules)
+        session = stack.enter_context(Session(self.above, modules).open())
         wanted: dict[str, set[str]] = {}
         for read in node.reads:
             wanted.setdefault(read.node, set()).add(read.name)
@@ -295,7 +336,7 @@ class _Running:
             return session, self._stored(stored)
         self._refuse_split(wanted)
         options = BuildOptions(limit=sys.maxsize, tell=self.tell)
-        bundle = make_bundle(self.cells, self.above, session.namespace, self.paths.modules, options)
+        bundle = make_bundle(self.cells, self.above, session.namespace, modules, options)
         return session, bundle
 
     def _record_of(self, name: str) -> NodeRecord:
@@ -303,7 +344,7 @@ class _Running:
 
     def _left_by(self, name: str) -> Path:
         attempt = self._record_of(name).attempt
-        return NodePaths(self.paths.node(self.asked.run, name)).values(attempt)
+        return self.copies.of(NodePaths(self.paths.node(self.asked.run, name)).values(attempt))
 
     def _refuse_split(self, wanted: Mapping[str, set[str]]) -> None:
         """Raise where values that shared an object come from two nodes: they are two here."""
@@ -324,7 +365,7 @@ class _Running:
     def _stored(self, digest: str) -> Bundle:
         folder = self.paths.bundle(digest)
         try:
-            bundle = Bundle.read(folder)
+            bundle = Bundle.read(self.copies.of(folder))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FlowError(
                 f"its bundle cannot be read: {error}",
@@ -343,10 +384,19 @@ class _Running:
 
     def _adopted(self, record: NodeRecord) -> Job | None:
         """Return the job that this try has begun already; None where there is none."""
-        if record.job:
-            return open_job(record.job)
         if not record.bundle:
             return None  # nothing had been asked for
+        if record.home and record.home != home_id(default_home()):
+            raise JobNotFoundError(
+                f"try {record.attempt} was begun on {record.host}, and its job is on record there"
+                " alone: it may still run",
+                where=self.where,
+                fix=f"run it there again, or let SUBMARINE_HOME be a folder that all workers share;"
+                f" is {record.host} gone for good: submarine flow cancel, and run it again",
+                job_id=record.job,
+            )
+        if record.job:
+            return open_job(record.job)
         mark, since = self._mark(record), (record.started or 0) - _CLOCKS
         home = default_home()
         for summary in iter_jobs(home):
@@ -364,7 +414,7 @@ class _Running:
         cluster.tell = self.tell
         workdir = Path(self.flow.workdir)
         if not self.flow.workdir or not workdir.is_dir():
-            workdir = self.asked.folder.resolve()
+            workdir = beside(self.asked.folder)
         job = cache.submit(cluster, spec, bundle, workdir=workdir, caching=caching)
         if job.remembered:
             self.tell(f"the result is {job.remembered} ({job.id})")

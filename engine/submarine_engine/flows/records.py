@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 from submarine_engine.errors import CommandError, FlowError
+from submarine_engine.flows.folder import Place, create_json, make_folder, read_json, write_json
 from submarine_engine.flows.model import Flow, FlowPaths
-from submarine_engine.history import make_private, read_json, write_json
 
 
 class NodeState(str, Enum):
@@ -48,6 +46,8 @@ class NodeRecord:
         Its job, and where that is; empty before it is submitted.
     bundle
         SHA-256 of what it runs.
+    home, host
+        Where jobs are kept by who began the try (`history.home_id`), and on which machine.
     started, ended
         Seconds since 1970; None where it is not so far.
     error
@@ -63,6 +63,8 @@ class NodeRecord:
     job: str = ""
     cluster: str = ""
     bundle: str = ""
+    home: str = ""
+    host: str = ""
     started: float | None = None
     ended: float | None = None
     error: str = ""
@@ -98,29 +100,24 @@ class NodePaths:
         ``runs/<run>/<node>``.
     """
 
-    folder: Path
+    folder: Place
 
     @property
-    def record(self) -> Path:
+    def record(self) -> Place:
         """What it has come to."""
         return self.folder / "record.json"
 
     @property
-    def lock(self) -> Path:
+    def lock(self) -> Place:
         """Held by the process that runs it."""
         return self.folder / "lock"
 
     @property
-    def cancel(self) -> Path:
+    def cancel(self) -> Place:
         """Is there where somebody wants it to end."""
         return self.folder / "cancel"
 
-    @property
-    def log(self) -> Path:
-        """What its process writes where `flow run` has started it."""
-        return self.folder / "log"
-
-    def values(self, attempt: int) -> Path:
+    def values(self, attempt: int) -> Place:
         """Return the folder of what a try has left for other nodes."""
         return self.folder / f"values-{attempt}"
 
@@ -171,7 +168,7 @@ def sizes_left(paths: FlowPaths, run: str, node: str, record: NodeRecord) -> dic
 def write_record(paths: FlowPaths, run: str, node: str, record: NodeRecord) -> NodeRecord:
     """Write what a node has come to, and return it."""
     folder = paths.node(run, node)
-    make_private(folder)
+    make_folder(folder)
     write_json(NodePaths(folder).record, record.to_json())
     return record
 
@@ -201,26 +198,19 @@ def settle_parameters(
         A value is not possible, or the run has begun with another one.
     """
     values = flow.values(given or {})
-    folder = paths.run(run)
-    make_private(folder)
-    path = folder / "run.json"
+    make_folder(paths.run(run))
     said = {name: repr(value) for name, value in values.items()}
     texts = dict(given or {})
     data = {"run": run, "parameters": said, "given": texts, "created": time.time()}
-    aside = folder / f".run.json.{os.urandom(6).hex()}"
-    write_json(aside, data)
-    try:
-        os.link(aside, path)  # fails where another node of this run was quicker
-    except FileExistsError:
-        before = read_json(path) or {}
-        if given is None:
-            return flow.values(before.get("given", {}))
-        if before.get("parameters") != said:
-            raise CommandError(
-                f"run {run} has begun with other parameters: {before.get('parameters')}",
-                where="--param",
-                fix="give the same ones, or begin another --run",
-            ) from None
-    finally:
-        aside.unlink()
+    before = create_json(paths.run(run) / "run.json", data)
+    if before is None:
+        return values
+    if given is None:  # another node of this run was quicker
+        return flow.values(before.get("given", {}))
+    if before.get("parameters") != said:
+        raise CommandError(
+            f"run {run} has begun with other parameters: {before.get('parameters')}",
+            where="--param",
+            fix="give the same ones, or begin another --run",
+        )
     return values

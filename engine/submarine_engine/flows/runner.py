@@ -17,10 +17,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 from submarine_engine.amounts import duration
-from submarine_engine.clusters import locks
 from submarine_engine.clusters.machine import process_stat, spawn_detached
 from submarine_engine.errors import FlowError, SubmarineError
-from submarine_engine.flows.model import Flow, FlowPaths, Node
+from submarine_engine.flows.folder import (
+    Place,
+    address_of,
+    beside,
+    folders_in,
+    make_folder,
+    mark,
+    read_json,
+)
+from submarine_engine.flows.leases import EXPIRES, is_held, take
+from submarine_engine.flows.model import Flow, FlowPaths, Node, run_folder
 from submarine_engine.flows.node import may_run
 from submarine_engine.flows.records import (
     NodePaths,
@@ -31,16 +40,17 @@ from submarine_engine.flows.records import (
     settle_parameters,
     write_record,
 )
-from submarine_engine.history import make_private, new_job_id, read_json
+from submarine_engine.history import make_private, new_job_id
 from submarine_engine.records import open_job
 
 _PAUSE = 0.05  # seconds between two looks at the processes: a node takes a second at least
+_PAUSE_ELSEWHERE = 1.0  # likewise: a storage is asked for each node's record
 _EXITS = 10.0  # seconds that a process has to exit once its run is over
 # A process that ends without an end of its node was killed, or had no answer from its cluster.
 _MOST_STARTS = 3
 
 
-def runs_of(folder: Path) -> list[str]:
+def runs_of(folder: Place) -> list[str]:
     """Return the ids of a flow's runs, the newest last.
 
     Parameters
@@ -49,14 +59,14 @@ def runs_of(folder: Path) -> list[str]:
         The flow's.
     """
     found = []
-    for path in FlowPaths(folder).runs.glob("*/run.json"):
+    for path in folders_in(FlowPaths(folder).runs):
         with suppress(OSError, ValueError, KeyError):
-            data = read_json(path) or {}
+            data = read_json(path / "run.json") or {}
             found.append((float(data["created"]), str(data["run"])))
     return [run for _, run in sorted(found)]
 
 
-def newest_run(folder: Path, wanted: str | None = None) -> str:
+def newest_run(folder: Place, wanted: str | None = None) -> str:
     """Return the id of a run: the one that is wanted, else the newest.
 
     Parameters
@@ -114,7 +124,7 @@ class RunStatus:
         return any(one.state in bad for one in self.records.values())
 
 
-def newest_status(folder: Path) -> RunStatus | None:
+def newest_status(folder: Place) -> RunStatus | None:
     """Return how far a flow's newest run is; None before the first.
 
     Parameters
@@ -126,7 +136,7 @@ def newest_status(folder: Path) -> RunStatus | None:
     return status_of(folder, runs[-1]) if runs else None
 
 
-def status_of(folder: Path, run: str) -> RunStatus:
+def status_of(folder: Place, run: str) -> RunStatus:
     """Return how far a run is.
 
     Parameters
@@ -136,10 +146,7 @@ def status_of(folder: Path, run: str) -> RunStatus:
     """
     flow, paths = Flow.read(folder), FlowPaths(folder)
     found = _status(flow, paths, run)
-    lock = locks.take(_lock_of(paths, run))
-    if lock is not None:
-        locks.drop(lock)
-    return replace(found, driven=lock is None)
+    return replace(found, driven=is_held(_lock_of(paths, run)))
 
 
 def _status(flow: Flow, paths: FlowPaths, run: str) -> RunStatus:
@@ -147,11 +154,20 @@ def _status(flow: Flow, paths: FlowPaths, run: str) -> RunStatus:
     return RunStatus(run, {one.name: read_record(paths, run, one.name) for one in flow.order})
 
 
-def _lock_of(paths: FlowPaths, run: str) -> Path:
+def _lock_of(paths: FlowPaths, run: str) -> Place:
     return paths.run(run) / "runner.lock"
 
 
-def start_run(folder: Path, run: str = "", given: Mapping[str, str] | None = None) -> str:
+def _logs_of(paths: FlowPaths, run: str, node: str = "") -> Path:
+    """Return the folder of what processes of a run, or of one of its nodes, write on this machine.
+
+    Where the flow is on this machine, it is the run's own folder.
+    """
+    place = beside(paths.folder) / "runs" / run_folder(run)
+    return make_private(place / node if node else place)
+
+
+def start_run(folder: Place, run: str = "", given: Mapping[str, str] | None = None) -> str:
     """Have a process of its own see a run through; it outlives this one.
 
     Parameters
@@ -179,9 +195,9 @@ def start_run(folder: Path, run: str = "", given: Mapping[str, str] | None = Non
         return runner.run
     if status.driven:
         raise _taken(folder, runner.run)
-    log = paths.run(runner.run) / "runner.log"
+    log = _logs_of(paths, runner.run) / "runner.log"
     before = log.stat().st_size if log.is_file() else 0
-    words = ["flow", "run", str(folder.resolve()), "--run", runner.run, "--json"]
+    words = ["flow", "run", address_of(folder), "--run", runner.run, "--json"]
     pid = spawn_detached(
         [sys.executable, "-m", "submarine_engine.cli", *words], os.environ, log=log, keep=()
     )
@@ -200,7 +216,7 @@ def start_run(folder: Path, run: str = "", given: Mapping[str, str] | None = Non
         time.sleep(_PAUSE)
 
 
-def retry_run(folder: Path, run: str) -> list[str]:
+def retry_run(folder: Place, run: str) -> list[str]:
     """Run again what has failed in a run, and what follows it, by a process as of `start_run`.
 
     Parameters
@@ -230,7 +246,7 @@ def retry_run(folder: Path, run: str) -> list[str]:
     return again
 
 
-def _taken(folder: Path, run: str) -> FlowError:
+def _taken(folder: Place, run: str) -> FlowError:
     return FlowError(
         f"another process runs {run}",
         where=str(folder),
@@ -238,7 +254,7 @@ def _taken(folder: Path, run: str) -> FlowError:
     )
 
 
-def cancel_run(folder: Path, run: str) -> bool:
+def cancel_run(folder: Place, run: str) -> bool:
     """Ask a run to end; return whether anything of it was not over.
 
     Parameters
@@ -256,9 +272,10 @@ def cancel_run(folder: Path, run: str) -> bool:
             continue
         found = True
         files = NodePaths(paths.node(run, node.name))
-        make_private(files.folder)
-        files.cancel.touch(mode=0o600)
-        lock = locks.take(files.lock)
+        mark(files.cancel)
+        # One whose process has died elsewhere is not followed by anybody any more.
+        patience = 0.0 if is_held(files.lock) else 2 * EXPIRES
+        lock = take(files.lock, wait=patience)
         if lock is None:
             continue  # its process looks at that file
         try:
@@ -270,11 +287,11 @@ def cancel_run(folder: Path, run: str) -> bool:
                 cancelled = ended(record, NodeState.CANCELLED, "the run was cancelled")
                 write_record(paths, run, node.name, cancelled)
         finally:
-            locks.drop(lock)
+            lock.drop()
     return found
 
 
-def reset_failed(folder: Path, run: str) -> list[str]:
+def reset_failed(folder: Place, run: str) -> list[str]:
     """Let what has failed in a run, and what follows it, wait again; return these nodes.
 
     Parameters
@@ -326,7 +343,7 @@ class Runner:
         Whether it is still to go on; else it is cancelled.
     """
 
-    folder: Path
+    folder: Place
     run: str = ""
     given: Mapping[str, str] | None = None
     show: Callable[[str, bytes], object] = lambda *_: None
@@ -362,17 +379,17 @@ class Runner:
                 states = self._look()
                 if not self._processes and all(state.final for state in states.values()):
                     return _status(self._flow, self._paths, self.run)
-                time.sleep(_PAUSE)
+                time.sleep(_PAUSE if isinstance(self.folder, Path) else _PAUSE_ELSEWHERE)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        lock = locks.take(_lock_of(self._paths, self.run))
+        lock = take(_lock_of(self._paths, self.run))
         if lock is None:
             raise _taken(self.folder, self.run)
         try:
             yield
         finally:
-            locks.drop(lock)
+            lock.drop()
             for one in self._processes.values():  # they go on by themselves
                 one.log.close()
 
@@ -431,13 +448,13 @@ class Runner:
         return NodeRecord(state=NodeState.RUNNING, attempt=record.attempt + 1)
 
     def _start(self, node: Node, attempt: int) -> None:
-        files = NodePaths(self._paths.node(self.run, node.name))
-        make_private(files.folder)
+        make_folder(self._paths.node(self.run, node.name))
+        written = _logs_of(self._paths, self.run, node.name) / "log"
         starts = self._starts[node.name] = self._starts.get(node.name, 0) + 1
         self._first.setdefault(node.name, attempt)
-        words = ["flow", "node", str(self.folder.resolve()), node.name]
+        words = ["flow", "node", address_of(self.folder), node.name]
         words += ["--run", self.run, "--attempt", str(attempt)]
-        descriptor = os.open(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             end = os.fstat(descriptor).st_size
             process = subprocess.Popen(  # noqa: S603 - our own command
@@ -449,7 +466,7 @@ class Runner:
             )
         finally:
             os.close(descriptor)
-        log = files.log.open("rb")
+        log = written.open("rb")
         log.seek(end)
         self._processes[node.name] = _Process(process, log, attempt, starts)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
-import shutil
 import sys
 import types
 import warnings
@@ -293,25 +292,3 @@ def _bound(node: ast.stmt) -> set[str]:
         for one in ast.walk(node)
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
     }
-
-
-def write_once(bundle: Bundle, folder: Path) -> None:
-    """Write a bundle aside and rename it into place; one that is there is the same.
-
-    Parameters
-    ----------
-    bundle
-        What to write.
-    folder
-        Its place, named after its hash, or of one try of a node.
-    """
-    if folder.is_dir():
-        return
-    aside = folder.with_name(f".{folder.name}.{os.urandom(6).hex()}")
-    try:
-        bundle.write(aside)
-        aside.rename(folder)
-    except OSError:
-        shutil.rmtree(aside, ignore_errors=True)
-        if not folder.is_dir():  # else somebody else was quicker, with the same
-            raise

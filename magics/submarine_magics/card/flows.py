@@ -18,6 +18,7 @@ from submarine_engine.command import parse_cell
 from submarine_engine.errors import SubmarineError
 from submarine_engine.flows.current import CurrentFlow
 from submarine_engine.flows.drawing import drawn
+from submarine_engine.flows.folder import address_of
 from submarine_engine.flows.layout import NODE_HEIGHT, NODE_WIDTH, Edge, Layout, Point, layout
 from submarine_engine.flows.model import ALL_SUCCESS, CELL, Flow, FlowPaths
 from submarine_engine.flows.model import Node as FlowNode
@@ -163,7 +164,7 @@ def view_flow(
     return FlowView(
         name=visible(flow.name, 80),
         notebook=visible(flow.notebook, 80),
-        folder=str(current.folder.absolute()),
+        folder=address_of(current.folder),
         run=status.run if status else "",
         state=_state(status),
         going=status is not None and status.driven and not status.over,

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
     from submarine_engine.clusters import backend
     from submarine_engine.clusters.backend import KeptJob
+    from submarine_engine.clusters.storage import Storage
     from submarine_engine.clusters.yarn.request import YarnRequest
     from submarine_engine.clusters.yarn.services import Services
     from submarine_engine.config import Config
@@ -279,6 +280,13 @@ class YarnBackend(Backend):
     def event_schemes(cls) -> tuple[str, ...]:
         """Return that HDFS has addresses."""
         return "hdfs", "webhdfs"
+
+    @classmethod
+    def open_storage(cls, address: str) -> tuple[Storage, str]:
+        """Return the user's HDFS, and the path that an address is there."""
+        from submarine_engine.clusters.yarn.storage import HdfsFiles  # noqa: PLC0415 - rare
+
+        return HdfsFiles.open(address, load_hadoop())
 
     @classmethod
     def let_read_events(cls, places: Sequence[str]) -> None:

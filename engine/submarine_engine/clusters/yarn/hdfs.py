@@ -331,7 +331,7 @@ class Hdfs:
         *,
         replace: bool = True,
         went: Callable[[int], object] | None = None,
-    ) -> None:
+    ) -> bool:
         """Write a file, aside and renamed. Only the user may read it.
 
         Parameters
@@ -340,6 +340,11 @@ class Hdfs:
             Whether to put it in place of what is there, or to leave that untouched.
         went
             Called with the number of bytes of each piece of a `Path` that went.
+
+        Returns
+        -------
+        bool
+            Whether it is there now; without `replace`, of all that write it at once one is told so.
         """
         path = self._plain(path)
         folder, _, name = path.rpartition("/")
@@ -360,6 +365,7 @@ class Hdfs:
             raise
         if not renamed:
             self.remove(aside)
+        return renamed
 
     def make_folder(self, path: str) -> None:
         """Make a folder, and those above it, for the user alone; no-op where it is there.
