@@ -128,9 +128,16 @@ class Progressed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(Event):
-    """Something is wrong with a job that goes on, in words; empty where it is right again."""
+    """Something is wrong with a job that goes on, in words; empty where it is right again.
+
+    Parameters
+    ----------
+    unused
+        Whether the job says that nobody uses it: it ends soon, unless somebody does.
+    """
 
     text: str
+    unused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,6 +111,8 @@ class JobStatus:
     ----------
     warning
         What is wrong with a job that goes on, in words; empty where nothing is.
+    unused
+        Whether that is that nobody uses it: it ends soon, unless somebody does.
     failed_task
         The task whose failure the job's is: the first that failed by itself; empty where none did.
     started
@@ -139,6 +141,7 @@ class JobStatus:
     ahead: int | None = None
     waiting_reason: str = ""
     warning: str = ""
+    unused: bool = False
     submitted: Moment | None = None
     started: Moment | None = None
     finished: Moment | None = None
@@ -288,7 +291,7 @@ def _(event: Waiting, status: JobStatus) -> JobStatus:
 
 @_apply.register
 def _(event: Warned, status: JobStatus) -> JobStatus:
-    return replace(status, warning=event.text)
+    return replace(status, warning=event.text, unused=event.unused and bool(event.text))
 
 
 @_apply.register
@@ -406,6 +409,7 @@ def _(event: Retried, status: JobStatus) -> JobStatus:
         ahead=None,
         waiting_reason="",
         warning="",
+        unused=False,
         tasks=tasks,
         master=0.0,
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from submarine_runtime.notebook_server import SERVER
+from submarine_runtime.notebook_server import KEPT, SERVER
 from submarine_runtime.saving import PLACE
 
 from submarine_engine import inside
@@ -228,6 +228,33 @@ def stop(names: Iterable[str]) -> list[tuple[str, bool]]:
     """
     found = [open_notebook(name, {NOTEBOOK, KERNEL}) for name in names]
     return [(job.id, job.cancel("the notebook was stopped")) for job in found]
+
+
+def keep(names: Iterable[str]) -> list[str]:
+    """Use notebook servers or kernels: the time after which they end unused begins anew.
+
+    Returns
+    -------
+    list of str
+        The id of each job.
+
+    Raises
+    ------
+    JobNotFoundError, CommandError
+        As `open_notebook`, before any is used.
+    JobError
+        One is over, or does not run yet.
+    """
+    found = [open_notebook(name, {NOTEBOOK, KERNEL}) for name in names]
+    for job in found:
+        done = inside.run(job.cluster, job.id, ["sh", "-c", f"touch {in_private_folder(KEPT)}"])
+        if done.returncode:
+            raise JobError(
+                "it cannot be kept: its folder cannot be written",
+                job_id=job.id,
+                fix=f"use it, so that it stays: submarine notebook open {job.id}",
+            )
+    return [job.id for job in found]
 
 
 def is_notebook(job: Job) -> bool:

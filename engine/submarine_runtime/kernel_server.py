@@ -21,7 +21,13 @@ from queue import Empty
 
 from submarine_runtime import progress_file
 from submarine_runtime.lean import suppress
-from submarine_runtime.notebook_server import NotebookError, Use, private_folder, write_private
+from submarine_runtime.notebook_server import (
+    KEPT,
+    NotebookError,
+    Use,
+    private_folder,
+    write_private,
+)
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -68,9 +74,10 @@ def serve(*, idle: float = 0.0) -> str:
             " kernel an environment that has it"
         )
     ours = all(find_spec(name) for name in ("submarine_kernel", "submarine_magics"))
-    kernel = _Kernel(private_folder(), "submarine_kernel" if ours else "ipykernel_launcher")
+    place = private_folder()
+    kernel = _Kernel(place, "submarine_kernel" if ours else "ipykernel_launcher")
     try:
-        return kernel.watch(Use(idle))
+        return kernel.watch(Use(idle, place / KEPT))
     finally:
         kernel.end()
 
@@ -131,7 +138,7 @@ class _Kernel:
                 sys.stdout.write(f"{said}\n")
                 sys.stdout.flush()
             if said is not None:
-                progress_file.say(0.0, said)
+                progress_file.say_unused(said)
             if use.over:
                 return said or "it was not used"
 

@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from importlib import import_module  # Jupyter is the job's own, as the user's script elsewhere
+from math import inf
 from pathlib import Path
 
 from submarine_runtime import lean, progress_file
@@ -30,6 +31,9 @@ SERVER = "notebook.json"
 
 WARNINGS = (3600.0, 600.0)
 """Seconds before the end of a server that nobody uses, at which it says so."""
+
+KEPT = "kept"
+"""A file whose time is when somebody last asked to keep what nobody uses: that is use, too."""
 
 _LOOK = 2.0  # seconds between two looks at who uses it; fewer where the limit is short
 _SLACK = 0.5  # seconds: two clocks tell how long nobody used it
@@ -176,7 +180,7 @@ class _Server:
 
     def __init__(self, place: Path, root: Path, port: int, idle: float) -> None:
         self._file, self._token = place / SERVER, secrets.token_hex(32)
-        self._use = Use(idle)
+        self._use = Use(idle, place / KEPT)
         self._ended = ""
         self._asked_to_end = False
         handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
@@ -247,7 +251,7 @@ class _Server:
         if said:
             _say(said)
         if said is not None:
-            progress_file.say(0.0, said)
+            progress_file.say_unused(said)
         if self._use.over and not self._ended:
             self._ended = said or "it was not used"
             app.stop()
@@ -265,10 +269,13 @@ class Use:
     ----------
     limit
         Seconds after which it is over; 0 for never.
+    kept
+        The file that `KEPT` names; None for no such file.
     """
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float, kept: Path | None = None) -> None:
         self.limit = limit
+        self._kept = kept
         self.over = False
         self._next = [each for each in WARNINGS if each < limit]
         self._said, self._left = False, limit
@@ -281,9 +288,10 @@ class Use:
         str or None
             Empty where what was said before holds no more; None where nothing is new.
         """
-        left = self.limit - unused
         if not self.limit or self.over:
             return None
+        unused = min(unused, self._since_kept())
+        left = self.limit - unused
         if left <= 0:
             self.over = True
             return f"nobody has used it for {words(self.limit)}: it ends, its GPUs are given back"
@@ -298,18 +306,28 @@ class Use:
         self._said = True
         until = time.strftime("%H:%M", time.localtime(time.time() + left))
         return (
-            f"nobody has used it for {words(unused)}: it ends in {words(left)}, at {until}, unless"
+            f"nobody has used it for {words(unused)}; it ends in {words(left)}, at {until}, unless"
             " somebody does"
         )
 
+    def _since_kept(self) -> float:
+        """Return for how many seconds nobody has asked to keep it."""
+        try:
+            at = self._kept.stat().st_mtime if self._kept else -inf
+        except OSError:
+            return inf
+        return max(0.0, time.time() - at)
+
 
 def words(seconds: float) -> str:
-    """Return a length of time as people say it, no more exactly than its largest part but one."""
+    """Return a length of time as people say it: in minutes from one on, to the nearest."""
     whole = max(0, round(seconds))
-    hours, minutes = whole // 3600, whole % 3600 // 60
+    if whole < 60:  # noqa: PLR2004 - a minute
+        return f"{whole} s"
+    hours, minutes = divmod((whole + 30) // 60, 60)
     if hours:
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    return f"{minutes} min" if whole >= 60 else f"{whole} s"  # noqa: PLR2004 - a minute
+    return f"{minutes} min"
 
 
 def let_pages_lie_below(settings: dict[str, Any]) -> None:

@@ -34,6 +34,18 @@ def say(fraction: float, message: str, *, by_code: bool = True) -> None:
         _reporter.report(folder, fraction, " ".join(str(message).split())[:_LONGEST_MESSAGE])
 
 
+def say_unused(text: str) -> None:
+    """Say that the task ends soon because nobody uses it; does nothing outside a job.
+
+    Parameters
+    ----------
+    text
+        One line for people; empty where somebody uses it again.
+    """
+    if folder := os.environ.get("SUBMARINE_TASK_DIR"):
+        _reporter.warn(folder, " ".join(text.split())[:_LONGEST_MESSAGE])
+
+
 def is_told() -> bool:
     """Return whether the code itself says how far it is."""
     return _reporter.told
@@ -76,6 +88,9 @@ class _Reporter:
     needs = 0.0
     """Seconds in which a loop would come to the end of a step and keep it."""
 
+    unused: str | None = None
+    """What there is to say of its end because nobody uses it; None where nothing ever was."""
+
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self._newest: tuple[str, float | None, str] | None = None
@@ -108,6 +123,11 @@ class _Reporter:
             self.needs = seconds
             self._report_again(folder)
 
+    def warn(self, folder: str, text: str) -> None:
+        if text != self.unused:
+            self.unused = text
+            self._report_again(folder)
+
     def _report_again(self, folder: str) -> None:
         fraction, message = self._newest[1:] if self._newest else self._last
         self.report(folder, fraction, message)
@@ -129,6 +149,8 @@ class _Reporter:
             told["kept"] = True
         if self.needs:
             told["needs"] = self.needs
+        if self.unused is not None:
+            told["unused"] = self.unused
         aside = f"{folder}/.progress.json.{os.getpid()}"
         with suppress(OSError):  # a full disk is no reason to end a training
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode_in(folder))

@@ -12,7 +12,14 @@ from submarine_engine.command import NOTEBOOK, parse
 from submarine_engine.command.options import NOTEBOOK_SERVER, Option
 from submarine_engine.errors import CommandError, JobError
 from submarine_engine.job import JobState
-from submarine_engine.notebooks import is_notebook, open_notebook, raise_ended, server_of, submit
+from submarine_engine.notebooks import (
+    is_notebook,
+    keep,
+    open_notebook,
+    raise_ended,
+    server_of,
+    submit,
+)
 
 from submarine_jupyter import jobs
 from submarine_jupyter.access import may
@@ -96,6 +103,13 @@ _STAND = Route(
         "required": ["state", "waits", "url"],
         "properties": dict.fromkeys(("state", "waits", "url"), _TEXT),
     },
+)
+_KEEP = Route(
+    "post",
+    "/jobs/{job_id}/notebook/keep",
+    "Use a notebook on the cluster, or a kernel: the time after which it ends unused begins anew",
+    body={"type": "object", "additionalProperties": False},
+    reply={"type": "object", "required": ["job"], "properties": {"job": _TEXT}},
 )
 
 
@@ -193,12 +207,29 @@ def stand(job_id: str) -> dict[str, Any]:
     return {"state": status.state.value, "waits": waits, "url": url.lstrip("/")}
 
 
+class Keep(Call):
+    """``POST /submarine/api/jobs/<id>/notebook/keep``."""
+
+    async def respond(self, **names: str) -> None:
+        """Ask the job, in the pool of `Stand`."""
+        job_id = names["job_id"]
+        cluster = await self.work.call("records", jobs.cluster_of, job_id)
+        self.tell(await self.work.call(f"{cluster} notebooks", kept, job_id))
+
+
+def kept(job_id: str) -> dict[str, Any]:
+    """Use a notebook server or a kernel; raises as `keep` does."""
+    (job,) = keep([jobs.paths_of(job_id).job_id])
+    return {"job": job}
+
+
 def _card(job: Job) -> CardPart:
     serves = is_notebook(job)
 
     def part(status: JobStatus) -> dict[str, Any]:
         running = status.state is JobState.RUNNING and not status.cancelling
-        return {"notebook": serves and running}
+        notice = status.warning if running and status.unused else ""
+        return {"notebook": serves and running, "notice": notice}
 
     return part
 
@@ -208,6 +239,7 @@ def _handlers(app: Server) -> Sequence[tuple[Any, ...]]:
     return [
         (_START.pattern, Start, {"work": work, "routes": {"post": _START}}),
         (_STAND.pattern, Stand, {"work": work, "routes": {"get": _STAND}}),
+        (_KEEP.pattern, Keep, {"work": work, "routes": {"post": _KEEP}}),
     ]
 
 
@@ -216,4 +248,4 @@ def _stop(app: Server) -> None:
 
 
 _WORK: dict[Server, Work] = {}
-PLUGIN = Plugin(routes=(_FORM, _START, _STAND), handlers=_handlers, card=_card, stop=_stop)
+PLUGIN = Plugin(routes=(_FORM, _START, _STAND, _KEEP), handlers=_handlers, card=_card, stop=_stop)

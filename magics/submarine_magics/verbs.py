@@ -489,6 +489,13 @@ def _list_notebooks(_: Workbench, __: Command) -> Listing[JobSummary]:
     return job_table(running())
 
 
+def _keep_notebooks(_: Workbench, command: Command) -> None:
+    from submarine_engine.notebooks import keep  # noqa: PLC0415 - as above
+
+    for job_id in keep(command.values["jobs"]):
+        say(f"notebook {job_id} goes on")
+
+
 def _stop_notebooks(_: Workbench, command: Command) -> None:
     from submarine_engine.notebooks import stop  # noqa: PLC0415 - as above
 
@@ -581,6 +588,7 @@ VERBS: Mapping[tuple[str, ...], Callable[[Workbench, Command], object]] = {
     ("notebook", "start"): _start_notebook,
     ("notebook", "list"): _list_notebooks,
     ("notebook", "open"): _open_notebook,
+    ("notebook", "keep"): _keep_notebooks,
     ("notebook", "stop"): _stop_notebooks,
     ("flow", "show"): show_flow,
     ("flow", "run"): run_flow,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from submarine_engine import JobState
 from submarine_engine.notebooks import await_server, stop, submit
 
-from tests.jobs import LIMIT
+from tests.jobs import LIMIT, until
+
+IDLE = 603.0
+"""Seconds: the notice of ten minutes comes as soon as nobody has used it for three."""
 
 
 @pytest.fixture
@@ -19,7 +23,7 @@ def served(lab, tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("JUPYTERLAB_WORKSPACES_DIR", str(tmp_path / "workspaces"))
     monkeypatch.chdir(tmp_path)
-    job = submit({"gpus": 1, "name": "explore"}, lambda _: None)
+    job = submit({"gpus": 1, "name": "explore", "idle": IDLE}, lambda _: None)
     yield await_server(job)
     if stop([job.id])[0][1]:
         job.wait(LIMIT)
@@ -44,3 +48,19 @@ def test_a_notebook_of_a_job_runs_in_the_browser(lab, served, page, errors, tmp_
     for path in (Path(lab.home) / "jobs" / served.job / "tasks/worker-0").glob("std*"):
         assert served.token not in path.read_text()
         assert lab.token not in path.read_text()
+
+
+def test_who_sits_elsewhere_is_told_that_it_ends_and_keeps_it(lab, served, panel, page):
+    notice = page.locator(".Toastify__toast", has_text="explore: nobody has used it")
+    notice.get_by_text("it ends in 10 min").wait_for()
+    assert notice.count() == 1
+    notice.get_by_role("button", name="Keep").click()
+    notice.wait_for(state="detached")
+    events = Path(lab.home) / "jobs" / served.job / "events.jsonl"
+    told = lambda: [json.loads(line) for line in events.read_text().splitlines()]  # noqa: E731
+    until(lambda: [one["text"] for one in told() if one["event"] == "Warned"][1:2] == [""], LIMIT)
+    notice.wait_for()  # nobody has used it since
+    with page.context.expect_page() as opened:
+        notice.get_by_role("button", name="Open notebook").click()
+    assert "/submarine/proxy/" in opened.value.url
+    notice.wait_for(state="detached")

@@ -144,6 +144,27 @@ def test_a_notebook_that_nobody_uses_gives_its_gpus_back(submarine, ended):
     assert b"nobody has used it for 2 s: it ends" in submarine("job", "logs", name).stdout
 
 
+@pytest.mark.service
+def test_a_notebook_that_is_kept_goes_on(submarine, ended):
+    began = submarine("notebook", "start", "--gpus", "0", "--name", "mine", "--idle", "603s")
+    assert began.returncode == 0, began.stderr
+    name = began.stdout.decode().strip()
+    ended(name)
+    job, events = open_job(name), JobPaths(default_home(), name).events
+    until(lambda: job.status().unused, LIMIT)
+    assert re.search(r"nobody has used it for \d+ s; it ends in 10 min", job.status().warning)
+    assert job.status().progress is None  # that it ends says nothing of how far it is
+    done = submarine("notebook", "keep", "mine")
+    assert done.stdout.decode() == f"{name} goes on\n"
+    until(lambda: "" in said(events), LIMIT)  # what was said before holds no more
+    assert job.status().state is JobState.RUNNING
+
+
+def said(events):
+    told = [json.loads(line) for line in events.read_text().splitlines()]
+    return [each["text"] for each in told if each["event"] == "Warned"]
+
+
 def test_a_start_that_fails_says_why(submarine, folder, ended):
     done = submarine("notebook", "start", "--name", "astray", "--dir", "not-there")
     assert done.returncode == 1
@@ -171,11 +192,12 @@ def test_a_notebook_without_a_gpu_in_time_is_cancelled(submarine, folder, ended)
 def test_what_is_no_notebook_is_not_stopped_as_one(submarine, folder, ended):
     (folder / "ends.py").write_text("pass")
     assert submarine("job", "run", "ends.py", "--gpus", "0").returncode == 0
-    for verb in ("stop", "open"):
+    for verb in ("stop", "open", "keep"):
         done = submarine("notebook", verb, "ends")
         assert done.returncode == 64
         assert b"serves no notebooks" in done.stderr
     assert submarine("notebook", "stop", "unknown").returncode == 66
+    assert submarine("notebook", "keep", "unknown").returncode == 66
 
 
 @pytest.mark.parametrize(

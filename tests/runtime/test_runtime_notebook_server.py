@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 import venv
 from types import SimpleNamespace
 
@@ -42,8 +44,22 @@ def test_a_short_limit_has_no_long_warning_and_none_never_ends():
 
 def test_lengths_of_time_are_words():
     assert [words(each) for each in (2, 60, 90, 3600, 5400)] == [
-        "2 s", "1 min", "1 min", "1 h", "1 h 30 min",
+        "2 s", "1 min", "2 min", "1 h", "1 h 30 min",
     ]  # fmt: skip
+    assert [words(each) for each in (59.6, 599, 3580, 7199)] == ["1 min", "10 min", "1 h", "2 h"]
+
+
+def test_who_keeps_it_uses_it(tmp_path):
+    kept = tmp_path / "kept"
+    use = Use(7200.0, kept)
+    assert "it ends in 10 min" in use.look(6600.0)
+    kept.touch()
+    assert use.look(6601.0) == ""  # what was said holds no more
+    assert use.look(7300.0) is None
+    assert not use.over
+    long_ago = time.time() - 7300.0
+    os.utime(kept, (long_ago, long_ago))
+    assert "it ends, its GPUs are given back" in use.look(7300.0)
 
 
 CONFIG = {"baseUrl": "", "fullStaticUrl": "/static/lab", "token": "secret", "appName": "/x"}

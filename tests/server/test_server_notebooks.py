@@ -76,6 +76,20 @@ def test_one_that_cannot_start_says_why(server, start):
     assert "there is no folder" in failed[1]["what"]
 
 
+def test_a_card_says_that_nobody_uses_it_until_it_is_kept(server, start):
+    code, told = start(gpus="0", idle="603s")
+    assert code == 200, told
+    job = told["job"]
+    card = until(lambda: (now := get(server, f"jobs/{job}/card")[1])["notice"] and now, LIMIT)
+    assert "it ends in 10 min" in card["notice"]
+    assert card["warning"] is True
+    assert card["sentence"].startswith("Nobody has used it for")
+    assert card["progress"] is None
+    answer = server.session.post(f"{server.url}/api/jobs/{job}/notebook/keep")
+    assert (answer.status_code, answer.json()) == (200, {"job": job})
+    until(lambda: not get(server, f"jobs/{job}/card")[1]["notice"], LIMIT)
+
+
 @pytest.mark.parametrize(
     ("options", "what"),
     [
@@ -97,5 +111,7 @@ def test_what_cannot_be_asked_for_is_refused_at_once(start, options, what):
 def test_a_folder_and_a_job_that_are_not_there(server, start):
     assert "there is no folder" in start("nowhere", gpus="0")[1]["what"]
     assert get(server, "jobs/20250101-000000-aaaaa/notebook")[0] == 404
+    kept = server.session.post(f"{server.url}/api/jobs/20250101-000000-aaaaa/notebook/keep")
+    assert kept.status_code == 404
     answer = server.session.post(f"{server.url}/api/notebooks", json={"options": {"gpus": 1}})
     assert answer.status_code == 400

@@ -1,4 +1,4 @@
-"""The verbs of notebook servers: start, list, open, stop."""
+"""The verbs of notebook servers: start, list, open, keep, stop."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from submarine_engine.notebooks import (
     server_of,
     submit,
 )
+from submarine_engine.notebooks import keep as keep_all
 from submarine_engine.notebooks import stop as stop_all
 
 
@@ -126,6 +127,16 @@ def _page(folder: Path, server: NotebookServer, port: int) -> Path:
     with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
         file.write(text)
     return path
+
+
+def keep(command: Command, output: Output) -> int:
+    """Use notebook servers, so that they go on."""
+    for job_id in keep_all(command.values["jobs"]):
+        if output.json:
+            output.data({"job": job_id})
+        else:
+            output.line(f"{job_id} goes on")
+    return OK
 
 
 def stop(command: Command, output: Output) -> int:

@@ -382,6 +382,7 @@ class JobRun:
             self._look_at_stacks()
             self._look_at_memory()
             self._look_at_idle()
+            self._look_at_use()
         counted = self._count()
         return Observations(
             tasks=tuple(self._seen(container, counted) for container in self._containers),
@@ -538,6 +539,15 @@ class JobRun:
     def _look_at_idle(self) -> None:
         if self._idle is not None and not self._course.growing:
             self._warn(self._idle, self._idle.step(self._containers))
+
+    def _look_at_use(self) -> None:
+        """Say what a task says of its end because nobody uses it, or that somebody does."""
+        running = [one.progress.unused for one in self._containers if not one.over]
+        told = [text for text in running if text is not None]
+        said = next(filter(None, told), "")
+        # Compared with what is on record: a driver before this one may have said it.
+        if told and said != (self._status.warning if self._status.unused else ""):
+            self._write(Warned(text=said, unused=bool(said)))
 
     def _warn(self, watch: object, said: str | None) -> str:
         """Say what a watch warns of, or that it holds no more; return what is new."""

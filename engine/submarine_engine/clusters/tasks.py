@@ -65,6 +65,8 @@ class Progress:
         self._heard = b""
         self.kept = False
         """Whether the task says that it has kept a checkpoint."""
+        self.unused: str | None = None
+        """What the task says of its end because nobody uses it; None where it never has."""
 
     def hear(self, said: bytes) -> None:
         """Take what the task says of itself where its file is elsewhere: the next look tells it.
@@ -101,15 +103,20 @@ class Progress:
             self.kept = self.kept or data.get("kept") is True
             needs = float(data.get("needs") or 0)
             self.needs = needs if 0 <= needs < math.inf else 0.0
+            if "unused" in data:
+                self.unused = self._masked(str(data["unused"] or ""))
             fraction, message = float(data["fraction"]), str(data.get("message") or "")
         except (OSError, *_NONSENSE):
             return None
         if not 0 <= fraction <= 1:  # NaN too
             return None
         self._explicit = True
+        return fraction, self._masked(message)
+
+    def _masked(self, message: str) -> str:
         # Before it is cut: a part of a secret is not found.
         masker = self._masker()
-        return fraction, (masker.text(message) if masker else message)[:_LONGEST_MESSAGE]
+        return (masker.text(message) if masker else message)[:_LONGEST_MESSAGE]
 
     def _shown(self) -> tuple[float, str] | None:
         # imported late: few jobs come here before they are over

@@ -299,6 +299,8 @@ VERBS = (
         details="In a terminal it is on 127.0.0.1, for connections of this user alone, until "
             "Ctrl-C. In a notebook it is a link that leads there through Jupyter's server.",
         examples=("notebook open explore",), run=".notebooks:open_"),
+    Verb("notebook keep", "Keep Jupyter servers that nobody uses: they go on as if just used.",
+        _JOBS, examples=("notebook keep explore",), run=".notebooks:keep"),
     Verb("notebook stop", "End Jupyter servers; their GPUs are given back, their files stay.",
         _JOBS, examples=("notebook stop explore",), run=".notebooks:stop"),
     Verb("serve start", "Serve a model as jobs, at one address of this machine.",

@@ -179,6 +179,11 @@ export class Api {
     return this.post('api/notebooks', { folder, options });
   }
 
+  /** Use a notebook on the cluster, so that it goes on. */
+  keep(job: string): Promise<unknown> {
+    return this.post(`api/jobs/${encodeURIComponent(job)}/notebook/keep`);
+  }
+
   notebook(job: string): Promise<NotebookStand> {
     return this.get(`api/jobs/${encodeURIComponent(job)}/notebook`);
   }

@@ -36,6 +36,10 @@ export interface Card {
   logs: LogView[];
   /** Notebooks do not keep them. */
   outputs?: OutputView[];
+  /** Whether it serves a notebook that can be opened now; notebooks do not keep it. */
+  notebook?: boolean;
+  /** That nobody uses what it serves, and when it ends; empty where that is not so. */
+  notice?: string;
   tree: Tree;
 }
 

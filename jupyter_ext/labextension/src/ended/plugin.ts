@@ -1,16 +1,21 @@
-/** The end of a job: a message, a sign on the browser's tab, and the browser's notification. */
+/**
+ * The end of a job, and that a notebook on the cluster is about to end since nobody uses it: a
+ * message, a sign on the browser's tab, and the browser's notification.
+ */
 
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
-import { GO_TO_CELL, NOTIFY, SHOW_LOG } from '../commands/ids';
+import type { Api } from '../api';
+import { GO_TO_CELL, NOTIFY, OPEN_NOTEBOOK, SHOW_LOG } from '../commands/ids';
 import { told } from '../commands/plugin';
 import { jobsIcon } from '../icons';
 import { ISubmarine } from '../plugin';
 import { TitleBadge } from './badge';
 import { claim } from './claims';
 import { type Ending, Endings } from './endings';
+import { type Notice, Notices } from './notices';
 
 const PLUGIN_ID = '@submarine-notebook/labextension:ended';
 const SHOWN = 10_000; // ms
@@ -22,13 +27,13 @@ const KINDS: Record<string, Notification.TypeOptions> = {
 
 export const endedPlugin: JupyterFrontEndPlugin<void> = {
   id: PLUGIN_ID,
-  description: 'Tells when a job is over.',
+  description: 'Tells when a job is over, or a notebook that nobody uses about to be.',
   autoStart: true,
   requires: [ISubmarine],
   optional: [ISettingRegistry, ICommandPalette],
   activate: async (
     app: JupyterFrontEnd,
-    { feed }: ISubmarine,
+    { api, feed }: ISubmarine,
     registry: ISettingRegistry | null,
     palette: ICommandPalette | null
   ) => {
@@ -71,6 +76,13 @@ export const endedPlugin: JupyterFrontEndPlugin<void> = {
         toast(app, ending);
       }
     });
+    new Notices(feed, notice => {
+      if (document.visibilityState !== 'visible') {
+        badge.show('cancelling', 'a notebook ends soon');
+        notify(notice, () => undefined);
+      }
+      return warn(app, api, notice);
+    });
   }
 };
 
@@ -85,7 +97,27 @@ function toast(app: JupyterFrontEnd, { id, state, text }: Ending): void {
   });
 }
 
-function notify({ id, text }: Ending, clicked: () => void): void {
+/** Show that a notebook is about to end; what it returns takes that away. */
+function warn(app: JupyterFrontEnd, api: Api, { id, text, opens }: Notice): () => void {
+  const keep = (event: MouseEvent) => {
+    event.preventDefault(); // it stays until it was kept: where that fails it still holds
+    void told(async () => {
+      await api.keep(id);
+      Notification.dismiss(shown);
+    });
+  };
+  const open = () => void app.commands.execute(OPEN_NOTEBOOK, { job: id });
+  const shown = Notification.warning(text, {
+    autoClose: false,
+    actions: [
+      { label: 'Keep', caption: 'Keep it: the time without use begins anew', callback: keep },
+      ...(opens ? [{ label: 'Open notebook', callback: open }] : [])
+    ]
+  });
+  return () => Notification.dismiss(shown);
+}
+
+function notify({ id, text }: Pick<Ending, 'id' | 'text'>, clicked: () => void): void {
   if ('Notification' in window && window.Notification.permission === 'granted') {
     const shown = new window.Notification(text, { tag: id });
     shown.onclick = () => {
