@@ -10,7 +10,8 @@ from submarine_engine.api import waiting_words
 from submarine_engine.clusters import cluster_names
 from submarine_engine.command import NOTEBOOK, parse
 from submarine_engine.command.options import NOTEBOOK_SERVER, Option
-from submarine_engine.errors import CommandError, JobError
+from submarine_engine.config import load_config
+from submarine_engine.errors import CommandError, JobError, SubmarineError
 from submarine_engine.job import JobState
 from submarine_engine.notebooks import (
     is_notebook,
@@ -55,15 +56,28 @@ def _field(option: Option) -> dict[str, Any]:
     # Queues are those of the cluster that is chosen: the page knows them with its GPUs.
     choices = cluster_names() if option.key == "cluster" else []
     value = getattr(option.type, "name", "") or ""
-    return {"key": option.key, "value": value, "help": option.help or "", "choices": list(choices)}
+    return {
+        "key": option.key,
+        "value": value,
+        "help": option.help or "",
+        "standard": _configured_cluster() if option.key == "cluster" else "",
+        "choices": list(choices),
+    }
+
+
+def _configured_cluster() -> str:
+    try:
+        return str(load_config({}).value("cluster"))
+    except SubmarineError:  # a start says what is wrong with the configuration
+        return ""
 
 
 _TEXT = {"type": "string"}
 _FIELD = {
     "type": "object",
-    "required": ["key", "value", "help", "choices", "more"],
+    "required": ["key", "value", "help", "standard", "choices", "more"],
     "properties": {
-        **dict.fromkeys(("key", "value", "help"), _TEXT),
+        **dict.fromkeys(("key", "value", "help", "standard"), _TEXT),
         "choices": {"type": "array", "items": _TEXT},
         "more": {"type": "boolean"},
     },

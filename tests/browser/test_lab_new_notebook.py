@@ -11,8 +11,9 @@ def test_a_notebook_on_the_cluster_is_asked_for_and_opened(panel, page, lab):
     dialog.get_by_label("GPUs").fill("many")
     assert dialog.get_by_label("Queue").is_hidden()  # this machine has none
     dialog.get_by_role("button", name="Start").click()
-    dialog = page.locator(DIALOG, has_text="--gpus")
+    dialog = page.locator(DIALOG, has_text="GPUs: 'many' is not possible. Give a whole number")
     assert dialog.get_by_label("GPUs").input_value() == "many"
+    assert dialog.locator("[aria-invalid=true]:focus").get_attribute("name") == "gpus"
     dialog.get_by_label("GPUs").fill("1")
     dialog.get_by_label("Folder").fill("nowhere-at-all")
     dialog.get_by_role("button", name="Start").click()

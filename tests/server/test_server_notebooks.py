@@ -42,6 +42,7 @@ def test_the_form_has_the_options_as_they_are_declared(server):
     declared = {option.key: option.help for option in NOTEBOOK_SERVER}
     assert all(one["help"] == declared[key] for key, one in fields.items())
     assert "local" in fields["cluster"]["choices"]
+    assert fields["cluster"]["standard"] == "local"
     assert fields["gpus"]["value"] == "N"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import logging
 import os
 import tarfile
 import tempfile
@@ -274,8 +275,7 @@ def saved(model: object) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="submarine-model-") as root:
         folder = Path(root, "model")
         try:
-            with warnings.catch_warnings():  # MLflow warns of its own types as it is imported
-                warnings.simplefilter("ignore")
+            with _silent():
                 _save(import_module(flavour), flavour, model, folder)
         except SubmarineError:
             raise
@@ -287,6 +287,26 @@ def saved(model: object) -> Iterator[Path]:
                 fix=f"save it yourself by {flavour}.save_model, and serve that folder",
             ) from error
         yield folder
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keep to ourselves what MLflow says of how we keep the model: nobody else can heed it.
+
+    It warns of its own types as it is imported, and of functions without type hints past every
+    filter; that a function is pickled it has in its log.
+    """
+    log = logging.getLogger("mlflow.pyfunc")
+    log.addFilter(_is_grave)
+    try:
+        with warnings.catch_warnings(record=True):
+            yield
+    finally:
+        log.removeFilter(_is_grave)
+
+
+def _is_grave(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
 
 
 def _save(module: Any, flavour: str, model: object, folder: Path) -> None:  # noqa: ANN401 - MLflow's

@@ -204,6 +204,8 @@ export interface FormField {
   /** What stands for its value: `N`, `TIME`. */
   value: string;
   help: string;
+  /** What holds where nothing is chosen; empty where nobody can say. */
+  standard: string;
   choices: string[];
   /** Whether it is folded in. */
   more: boolean;

@@ -193,7 +193,7 @@ def _sentence(card: CardView) -> Node | None:
 def _progress(card: CardView) -> Node | None:
     if card.progress is None or card.final:
         return None
-    words = " ".join((percent(card.progress), card.message)).strip()
+    words = " · ".join(filter(None, (percent(card.progress), card.message)))
     fill = node("span", "fill", width=f"{card.progress:.1%}")
     track = node(
         "span", "track", fill, role="progressbar", aria_label="progress", aria_valuemin="0",

@@ -19,6 +19,7 @@ import { CompareView } from '../charts/compare';
 import { MetricsView } from '../charts/view';
 import { element } from '../dom';
 import { FlowView } from '../flow/view';
+import { chartIcon } from '../icons';
 import type { ISubmarine } from '../plugin';
 import { StacksView } from '../stacks/view';
 import type { JobSummary } from '../types';
@@ -89,6 +90,7 @@ export class Actions {
     const content = new IFrame({ sandbox: sandbox as IFrame.SandboxExceptions[] });
     content.url = address;
     content.title.label = 'TensorBoard';
+    content.title.icon = chartIcon;
     this._tabs.show(content, `submarine-tensorboard-${url}`);
   }
 

@@ -82,7 +82,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<IJobCommands> = {
       loaded.changed.connect(read);
       read();
     });
-    const actions = new Actions(app, submarine, tracker, lab, new Tabs(app.shell, restorer));
+    const actions = new Actions(app, submarine, tracker, lab, new Tabs(app, restorer));
     for (const command of jobCommands(actions, settings)) {
       register(app, submarine, tracker, command);
       palette?.addItem({ command: command.id, category: CATEGORY });

@@ -28,7 +28,7 @@ class Tab extends MainAreaWidget {
 export class Tabs {
   /** Without a restorer, as in a notebook's own page, nothing is opened again. */
   constructor(
-    private readonly _shell: JupyterFrontEnd.IShell,
+    private readonly _app: Pick<JupyterFrontEnd, 'commands' | 'shell'>,
     restorer: ILayoutRestorer | null
   ) {
     for (const command of restorer ? [METRICS, COMPARE, STACKS, SHOW_SCRIPT, SHOW_FLOW] : []) {
@@ -40,16 +40,19 @@ export class Tabs {
 
   /** Show a widget in a tab; the one with this id, where it is there already. */
   show(content: Widget, id: string, again?: Again): Widget {
-    let there = [...this._shell.widgets('main')].find(widget => widget.id === id);
+    let there = [...this._app.shell.widgets('main')].find(widget => widget.id === id);
     if (there) {
       content.dispose();
     } else {
       const tab = new Tab(content, id, again?.args ?? {});
+      if (again) {
+        tab.title.icon = this._app.commands.icon(again.command);
+      }
       void (again && this._trackers.get(again.command)?.add(tab));
-      this._shell.add(tab, 'main');
+      this._app.shell.add(tab, 'main');
       there = tab;
     }
-    this._shell.activateById(id);
+    this._app.shell.activateById(id);
     return there;
   }
 

@@ -127,10 +127,15 @@ function notify({ id, text }: Pick<Ending, 'id' | 'text'>, clicked: () => void):
   }
 }
 
-/** Whether the reader has the job's card before their eyes: then it says enough. */
+/** Whether the reader has the job's card, or its flow's, before their eyes: then it says enough. */
 function isSeen(id: string): boolean {
   if (document.visibilityState !== 'visible') {
     return false;
+  }
+  const flows = [...document.querySelectorAll('.submarine-Flow')];
+  const nodes = flows.flatMap(flow => [...flow.querySelectorAll<HTMLElement>('[data-job]')]);
+  if (nodes.some(node => node.dataset.job === id && node.getBoundingClientRect().height > 0)) {
+    return true;
   }
   return [...document.querySelectorAll<HTMLElement>('.submarine-Card')].some(card => {
     const { top, bottom, height } = card.getBoundingClientRect();

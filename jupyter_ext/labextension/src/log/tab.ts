@@ -4,6 +4,7 @@ import type { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 
 import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { fileIcon } from '@jupyterlab/ui-components';
 
 import { OPEN_LOG } from '../commands/ids';
 import type { ISubmarine } from '../plugin';
@@ -20,6 +21,7 @@ class LogTab extends MainAreaWidget<LogView> {
     super({ content: new LogView(submarine.api, job, { rendermime }) });
     this.id = `submarine-log-${job}`;
     this.title.label = `Log: ${name || job}`;
+    this.title.icon = fileIcon;
     this.title.closable = true;
     this.content.addClass('submarine-mod-tab');
     this.disposed.connect(followLogs(submarine.feed, job, this.content));

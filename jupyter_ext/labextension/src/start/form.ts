@@ -2,9 +2,10 @@
 
 import { Widget } from '@lumino/widgets';
 
+import { ApiError } from '../api';
 import { element } from '../dom';
 import type { FormField, Overview } from '../types';
-import { visible } from '../words';
+import { problem, sentence, visible } from '../words';
 
 let forms = 0;
 
@@ -26,18 +27,43 @@ const LIKE: Record<string, string> = {
   name: 'notebook'
 };
 
+/** An error in the words of the dialog, and the field that it is about; empty for none. */
+export function blame(error: unknown, fields: FormField[]): { key: string; words: string } {
+  const words = problem(error);
+  if (!(error instanceof ApiError)) {
+    return { key: '', words };
+  }
+  // The command's words: its options are fields here, and which verb it was goes without saying.
+  const named = /^--(\w+): /.exec(error.what) ?? /^--(\w+)$/.exec(error.where);
+  const key = fields.some(field => field.key === named?.[1]) ? named![1] : '';
+  if (!key) {
+    return { key, words };
+  }
+  const labelled = (text: string) =>
+    text.replace(/--(\w+)/g, (whole, each) =>
+      fields.some(field => field.key === each) ? label(each) : whole
+    );
+  const what = labelled(error.what.startsWith('--') ? error.what : `--${key}: ${error.what}`);
+  return { key, words: error.fix ? `${what}. ${sentence(labelled(error.fix))}.` : what };
+}
+
+/** What people call an option. */
+function label(key: string): string {
+  return LABELS[key] ?? sentence(key.replace('_', ' '));
+}
+
 export class StartForm extends Widget {
   /**
    * @param fields - What may be said.
    * @param overview - The clusters with their queues, where it is known.
    * @param values - What was said before, by key.
-   * @param error - Why that was not possible; empty for none.
+   * @param refused - Why that was not possible, and the field that it is about.
    */
   constructor(
     fields: FormField[],
     overview: Overview | null,
     values: Record<string, string>,
-    error: string
+    private readonly _refused = { key: '', words: '' }
   ) {
     super();
     this.addClass('submarine-Start');
@@ -49,8 +75,10 @@ export class StartForm extends Widget {
       const row = this._row(field, values[field.key] ?? '');
       (field.more ? more : this.node).append(row);
     }
-    const trouble = element('div', 'submarine-Trouble', { role: 'alert' }, visible(error, 1000));
-    trouble.hidden = !error;
+    const { words } = _refused;
+    const about = { id: this._troubleId, role: 'alert' };
+    const trouble = element('div', 'submarine-Trouble', about, visible(words, 1000));
+    trouble.hidden = !words;
     this.node.prepend(trouble);
     this.node.append(more, this._queues);
     const cluster = this._inputs.get('cluster');
@@ -67,14 +95,20 @@ export class StartForm extends Widget {
     const id = `${this._id}-${field.key}`;
     const row = element('div', 'submarine-Start-row');
     row.dataset.key = field.key;
-    const label =
-      LABELS[field.key] ?? field.key.replace('_', ' ').replace(/^./, c => c.toUpperCase());
-    const help = element('div', 'submarine-Start-help', { id: `${id}-help` }, field.help);
-    const about = { id, name: field.key, 'aria-describedby': help.id };
+    const words = field.help.replaceAll('`', '');
+    const help = element('div', 'submarine-Start-help', { id: `${id}-help` }, words);
+    const wrong = field.key === this._refused.key;
+    const about = {
+      id,
+      name: field.key,
+      'aria-describedby': wrong ? `${help.id} ${this._troubleId}` : help.id,
+      ...(wrong ? { 'aria-invalid': 'true' } : {})
+    };
     let input: HTMLInputElement | HTMLSelectElement;
     if (field.choices.length) {
+      const unset = field.standard ? `as configured (${field.standard})` : 'as configured';
       input = element('select', 'jp-mod-styled', about);
-      input.append(element('option', '', { value: '' }, 'as configured'));
+      input.append(element('option', '', { value: '' }, visible(unset, 80)));
       input.append(...field.choices.map(each => element('option', '', { value: each }, each)));
     } else {
       const placeholder = LIKE[field.key] ?? '';
@@ -86,7 +120,7 @@ export class StartForm extends Widget {
     }
     input.value = value;
     this._inputs.set(field.key, input);
-    row.append(element('label', '', { for: id }, label), input, help);
+    row.append(element('label', '', { for: id }, label(field.key)), input, help);
     return row;
   }
 
@@ -107,6 +141,7 @@ export class StartForm extends Widget {
   }
 
   private readonly _id = `submarine-start-${forms++}`;
+  private readonly _troubleId = `${this._id}-trouble`;
   private readonly _inputs = new Map<string, HTMLInputElement | HTMLSelectElement>();
   private readonly _queues: HTMLDataListElement;
 }

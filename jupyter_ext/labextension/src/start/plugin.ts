@@ -12,7 +12,7 @@ import { told } from '../commands/plugin';
 import { clusterIcon } from '../icons';
 import { ISubmarine } from '../plugin';
 import { problem, sentence, visible } from '../words';
-import { StartForm } from './form';
+import { blame, StartForm } from './form';
 import { follow } from './follow';
 
 export const startPlugin: JupyterFrontEndPlugin<void> = {
@@ -55,13 +55,13 @@ async function ask({ api, feed }: ISubmarine, folder: string): Promise<string> {
   const fields = await api.notebookForm();
   const overview = feed.overview ?? (await api.overview().catch(() => null));
   let values: Record<string, string> = {};
-  let error = '';
+  let refused = { key: '', words: '' };
   for (;;) {
     const answer = await showDialog({
       title: 'Notebook on Cluster',
-      body: new StartForm(fields, overview, values, error),
+      body: new StartForm(fields, overview, values, refused),
       buttons: [Dialog.cancelButton(), Dialog.okButton({ label: 'Start' })],
-      focusNodeSelector: '[name=gpus]'
+      focusNodeSelector: `[name=${refused.key || 'gpus'}]`
     });
     if (!answer.button.accept || !answer.value) {
       return '';
@@ -70,8 +70,8 @@ async function ask({ api, feed }: ISubmarine, folder: string): Promise<string> {
     try {
       const given = Object.entries(values).filter(([, text]) => text);
       return (await api.startNotebook(folder, Object.fromEntries(given))).job;
-    } catch (refused) {
-      error = problem(refused);
+    } catch (error) {
+      refused = blame(error, fields);
     }
   }
 }
