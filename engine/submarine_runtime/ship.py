@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import quote, urljoin, urlsplit
@@ -129,8 +130,9 @@ def _exchange(method: str, url: str, data: bytes | BufferedReader, expected: obj
 
 # Brings a task's files to HDFS while it runs, where the nodes' own pages cannot be reached.
 #
-# A process of its own does it: it holds no GPU, nothing in the task waits for it, and what the task
-# wrote last is brought after the task is gone.
+# A process of its own does it: it holds no GPU, and what the task wrote last is brought after the
+# task is gone. With the last container of an application its node removes these files, so they are
+# opened as soon as the last one is written, and the container's shell waits for that: `MARK`.
 #
 # A log lies in HDFS as segments, ``stdout@<offset of its first byte>``. A segment grows by
 # appending. Where it is not certain whether an append was done, the segment is left as it is and
@@ -145,6 +147,9 @@ EVERY = 0.5
 
 PATIENCE = 30.0
 """Seconds that are tried for in vain, once the task is gone."""
+
+MARK = ".shipping"
+"""Holds the id of the process, as long as the container's shell is to wait for it."""
 
 _LOOK = 0.05
 _SHIP_PIECE = 8 << 20
@@ -178,7 +183,10 @@ def start(folder: str, urls: str, below: str, task: int) -> None:
         os.wait()
         return
     os.setsid()  # no part of the task's process group, which is killed at its end
-    if os.fork():
+    if child := os.fork():
+        # Before the task goes on: its shell would not wait for a mark that comes late.
+        with suppress(OSError), open(f"{folder}/{MARK}", "w") as file:  # noqa: PTH123 - pathlib is slow
+            file.write(f"{child}\n")
         os._exit(0)  # and no descendant of the task either
     try:
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -208,12 +216,16 @@ class Shipper:
         self._segment: dict[str, str] = {}
         self._brought: dict[str, tuple[int, int]] = {}
         self._seldom_due = 0.0
+        self._over = threading.Event()
+        self._held: dict[str, int] = {}
 
     def run(self, task: int) -> None:
         """Bring what is new until the process `task` is gone and all is there."""
+        # Beside the requests to HDFS, each of which may take its time.
+        threading.Thread(target=self._hold, args=(task,), daemon=True).start()
         last = time.monotonic()
         while True:
-            over = not _lives(task)
+            over = self._over.is_set()
             try:
                 complete = self.step()
                 if over and complete:
@@ -226,9 +238,30 @@ class Shipper:
                 last = time.monotonic()
                 if over or not complete:
                     continue
-            again = time.monotonic() + EVERY
-            while time.monotonic() < again and (over or _lives(task)):
-                time.sleep(_LOOK)
+            if over:
+                time.sleep(EVERY)
+            else:
+                self._over.wait(EVERY)
+
+    def _hold(self, task: int) -> None:
+        """Open all files once the last one is there, or the task is gone; let its shell go then."""
+        last = f"{self._folder}/{_LAST[-1]}"
+        while _lives(task) and not os.path.exists(last):  # noqa: PTH110 - pathlib is slow
+            time.sleep(_LOOK)
+        held = {}
+        with suppress(OSError):
+            for name in (*STREAMS, *self._others()):
+                with suppress(OSError):  # a log that never began
+                    held[name] = os.open(f"{self._folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        self._held = held
+        self._over.set()
+        with suppress(OSError):
+            os.unlink(f"{self._folder}/{MARK}")  # noqa: PTH108 - pathlib is slow
+
+    def _path(self, name: str) -> str:
+        """Return by which path a file is opened, also where its name is gone by now."""
+        held = self._held.get(name)
+        return f"{self._folder}/{name}" if held is None else f"/proc/self/fd/{held}"
 
     def step(self) -> bool:
         """Bring what is new; return whether that was all of it.
@@ -255,7 +288,7 @@ class Shipper:
         """Bring the next bytes of a log; return whether there may be more of them."""
         sent = self._sent[stream]
         try:
-            with open(f"{self._folder}/{stream}", "rb") as file:  # noqa: PTH123 - pathlib is slow
+            with open(self._path(stream), "rb") as file:  # noqa: PTH123 - pathlib is slow
                 file.seek(sent)
                 data = file.read(_SHIP_PIECE)
         except FileNotFoundError:
@@ -273,6 +306,8 @@ class Shipper:
         return len(data) == _SHIP_PIECE
 
     def _others(self) -> list[str]:
+        if self._held:
+            return [name for name in self._held if name not in STREAMS]
         with os.scandir(self._folder) as entries:
             return [
                 entry.name
@@ -285,7 +320,7 @@ class Shipper:
     def _bring(self, name: str) -> None:
         """Bring a file if it has changed."""
         with suppress(FileNotFoundError):
-            with open(f"{self._folder}/{name}", "rb") as file:  # noqa: PTH123 - as above
+            with open(self._path(name), "rb") as file:  # noqa: PTH123 - as above
                 status = os.fstat(file.fileno())
                 version = status.st_mtime_ns, status.st_size
                 large = status.st_size > _LARGEST

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from submarine_engine.clusters.log_mirror import LogMirror, LogsGoneError
-from submarine_engine.clusters.yarn import log_transport
+from submarine_engine.clusters.yarn import application, log_transport
 from submarine_engine.clusters.yarn.log_transport import HdfsSource
 from submarine_engine.history import TaskPaths
 from submarine_runtime import ship
@@ -227,6 +228,32 @@ def test_the_rest_is_brought_when_the_task_was_killed(hdfs, container, tmp_path,
     assert LogMirror(task, source).drain()
     assert source.settled
     assert task.stdout.read_bytes() == (log / "stdout").read_bytes()
+    wait(lambda: not shippers(log))
+
+
+def test_all_is_brought_where_the_node_removes_the_files_at_once(hdfs, container, tmp_path, task):
+    log = tmp_path / "logs"
+    log.mkdir()
+    hdfs.faults = ["before"] * 6  # so nothing is there before the files are gone
+    code = (
+        "import os, sys\n"
+        f"sys.path.insert(0, {str(Path(ship.__file__).parents[1])!r})\n"
+        "from submarine_runtime import ship\n"
+        f"ship.start({str(log)!r}, {hdfs.url!r}, 'container_1', os.getppid())\n"
+        f"open({str(log / 'stdout')!r}, 'wb').write(b'trained\\n' * 9)\n"
+        f"open({str(log / 'outcome.json')!r}, 'w').write('how it ended')\n"
+    )
+    # The end of the script that a container's shell runs, which waits for the files to be held.
+    end = "".join(application._SCRIPT.partition('echo "$code')[1:])
+    shell = f'"$0" -c "$1"; L="$2" code=3 oom=; {end}'
+    command = ["bash", "-c", shell, sys.executable, code, str(log)]
+    assert subprocess.run(command, check=False, timeout=180).returncode == 3
+    shutil.rmtree(log)
+    source = HdfsSource(hdfs, f"{FOLDER}/container_1", container)
+    assert LogMirror(task, source).drain()
+    assert task.stdout.read_bytes() == b"trained\n" * 9
+    assert source.read("outcome.json", 0, 99) == b"how it ended"
+    assert source.read("exit", 0, 99) == b"3\n"
     wait(lambda: not shippers(log))
 
 

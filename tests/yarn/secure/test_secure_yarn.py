@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from submarine_engine import kerberos
@@ -15,6 +14,8 @@ from submarine_engine.errors import KerberosError
 from submarine_engine.installer import realm
 
 from tests.jobs import end_processes_of, until
+
+from .users import kinit
 
 PATIENCE = 240
 
@@ -33,15 +34,6 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("SUBMARINE_HOME", str(home))
     yield home
     end_processes_of(home, patience=3)
-
-
-def kinit(yarn, cache: Path, user: str, *options: str) -> str:
-    """Get a ticket for a user; return how to name it."""
-    keytab = realm.keytab(yarn.cluster.layout, user)
-    subprocess.run(
-        ["kinit", "-c", str(cache), *options, "-kt", str(keytab), user], check=True, timeout=60
-    )
-    return f"FILE:{cache}"
 
 
 def test_a_job_needs_a_ticket_and_nothing_else(on_secure_yarn, home, tmp_path):

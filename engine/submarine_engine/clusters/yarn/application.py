@@ -215,6 +215,11 @@ if [ $# -gt 0 ]; then
   "$SUBMARINE_PYTHON" -S -c "$ARTIFACTS" "$PWD/artifacts" "$L"
 fi
 echo "$code$oom" > "$L/exit"
+# What brings files to HDFS (`ship`) opens them all, before the node may remove them: a moment.
+for _ in {1..100}; do
+  read -r ship <"$L/.shipping" && kill -0 "$ship" || break
+  sleep 0.05
+done 2>/dev/null
 exit $code
 """
 

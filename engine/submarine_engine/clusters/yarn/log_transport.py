@@ -48,7 +48,8 @@ EVERY = 0.5
 """Seconds for which a listing is believed: the NameNode is everybody's."""
 
 _OFFSET = 20
-_OVER = "@over"
+OVER = "@over"
+"""Brought last: there is nothing more to come."""
 
 
 class _Entry(Protocol):
@@ -108,7 +109,7 @@ class HdfsSource:
         """Return the size of each file, as it was `EVERY` seconds ago at most."""
         if time.monotonic() - self._listed >= EVERY:
             entries = self._files.list(self._folder)
-            self._over = any(entry.path.endswith(f"/{_OVER}") for entry in entries)
+            self._over = any(entry.path.endswith(f"/{OVER}") for entry in entries)
             self._segments = _by_name(entries)
             self._listed = time.monotonic()
         return {
@@ -494,6 +495,18 @@ class LogTransport:
             return NoSource(container)
         return NodeSource(NodeLogs(node, user=self._conf.web_user), container)
 
+    def shipped(self, job_id: str, container: str) -> dict[str, int]:
+        """Return what a container has brought to HDFS so far: sizes by name.
+
+        Raises
+        ------
+        ClusterError
+            HDFS does not answer.
+        """
+        hdfs = self._files()
+        found = hdfs.list(f"{hdfs.home}/{_LOGS}/{job_id}/{container}")
+        return {entry.path.rpartition("/")[2]: entry.size for entry in found}
+
     def clear(self, job_id: str) -> None:
         """Remove from HDFS what a job that is over has brought there; everything of it is home."""
         if self._choice is not None and self._choice.channel is Channel.HDFS:
@@ -517,8 +530,12 @@ class LogTransport:
             for node in self._rm.nodes()
             if node.get("state") == "RUNNING" and node.get("nodeHTTPAddress")
         ]
-        if not self._conf.nodes_show_logs and self._hdfs() is not None:
-            return Choice(Channel.HDFS, "the nodes show logs to the user alone whom they run as")
+        if not self._conf.nodes_show_logs:
+            # Nor could they gather them: that, too, reads a log as its owner's alone.
+            why = "the nodes show logs to the user alone whom they run as"
+            if self._hdfs() is not None:
+                return Choice(Channel.HDFS, why)
+            return Choice(Channel.AFTER, f"{why}; HDFS does not answer")
         return choose_channel(running, lambda: self._hdfs() is not None, user=self._conf.web_user)
 
     def _files(self) -> Hdfs:

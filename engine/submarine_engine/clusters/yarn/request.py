@@ -18,6 +18,7 @@ from submarine_engine.clusters.store import add_warning
 from submarine_engine.clusters.yarn.allocator import blind, open_allocator, room_for
 from submarine_engine.clusters.yarn.hadoop_json import at, number
 from submarine_engine.clusters.yarn.log_transport import (
+    OVER,
     Aggregation,
     NoSource,
     aggregation,
@@ -207,7 +208,10 @@ class YarnRequest(Request):
         return said
 
     def recover(self, container: Container) -> None:
-        """Bring home what log aggregation has of a container."""
+        """Bring home what log aggregation has of a container, or HDFS where that may read none."""
+        if not self._services.conf.nodes_show_logs:
+            recover_shipped(self._services, self._job.paths.job_id, container)
+            return
         found = recover_logs(self._services, self._allocator.app_id, container)
         self._report = found or self._report
 
@@ -303,6 +307,23 @@ def recover_logs(services: Services, app_id: str, container: Container) -> dict[
         finally:
             source.close()
     return report
+
+
+def recover_shipped(services: Services, job_id: str, container: Container) -> None:
+    """Bring home what a container still brings to HDFS, for as long as more comes.
+
+    Where nodes show logs to the containers' user alone, nobody else has them.
+    """
+    shipped: dict[str, int] | None = None
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        with suppress(ClusterError):
+            before, shipped = shipped, services.logs.shipped(job_id, container.id)
+            if _drained(container) or OVER in shipped:
+                return
+            if shipped != before:
+                until = time.monotonic() + _PATIENCE
+        time.sleep(_RECOVERY_INTERVAL)
 
 
 def _drained(container: Container) -> bool:
