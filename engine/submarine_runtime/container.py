@@ -58,7 +58,7 @@ def ask_node() -> _socket.socket | Exception:
     return node
 
 
-def granted(count: int, node: _socket.socket | Exception | None) -> list[str] | None:
+def granted(count: int, node: _socket.socket | Exception | None, program: str) -> list[str] | None:
     """Return the UUIDs of the GPUs that this container was given, else their minor numbers.
 
     Parameters
@@ -67,11 +67,13 @@ def granted(count: int, node: _socket.socket | Exception | None) -> list[str] | 
         How many it was asked for with.
     node
         What `ask_node` returned; None without GPUs.
+    program
+        Lists the GPUs where the node wants to know who asks, see `SMI`.
 
     Returns
     -------
     list of str or None
-        None where the NodeManager does not tell: then it has hidden all others itself, by cgroups.
+        None where nobody tells: then the NodeManager has hidden all others itself, by cgroups.
     """
     if node is None:
         return []
@@ -83,6 +85,9 @@ def granted(count: int, node: _socket.socket | Exception | None) -> list[str] | 
         assigned = told.get("assignedGpuDevices") or []
         mine = [device["minorNumber"] for device in assigned if device["containerId"] == me]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        seen = _visible(program) if isinstance(error, _RefusedError) else []
+        if len(seen) >= count:
+            return seen if len(seen) == count else _lease(count, seen)
         sys.stderr.write(f"submarine: the node does not say which GPUs are ours: {error}\n")
         return None
     if mine:
@@ -101,9 +106,40 @@ def _answer(node: _socket.socket | Exception) -> str:
     finally:
         node.close()
     head, _, body = answer.partition(b"\r\n\r\n")
-    if head.split(None, 2)[1:2] != [b"200"]:
-        raise OSError(f"it answers {head[:40].decode('ascii', 'replace')!r}")
+    status = head.split(None, 2)[1:2]
+    if status != [b"200"]:
+        kind = _RefusedError if status in ([b"401"], [b"403"]) else OSError
+        raise kind(f"it answers {head[:40].decode('ascii', 'replace')!r}")
     return body.decode()
+
+
+class _RefusedError(OSError):
+    """The node wants to know who asks, by Kerberos: no ticket goes to a container."""
+
+
+def _visible(program: str) -> list[str]:
+    """Return the UUIDs of the GPUs that this container sees, of a node that tells nothing.
+
+    None where GPUs are divided (MIG): those parts are given by cgroups alone.
+    """
+    # imported late: on such nodes alone
+    import re  # noqa: PLC0415
+    import subprocess  # noqa: PLC0415
+
+    try:
+        told = subprocess.run(  # noqa: S603 - the program that NodeManagers ask, too
+            [program, "-q", "-x"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_PATIENCE,
+            check=True,
+        ).stdout.decode("utf-8", "replace")
+    except (OSError, subprocess.SubprocessError):
+        return []
+    if re.search(r"<current_mig>\s*Enabled", told):
+        return []
+    return sorted(set(re.findall(r"<uuid>\s*(GPU-[0-9A-Za-z-]{1,80})\s*</uuid>", told)))
 
 
 def _lease(count: int, devices: list[str]) -> list[str] | None:
@@ -147,6 +183,9 @@ def _lease(count: int, devices: list[str]) -> list[str] | None:
         os.set_inheritable(descriptor, True)
     return list(held)
 
+
+SMI = "SUBMARINE_NVIDIA_SMI"
+"""The program that tells of a node's GPUs, where its owner names another than the PATH's."""
 
 CHUNK = "SUBMARINE_PAYLOAD_"
 """What came sealed, in pieces: variables as JSON, and on the next line the payload itself."""
@@ -218,7 +257,7 @@ def begin() -> NoReturn:
     # While the node makes up its answer.
     from submarine_runtime import task  # noqa: F401, PLC0415 - what `go_on` runs
 
-    gpus = granted(count, node)
+    gpus = granted(count, node, environment.pop(SMI, "nvidia-smi"))
     if gpus is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     _tell_of_start(logs, gpus)

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from submarine_runtime.container import SMI
+
 from submarine_engine.history import write_aside
 from submarine_engine.installer import realm
 from submarine_engine.installer.plan import Layout, Plan, gpus_xml
@@ -59,7 +61,7 @@ def shared_sites(plan: Plan, layout: Layout) -> dict[str, dict[str, str]]:
 def node_site(plan: Plan, layout: Layout, number: int) -> dict[str, str]:
     """Return the ``yarn-site.xml`` of one NodeManager."""
     data = layout.node_data(number)
-    own = {
+    own: dict[str, object] = {
         "local-dirs": data / "local",
         "log-dirs": data / "logs",
         "recovery.dir": data / "recovery",
@@ -68,11 +70,14 @@ def node_site(plan: Plan, layout: Layout, number: int) -> dict[str, str]:
         "localizer.address": f"{plan.host}:{plan.node_port(number, 2)}",
         "collector-service.address": f"{plan.host}:{plan.node_port(number, 3)}",
     }
+    shared = shared_sites(plan, layout)["yarn-site.xml"]
     if plan.gpus:
         program = layout.gpu_program(number)
         own["resource-plugins.gpu.path-to-discovery-executables"] = program
+        if plan.secure:  # its pages tell containers, which have no ticket, nothing
+            own["admin-env"] = f"{shared['yarn.nodemanager.admin-env']},{SMI}={program}"
     return {
-        **shared_sites(plan, layout)["yarn-site.xml"],
+        **shared,
         **{f"yarn.nodemanager.{key}": str(value) for key, value in own.items()},
     }
 

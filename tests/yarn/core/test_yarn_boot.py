@@ -35,7 +35,7 @@ class NodeDouble(BaseHTTPRequestHandler):
         if data is None:
             assert self.path == "/ws/v1/node/resources/yarn.io%2Fgpu"
             data = json.dumps(self.server.told).encode()
-        self.send_response(200)
+        self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -47,7 +47,7 @@ class NodeDouble(BaseHTTPRequestHandler):
 @pytest.fixture
 def node():
     server = HTTPServer(("127.0.0.1", 0), NodeDouble)
-    server.payload = None
+    server.payload, server.status = None, 200
     server.told = json.loads(json.dumps(DEVICES))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -311,6 +311,62 @@ def test_a_silent_node_is_said_and_does_not_stop_the_job(box, node):
     code, _, error = one.run("1", gpus=1)
     assert code == 0
     assert "does not say which GPUs are ours" in error
+
+
+SECRETIVE = """\
+#!/bin/sh
+[ "$*" = "-q -x" ] || exit 1
+for n in {numbers}; do echo "<gpu><uuid>GPU-test-$n</uuid>{more}</gpu>"; done
+"""
+
+
+@pytest.fixture
+def secretive(node, tmp_path):
+    """Give what a container has on a node that wants a ticket, and sees so many GPUs."""
+
+    def make(numbers, more=""):
+        node.status = 401
+        program = tmp_path / "nvidia-smi"
+        program.write_text(SECRETIVE.format(numbers=numbers, more=more))
+        program.chmod(0o700)
+        leases = str(tmp_path / "leases")
+        return {"SUBMARINE_NVIDIA_SMI": str(program), "SUBMARINE_GPU_LEASES": leases}
+
+    return make
+
+
+def test_containers_of_a_node_that_wants_a_ticket_agree_among_themselves(box, secretive):
+    own = secretive("0 1 2")
+    first, second = box("c_1"), box("c_2")
+    running = first.start(HOLD, gpus=2, extra=own)
+    until((first.logs / "started.json").exists)
+    seen = "import os\nprint(os.environ['CUDA_VISIBLE_DEVICES'], os.getenv('SUBMARINE_NVIDIA_SMI'))"
+    code, out, error = second.run(seen, gpus=1, extra=own)
+    ours, theirs = (one.told("started.json")["gpus"] for one in (first, second))
+    assert (code, out, error) == (0, f"{theirs[0]} None\n", "")
+    assert sorted([*ours, *theirs]) == ["GPU-test-0", "GPU-test-1", "GPU-test-2"]
+    (first.work / "go").touch()
+    assert running.wait(timeout=180) == 0
+    running.communicate()
+
+
+def test_gpus_that_alone_can_be_seen_are_ours(box, secretive, tmp_path):
+    one = box()
+    assert one.run("1", gpus=1, extra=secretive("2"))[0] == 0
+    assert one.told("started.json")["gpus"] == ["GPU-test-2"]
+    assert not (tmp_path / "leases").exists()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "more"),
+    [("", ""), ("0", ""), ("0 1 2", "<mig_mode><current_mig>Enabled</current_mig></mig_mode>")],
+)
+def test_gpus_that_nobody_can_name_are_told(box, secretive, numbers, more):
+    one = box()
+    code, _, error = one.run("1", gpus=2, extra=secretive(numbers, more))
+    assert code == 0
+    assert "does not say which GPUs are ours: it answers 'HTTP/1.0 401" in error
+    assert one.told("started.json")["gpus"] is None
 
 
 def test_the_same_bundle_gives_the_same_bytes(tmp_path):

@@ -71,3 +71,20 @@ def test_the_log_of_a_running_job_comes_while_it_runs(alice, tmp_path):
     assert alice.status(job_id).state is JobState.RUNNING
     gate.touch()
     assert follow(alice, job_id, patience=400).out == "epoch 1\nepoch 2\n"
+
+
+def test_jobs_of_a_secure_node_have_gpus_of_their_own(alice, tmp_path):
+    gate = tmp_path / "gate"
+    script = (
+        "import os, time\nprint(os.environ['CUDA_VISIBLE_DEVICES'])\n"
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)"
+    )
+    jobs = [alice.submit(spec_of(gpus=2), bundle_of(script), workdir=tmp_path) for _ in range(2)]
+    logs = [JobPaths(alice.home, job).task("worker-0").stdout for job in jobs]
+    until(lambda: all(log.exists() and log.read_text() for log in logs))
+    seen = [gpu for log in logs for gpu in log.read_text().strip().split(",")]
+    gate.touch()
+    assert len(seen) == len(set(seen)) == 4
+    assert all(gpu.startswith("GPU-") for gpu in seen)
+    for job in jobs:
+        assert follow(alice, job, patience=400).status.state is JobState.SUCCEEDED
