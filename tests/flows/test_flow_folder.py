@@ -12,7 +12,7 @@ import time
 
 import fsspec
 import pytest
-from submarine_engine.clusters.storage import FsspecStorage, open_storage
+from submarine_engine.clusters.addresses import FsspecStorage, open_storage
 from submarine_engine.errors import ConfigError, FlowError, SubmarineError, UnsupportedError
 from submarine_engine.flows import leases
 from submarine_engine.flows.build import build_flow

@@ -108,7 +108,7 @@ def place_of(text: str) -> Place:
     """
     if not is_address(text):
         return Path(text.removeprefix("file://"))
-    from submarine_engine.clusters.storage import open_storage  # noqa: PLC0415 - of addresses alone
+    from submarine_engine.clusters.addresses import open_storage  # noqa: PLC0415 - of addresses alone
 
     storage, path = open_storage(text)
     return RemotePath(storage, path)
