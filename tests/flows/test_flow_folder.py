@@ -12,9 +12,10 @@ import time
 
 import fsspec
 import pytest
+from submarine_engine.cli.azkaban import _archive
 from submarine_engine.clusters.addresses import FsspecStorage, open_storage
 from submarine_engine.errors import ConfigError, FlowError, SubmarineError, UnsupportedError
-from submarine_engine.flows import leases
+from submarine_engine.flows import azkaban, leases
 from submarine_engine.flows.build import build_flow
 from submarine_engine.flows.folder import create_json, place_of, write_json
 from submarine_engine.flows.leases import LeaseLostError, is_held, take
@@ -99,6 +100,20 @@ def test_schedulers_files_name_the_address(call, tmp_path, address):
     assert made.exists("flow/flow.json")
     digest = Flow.read(place_of(address)).node("cell-3").bundle
     assert made.exists(f"flow/bundles/{digest}/script.py")
+
+
+def test_a_flow_at_an_address_goes_to_azkaban_and_back_to_a_notebook(call, tmp_path, address):
+    path = notebook(tmp_path / "train.ipynb", *TRAIN)
+    assert call("flow", "build", path, "--output", address)[0] == 0
+    data, named = _archive(address)
+    assert azkaban.read(data, where=named) == Flow.read(place_of(address))
+    assert list(tmp_path.glob("*.zip")) == []
+    again = tmp_path / "again.ipynb"
+    code, _, err = call("flow", "open", address, "--output", again)
+    assert code == 0, err
+    cells = [["".join(one["source"]) for one in json.loads(file.read_text())["cells"]]
+             for file in (path, again)]  # fmt: skip
+    assert cells[0] == cells[1]
 
 
 def test_a_bundle_that_was_changed_in_the_storage_is_refused(call, tmp_path, address):

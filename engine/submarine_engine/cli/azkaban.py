@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from getpass import getpass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ from submarine_engine.command.parser import Command
 from submarine_engine.errors import CommandError, ConfigError, UnsupportedError
 from submarine_engine.extras import install_extra
 from submarine_engine.flows import azkaban
+from submarine_engine.flows.folder import is_address, place_of
 from submarine_engine.flows.model import Flow
 from submarine_engine.flows.reopen import file_of, write_notebook
 from submarine_engine.history import default_home
@@ -42,12 +44,21 @@ def login(command: Command, output: Output) -> int:
     return OK
 
 
+def _archive(named: str) -> tuple[bytes, str]:
+    """Return the zip of a flow, which may be one itself, and what people call it."""
+    if is_address(named):
+        place = place_of(named)
+        with TemporaryDirectory() as aside:
+            return _read(azkaban.write(Flow.read(place), place, Path(aside))), str(place)
+    path = Path(named).expanduser()
+    path = azkaban.write(Flow.read(path), path, path) if path.is_dir() else path
+    return _read(path), str(path)
+
+
 def upload(command: Command, output: Output) -> int:
     """Put a flow into a project, and on the schedule that it has."""
-    path = Path(command.values["flow"]).expanduser()
-    archive = azkaban.write(Flow.read(path), path, path) if path.is_dir() else path
-    data = _read(archive)
-    flow = azkaban.read(data, where=str(archive))
+    data, archive = _archive(command.values["flow"])
+    flow = azkaban.read(data, where=archive)
     project = command.values.get("project", flow.name)
     cron = flow.schedule and azkaban.quartz(flow.schedule)
     given = _parameters(flow, command.values.get("param", ()))
@@ -158,7 +169,9 @@ def open_(command: Command, output: Output) -> int:
     """Make a notebook of a flow again."""
     named = command.values["flow"]
     path = Path(named).expanduser()
-    if path.is_dir():
+    if is_address(named):
+        flow = Flow.read(place_of(named))
+    elif path.is_dir():
         flow = Flow.read(path)
     elif path.exists():
         flow = azkaban.read(_read(path), where=str(path))

@@ -415,8 +415,8 @@ VERBS = (
         _ZEPPELIN_HOME, examples=("zeppelin doctor --zeppelin-home /opt/zeppelin",),
         run=".machine:zeppelin_doctor"),
     _in_terminal("flow open", "Make a notebook of a flow again: the same cells.",
-        Argument("flow", options.PATH, "A flow's folder, its zip for Azkaban, or the name of a "
-            "project at Azkaban."),
+        Argument("flow", options.PATH, "A flow's folder or address, its zip for Azkaban, or "
+            "the name of a project at Azkaban."),
         Option("output", options.PATH, "The notebook to write; NAME.ipynb here unless given, "
             "NAME.zpln where it was a note of Zeppelin's. Nothing that is there is replaced."),
         examples=("flow open train.flow", "flow open nightly --output train.ipynb"),
@@ -432,7 +432,7 @@ VERBS = (
         examples=("azkaban login https://azkaban.example.com:8443 --user ana",),
         run=".azkaban:login"),
     _in_terminal("azkaban upload", "Put a flow into a project of Azkaban's, and on its schedule.",
-        Argument("flow", options.PATH, "The flow's folder, or its zip."),
+        Argument("flow", options.PATH, "The flow's folder or address, or its zip."),
         Option("project", options.NAME, "The project, which is made where there is none; called "
             "as the flow unless given."),
         Option("replace", None, "Also where that removes other flows of the project."),
