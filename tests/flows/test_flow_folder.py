@@ -14,15 +14,24 @@ import fsspec
 import pytest
 from submarine_engine.cli.azkaban import _archive
 from submarine_engine.clusters.addresses import FsspecStorage, open_storage
-from submarine_engine.errors import ConfigError, FlowError, SubmarineError, UnsupportedError
+from submarine_engine.errors import (
+    ConfigError,
+    FlowError,
+    SubmarineError,
+    SubmissionError,
+    UnsupportedError,
+)
 from submarine_engine.flows import azkaban, leases
 from submarine_engine.flows.build import build_flow
+from submarine_engine.flows.current import current_flow
 from submarine_engine.flows.folder import create_json, place_of, write_json
 from submarine_engine.flows.leases import LeaseLostError, is_held, take
 from submarine_engine.flows.model import Flow, FlowPaths
 from submarine_engine.flows.records import NodePaths, NodeState, read_record, write_record
 from submarine_engine.flows.runner import cancel_run, reset_failed, runs_of, status_of
 from submarine_engine.records import list_jobs
+from submarine_jupyter.flows import _path, card_of
+from submarine_magics.card.flows import FLOW_TYPE, flow_bundle, view_flow
 
 from tests.flows.conftest import TRAIN, notebook
 
@@ -83,6 +92,19 @@ def test_a_module_beside_the_notebook_travels(call, tmp_path, address):
     (tmp_path / "beside.py").unlink()
     assert call("flow", "node", address, "a", "--run", "r")[0] == 0
     assert call("flow", "node", address, "b", "--run", "r")[1] == "[42] 41\n"
+
+
+def test_its_card_in_a_cell_and_in_jupyterlab(call, tmp_path, address):
+    path = notebook(tmp_path / "train.ipynb", *TRAIN)
+    assert call("flow", "build", path, "--output", address)[0] == 0
+    assert call("flow", "node", address, "cell-3", "--run", "r")[0] == 0
+    place = place_of(address)
+    shown = flow_bundle(view_flow(current_flow(place), status_of(place, "r")))
+    assert shown[FLOW_TYPE]["folder"] == str(place)
+    assert "data" in shown["text/plain"]
+    card = card_of(place_of(_path(address, {"server_root_dir": str(tmp_path)})))
+    assert (card["folder"], card["run"]) == (str(place), "r")
+    assert _path("train.flow", {"server_root_dir": str(tmp_path)}) == str(tmp_path / "train.flow")
 
 
 def test_schedulers_files_name_the_address(call, tmp_path, address):
@@ -304,8 +326,10 @@ def test_a_try_that_had_asked_for_nothing_goes_on_anywhere(call, tmp_path, addre
     assert call("flow", "node", address, "a", "--run", "r")[:2] == (0, "1\n")
 
 
+@pytest.mark.parametrize("refused", [ConnectionError("nobody listens"),
+                                     SubmissionError("safe mode: nobody listens")])  # fmt: skip
 def test_a_storage_that_stops_answering_leaves_the_node_to_whoever_comes_next(
-    call, tmp_path, address, monkeypatch
+    call, tmp_path, address, monkeypatch, refused
 ):
     side = tmp_path / "side"
     note = f"with open({str(side)!r}, 'a') as file:\n    file.write('ran')"
@@ -314,9 +338,9 @@ def test_a_storage_that_stops_answering_leaves_the_node_to_whoever_comes_next(
     pipe, broken = type(place_of(address).storage._files).pipe_file, []
 
     def refuse(self, path, value, mode="overwrite", **options):
-        if path.endswith("record.json") and json.loads(value)["job"]:
+        if not broken and path.endswith("record.json") and json.loads(value)["job"]:
             broken.append(path)
-            raise ConnectionError("nobody listens")
+            raise refused
         return pipe(self, path, value, mode, **options)
 
     with monkeypatch.context() as patched:

@@ -30,6 +30,7 @@ from submarine_engine.errors import (
     JobFailedError,
     JobNotFoundError,
     SubmarineError,
+    SubmissionError,
 )
 from submarine_engine.flows.analysis import constants
 from submarine_engine.flows.build import context, make_bundle, overriding, said_in, with_cell
@@ -167,7 +168,7 @@ class _Running:
         lock: Lock,
         copies: Copies,
     ) -> None:
-        self.lock, self.copies, self.looked = lock, copies, (0.0, False)
+        self.lock, self.copies, self.looked, self.begun = lock, copies, (0.0, False), False
         self.flow, self.node, self.paths, self.asked = flow, node, paths, asked
         self.values, self.follow, self.tell = values, follow, tell
         self.files = NodePaths(paths.node(asked.run, node.name))
@@ -198,10 +199,16 @@ class _Running:
         except SubmarineError as error:
             if isinstance(error, JobError) and not isinstance(error, JobFailedError):
                 raise  # the job may go on: whoever comes next follows it
-            if isinstance(error, ClusterError) and isinstance(self.paths.folder, RemotePath):
-                raise  # likewise: it may have been the storage that did not answer
+            if isinstance(self.paths.folder, RemotePath) and self._may_be_the_storage(error):
+                raise  # likewise
             self._write(ended(self._read(), NodeState.FAILED, str(error)))
             raise
+
+    def _may_be_the_storage(self, error: SubmarineError) -> bool:
+        """Return whether the storage may have said it, of which the job knows nothing."""
+        return isinstance(error, ClusterError) or (
+            self.begun and isinstance(error, SubmissionError)  # as a storage refuses to write
+        )
 
     def _read(self) -> NodeRecord:
         return read_record(self.paths, self.asked.run, self.node.name)
@@ -256,6 +263,7 @@ class _Running:
                 write_once(bundle, self.paths.bundle(bundle.hash))
                 self.lock.check()
                 job = self._submit(cluster, spec, bundle, caching)
+            self.begun = True
             record = replace(record, job=job.id, cluster=job.cluster.name)
             record = self._write(replace(record, remembered=job.remembered))
             status = self.follow(job, self.node.name, lambda: self._goes_on(record))
