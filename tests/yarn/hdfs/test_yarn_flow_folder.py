@@ -96,32 +96,31 @@ def killed_at(call, tmp_path, address):  # noqa: F811 - the fixture
 
 
 def test_a_flow_in_hdfs_runs_as_one_on_a_path(call, tmp_path, address):  # noqa: F811 - the fixture
-    path = notebook(tmp_path / "train.ipynb", *TRAIN)
+    path = notebook(tmp_path / "train.ipynb", *TRAIN[:4])
     code, out, err = call("flow", "build", path, "--output", address)
     assert code == 0, err
     assert out.strip() == address
     assert Flow.read(place_of(address)) == build_flow(path, tmp_path / "here.flow")
     code, out, err = call("flow", "run", address, "--run", "nightly")
     assert code == 0, out + err
-    assert "score is 12.82842712474619" in out
+    assert "fitted 8.0" in out
     status = status_of(place_of(address), "nightly")
     assert status.over
     assert not status.driven
     assert {one.state for one in status.records.values()} == {NodeState.SUCCEEDED}
     code, out, _ = call("flow", "status", address)
     assert code == 0
-    assert out.count("succeeded") == 5
+    assert out.count("succeeded") == 2
 
 
-@pytest.mark.parametrize("at", ["submit", "after submit"])
-def test_who_takes_over_a_killed_node_in_hdfs_attaches_to_its_job(killed_at, at):
-    assert killed_at(at)
+def test_who_takes_over_a_killed_node_in_hdfs_attaches_to_its_job(killed_at):
+    assert killed_at("after submit")
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_every_kill_in_hdfs_leaves_what_the_next_one_ends(killed_at):
-    for at in ("come home", "after come home", "leave", "after leave"):
+    for at in ("submit", "come home", "after come home", "leave", "after leave"):
         assert killed_at(at)
     number = 1
     while killed_at(number):
