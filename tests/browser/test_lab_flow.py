@@ -39,6 +39,7 @@ def test_a_flow_is_looked_at_run_and_retried_in_its_graph(panel, page, flow, gat
     panel.execute("submarine:show-flow", path=flow)
     card = page.locator(".submarine-Flow .submarine-card")
     card.get_by_text("not run yet").wait_for()
+    assert page.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabIcon svg").first.is_visible()
     assert at(page, "check").locator("text.smc-name").text_content() == "check"
     assert page.locator(f"{GRAPH} .smc-value").all_text_contents() == ["rows", "best", "best"]
     card.get_by_role("button", name="Build and run").click()

@@ -14,6 +14,19 @@ from tests.jobs import LIMIT, until
 IDLE = 603.0
 """Seconds: the notice of ten minutes comes as soon as nobody has used it for three."""
 
+LEGIBLE = """text => {
+    const light = colour => {
+        const [scale, parts] = [colour.startsWith("rgb") ? 255 : 1, colour.match(/[\\d.]+/g)];
+        const of = parts.slice(0, 3).map(part => part / scale);
+        const linear = of.map(v => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+    };
+    const panel = getComputedStyle(text.closest("#submarine-panel")).backgroundColor;
+    const [a, b] = [light(getComputedStyle(text).color), light(panel)];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) >= 4.5;
+}"""
+"""WCAG 2's contrast of a text of the panel with its ground."""
+
 
 @pytest.fixture
 def served(lab, tmp_path, monkeypatch):
@@ -54,6 +67,11 @@ def test_who_sits_elsewhere_is_told_that_it_ends_and_keeps_it(lab, served, panel
     notice = page.locator(".Toastify__toast", has_text="explore: nobody has used it")
     notice.get_by_text("it ends in 10 min").wait_for()
     assert notice.count() == 1
+    reason = page.locator(".submarine-Job-reason", has_text="Nobody has used it")
+    reason.wait_for()
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):
+        panel.execute("apputils:change-theme", theme=theme)
+        page.wait_for_function(LEGIBLE, arg=reason.element_handle())
     notice.get_by_role("button", name="Keep").click()
     notice.wait_for(state="detached")
     events = Path(lab.home) / "jobs" / served.job / "events.jsonl"

@@ -22,7 +22,7 @@ from submarine_engine.future import Job
 from submarine_engine.history import JobPaths
 from submarine_engine.records import open_job
 from submarine_engine.serving.launching import stand, start, wait
-from submarine_engine.serving.model import found, packed, unpack
+from submarine_engine.serving.model import found, packed, saved, unpack
 from submarine_engine.serving.replica import load
 from submarine_engine.serving.replicas import LARGEST
 
@@ -161,6 +161,17 @@ def test_the_model_of_a_job_is_found_among_what_it_has_left(home, tmp_path):
     leave("none", "")
     with pytest.raises(JobError, match="left no model"), found("job:none", tmp_path):
         pass
+
+
+def test_nothing_is_said_of_how_a_model_is_kept(capfd, recwarn):
+    def double(rows):
+        return [2 * row[0] for row in rows]
+
+    with saved(double) as kept:
+        assert (kept / "MLmodel").is_file()
+    said = capfd.readouterr()
+    assert (said.out, said.err) == ("", "")
+    assert list(recwarn) == []
 
 
 def test_a_packed_model_writes_nothing_elsewhere(tmp_path):

@@ -460,7 +460,8 @@ _SERVED = {
     "time_limit", "notify",
 }  # fmt: skip
 NOTEBOOK_SERVER = (
-    *(option for option in RUN if option.key in _SERVED),
+    Option("name", NAME, "What people call it; notebook unless given."),
+    *(option for option in RUN if option.key in _SERVED - {"name"}),
     Option("idle", SECONDS,
         "End it once nobody has used it for that long: 90m; 1h unless given, 0 for never."),
     Option("dir", PATH,

@@ -16,6 +16,7 @@ import { TitleBadge } from './badge';
 import { claim } from './claims';
 import { type Ending, Endings } from './endings';
 import { type Notice, Notices } from './notices';
+import { isSeen } from './seen';
 
 const PLUGIN_ID = '@submarine-notebook/labextension:ended';
 const SHOWN = 10_000; // ms
@@ -73,7 +74,9 @@ export const endedPlugin: JupyterFrontEndPlugin<void> = {
         notify(ending, () => void app.commands.execute(SHOW_LOG, { job: ending.id }));
       }
       if (!seen) {
-        toast(app, ending);
+        // Of a job that is not in the overview nobody knows; the command says what there is.
+        const row = feed.overview?.jobs.find(job => job.id === ending.id);
+        toast(app, ending, !row || Boolean(row.notebook));
       }
     });
     new Notices(feed, notice => {
@@ -86,14 +89,14 @@ export const endedPlugin: JupyterFrontEndPlugin<void> = {
   }
 };
 
-function toast(app: JupyterFrontEnd, { id, state, text }: Ending): void {
+function toast(app: JupyterFrontEnd, { id, state, text }: Ending, ofCell: boolean): void {
   const action = (label: string, command: string) => ({
     label,
     callback: () => void app.commands.execute(command, { job: id })
   });
   Notification.emit(text, KINDS[state] ?? 'info', {
     autoClose: SHOWN,
-    actions: [action('Open log', SHOW_LOG), action('Go to cell', GO_TO_CELL)]
+    actions: [action('Open log', SHOW_LOG), ...(ofCell ? [action('Go to cell', GO_TO_CELL)] : [])]
   });
 }
 
@@ -125,22 +128,4 @@ function notify({ id, text }: Pick<Ending, 'id' | 'text'>, clicked: () => void):
       clicked();
     };
   }
-}
-
-/** Whether the reader has the job's card, or its flow's, before their eyes: then it says enough. */
-function isSeen(id: string): boolean {
-  if (document.visibilityState !== 'visible') {
-    return false;
-  }
-  const flows = [...document.querySelectorAll('.submarine-Flow')];
-  const nodes = flows.flatMap(flow => [...flow.querySelectorAll<HTMLElement>('[data-job]')]);
-  if (nodes.some(node => node.dataset.job === id && node.getBoundingClientRect().height > 0)) {
-    return true;
-  }
-  return [...document.querySelectorAll<HTMLElement>('.submarine-Card')].some(card => {
-    const { top, bottom, height } = card.getBoundingClientRect();
-    const around = card.closest('.jp-NotebookPanel-notebook')?.getBoundingClientRect();
-    const [above, below] = [around?.top ?? 0, around?.bottom ?? innerHeight];
-    return card.dataset.submarineJob === id && height > 0 && bottom > above && top < below;
-  });
 }
