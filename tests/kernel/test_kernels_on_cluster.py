@@ -127,6 +127,23 @@ def test_a_kernel_that_nobody_uses_gives_its_gpu_back(manager, tmp_path):
     assert "nobody has used it for 6 s: it ends, its GPUs are given back" in log
 
 
+def test_a_kernel_that_nobody_uses_says_that_it_ends_and_is_kept(manager, tmp_path, capsys):
+    kernel = manager("--gpus", "0", "--idle", "603s")
+    kernel.start_kernel(cwd=str(tmp_path))
+    job, events = the_job(), JobPaths(default_home(), the_job().id).events
+    until(lambda: job.status().unused, LIMIT)
+    assert "it ends in 10 min" in job.status().warning
+    assert main(["notebook", "keep", job.id]) == 0
+    assert capsys.readouterr().out == f"{job.id} goes on\n"
+
+    def said():
+        told = [json.loads(line) for line in events.read_text().splitlines()]
+        return [each["text"] for each in told if each["event"] == "Warned"]
+
+    until(lambda: "" in said(), LIMIT)  # what was said before holds no more
+    assert kernel.is_alive()
+
+
 def test_a_kernel_that_dies_is_a_job_that_failed(manager, tmp_path, caplog):
     kernel = manager("--gpus", "0")
     kernel.start_kernel(cwd=str(tmp_path))
