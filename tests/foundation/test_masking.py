@@ -219,6 +219,10 @@ def test_a_message_of_progress_is_masked_before_it_is_cut(tmp_path, before):
     task.progress.write_text(json.dumps(told))
     message = Progress(task).look(last=True).message
     assert message == ("x" * before + MASK)[: len(message)]
+    progress = Progress(task)
+    progress.hear(json.dumps({"unused": "x" * before + TOKEN}).encode())
+    progress.look(last=True)
+    assert progress.unused == message
 
 
 @pytest.mark.parametrize("cut", [5, 20, len(TOKEN)])

@@ -79,6 +79,19 @@ def test_who_says_nonsense_of_its_end_needs_nothing(task, needs):
     assert progress.needs == 7.5
 
 
+@pytest.mark.parametrize("unused", ["7", "[]", "null", '{"text": "soon"}', "true"])
+def test_who_says_nonsense_of_being_unused_is_used(task, unused):
+    progress = tasks.Progress(task)
+    progress.look(last=True)
+    assert progress.unused is None
+    task.progress.write_text('{"fraction": null, "message": "", "unused": "it ends soon"}')
+    assert progress.look(last=True) is None
+    assert progress.unused == "it ends soon"
+    task.progress.write_text(f'{{"fraction": null, "message": "", "unused": {unused}}}')
+    progress.look(last=True)
+    assert progress.unused == ""
+
+
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 def test_kinds_of_files(task, make):
     said = (HELLO, STACKS)

@@ -104,7 +104,8 @@ class Progress:
             needs = float(data.get("needs") or 0)
             self.needs = needs if 0 <= needs < math.inf else 0.0
             if "unused" in data:
-                self.unused = self._masked(str(data["unused"] or ""))
+                said = data["unused"]
+                self.unused = self._masked(said) if isinstance(said, str) else ""
             fraction, message = float(data["fraction"]), str(data.get("message") or "")
         except (OSError, *_NONSENSE):
             return None
