@@ -486,7 +486,10 @@ def _show_notebook(found: NotebookServer) -> None:
 def _list_notebooks(_: Workbench, __: Command) -> Listing[JobSummary]:
     from submarine_engine.notebooks import running  # noqa: PLC0415 - as above
 
-    return job_table(running())
+    found = running()
+    if not found:
+        say("no notebook runs; %submarine notebook start begins one")
+    return job_table(found)
 
 
 def _keep_notebooks(_: Workbench, command: Command) -> None:
