@@ -8,6 +8,7 @@ and what ``krb5.conf`` says.
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from base64 import b64decode, b64encode
@@ -28,13 +29,14 @@ SKEW = 300.0
 # Error codes of MIT Kerberos (``krb5_err.et``) count from here; texts are translated, they not.
 _TABLE = -1765328384
 _UNKNOWN_CLIENT, _UNKNOWN_SERVER, _EXPIRED, _SKEWED = 6, 7, 32, 37
-_NO_KDC_ANSWERS, _NO_REALM, _NO_KDC = 156, 154, 220
+_NO_KDC_ANSWERS, _NO_REALM, _NO_KDC, _NO_KEY = 156, 154, 220, 181
 _NO_CACHE = (141, 195)
 # What `expired` means to GSS-API (RFC 2744): the major status beside the mechanism's own.
 _KRB5 = "1.2.840.113554.1.2.2"
 _SPNEGO = "1.3.6.1.5.5.2"
 
 _ours: dict[str, str] = {}
+_login: Login | None = None
 _lock = threading.RLock()
 
 
@@ -60,6 +62,99 @@ class Ticket:
 
     def __str__(self) -> str:
         return f"{self.principal}, for {duration(max(0.0, self.until - time.time()))} more"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A principal and its keytab, by which tickets are taken whenever one is about to expire.
+
+    Parameters
+    ----------
+    principal
+        As in ``alice@EXAMPLE.COM``, or ``alice`` of the realm that is the default.
+    keytab
+        Absolute path. Nothing but this process and the KDC's library reads the file.
+    cache
+        Where the tickets are, for programs that read no keytab; for the user alone.
+    """
+
+    principal: str
+    keytab: Path
+    cache: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What lets other programs have the tickets; Java finds them by it."""
+        return {CACHE: f"FILE:{self.cache}"}
+
+    def check(self) -> None:
+        """Refuse a keytab that is not there, or that others may read: it is as good as a password.
+
+        Raises
+        ------
+        KerberosError
+            With the command that mends it.
+        """
+        where = str(self.keytab)
+        try:
+            found = self.keytab.stat()
+            self.keytab.open("rb").close()
+        except OSError as error:
+            raise KerberosError(
+                f"the keytab cannot be read: {error.strerror}",
+                where=where,
+                fix="let yarn_keytab name it; `klist -kt FILE` shows whose it is",
+            ) from error
+        if not stat.S_ISREG(found.st_mode):
+            raise KerberosError(
+                "the keytab is no file", where=where, fix="let yarn_keytab name a keytab's file"
+            )
+        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o077:
+            raise KerberosError(
+                "the keytab is not yours alone: whoever reads it can be you",
+                where=where,
+                fix=f"let it be yours (chown), and: chmod 600 {where}",
+            )
+
+
+def log_in(login: Login | None) -> None:
+    """Let this process be a principal by its keytab, and what it starts find the tickets.
+
+    Nobody is asked for one before one is needed.
+
+    Parameters
+    ----------
+    login
+        None for the user's own ticket.
+
+    Raises
+    ------
+    KerberosError
+        The keytab is not there, or not the user's alone.
+    """
+    global _login  # as the variables of the environment are the process's
+    if login is not None:
+        login.check()
+        login.cache.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _lock:
+        former, _login = _login, login
+        if login is not None:
+            os.environ.update(login.environment)
+        elif former is not None and os.environ.get(CACHE) == former.environment[CACHE]:
+            del os.environ[CACHE]
+
+
+def credentials() -> object:
+    """Return what to ask with: by the keytab where there is one, else None, the user's own ticket.
+
+    Tickets by a keytab are renewed by the library, at half of their life.
+
+    Raises
+    ------
+    KerberosError
+        The KDC gives none.
+    """
+    return None if _login is None else _by_keytab(_login.principal, _login.keytab, _login.cache)
 
 
 def short_name(principal: str) -> str:
@@ -106,10 +201,20 @@ def read_ticket() -> Ticket:
     """
     gssapi = _library()
     try:
-        held = gssapi.Credentials(usage="initiate", mechs=[gssapi.OID.from_int_seq(_KRB5)])
+        own: Any = credentials()
+        held = own or gssapi.Credentials(usage="initiate", mechs=[gssapi.OID.from_int_seq(_KRB5)])
         return Ticket(str(held.name), time.time() + (held.lifetime or 0))
     except gssapi.exceptions.GSSError as error:
         raise _words(gssapi, error, "") from error
+
+
+def ticket_problem() -> KerberosError | None:
+    """Return why nothing can be asked of the cluster now; None where there is a ticket."""
+    try:
+        read_ticket()
+    except KerberosError as error:
+        return error
+    return None
 
 
 def known_principal() -> str | None:
@@ -117,6 +222,8 @@ def known_principal() -> str | None:
 
     What was begun as a user stays the user's when the ticket has run out.
     """
+    if _login is not None:
+        return _login.principal
     try:
         return read_ticket().principal
     except KerberosError:
@@ -155,7 +262,7 @@ class Handshake:
     ----------
     host
         The server's host, as its service ``HTTP/host`` is named.
-    credentials
+    own
         Whose; the user's own ticket unless given, see `keytab_credentials`.
 
     Raises
@@ -164,8 +271,9 @@ class Handshake:
         There is no ticket for that server; with the command to run.
     """
 
-    def __init__(self, host: str, credentials: object = None) -> None:
+    def __init__(self, host: str, own: object = None) -> None:
         gssapi = _library()
+        held = credentials() if own is None else own
         self._gssapi = gssapi
         self._host = host
         try:
@@ -173,7 +281,7 @@ class Handshake:
                 name=gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service),
                 flags=[gssapi.RequirementFlag.mutual_authentication],
                 mech=gssapi.OID.from_int_seq(_SPNEGO),
-                creds=credentials,
+                creds=held,
                 usage="initiate",
             )
             token = self._context.step()
@@ -223,8 +331,13 @@ def keytab_credentials(principal: str, keytab: Path) -> object:
     KerberosError
         The KDC does not answer, or does not know the key.
     """
+    return _by_keytab(principal, keytab, None)
+
+
+def _by_keytab(principal: str, keytab: Path, cache: Path | None) -> object:
     gssapi = _library()
-    store = {"client_keytab": f"FILE:{keytab}", "ccache": f"MEMORY:{keytab}:{principal}"}
+    ccache = f"FILE:{cache}" if cache else f"MEMORY:{keytab}:{principal}"
+    store = {"client_keytab": f"FILE:{keytab}", "ccache": ccache}
     try:
         return gssapi.Credentials(
             name=gssapi.Name(principal, gssapi.NameType.kerberos_principal),
@@ -245,6 +358,7 @@ def explain(host: str) -> KerberosError | None:
         gssapi.SecurityContext(
             name=gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service),
             mech=gssapi.OID.from_int_seq(_KRB5),
+            creds=credentials(),
             usage="initiate",
         ).step()
     except gssapi.exceptions.GSSError as error:
@@ -368,5 +482,9 @@ _KNOWN = {
         "let this machine ask a time server: see `timedatectl`, `chronyc tracking`",
     ),
     _UNKNOWN_CLIENT: ("the KDC does not know you: {said}", "{ticket}"),
+    _NO_KEY: (
+        "the keytab has no key of the principal: {said}",
+        "see by `klist -kt FILE` whose it is, and name one of these: yarn_principal",
+    ),
 }
 _OF_CONFIG = (_NO_KDC_ANSWERS, _NO_KDC, _NO_REALM, _UNKNOWN_CLIENT)

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -117,6 +118,18 @@ def write_masters(folder: KeeperFolder, masters: list[dict[str, Any]]) -> None:
         write_json(folder.masters, {"version": 1, "masters": masters})
 
 
+# What Hadoop's client says to who has no ticket; of an application also where that runs.
+_NO_TICKET = (
+    "Unknown ApplicationId",
+    "GSS initiate failed",
+    "Failed to find any Kerberos tgt",
+    "Client cannot authenticate via",
+)
+_RELOGIN = 90.0
+"""Seconds in which skein's Java has a new ticket: Hadoop's client looks for one once in 60 s."""
+
+_LOOK = 1.0
+
 _T = TypeVar("_T")
 
 
@@ -158,14 +171,17 @@ class Driver:
         ClusterError
             The driver cannot be started, or YARN refuses: in its own words.
         """
-        return self._call(
+        return self._patiently(
             lambda client: str(client.submit(application)),
             lambda client: find() or str(client.submit(application)),
         )
 
     def connect(self, app_id: str) -> skein.ApplicationClient:
-        """Return the way to a running application's master; raises as `submit`."""
-        return self._call(lambda client: client.connect(app_id, wait=False))
+        """Return the way to a running application's master; raises as `submit`.
+
+        Without a ticket, that waits for one: the application runs on.
+        """
+        return self._patiently(lambda client: client.connect(app_id, wait=False), runs=True)
 
     def close(self) -> None:
         """Stop the driver, also where the folder that noted it is gone."""
@@ -176,6 +192,41 @@ class Driver:
                     os.kill(self._pid, signal.SIGTERM)
             with suppress(OSError):
                 self._note.unlink()
+
+    def _patiently(
+        self,
+        what: Callable[[skein.Client], _T],
+        again: Callable[[skein.Client], _T] | None = None,
+        *,
+        runs: bool = False,
+    ) -> _T:
+        """Call it as `_call`, where the cluster may not have heard of the user's new ticket yet.
+
+        Parameters
+        ----------
+        runs
+            Whether to wait for a ticket, too.
+        """
+        until: float | None = None
+        while True:
+            try:
+                return self._call(what, again)
+            except (ClusterError, ValueError) as error:
+                said = str(error)
+                if not self._folder.conf.kerberos or not any(word in said for word in _NO_TICKET):
+                    raise
+                if (wrong := kerberos.ticket_problem()) is not None:
+                    if not runs:
+                        raise wrong from error
+                    until = None
+                else:
+                    until = until or time.monotonic() + _RELOGIN
+                    if time.monotonic() > until:
+                        raise ClusterError(
+                            f"skein says: {said[:600]}", where=str(self._folder.skein)
+                        ) from error
+                what = again or what
+            time.sleep(_LOOK)
 
     def _call(
         self,
@@ -222,6 +273,8 @@ class Driver:
             self._forget_dead()
             log = str(self._folder.skein / "driver.log")
             options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+            if self._folder.conf.kerberos:
+                kerberos.ticket_problem()  # by a keytab, one is taken: Java finds it in its file
             if self._folder.conf.kerberos and os.environ.get(kerberos.CONFIG):
                 # Java does not read the variable that all others do.
                 options.append(f"-Djava.security.krb5.conf={os.environ[kerberos.CONFIG]}")

@@ -16,6 +16,7 @@ from submarine_engine import kerberos
 from submarine_engine.clusters.store import user_name
 from submarine_engine.config import DEFAULT, load_config
 from submarine_engine.errors import ConfigError, SubmarineError
+from submarine_engine.history import default_home
 
 if TYPE_CHECKING:
     from submarine_engine.installer import HadoopCluster
@@ -290,10 +291,39 @@ def read_conf(found: ConfFolder) -> HadoopConf:
         environment=found.environment,
     )
     if conf.kerberos:
+        login = _login(digest.hexdigest())
+        kerberos.use(conf.environment)
+        kerberos.log_in(login)
+        if login is not None:
+            conf.environment = {**conf.environment, **login.environment}
         # Who has skein's certificates has the masters: each principal has a keeper of its own.
         digest.update(conf.user.encode())
         conf.fingerprint = digest.hexdigest()[:16]
     return conf
+
+
+def _login(cluster: str) -> kerberos.Login | None:
+    """Return by which keytab to log in, as the settings say; None where they name none.
+
+    Raises
+    ------
+    ConfigError
+        They name a keytab without its principal, or a principal without its keytab.
+    """
+    settings = load_config()
+    keytab, principal = settings.value("yarn_keytab"), settings.value("yarn_principal")
+    if keytab is None and principal is None:
+        return None
+    if keytab is None or principal is None:
+        has, lacks = ("principal", "keytab") if keytab is None else ("keytab", "principal")
+        raise ConfigError(
+            f"yarn_{has} is set, and yarn_{lacks} is not",
+            where=settings.origin(f"yarn_{has}"),
+            fix=f"set yarn_{lacks}, too, or neither: then your own ticket counts (kinit)",
+        )
+    # A cache for each: tickets of one realm or principal are none of another's.
+    named = hashlib.sha256(f"{cluster} {principal} {keytab}".encode()).hexdigest()[:16]
+    return kerberos.Login(principal, keytab, default_home() / "kerberos" / f"{named}.tickets")
 
 
 def _properties(data: bytes, path: Path) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from submarine_engine.declared import Declared
 from submarine_engine.job import HOW_GROUP, JOB_GROUP, OptionInfo
 from submarine_engine.settings import Key, read_name, read_path, read_period, read_switch
@@ -14,6 +16,13 @@ def _read_way(value: object) -> str:
     if value not in ("auto", "nodes", "hdfs", "after"):
         raise ValueError("it must be auto, nodes, hdfs or after")
     return str(value)
+
+
+def _read_principal(value: object) -> str:
+    name = read_name(value)
+    if not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?(@\w[\w.-]*)?", name, re.ASCII):
+        raise ValueError("it must be a principal, as in ana@EXAMPLE.COM")
+    return name
 
 
 HADOOP_CONF_DIR = Key(
@@ -71,6 +80,13 @@ DECLARED = Declared(
             example='"15m"',
         ),
         Key(
+            name="yarn_keytab",
+            help="A keytab by which tickets are taken, for jobs of days; with yarn_principal.",
+            default=lambda: None,
+            read=read_path,
+            example='"/home/ana/ana.keytab"',
+        ),
+        Key(
             name="yarn_lease",
             help="Seconds that a job waits on for GPUs of YARN after its notebook has died.",
             default=lambda: 30.0,
@@ -83,6 +99,13 @@ DECLARED = Declared(
             default=lambda: "auto",
             read=_read_way,
             example='"hdfs"',
+        ),
+        Key(
+            name="yarn_principal",
+            help="Whose that keytab is, as Kerberos names them.",
+            default=lambda: None,
+            read=_read_principal,
+            example='"ana@EXAMPLE.COM"',
         ),
         Key(
             name="yarn_python",

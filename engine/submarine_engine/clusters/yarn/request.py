@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from submarine_engine import kerberos
 from submarine_engine.clusters.backend import AllocatedByTask, Counted, KeptJob, Request
 from submarine_engine.clusters.log_mirror import LogsGoneError, LogSource
 from submarine_engine.clusters.store import add_warning
@@ -28,7 +29,7 @@ from submarine_engine.clusters.yarn.masters import FINAL, over_words
 from submarine_engine.clusters.yarn.node_pages import NodeConnection
 from submarine_engine.clusters.yarn.scheduler import read_nodes, read_scheduler, waiting_reason
 from submarine_engine.clusters.yarn.uploads import keep_results
-from submarine_engine.errors import ClusterError, SubmarineError
+from submarine_engine.errors import ClusterError, KerberosError, SubmarineError
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobState
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _LAST_WORDS = 15.0
 _LAST_WORDS_EVERY = 0.05
+_TICKET_INTERVAL = 1.0
 _ENDING = ("RUNNING", "KILLING")
 """Of a node's container that it was told to end: it runs until that is heard, and for the grace."""
 
@@ -66,6 +68,7 @@ class YarnRequest(Request):
         # Of an application that others share, as many as it had before this attempt.
         self._preempted_before: int | None = 0 if self.ends_with_job else None
         self._withdrawn = False
+        self._has_told_of_ticket = False
 
     @property
     def begun(self) -> bool:
@@ -89,8 +92,15 @@ class YarnRequest(Request):
         return self._allocator.ask()
 
     def count(self) -> Counted:
-        """Return what the ResourceManager counts as the application's."""
-        self._report = self._rm.application(self._allocator.app_id)
+        """Return what the ResourceManager counts as the application's.
+
+        Who has no ticket hears nothing, and so not that the job is over.
+        """
+        try:
+            self._report = self._rm.application(self._allocator.app_id)
+        except KerberosError as wrong:
+            self._tell_of_ticket(wrong)
+            raise
         if self._preempted_before is None:
             self._preempted_before = _preempted(self._report)
         over = self._report["state"] in FINAL
@@ -208,12 +218,27 @@ class YarnRequest(Request):
         return said
 
     def recover(self, container: Container) -> None:
-        """Bring home what log aggregation has of a container, or HDFS where that may read none."""
+        """Bring home what log aggregation has of a container, or HDFS where that may read none.
+
+        Where the user's ticket has expired, that waits for the next one: the task has ended, and
+        how, nobody can be asked before.
+        """
+        self._await_ticket()
         if not self._services.conf.nodes_show_logs:
             recover_shipped(self._services, self._job.paths.job_id, container)
             return
         found = recover_logs(self._services, self._allocator.app_id, container)
         self._report = found or self._report
+
+    def _await_ticket(self) -> None:
+        while self._services.conf.kerberos and (wrong := kerberos.ticket_problem()) is not None:
+            self._tell_of_ticket(wrong)
+            time.sleep(_TICKET_INTERVAL)
+
+    def _tell_of_ticket(self, wrong: KerberosError) -> None:
+        if not self._has_told_of_ticket:
+            self._has_told_of_ticket = True
+            self._warn(f"the job runs on; its log and its end wait for a ticket: {wrong}")
 
     def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
         """Bring messages to tasks, and theirs back, by the application's master."""

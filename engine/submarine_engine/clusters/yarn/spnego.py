@@ -17,7 +17,7 @@ from requests_gssapi import REQUIRED, HTTPSPNEGOAuth
 from requests_gssapi.exceptions import MutualAuthenticationError, SPNEGOExchangeError
 
 from submarine_engine.errors import KerberosError
-from submarine_engine.kerberos import explain, not_proven
+from submarine_engine.kerberos import credentials, explain, not_proven
 
 # It logs each failure with a traceback, which a notebook would show; errors here are words.
 logging.getLogger("requests_gssapi").addHandler(logging.NullHandler())
@@ -57,7 +57,12 @@ def secure(session: requests.Session) -> None:
 class _Request(HTTPSPNEGOAuth):  # type: ignore[misc] # requests_gssapi is not typed
     def __init__(self) -> None:
         # An answer that refuses need not be proven: its words are told, nothing is done by them.
-        super().__init__(REQUIRED, opportunistic_auth=True, sanitize_mutual_error_response=False)
+        super().__init__(
+            REQUIRED,
+            opportunistic_auth=True,
+            sanitize_mutual_error_response=False,
+            creds=credentials(),
+        )
 
     def generate_request_header(self, response: Any, host: str, is_preemptive: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - its signature
         try:
