@@ -39,6 +39,7 @@ test: $(VENV)/.dev $(VENV)/.lab ## set up, then check every promise once (chromi
 
 test-long: $(VENV)/.dev $(VENV)/.lab ## all of that, and kills of every daemon, every Python, packaging, examples of every framework
 	$(BIN)/python -m tests.flows.airflow_site
+	$(BIN)/python -m tests.hub.hub_site
 	$(TOGETHER) lint typescript docs pytest-long
 	$(MAKE) --no-print-directory pytest-frameworks
 

@@ -31,6 +31,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 GROUPS = {
     "built": "the package",
     "home_of_its_own": "clusters of their own",
+    "hub": "JupyterHub",
     "secure_yarn": "the secure cluster",
     "yarn": "the cluster",
     "zeppelin": "Zeppelin",

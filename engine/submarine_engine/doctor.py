@@ -99,7 +99,11 @@ def _settings(config: Config) -> Iterator[Check]:
 
 def _strangers() -> Iterator[Check]:
     """Find variables that look like settings and are none."""
-    known = {"SUBMARINE_CONFIG", *(key.variable for key in known_settings(search=True).values())}
+    known = {
+        "SUBMARINE_CONFIG",
+        "SUBMARINE_MACHINE_FOLDER",
+        *(key.variable for key in known_settings(search=True).values()),
+    }
     for name in sorted(os.environ):
         if name.startswith("SUBMARINE_") and name not in known:
             hint = did_you_mean(name, known)

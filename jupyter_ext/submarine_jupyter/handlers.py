@@ -230,7 +230,7 @@ class Document(Api):
 
     async def respond(self, **_names: str) -> None:
         """Send it."""
-        self.tell(await self.work.call("jobs", openapi, self.plugins))
+        self.tell(await self.work.call("jobs", openapi, self.plugins, self.base_url))
 
 
 class Missing(APIHandler):
@@ -240,7 +240,8 @@ class Missing(APIHandler):
     async def get(self) -> None:
         """Say that there is none such."""
         self.set_status(HTTPStatus.NOT_FOUND)
-        answer = {"what": "there is no such route", "where": "", "fix": f"see {BASE}/openapi.json"}
+        document = f"{self.base_url.rstrip('/')}{BASE}/openapi.json"
+        answer = {"what": "there is no such route", "where": "", "fix": f"see {document}"}
         await self.finish(json.dumps(answer))
 
     post = get

@@ -15,10 +15,8 @@ token of a notebook server that runs as a job: it is shown there, and no page an
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import re
-import secrets
 from asyncio import Future
 from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
@@ -45,7 +43,7 @@ from tornado.httputil import HTTPHeaders, HTTPMessageDelegate, RequestStartLine,
 from tornado.iostream import IOStream, StreamClosedError
 
 from submarine_jupyter import jobs
-from submarine_jupyter.access import may
+from submarine_jupyter.access import Keys, may
 from submarine_jupyter.routes import Plugin, Server, status_of, told
 from submarine_jupyter.work import Work
 
@@ -84,7 +82,6 @@ MOST = 128
 _MOST_COOKIES = 100
 _MOST_JARS = 64
 _TARGET = re.compile(r"(?:([a-z]{1,16}-[0-9]{1,6}):)?([0-9]{1,5})", re.ASCII)
-_KEY = re.compile(r"~[0-9a-f]{64}")
 _POOL = "proxy"
 
 
@@ -110,14 +107,9 @@ class Ports:
     def __init__(self, more: Sequence[str] = (), most: int = MOST) -> None:
         self.more, self.most = more, most
         self.open: set[object] = set()
-        self._secret = secrets.token_bytes(32)
+        self.keys = Keys()
         self._jars: OrderedDict[tuple[str, str], CookieJar] = OrderedDict()
         self._tokens: OrderedDict[tuple[str, int], str] = OrderedDict()
-
-    def key(self, job_id: str, target: str) -> str:
-        """Return what lets a page of this port ask for more, as long as this server lives."""
-        message = json.dumps([job_id, target]).encode()
-        return "~" + hmac.digest(self._secret, message, "sha256").hex()
 
     def token(self, job: Job, port: int) -> str:
         """Return the token of the notebook server at a port of a job; empty where there is none.
@@ -181,12 +173,8 @@ class Proxy(JupyterHandler):
     async def prepare(self, **_given: Any) -> None:  # noqa: ANN401 - as Jupyter has it
         """See who asks, and connect to the port before the request's body is read."""
         job_id, target = self.path_kwargs["job_id"], self.path_kwargs["target"]
-        key = self._ports.key(job_id, target)
-        _, first, *rest = [*self._rest.split("/", 2), ""]
-        self._keyed = bool(_KEY.fullmatch(first)) and hmac.compare_digest(first, key)
-        shown = _KEY.fullmatch(first) is not None
-        if shown:
-            self._rest = f"/{rest[0]}" if self._rest.count("/") > 1 else ""
+        key = self._ports.keys.of(job_id, target)
+        self._keyed, self._rest = self._ports.keys.split(self._rest, job_id, target)
         preparing = super().prepare()
         if isinstance(preparing, Awaitable):
             await preparing

@@ -397,13 +397,15 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
 # The OpenAPI document: made of the routes, and of the views that the answers are.
 
 
-def openapi(plugins: tuple[Plugin, ...]) -> dict[str, Any]:
+def openapi(plugins: tuple[Plugin, ...], base: str = "/") -> dict[str, Any]:
     """Return the OpenAPI document.
 
     Parameters
     ----------
     plugins
         The modules that add routes.
+    base
+        What the server's own paths begin with: below a Hub each user's have a prefix.
     """
     paths: dict[str, Any] = {}
     for route in all_routes(plugins):
@@ -411,6 +413,7 @@ def openapi(plugins: tuple[Plugin, ...]) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Submarine notebooks", "version": "1"},
+        "servers": [{"url": base.rstrip("/") or "/"}],
         "paths": paths,
         "components": {
             "schemas": schemas(),

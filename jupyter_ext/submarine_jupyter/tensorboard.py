@@ -33,7 +33,7 @@ from tornado.httputil import HTTPHeaders
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from submarine_jupyter import jobs
-from submarine_jupyter.access import may
+from submarine_jupyter.access import Keys, may
 from submarine_jupyter.handlers import Call
 from submarine_jupyter.routes import PATTERNS, CardPart, Plugin, Route, Server
 from submarine_jupyter.work import Work
@@ -66,14 +66,20 @@ _POLICY = (
     "script-src 'self' 'unsafe-eval'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
 )
 _ID = "[0-9a-f]{16}"
+_ADDRESS = re.compile(rf".*?/submarine/tensorboards/({_ID})(?=/|$)")
 
 
 class Proxy(JupyterHandler):
-    """``/submarine/tensorboards/<id>/…``."""
+    """``/submarine/tensorboards/<id>/…``; a page has a key of it behind its id."""
 
-    def initialize(self, work: Work) -> None:
-        """Take the threads."""
-        self.work = work
+    def initialize(self, work: Work, keys: Keys) -> None:
+        """Take the threads, and the keys of pages."""
+        self.work, self._keys = work, keys
+        # As it came: tornado unescapes what a route matches.
+        found = _ADDRESS.search(self.request.path)
+        self._root, self._board = (found[0], found[1]) if found else ("", "")
+        path = self.request.path[found.end() :] if found else ""
+        self._keyed, self._rest = keys.split(path, self._board)
 
     @property
     def content_security_policy(self) -> str:
@@ -81,44 +87,51 @@ class Proxy(JupyterHandler):
         return _POLICY
 
     def check_xsrf_cookie(self) -> None:
-        """Take TensorBoard's own header for Jupyter's token: no other site can make a browser
-        send it without being allowed to first, and nobody is allowed."""  # noqa: D205, D209
-        known = hasattr(self, "_jupyter_current_user")
-        if known and self.request.headers.get("X-XSRF-Protected") and self.check_origin():
-            return
-        super().check_xsrf_cookie()
+        """Take the page's key for Jupyter's token: TensorBoard sends none with what it asks for.
+
+        JupyterHub checks that before it tells who asks, of a page's GETs as well.
+        """
+        if not self._keyed:
+            super().check_xsrf_cookie()
 
     @may("read")
-    async def get(self, board_id: str, path: str) -> None:
+    async def get(self, **_: str) -> None:
         """Bring what TensorBoard answers."""
-        await self._bring(board_id, path)
+        by_header = "Authorization" in self.request.headers and self.token_authenticated
+        if not self._rest or (self._rest == "/" and not (self._keyed or by_header)):
+            key = "" if by_header else f"/{self._keys.of(self._board)}"
+            query = self._query()
+            self.set_header("Cache-Control", "no-store")
+            self.redirect(f"{self._root}{key}/{query and '?' + query}")
+            return
+        await self._bring()
 
     @may("read")
-    async def post(self, board_id: str, path: str) -> None:
+    async def post(self, **_: str) -> None:
         """Likewise: it asks for time series and hyperparameters so."""
-        await self._bring(board_id, path)
+        await self._bring()
 
-    async def _bring(self, board_id: str, path: str) -> None:
-        if not path:
-            self.redirect(self.request.path + "/")
-            return
-        plain = unquote(path)
+    async def _bring(self) -> None:
+        plain = unquote(self._rest)
         if (
             any(part in (".", "..") for part in re.split(r"[/\\]", plain))
             or not plain.isprintable()
         ):
             raise web.HTTPError(HTTPStatus.BAD_REQUEST)
         try:
-            board = await _up(self.work, board_id)
+            board = await _up(self.work, self._board)
         except SubmarineError as error:
             self._fail(error)
             return
-        await self._pass_on(board, path)
+        await self._pass_on(board, self._rest)
+
+    def _query(self) -> str:
+        """Return the query as it came, what was escaped stays so; Jupyter's token stays here."""
+        pairs = [pair for pair in self.request.query.split("&") if pair]
+        return "&".join(pair for pair in pairs if pair.partition("=")[0] not in ("token", "key"))
 
     async def _pass_on(self, board: Board, path: str) -> None:
-        # As it came: what was escaped stays so. Jupyter's own token stays here.
-        pairs = [pair for pair in self.request.query.split("&") if pair]
-        query = "&".join(pair for pair in pairs if pair.partition("=")[0] not in ("token", "key"))
+        query = self._query()
         request = HTTPRequest(
             f"http://127.0.0.1:{board.port}{board.path.rstrip('/')}{path}{query and '?' + query}",
             method=str(self.request.method),
@@ -140,7 +153,7 @@ class Proxy(JupyterHandler):
         for name, value in _only(answer.headers, _ANSWERED).items():
             self.set_header(name, value)
         self.set_header("X-Content-Type-Options", "nosniff")
-        self.set_header("Referrer-Policy", "same-origin")
+        self.set_header("Referrer-Policy", "no-referrer")  # an address has its key in it
         await self.finish(answer.body or b"")
 
     def _fail(self, error: SubmarineError) -> None:
@@ -176,21 +189,13 @@ def proxy_handlers(work: Work) -> list[tuple[Any, ...]]:
     given = {"work": work}
     return [
         (r"/submarine/jobs/(?P<job_id>[^/]{1,64})/tensorboard/?", JobTensorBoard, given),
-        (rf"/submarine/tensorboards/(?P<board_id>{_ID})(?P<path>/.*)?", _Raw, given),
+        (rf"/submarine/tensorboards/{_ID}(?:/.*)?", Proxy, {**given, "keys": Keys()}),
     ]
 
 
 def _opened_for(job_id: str) -> Board:
     home = default_home()
     return start_board(home, select(home, [jobs.paths_of(job_id).job_id]))
-
-
-class _Raw(Proxy):
-    """The proxy with the path as it came: tornado unescapes what a route matches."""
-
-    async def _bring(self, board_id: str, path: str) -> None:
-        _, _, raw = self.request.path.partition(f"/submarine/tensorboards/{board_id}")
-        await super()._bring(board_id, raw if path else "")
 
 
 async def _up(work: Work, board_id: str) -> Board:

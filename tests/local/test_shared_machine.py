@@ -184,7 +184,9 @@ def test_who_is_no_member_is_told_so(place, alice):
     code, text = carol.program("doctor")
     assert "which you are no member of" in text
     assert code != 0
-    assert "one queue for the group" in alice.program("doctor")[1]
+    told = alice.program("doctor")[1]
+    assert "one queue for the group" in told
+    assert "sets nothing" not in told
 
 
 def test_setting_it_up(place, alice, tmp_path, monkeypatch, root):

@@ -1,10 +1,11 @@
-"""TensorBoard through a real Jupyter server: known readers alone, its own header against forgery,
-no path that leads elsewhere."""
+"""TensorBoard through a real Jupyter server: known readers alone, a key against forgery, no path
+that leads elsewhere."""
 
 from __future__ import annotations
 
 import http.client
 import os
+import re
 import signal
 import socket
 import threading
@@ -122,16 +123,27 @@ def test_tensorboard_s_own_posts_pass_and_forged_ones_do_not(server, opened):
     run = f"digits-{job_id[-5:]}/train"
     asked = {"run": run, "tag": "loss"}  # a run is there before its data
     until(lambda: server.get(f"{path}/data/plugin/scalars/scalars", params=asked).ok)
-    place = f"{server.url}{path}/experiment/defaultExperimentId/data/plugin/timeseries/timeSeries"
+    rest = "experiment/defaultExperimentId/data/plugin/timeseries/timeSeries"
     body = {"requests": f'[{{"plugin":"scalars","tag":"loss","run":"{run}"}}]'}
     browser = cookies_of(server)
-    own = browser.post(place, body, headers={"X-XSRF-Protected": "1"}, timeout=180)
+    page = browser.get(f"{server.url}{path}/?x=a%2Fb", timeout=180)
+    assert re.fullmatch(re.escape(f"{server.url}{path}/") + r"~[0-9a-f]{64}/\?x=a%2Fb", page.url)
+    keyed = page.url.partition("?")[0]
+    own = browser.post(keyed + rest, body, timeout=180)
     assert own.status_code == 200, own.text
     assert own.json()[0]["runToSeries"][run]
-    forged = browser.post(place, body, timeout=180)
-    assert forged.status_code == 403
-    elsewhere = {"X-XSRF-Protected": "1", "Origin": "http://evil.example"}
-    assert browser.post(place, body, headers=elsewhere, timeout=180).status_code in (403, 404)
+    stranger = requests.Session()
+    stranger.trust_env = False
+    for asks, place in (
+        (browser, f"{server.url}{path}/{rest}"),
+        (browser, f"{server.url}{path}/~{'0' * 64}/{rest}"),
+        (stranger, keyed + rest),  # a key is no login
+    ):
+        for headers in ({}, {"X-XSRF-Protected": "1"}):
+            answer = asks.post(place, body, headers=headers, timeout=180, allow_redirects=False)
+            assert answer.status_code in (302, 403), place
+    # As an address that was kept: its key is of a server that has ended.
+    assert browser.get(f"{server.url}{path}/~{'0' * 64}/", timeout=180).url == keyed
     api = f"{server.url}/api/tensorboards"
     protected = {"X-XSRF-Protected": "1"}
     assert browser.post(api, json={"all": True}, headers=protected, timeout=180).status_code == 403
