@@ -26,16 +26,19 @@ c.ServerApp.port_retries = 0
 
 
 class Server:
-    """A server over the jobs in `home`; `options` are its own, `environment` is added to ours."""
+    """A server over the jobs in `home`; `options` are its own, `environment` is added to ours.
 
-    def __init__(self, folder, home, *options, **environment):
+    `base` is what its addresses begin with, where its options say so.
+    """
+
+    def __init__(self, folder, home, *options, base="", **environment):
         self.folder, self.home = folder, home
         self.options, self.environment = options, environment
         self.port = free_port()
         self.session = requests.Session()
         self.session.trust_env = False
         self.session.headers["Authorization"] = f"token {TOKEN}"
-        self.url = f"http://127.0.0.1:{self.port}/submarine"
+        self.url = f"http://127.0.0.1:{self.port}{base}/submarine"
         (folder / "config.py").write_text(CONFIG)
         self.start()
 
