@@ -84,7 +84,7 @@ DECLARED = Declared(
             help="A keytab by which tickets are taken, for jobs of days; with yarn_principal.",
             default=lambda: None,
             read=read_path,
-            example='"/home/ana/ana.keytab"',
+            example='"~/ana.keytab"',
         ),
         Key(
             name="yarn_lease",
